@@ -37,7 +37,7 @@ STEERED = """
     import os, time
     from pathlib import Path
 
-    HERE = Path(__file__).parent
+    HERE = Path.cwd()  # the user's own directory, also of a trainer
 
     def mark(name):  # whole at once: a test never reads half a line
         draft = HERE / f".{name}.{os.getpid()}"

@@ -13,36 +13,56 @@ import os
 import tarfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from hpq.code.manifest import MOST_BYTES, digest_of
+from hpq.code.manifest import MOST_BYTES, Files, digest_of
+from hpq.code.manifest import manifest as manifest_of
 from hpq.errors import UserError
 from hpq.filestore.base import is_safe_name
 
+WRITTEN_S = 1_000_000_000  # one time for all copies: they share bytecode, and a change shows
 
-def pack(folder: Path, manifest: Mapping[str, str]) -> bytes:
-    """The files of a manifest ({path: sha256}) under a folder.
 
-    Raises:
-        UserError: one cannot be read, or is not what the manifest was made of.
-    """
+def pack(files: Files) -> bytes:
+    """Pack a snapshot."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name in sorted(manifest):
-            path = folder / name
-            try:
-                data, mode = path.read_bytes(), path.stat().st_mode
-            except OSError as error:
-                raise UserError(f"{path}: {error.strerror}", code="file-unreadable") from None
-            if hashlib.sha256(data).hexdigest() != manifest[name]:
-                raise UserError(f"{path}: was edited in this moment; try again", code="code-edited")
+        for name, (data, mode) in sorted(files.items()):
             entry = tarfile.TarInfo(name)
-            entry.size, entry.mode = len(data), 0o755 if mode & 0o100 else 0o644
+            entry.size, entry.mode = len(data), mode
             tar.addfile(entry, io.BytesIO(data))
     return gzip.compress(out.getvalue(), mtime=0)
 
 
-def unpack(bundle: bytes, manifest: Mapping[str, str]) -> dict[str, tuple[bytes, int]]:
+def keep(home: Path, digest: str, bundle: bytes) -> None:
+    """Keep a snapshot on this disk alone: it is too large for Redis.
+
+    Raises:
+        UserError: the disk cannot take it.
+    """
+    path = _kept(home, digest)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_bytes(bundle)
+        draft.rename(path)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
+
+
+def read_kept(home: Path, digest: str) -> Files | None:
+    """A snapshot that is kept on this disk; None if there is none, or not of this digest."""
+    with suppress(OSError, ValueError):
+        return opened(_kept(home, digest).read_bytes(), digest, most=2**40)
+    return None
+
+
+def _kept(home: Path, digest: str) -> Path:
+    return home / "snapshots" / f"{digest}.tar.gz"
+
+
+def unpack(bundle: bytes, manifest: Mapping[str, str]) -> Files:
     """{path: (content, mode)} of a bundle, all of it compared with the manifest.
 
     Raises:
@@ -58,15 +78,14 @@ def unpack(bundle: bytes, manifest: Mapping[str, str]) -> dict[str, tuple[bytes,
     return found
 
 
-def opened(bundle: bytes, digest: str) -> dict[str, tuple[bytes, int]]:
+def opened(bundle: bytes, digest: str, most: int = MOST_BYTES) -> Files:
     """{path: (content, mode)} of a bundle whose files have this code digest.
 
     Raises:
         ValueError: as `unpack`.
     """
-    found = _read(bundle)
-    files = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in found.items()}
-    if digest_of(files) != digest:
+    found = _read(bundle, most)
+    if digest_of(manifest_of(found)) != digest:
         raise ValueError("its files have another digest")
     return found
 
@@ -80,12 +99,12 @@ class _Entry(tarfile.TarInfo):
         return -(-count // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
-def _read(bundle: bytes) -> dict[str, tuple[bytes, int]]:
+def _read(bundle: bytes, most: int = MOST_BYTES) -> Files:
     """What is in a bundle: regular files under inert names, each once (ValueError for others)."""
-    found: dict[str, tuple[bytes, int]] = {}
-    room = MOST_BYTES
+    found: Files = {}
+    room = most
     try:
-        data = io.BytesIO(_inflated(bundle))
+        data = io.BytesIO(_inflated(bundle, 2 * most))  # heads and padding of many small files
         with tarfile.open(fileobj=data, mode="r:", tarinfo=_Entry) as tar:
             for entry in tar:
                 name = entry.name
@@ -112,9 +131,8 @@ def _is_plain(entry: tarfile.TarInfo) -> bool:
     return entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not is_sparse
 
 
-def _inflated(bundle: bytes) -> bytes:
+def _inflated(bundle: bytes, most: int) -> bytes:
     """What is inside, so much of it as a bundle may be: no bomb fills the memory."""
-    most = MOST_BYTES * 2  # heads and padding of many small files
     with gzip.GzipFile(fileobj=io.BytesIO(bundle)) as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -122,15 +140,21 @@ def _inflated(bundle: bytes) -> bytes:
     return data
 
 
-def write(files: Mapping[str, tuple[bytes, int]], folder: Path) -> None:
-    """Write unpacked files into a folder.
+def write(files: Files, folder: Path) -> None:
+    """Write unpacked files into a folder; each has the time WRITTEN_S.
 
     Raises:
         OSError: one cannot be written, or is there.
     """
+    for parent in sorted({"", *(os.path.dirname(name) for name in files)}):
+        os.makedirs(folder / parent, exist_ok=True)
+    root = str(folder)
     for name, (data, mode) in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
+        fd = os.open(f"{root}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.utime(fd, (WRITTEN_S, WRITTEN_S))
+        finally:
+            os.close(fd)

@@ -63,6 +63,9 @@ _ARGS: Mapping[str, Callable[[Params], list[str]]] = {
 _HYDRA = frozenset({"${args_append_hydra}", "${args_override_hydra}"})
 _HYDRA_DIR = "hydra.run.dir="
 _MULTIRUN = frozenset({"-m", "--multirun"})  # has directories of its own
+# Shells and launchers are none: what they start may import from their working directory.
+_INTERPRETER = re.compile(r"(?:python|pypy|Rscript|julia|node|ruby|perl)[\d.]*")
+_WITH_VALUE = frozenset({"-W", "-X"})
 GPUS = "${gpus}"  # hpq's own; a parameter of that name goes first
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
 
@@ -76,6 +79,21 @@ def template(command: tuple[str, ...], program: str | None) -> tuple[str, ...]:
     if program is not None:
         single["${program}"] = program
     return tuple(single.get(item, item) for item in command or DEFAULT)
+
+
+def starts_program(command: tuple[str, ...], program: str) -> bool:
+    """True if an interpreter starts the program's file: not `-m`, a shell, or a launcher."""
+    words = [word for word in command or DEFAULT if word not in ("${env}", _ENV, "env")]
+    while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0]):
+        del words[0]
+    if not words or not (
+        words[0] == "${interpreter}" or _INTERPRETER.fullmatch(Path(words[0]).name)
+    ):
+        return False
+    del words[0]
+    while words and words[0].startswith("-") and not re.match(r"-[A-Za-z]*[mc]", words[0]):
+        del words[: 2 if words[0] in _WITH_VALUE else 1]
+    return bool(words) and (words[0] in ("${program}", program) or words[0].endswith(".py"))
 
 
 def arguments(command: tuple[str, ...], params: Params) -> list[str]:

@@ -1,9 +1,8 @@
-"""The digest of a user's code: which files count, and whether they are still the same.
+"""The snapshot of a user's code: which files it holds, and the digest of all of them.
 
-The producer takes it at enqueue; a worker that runs code from its directory compares before each
-attempt, so that an edited file never trains under the sweep of the old one. Files that appear later
-(outputs of a program) do not count, nor does what is no regular file: an editor's dangling lock, a
-pipe that nobody writes to.
+The producer takes the snapshot at enqueue, and every attempt runs a copy of it. Files that appear
+later (outputs of a program) do not count, nor does what is no regular file: an editor's dangling
+lock, a pipe that nobody writes to. Files that look like secrets are never taken.
 """
 
 from __future__ import annotations
@@ -14,27 +13,44 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 from hpq.errors import UserError
 
+Files = dict[str, tuple[bytes, int]]  # {path: (content, mode)}
 TRACKED = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh"})
 UNTRACKED = frozenset({".py", ".yaml", ".yml", ".json"})
 MOST_BYTES = 10 * 1024 * 1024
+_MOST_FILE_BYTES = 1024 * 1024  # of a file that is not sent by name: larger ones are data
 SKIPPED = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules", "site-packages"})
+_SECRET = (".env*", "*.pem", "*.key", ".netrc")
 
 
-def files_of(folder: Path, program: str, *, is_sent: bool = False) -> list[Path]:
+class CodeTooLarge(UserError):
+    """The files of a snapshot are more than may be sent."""
+
+
+def git_root(folder: Path) -> Path | None:
+    """The root of the git checkout that a folder lies in, unless it is a home directory."""
+    found = _git(folder, "rev-parse", "--show-toplevel")
+    root = Path(str(found[0]).rstrip("\n")) if found else None
+    return None if root in (None, Path.home(), Path("/")) else root
+
+
+def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> list[Path]:
     """The files under a folder that count as its code, relative and sorted.
 
-    In a git checkout: tracked files of a code-like ending, as they are now (of any ending where the
-    code `is_sent`: its data goes along), and untracked *.py that git does not ignore; elsewhere
-    *.py, and *.yaml and *.json where it is sent. Files named .… count where git tracks them. What
-    is sent leaves out what .hpqignore names, and without git .gitignore. The program always counts.
+    In a git checkout: tracked files of a code-like ending, as they are now, submodules included (of
+    any ending where the code `is_sent`: its data goes along), and untracked *.py that git does not
+    ignore; elsewhere *.py, and *.yaml and *.json where it is sent. Files named .… count where git
+    tracks them. What is sent leaves out what .hpqignore names, and without git .gitignore. The
+    `named` files (program, words of the command) always count. Neither a secret nor, of what is not
+    sent, a link out of the folder or a file over 1 MiB counts.
     """
-    tracked = _git(folder, "ls-files", "-z", "--cached")
+    tracked = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     if tracked is None:
         endings = UNTRACKED if is_sent else frozenset({".py"})
         found = [p.relative_to(folder) for p in _files(folder, endings)]
@@ -46,9 +62,28 @@ def files_of(folder: Path, program: str, *, is_sent: bool = False) -> list[Path]
         names = (".hpqignore",) if tracked is not None else (".gitignore", ".hpqignore")
         is_ignored = _ignored(folder, names)
         found = [p for p in found if not is_ignored(p)]
-    if program:
-        found.append(Path(program))
-    return sorted({p for p in found if (folder / p).is_file()})  # links are followed
+    else:
+        found = [p for p in found if _is_small_and_inside(folder, p)]
+    found += [Path(name) for name in named]
+    return sorted({p for p in found if not _is_secret(p) and (folder / p).is_file()})
+
+
+def _is_secret(path: Path) -> bool:
+    """True for a name of secrets; a module may be called credentials.py or id_map.py."""
+    name = path.name.lower()
+    if any(fnmatch(name, pattern) for pattern in _SECRET):
+        return True
+    return ("credential" in name and path.suffix != ".py") or (
+        name.startswith("id_") and path.suffix not in TRACKED
+    )
+
+
+def _is_small_and_inside(folder: Path, path: Path) -> bool:
+    whole = folder / path
+    with suppress(OSError):
+        is_inside = not whole.is_symlink() or whole.resolve().is_relative_to(folder.resolve())
+        return is_inside and whole.stat().st_size <= _MOST_FILE_BYTES
+    return False
 
 
 def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
@@ -76,7 +111,8 @@ def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
 def _files(folder: Path, endings: Collection[str]) -> Iterable[Path]:
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
-            if entry.name not in SKIPPED and not entry.name.startswith("."):
+            is_home = (entry / "code.key").exists()  # an HPQ_HOME, with copies of this very code
+            if not is_home and entry.name not in SKIPPED and not entry.name.startswith("."):
                 yield from _files(entry, endings)
         elif _is_code(entry, endings):
             yield entry
@@ -98,34 +134,44 @@ def _git(folder: Path, *args: str) -> list[Path] | None:
     return [Path(name) for name in done.stdout.decode("utf-8", "replace").split("\0") if name]
 
 
-def manifest(
+def take_snapshot(
     folder: Path,
-    program: str,
+    named: Collection[str] = (),
     without: Callable[[Path], bool] | None = None,
     *,
     is_sent: bool = False,
-) -> dict[str, str]:
-    """{path: sha256} of the code under a folder, without the files of which `without` says so.
+    most: float = MOST_BYTES,
+) -> Files:
+    """The code under a folder, without the files of which `without` says so.
 
     Raises:
-        UserError: the files are more than 10 MiB (names the largest), or one cannot be read.
+        CodeTooLarge: the files are more than `most` bytes (names the largest).
+        UserError: one cannot be read.
     """
     sizes: dict[Path, int] = {}
-    for path in files_of(folder, program, is_sent=is_sent):
+    for path in files_of(folder, named, is_sent=is_sent):
         whole = folder / path
         if without is None or not without(whole):
             sizes[path] = _size(whole)
-    if sum(sizes.values()) > MOST_BYTES:  # before a byte of them is read
+    if sum(sizes.values()) > most:  # before a byte of them is read
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]
-        named = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
-        remedy = "; leave out what is not code: a line each in .hpqignore" if is_sent else ""
-        text = f"{folder}: the code is over 10 MiB; the largest files are {named}{remedy}"
-        raise UserError(text, code="code-too-large")
+        shown = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
+        raise CodeTooLarge(
+            f"{folder}: the code is over 10 MiB; the largest files are {shown}; leave out what is"
+            " not code: a line each in .hpqignore",
+            code="code-too-large",
+        )
     try:
-        return {str(path): _digest(folder / path) for path in sizes}
+        read = {str(path): _read(folder / path) for path in sizes}
     except OSError as error:
-        text = f"{error.filename or folder}: {error.strerror}"
-        raise UserError(text, code="file-unreadable") from None
+        raise UserError(
+            f"{error.filename or folder}: {error.strerror}", code="file-unreadable"
+        ) from None
+    return {name: file for name, file in read.items() if not _has_private_key(name, file[0])}
+
+
+def _has_private_key(name: str, content: bytes) -> bool:
+    return name.endswith(".json") and b'"private_key"' in content
 
 
 def _size(path: Path) -> int:
@@ -135,27 +181,33 @@ def _size(path: Path) -> int:
         raise UserError(f"{path}: {error.strerror}", code="file-unreadable") from None
 
 
-def _digest(path: Path) -> str:
-    """The SHA-256 of a regular file, read piece by piece; OSError for anything else."""
+def _read(path: Path) -> tuple[bytes, int]:
+    """The content and the mode of a regular file; OSError for anything else."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else a pipe would wait for its writer
     with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
             raise OSError(0, "not a regular file", str(path))
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return file.read(), 0o755 if mode & 0o100 else 0o644
 
 
-def digest_of(files: dict[str, str]) -> str:
+def manifest(files: Files) -> dict[str, str]:
+    """{path: sha256} of a snapshot."""
+    return {name: hashlib.sha256(data).hexdigest() for name, (data, _) in files.items()}
+
+
+def digest_of(files: Mapping[str, str]) -> str:
     """The digest of a manifest, as hex."""
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()
 
 
-def changed(folder: Path, files: dict[str, str]) -> str | None:
-    """The first file that is not as the manifest says, or None where all are."""
+def changed(folder: Path, files: Mapping[str, str]) -> list[str]:
+    """The files that are not as the manifest says, sorted."""
+    found = []
     for path, digest in sorted(files.items()):
         try:
-            now = _digest(folder / path)
+            is_same = hashlib.sha256(_read(folder / path)[0]).hexdigest() == digest
         except OSError:
-            return path
-        if now != digest:
-            return path
-    return None
+            is_same = False
+        found += [] if is_same else [path]
+    return found

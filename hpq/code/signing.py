@@ -46,6 +46,20 @@ def key_of(settings: Settings, *, make: bool) -> bytes | None:
         raise UserError(f"{path}: {error.strerror}", code="code-key-unreadable") from None
 
 
+def home_id(home: Path, *, make: bool = False) -> str:
+    """The random id of this HPQ_HOME, by which a machine knows its own sweeps; "" without one.
+
+    Raises:
+        UserError: `make` is set, and HPQ_HOME cannot be written.
+    """
+    path = home / "id"
+    if make:
+        _make(path)
+    with contextlib.suppress(OSError):
+        return path.read_text("ascii").strip()
+    return ""
+
+
 def _make(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

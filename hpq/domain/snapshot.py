@@ -35,7 +35,6 @@ class Worker:
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
-    code: str = ""  # its HPQ_CODE
     only: str = ""  # the one sweep, or trial (`sweep/7`), that it runs; "" for any
     pod: str = ""  # the pod's name; "" outside a cluster
     refuses: dict[str, Notice] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os.path
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -145,10 +146,12 @@ class Keep:
 class Launch:
     """What a worker starts for a trial: exactly one of trainer and program is set.
 
-    `command` is W&B's template (whole-item macros), empty for a trainer. `code_dir` is where local
-    code runs; "" for shipped or installed trainers, and for `bundled` code, of which a
-    copy from Redis runs. `code` is the digest of that code, or the distribution and version of an
-    installed trainer. `wandb` is for programs; None in sweeps of an hpq before schema 2.
+    `command` is W&B's template (whole-item macros), empty for a trainer. Of `bundled` code a copy
+    runs. `code_dir` is the working directory of local code on the machine whose HPQ_HOME has the id
+    `home`, below or beside `root`, of which the copy was taken; "" for shipped or installed
+    trainers and for code that was sent by name. Local code that is not bundled runs where it lies
+    (--live). `code` is the digest of that code, or the distribution and version of an installed
+    trainer. `wandb` is for programs; None in sweeps of an hpq before schema 2.
     """
 
     trainer: str = ""
@@ -160,6 +163,19 @@ class Launch:
     resident: bool = False
     wandb: Wandb | None = None
     bundled: bool = False
+    root: str = ""
+    home: str = ""
+
+    @property
+    def is_frozen(self) -> bool:
+        """True for local code of which a copy runs."""
+        return self.bundled and bool(self.code_dir)
+
+    @property
+    def below(self) -> str:
+        """The working directory within a copy of the code; "" for its top."""
+        below = os.path.relpath(self.code_dir, self.root) if self.root else ""
+        return "" if below.startswith(".") else below
 
     @property
     def what(self) -> str:

@@ -72,6 +72,9 @@ Json = JsonScalar | list["Json"] | dict[str, "Json"]
 Params = Mapping[str, Json]
 
 
+OTHER_CODE = " (other code)"  # ends the source of a result that other code reported
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialId:
     """A sweep's id and a number in it, counted from 1; written `sweep/7`."""
@@ -211,7 +214,7 @@ class TrialView:
     restarted: str = ""  # why the last attempt could not resume from its checkpoint
     gone: str = ""  # what removed its files: keep, or rm (before a restore)
     thinned: bool = False  # its log and points were dropped because the server was full
-    reused: str = ""  # the older trial that this result is from; it never ran here
+    reused: str = ""  # the older trial that this result is from (OTHER_CODE); it never ran here
     seed: int | None = None  # seed of that result; None: derived from its number here
     group: ReplicateGroup | None = None  # set in a ranking of replicates
     pruning: Pruning | None = None  # set also if the trial ended before it was notified

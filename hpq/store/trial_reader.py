@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,8 @@ from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
 
 _TIES_MAX = 1000  # trials with the same objective as the last one of a ranking
+_PLACED_MAX = 500  # running trials that a page places among the ranked ones
+_Segment = tuple[int, Callable[[int, int], list[int]]]  # its length, and what reads a part of it
 
 
 class TrialReader:
@@ -149,12 +152,83 @@ class TrialReader:
         rows: Any = self._redis.xrange(self._keys.points(trial, metric))
         return [_point(metric, fields) for _, fields in rows]
 
-    def recent_values(self, trials: Sequence[TrialId], metric: str, last: int) -> list[list[Point]]:
-        """Return the newest N values of one metric of several trials; takes one round trip."""
+    def new_points(
+        self, trials: Sequence[tuple[TrialId, str]], metric: str
+    ) -> list[tuple[list[Point], str]]:
+        """Return, by trial, the values of one metric after an entry, and the last entry's id.
+
+        The id is "" before the first read. Takes one round trip.
+        """
         pipe = self._redis.pipeline(transaction=False)
-        for trial in trials:
-            pipe.xrevrange(self._keys.points(trial, metric), count=last)
-        return [[_point(metric, fields) for _, fields in reversed(rows)] for rows in pipe.execute()]
+        for trial, after in trials:
+            pipe.xrange(self._keys.points(trial, metric), min=f"({after}" if after else "-")
+        return [
+            ([_point(metric, fields) for _, fields in rows], rows[-1][0].decode() if rows else old)
+            for rows, (_, old) in zip(pipe.execute(), trials, strict=True)
+        ]
+
+    def page(self, sweep: Sweep, order: str, first: int, count: int) -> list[int]:
+        """Return the numbers of at most `count` trials from place `first` (from 0) of an order.
+
+        `best`: best objective first, a running trial in the place that its value has now; then
+        running trials without a value, ended ones without an objective, waiting ones. `newest`:
+        running trials, then the last ended first, then waiting ones. Else by number.
+        """
+        if order not in ("best", "newest"):
+            return list(range(first + 1, min(first + count, sweep.counts.total) + 1))
+        parts = ("running", "rank", "ended", "waiting", "dropped")
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.zrange(self._keys.sweep(sweep.id, "running"), 0, _PLACED_MAX - 1)
+        for part in parts:
+            pipe.zcard(self._keys.sweep(sweep.id, part))
+        found, *sizes = pipe.execute()
+        size, running = dict(zip(parts, sizes, strict=True)), [int(n) for n in found]
+        waiting = [(size[part], self._slice(sweep.id, part)) for part in ("waiting", "dropped")]
+        if order == "newest" or sweep.metric is None:
+            shown = [(len(running), lambda a, b: running[a:b])]
+            ended = (size["ended"], self._slice(sweep.id, "ended", desc=True))
+            return _window([*shown, ended, *waiting], first, count)
+        merged, placed = self._merged(sweep, running, size["rank"])
+        others = [n for n in running if n not in placed]
+        rest = (max(0, size["ended"] - size["rank"]), self._unranked(sweep.id))
+        segments = [merged, (len(others), lambda a, b: others[a:b]), rest, *waiting]
+        return _window(segments, first, count)
+
+    def _slice(self, sid: str, part: str, *, desc: bool = False) -> Callable[[int, int], list[int]]:
+        key = self._keys.sweep(sid, part)
+        redis: Any = self._redis
+        return lambda a, b: [int(n) for n in redis.zrange(key, a, b - 1, desc=desc)]
+
+    def _unranked(self, sid: str) -> Callable[[int, int], list[int]]:
+        """Read ended trials without an objective: one pass over the sweep's, on the server."""
+        keys = [self._keys.sweep(sid, part) for part in ("ended", "rank")]
+        redis: Any = self._redis
+        return lambda a, b: sorted(int(n) for n in redis.zdiff(keys))[a:b]
+
+    def _merged(
+        self, sweep: Sweep, running: Sequence[int], ranked: int
+    ) -> tuple[_Segment, frozenset[int]]:
+        """Place running trials with a value among the ranked ones; return also which they are."""
+        desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
+        key, sign = self._keys.sweep(sweep.id, "rank"), -1 if desc else 1
+        pipe = self._redis.pipeline(transaction=False)
+        for n in running:
+            pipe.hget(self._keys.trial(TrialId(sweep=sweep.id, number=n)), "objective")
+        values = ((float(raw), n) for raw, n in zip(pipe.execute(), running, strict=True) if raw)
+        placed = sorted((sign * value, n) for value, n in values if math.isfinite(value))
+        for value, _ in placed:
+            pipe.zcount(key, *((f"({-value}", "+inf") if desc else ("-inf", f"({value}")))
+        counts = enumerate(zip(pipe.execute(), placed, strict=True))
+        at = {better + i: n for i, (better, (_, n)) in counts}
+
+        def read(a: int, b: int) -> list[int]:
+            start, inside = a - sum(place < a for place in at), sum(a <= p < b for p in at)
+            rows: Any = self._redis.zrange(key, start, start + b - a - inside - 1, desc=desc)
+            others = iter(rows if b - a > inside else ())
+            mixed = (at.get(place) or next(others, None) for place in range(a, b))
+            return [int(n) for n in mixed if n is not None]
+
+        return (ranked + len(at), read), frozenset(at.values())
 
     def log(
         self, trial: TrialId, after: str = "0", block_ms: int | None = None
@@ -192,6 +266,16 @@ class TrialReader:
         raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
         where = f"{self._keys.provenance} field {digest}"
         return trial_codec.decode_params(where, raw) if raw else {}
+
+
+def _window(segments: Sequence[_Segment], first: int, count: int) -> list[int]:
+    """Read `count` numbers from place `first` of segments that follow one another."""
+    found: list[int] = []
+    for length, read in segments:
+        if first < length and len(found) < count:
+            found += read(first, min(length, first + count - len(found)))
+        first = max(0, first - length)
+    return found
 
 
 def _point(metric: str, fields: dict[bytes, bytes]) -> Point:

@@ -123,11 +123,6 @@ class TrialStore:
             pipe.exists(self._keys.sweep(sid))
         return frozenset(sid for sid, found in zip(sids, pipe.execute(), strict=True) if found)
 
-    def code_manifest(self, digest: str) -> str | None:
-        """Read the manifest of a code digest, as JSON."""
-        raw: Any = self._redis.hget(self._keys.code, digest)
-        return raw.decode() if raw else None
-
     def count_refused_code(self) -> None:
         """Count a refusal of code that is not signed, or not as signed."""
         self._redis.hincrby(self._keys.counters, "code_refused", 1)

@@ -108,7 +108,6 @@ def _worker(
         takes=tuple(r.json("takes", [])),
         key=r.text("key"),
         store=r.text("store"),
-        code=r.text("code"),
         only=r.text("only"),
         pod=r.text("pod"),
         refuses=r.parse("refuses", {}, _refusals),

@@ -181,7 +181,7 @@ def root(
     if version:
         typer.echo(f"hpq {__version__}")
     elif ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help())
+        importlib.import_module("hpq_producer.commands.inspect.overview").show_overview()
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -42,7 +43,8 @@ class LocalWorkers:
     """A supervisor for one sweep, which ends with the `with` block; what it logs is in a file.
 
     Without a count it has one worker a GPU, or on a machine without, one a core up to four. It ends
-    with this process, too, however that ends, and holds the private server until it has.
+    with this process, too, however that ends, and holds the private server until it has. `leave`
+    lets it go on; another LocalWorkers of the sweep then takes it over.
     """
 
     def __init__(self, session: Session, sweep: Sweep, count: int | None, hint: str = "") -> None:
@@ -50,6 +52,7 @@ class LocalWorkers:
         settings, self._hint = session.settings, hint
         self._grace_s = settings.grace_s
         self.log = settings.home / "logs" / f"{sweep.id}.log"
+        self._lock = self.log.with_suffix(".lock")
         self._env = {
             **os.environ,
             "HPQ_REDIS_URL": session.url,
@@ -65,6 +68,7 @@ class LocalWorkers:
             "-P",
             "-m",
             "hpq_worker",
+            "--until-over",
             "--end-with",
             str(os.getpid()),
         ]
@@ -74,39 +78,80 @@ class LocalWorkers:
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
             self._command_line += ["--workers-on-cpu", str(min(_MAX_CPU_WORKERS, cores))]
         self._supervisor: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+        self._is_left = False
 
     def __enter__(self) -> LocalWorkers:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as out:
-            # A session of its own: Ctrl-C is ours to answer, by an orderly stop.
-            self._supervisor = subprocess.Popen(
-                self._command_line,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                pass_fds=self._held_locks,
-                start_new_session=True,
-            )
+        # The supervisor holds this lock as long as it lives, and its number is in the file.
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if not _try_lock(lock):
+                self._pid = int(os.pread(lock, 20, 0) or 0)
+                print_message(f"its workers run already (log: {self.log})")
+                return self
+            with self.log.open("ab") as out:
+                # A session of its own: Ctrl-C is ours to answer, by an orderly stop.
+                self._supervisor = subprocess.Popen(
+                    self._command_line,
+                    env=self._env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    pass_fds=(*self._held_locks, lock),
+                    start_new_session=True,
+                )
+            self._pid = self._supervisor.pid
+            os.ftruncate(lock, os.pwrite(lock, str(self._pid).encode(), 0))
+        finally:
+            os.close(lock)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._supervisor is not None
+        if self._is_left:
+            return
         try:
-            self._supervisor.terminate()
+            self._signal(signal.SIGTERM)
             if kind is KeyboardInterrupt:
                 print_message(self._hint)
-            self._supervisor.wait(self._grace_s + 5.0)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt, SystemExit):
+            if not self._wait(self._grace_s + 5.0):
+                self._end_at_once()
+        except (KeyboardInterrupt, SystemExit):
             self._end_at_once()
+
+    def leave(self) -> None:
+        """Let the workers go on when this process ends, until their sweep is over."""
+        self._is_left = True
+        self._signal(signal.SIGUSR1)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            if self._is_running():
+                os.kill(self._pid, number)
+
+    def _is_running(self) -> bool:
+        if self._supervisor is not None:
+            return self._supervisor.poll() is None
+        lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return not _try_lock(lock)
+        finally:
+            os.close(lock)
+
+    def _wait(self, patience_s: float) -> bool:
+        """Wait for the supervisor's end; False if it still runs after this time."""
+        until = time.monotonic() + patience_s
+        while is_running := self._is_running():
+            if time.monotonic() > until:
+                break
+            time.sleep(0.05)
+        return not is_running
 
     def _end_at_once(self) -> None:
         """The second signal means that; two that come together are one, so it is sent again."""
-        assert self._supervisor is not None
-        while self._supervisor.poll() is None:
-            self._supervisor.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._supervisor.wait(1.0)
+        while self._is_running():
+            self._signal(signal.SIGTERM)
+            self._wait(1.0)
 
     def wait_for_one(self, is_there: Callable[[], bool], patience_s: float = 20.0) -> None:
         """Return once a worker is there, the supervisor has ended, or the patience has."""
@@ -116,8 +161,15 @@ class LocalWorkers:
 
     def ended(self) -> str | None:
         """Why there are no workers any more; None while there are."""
-        assert self._supervisor is not None
-        if self._supervisor.poll() is None:
+        if self._is_running():
             return None
         lines = self.log.read_text("utf-8", "replace").strip().splitlines()
         return f"the workers ended: {lines[-1] if lines else f'see {self.log}'}"
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from types import FrameType
 
 from hpq.errors import ExitCode
 from hpq.notice import tagged
@@ -61,10 +62,12 @@ class Supervisor:
     def run(self) -> int:
         """Keep a worker in every slot until a signal comes; return the exit code."""
         self._signals.install()
+        signal.signal(signal.SIGUSR1, self._outlive_parent)
         adopt_orphans()  # of a worker that was killed with its runner
         forwarded = 0
         while True:
-            if self._parent not in (None, os.getppid()) and not self._signals.is_stopping:
+            parent = os.getppid()  # before the look at _parent, which a signal may have reset
+            if self._parent not in (None, parent) and not self._signals.is_stopping:
                 self._signals.request_shutdown()
             while forwarded < self._signals.requests:
                 forwarded += 1
@@ -75,6 +78,9 @@ class Supervisor:
                 self._monitor.close()
                 return code
             self._signals.pause(0.2) if not self._signals.is_stopping else time.sleep(0.05)
+
+    def _outlive_parent(self, _number: int, _frame: FrameType | None) -> None:
+        self._parent = None
 
     def _poll(self) -> int | None:
         for slot in list(self._workers):

@@ -132,6 +132,8 @@ def encode_launch(launch: Launch) -> str:
         data["wandb"] = launch.wandb
     if launch.bundled:
         data["bundled"] = True
+    if launch.home or launch.root:
+        data |= {"home": launch.home, "root": launch.root}
     return dumps(data)
 
 
@@ -148,7 +150,7 @@ def _decode_launch(text: str) -> Launch:
         raise ValueError("not a mapping")
     for field in ("command", "pass_env"):
         data[field] = _names(data.get(field, []), field)
-    for field in ("trainer", "program", "code", "code_dir"):
+    for field in ("trainer", "program", "code", "code_dir", "root", "home"):
         if not isinstance(data.get(field, ""), str):
             raise ValueError(f"{field} is not text")
     data["bundled"] = data.get("bundled") is True

@@ -10,6 +10,7 @@ from typing import Any
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json, TrialState, TrialView
+from hpq_producer.analysis.importance import Importance, importance_of
 from hpq_producer.analysis.scores import flatten
 from hpq_producer.terminal.text import clean, number, value
 
@@ -73,11 +74,11 @@ class SweepSummary:
 
     sweep: Sweep
     objectives: list[float] = field(default_factory=list)
+    sets: list[dict[str, Json]] = field(default_factory=list)  # what varies of their parameters
     pruned: int = 0  # of those with an objective
     reused: int = 0  # trials with the result of an older sweep's
     total_ms: int = 0  # of all attempts
-    before_ms: int = 0  # of those that another attempt followed
-    _values: dict[str, list[tuple[Json, float]]] = field(default_factory=dict)
+    before_ms: int = 0  # of attempts that another attempt followed
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
     _took: dict[TrialState, list[int]] = field(default_factory=dict)
 
@@ -93,10 +94,8 @@ class SweepSummary:
                 self.objectives.append(trial.objective)
                 self.pruned += trial.state is TrialState.PRUNED
                 leaves = {**flatten(trial.params), **trial.params}
-                for name in self.sweep.varying:
-                    if name in leaves:  # a condition may have left it out
-                        pair = leaves[name], trial.objective
-                        self._values.setdefault(name, []).append(pair)
+                # A condition may have left a name out.
+                self.sets.append({n: leaves[n] for n in self.sweep.varying if n in leaves})
             if trial.failure is not None and trial.state is TrialState.FAILED:
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
                 old = self._failed.get(kind)
@@ -130,11 +129,21 @@ class SweepSummary:
         return sorted(self._failed.values(), key=lambda f: -f.count)
 
     @property
+    def importance(self) -> Importance | None:
+        """Which parameter matters; None if none varies or the sweep has no metric."""
+        return importance_of(self.sweep, self.sets, self.objectives) if self.objectives else None
+
+    @property
     def effects(self) -> list[Effect]:
         """The effect of each varying parameter, the largest first; none of too few trials."""
         if len(self.objectives) < MIN_TRIALS_FOR_EFFECTS:
             return []
-        found = [effect(name, *zip(*pairs, strict=True)) for name, pairs in self._values.items()]
+        rows = list(zip(self.sets, self.objectives, strict=True))
+        found = [
+            effect(name, [some[name] for some, _ in rows if name in some],
+                   [objective for some, objective in rows if name in some])
+            for name in self.sweep.varying
+        ]  # fmt: skip
         return sorted((e for e in found if e), key=lambda e: -e.size)
 
 

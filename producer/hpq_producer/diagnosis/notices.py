@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpq.code.manifest import changed
+from hpq.code.signing import home_id
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
@@ -18,6 +19,7 @@ from hpq_producer.diagnosis.waiting import (
 )
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.text import shell_line
 
 _SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little
 _LOSES = "a trial that loses its worker restarts from the beginning"
@@ -68,19 +70,13 @@ def print_if_no_store(session: Session, sweep: Sweep) -> None:
         print_message(f"note: {reason}")
 
 
-def print_if_not_running(session: Session, sid: str, *, code_is_read: bool = False) -> None:
-    """Print why no live worker claims a sweep's trials soon, with the remedy.
-
-    `code_is_read`: the caller has just compared the sweep's code, so it is not read again.
-    """
+def print_if_not_running(session: Session, sid: str) -> None:
+    """Print why no live worker claims a sweep's trials soon, with the remedy."""
     sweeps = session.reader.sweeps
     sweep = sweeps.get(sid)
     if sweep.state.is_over:
         return
-    reason = explain_full_server(session.reader.server_memory())
-    if not reason and not code_is_read:
-        reason = _explain_edited_code(session, sweep)
-    if reason := reason or explain_unclaimed(
+    if reason := explain_full_server(session.reader.server_memory()) or explain_unclaimed(
         sweep,
         session.reader.workers.live(sweep.worker_class),
         lambda: sweeps.ahead_of([sweep])[sid],
@@ -95,16 +91,18 @@ def cluster_hint(session: Session) -> str:
     return CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
 
 
-def _explain_edited_code(session: Session, sweep: Sweep) -> Notice | None:
-    """Return a notice if the sweep's code here was edited: workers here cannot run its trials."""
-    folder = Path(sweep.launch.code_dir)
-    if not sweep.launch.code_dir or not folder.is_dir():
-        return None
-    path = changed(folder, dict(session.reader.sweeps.manifest(sweep.launch.code)))
-    if path is None:
-        return None
-    return Notice(
-        "code-edited",
-        f"{folder / path} was edited after enqueue, so workers here cannot run {sweep.id}; enqueue"
-        " again to run the new code, or undo the edit",
-    )
+def print_if_edited(session: Session, sweep: Sweep) -> None:
+    """Say that a sweep runs the code that was enqueued, if the code was edited since."""
+    launch = sweep.launch
+    root = Path(launch.root)
+    if not launch.is_frozen or launch.home != home_id(session.settings.home) or not root.is_dir():
+        return
+    edited = changed(root, session.reader.sweeps.manifest(launch.code))
+    if edited:
+        more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
+        command = shell_line(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
+        text = (
+            f"{root / edited[0]}{more} changed since; {sweep.id} runs the code that was enqueued."
+            f" To run the new code: {command}"
+        )
+        print_message(Notice("code-edited", text))

@@ -114,7 +114,7 @@ def _check_comparable(sweep: Sweep, submission: Submission) -> None:
         difference = "the code was edited since"
     elif launch.code_dir != was.code_dir:
         difference = f"the code lies in {launch.code_dir}, and the sweep's in {was.code_dir}"
-    elif launch != was:
+    elif launch != replace(was, home=""):
         difference = "the command, or what it is given, is another"
     elif spec.replicates != sweep.replicates:
         difference = (

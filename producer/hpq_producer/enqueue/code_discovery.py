@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from dataclasses import dataclass
+import math
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from filecmp import cmp
 from importlib import metadata
 from pathlib import Path, PurePath
 
 from hpq import __version__
-from hpq.code.manifest import digest_of, manifest
+from hpq.code.manifest import (
+    MOST_BYTES,
+    CodeTooLarge,
+    Files,
+    digest_of,
+    git_root,
+    manifest,
+    take_snapshot,
+)
 from hpq.domain.sweep import Launch
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import SweepFileError, UserError
@@ -22,12 +33,18 @@ from hpq_producer.sweepfile.spec import SweepSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredCode:
-    """A launch record and, where it is the user's code, its manifest and the directory of it."""
+    """A launch record and, if it is the user's code, its files and its directory."""
 
     launch: Launch
-    files: dict[str, str] | None = None
+    files: Files | None = None  # of the snapshot
     folder: Path = Path()
+    is_sent: bool = True  # False: too large, so that the snapshot stays on this disk
     namesake: str = ""  # what is said of another program of that name beside the sweep file
+
+    @property
+    def manifest(self) -> dict[str, str]:
+        """{path: sha256} of the files."""
+        return manifest(self.files or {})
 
 
 class _CodeNotFound(Exception):
@@ -35,15 +52,21 @@ class _CodeNotFound(Exception):
 
 
 def find_code(
-    spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None = None
+    spec: SweepSpec,
+    file: Path,
+    cwd: Path,
+    code_dir: str | None = None,
+    *,
+    is_live: bool = False,
 ) -> DiscoveredCode:
     """The code that a sweep file means; `code_dir` is --code.
 
     A program is looked for as W&B does, from the working directory, and then beside the file. What
-    `code:` or --code names is sent along and runs from a copy; else it runs where it lies.
+    `code:` or --code names runs from a copy alone; of other code a snapshot runs over its
+    directory, and if it `is_live` (--live) the directory as it is.
 
     Raises:
-        UserError: it is nowhere (names the places), or too large to fingerprint.
+        UserError: it is nowhere (names the places), or what is sent by name is too large.
     """
     named_file, file = file, file.resolve()
     if spec.trainer in SHIPPED:
@@ -53,19 +76,72 @@ def find_code(
         if folder is None:
             return DiscoveredCode(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
     except _CodeNotFound as error:
-        text = f"{_position(spec, named_file)}: {error}"
-        raise SweepFileError(text, code="code-invalid") from None
-    named = {folder / word for word in (spec.program, *spec.command) if "\0" not in word}
+        raise SweepFileError(
+            f"{_position(spec, named_file)}: {error}", code="code-invalid"
+        ) from None
+    folder, is_named = folder.resolve(), bool(code_dir or spec.code)
+    if is_named and is_live:
+        raise UserError("--live runs the code's directory as it is; leave out --code and code:")
+    words = {word for word in (spec.program, *spec.command) if word and "\0" not in word}
+    named = {path for word in words if (path := _normal(folder, word)).is_file()}
 
     def is_no_code(path: Path) -> bool:
         """The sweep file, and other sweeps' beside it: their edits change nothing that runs."""
         return path.resolve() == file or (path not in named and is_sweep_file(path))
 
-    folder, is_sent = folder.resolve(), bool(code_dir or spec.code)
-    files = manifest(folder, spec.program, without=is_no_code, is_sent=is_sent)
-    launch = _launch(spec, digest_of(files), "" if is_sent else str(folder), bundled=is_sent)
-    namesake = "" if is_sent else _warn_of_namesake(spec, folder, file.parent)
-    return DiscoveredCode(launch=launch, files=files, folder=folder, namesake=namesake)
+    root, files, is_sent = folder, {}, True
+    if is_named or is_live:
+        files = take_snapshot(
+            folder,
+            _below(named, folder),
+            is_no_code,
+            is_sent=is_named,
+            most=MOST_BYTES if is_named else math.inf,
+        )
+    else:
+        root, files, is_sent = _frozen(spec, folder, named, is_no_code)
+    launch = replace(
+        _launch(spec, digest_of(manifest(files))),
+        code_dir="" if is_named else str(folder),
+        bundled=not is_live,
+        root="" if is_named or is_live else str(root),
+    )
+    return DiscoveredCode(
+        launch=launch,
+        files=files,
+        folder=folder,
+        is_sent=is_sent,
+        namesake="" if is_named else _warn_of_namesake(spec, folder, file.parent),
+    )
+
+
+def _frozen(
+    spec: SweepSpec, folder: Path, named: set[Path], is_no_code: Callable[[Path], bool]
+) -> tuple[Path, Files, bool]:
+    """The root of local code, its snapshot, and whether it is small enough to be sent.
+
+    The root is that of the git checkout, or else the directory; of too much code, the program's
+    own directory.
+    """
+    program = _normal(folder, spec.program)
+    place = folder if program.is_relative_to(folder) else program.parent
+    for root in dict.fromkeys((git_root(place) or place, place, program.parent)):
+        if not place.is_relative_to(root) and not program.is_relative_to(root):
+            continue
+        with contextlib.suppress(CodeTooLarge):
+            return root, take_snapshot(root, _below(named, root), is_no_code), True
+    root = program.parent if spec.program else place
+    files = take_snapshot(root, _below(named, root), is_no_code, most=math.inf)
+    return root, files, False
+
+
+def _normal(folder: Path, word: str) -> Path:
+    """A path that a word of a command may mean; links are not followed."""
+    return Path(os.path.normpath(folder / word))
+
+
+def _below(named: Iterable[Path], root: Path) -> list[str]:
+    return [str(path.relative_to(root)) for path in named if path.is_relative_to(root)]
 
 
 def _warn_of_namesake(spec: SweepSpec, folder: Path, beside: Path) -> str:
@@ -80,17 +156,15 @@ def _warn_of_namesake(spec: SweepSpec, folder: Path, beside: Path) -> str:
     )
 
 
-def _launch(spec: SweepSpec, digest: str, code_dir: str = "", *, bundled: bool = False) -> Launch:
+def _launch(spec: SweepSpec, digest: str) -> Launch:
     return Launch(
         trainer=spec.trainer,
         program=spec.program,
         command=spec.command,
         code=digest,
-        code_dir=code_dir,
         pass_env=spec.pass_env,
         resident=spec.resident,
         wandb=None if spec.trainer else spec.wandb,
-        bundled=bundled,
     )
 
 

@@ -1,50 +1,14 @@
-"""Check before an enqueue: can workers see the code, and is the sampler installed?"""
+"""Check before an enqueue: how are the parameters searched, and is the sampler installed?"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from hpq.domain.sweep import SCHEMA, Goal, Impute, ObjectiveValue, Sweep
-from hpq.errors import UserError
 from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
-from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec
-from hpq_producer.terminal.text import shell_line
-
-
-class CodeNotVisible(UserError):
-    """Nobody could run local code where it lies; `why` is that without what to do."""
-
-    def __init__(self, why: str, remedy: str) -> None:
-        super().__init__(f"{why}; {remedy}", code="code-out-of-sight")
-        self.why = why
-
-
-def check_code_visible(session: Session, worker_class: str, code: DiscoveredCode) -> None:
-    """Refuse local code where all workers of a class are pods, which do not have its directory.
-
-    A pod that has it mounted says so by its HPQ_CODE.
-
-    Raises:
-        OutOfSight: nobody could run it.
-    """
-    folder = code.folder
-    workers = session.reader.workers.live(worker_class) if code.launch.code_dir else []
-    if workers and all(w.pod and not _mounts(w.code, folder) for w in workers):
-        shown = "." if folder == Path.cwd().resolve() else shell_line([str(folder)])
-        raise CodeNotVisible(
-            f"{code.launch.what} lies in {folder}, and no worker can see this directory: those of"
-            f" class {worker_class} run in pods",
-            f"add --code {shown} to send the code along",
-        )
-
-
-def _mounts(mounted: str, folder: Path) -> bool:
-    return bool(mounted) and folder.is_relative_to(mounted)
 
 
 def late_search(submission: Submission) -> Search | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, ObjectiveValue, Sweep
-from hpq.domain.trial import FailureKind, TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, FailureKind, TrialState, TrialView
 from hpq.search.membership import is_inside
 from hpq.search.samplers import SEED, replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
@@ -71,7 +71,11 @@ def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) ->
             result = _result(trial, sweep, criteria.metric)
             if result is not None:
                 seed = seed_of_result(sweep, trial)
-                older = OlderResult(ParameterSet(trial.params), replace(result, seed=seed))
+                source = trial.reused or str(trial.id)
+                if sweep.launch.code != criteria.launch.code and not source.endswith(OTHER_CODE):
+                    source += OTHER_CODE
+                result = replace(result, seed=seed, reused=source)
+                older = OlderResult(ParameterSet(trial.params), result)
                 found.setdefault(older.params.salted(seed), older)
                 if criteria.any_seed:
                     own_seed = seed_at(criteria.seed, 0, trial.params)

@@ -32,17 +32,26 @@ class Submission:
         return (*self.spec.warnings, *more)
 
 
-def prepare(spec: SweepSpec, file: Path, code_dir: str | None = None) -> Submission:
-    """Find the code of a sweep file, and compute what identifies the sweep; `code_dir` is --code.
+def prepare(
+    spec: SweepSpec, file: Path, code_dir: str | None = None, *, is_live: bool = False
+) -> Submission:
+    """Find the code of a sweep file, and compute what identifies the sweep.
+
+    `code_dir` is --code, `is_live` --live.
 
     Raises:
-        UserError: the code is missing, or too large.
+        UserError: the code is missing, or too large to be sent.
     """
-    code = find_code(spec, file, Path.cwd(), code_dir)
+    code = find_code(spec, file, Path.cwd(), code_dir, is_live=is_live)
     sweep_digest = digest(spec.source, spec.seed, _code_identity(code.launch))
     return Submission(spec=spec, file=file, code=code, digest=sweep_digest)
 
 
 def _code_identity(launch: Launch) -> str:
-    """The code as identity has it: what runs in its directory is other code in another one."""
-    return f"{launch.code} in {launch.code_dir}" if launch.code_dir else launch.code
+    """The code as identity has it: local code is other code in another directory.
+
+    Code that runs live is the same whatever is edited.
+    """
+    if not launch.code_dir:
+        return launch.code
+    return f"{launch.code if launch.bundled else 'live'} in {launch.code_dir}"

@@ -52,7 +52,7 @@ class Selection:
         if not self.sort and self.top is None:
             yield from self._matching()
             return
-        numbers = self._order()[: self.top]
+        numbers = self.numbers()
         for start in range(0, len(numbers), _CHUNK):
             yield from self.reader.trials.get_many(self.sweep.id, numbers[start : start + _CHUNK])
 
@@ -65,7 +65,7 @@ class Selection:
         if self.where is not None:
             self.where.check_names((*self.sweep.varying, *TRIAL_FIELDS))
 
-    def _order(self) -> list[int]:
+    def numbers(self) -> list[int]:
         """Numbers in order; of the trials no more is kept than what decides it."""
         name = self.sort.removeprefix("-") or "objective"
         best_high = self.sweep.metric is not None and self.sweep.metric.goal is Goal.MAXIMIZE
@@ -81,7 +81,7 @@ class Selection:
             text = f"--sort {self.sort}: no trial has {name!r}; {_explain_names(self.sweep)}"
             raise UserError(text, code="column-unknown")
         present.sort(key=lambda pair: pair[0], reverse=is_descending)
-        return [n for _, n in present] + missing
+        return ([n for _, n in present] + missing)[: self.top]
 
 
 def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:

@@ -173,7 +173,7 @@ def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: 
     if launch.trainer in SHIPPED:
         words += ["--set", f"seed={seed}"] if seed and SEED not in params else []
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
-    if launch.bundled:
+    if launch.bundled and not launch.code_dir:
         folder = f"/tmp/hpq-{found.sweep}"
         steps = [f"test -d {folder} || hpq show {found.sweep} --code {folder}", f"cd {folder}"]
     if file in words or env:

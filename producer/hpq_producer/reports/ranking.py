@@ -12,7 +12,7 @@ from hpq_producer.analysis.early_termination import describe_early_end
 from hpq_producer.analysis.records import source_of_result
 from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.reports.trial_rows import STATE_STYLE, column_names
-from hpq_producer.terminal.charts import Scale, bar
+from hpq_producer.terminal.charts import Scale, bar, ends_of
 from hpq_producer.terminal.console import show_legend, show_lines, stdout_info
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
@@ -93,8 +93,8 @@ def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None 
         if not layout.legend(names):
             break
     show_lines([layout.header(), *(layout.row(row) for row in shown)])
-    if scale and layout.widths[-1] is not None and not scale.is_from_zero:
-        show_lines([[Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]])
+    if scale and layout.widths[-1] is not None and (words := ends_of(scale)):
+        show_lines([[Span(f"({words})", Style.DIM)]])
     show_legend(layout, names)
 
 

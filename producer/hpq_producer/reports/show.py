@@ -21,7 +21,7 @@ from hpq_producer.analysis.records import iso, source_of_result
 from hpq_producer.analysis.scores import flatten
 from hpq_producer.diagnosis.verdict import state_counts
 from hpq_producer.reports.trial_rows import STATE_STYLE
-from hpq_producer.terminal.charts import sparkline
+from hpq_producer.terminal.charts import buckets, curve, curve_scale
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.text import (
     WHY_THINNED,
@@ -59,7 +59,8 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "program": launch.program,
             "command": " ".join(launch.command),
             "code": launch.code,
-            "code directory": "a copy of what was sent" if launch.bundled else launch.code_dir,
+            "code directory": launch.code_dir
+            or ("a copy of what was sent" if launch.bundled else ""),
             "environment": " ".join(launch.pass_env),
             "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
@@ -193,11 +194,16 @@ def _metrics(
     wide = max((width(clean(name)) for name in trial.metrics), default=0)
     for name, last in sorted(trial.metrics.items(), key=lambda kv: (kv[0] != objective, kv[0])):
         room = max(_LEAST_CURVE, min(_CURVE, columns - wide - 2 - 9 - 2 - len(_INDENT)))
-        curve = sparkline([p.value for p in curves.get(name, ())], room)
+        points = [(p.step, p.value) for p in curves.get(name, ())]
+        means = (
+            buckets(points, min(room, len(points)), points[0][0], points[-1][0]) if points else []
+        )
+        scale = curve_scale(means)
+        drawn = curve(means, scale) if scale else ""
         style = Style.BOLD if name == objective else Style.PLAIN
         shown = clean(name)
         blanks = " " * (wide - width(shown))
-        yield [Span(f"{shown}{blanks}  "), Span(f"{measure(last):>9}", style), Span(f"  {curve}")]
+        yield [Span(f"{shown}{blanks}  "), Span(f"{measure(last):>9}", style), Span(f"  {drawn}")]
 
 
 def _checkpoint(trial: TrialView) -> str:

@@ -1,24 +1,28 @@
-"""`hpq summary` as a page: ranking with bars, effects of the parameters, failures.
+"""`hpq summary` as a page: ranking, the winner, what matters, marginal means, failures.
 
 `hpq run` ends with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from statistics import median
 from typing import Any
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.early_termination import describe_target, saved_lines
 from hpq_producer.analysis.records import sweep_record, trial_record
+from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.analysis.summary import Effect, Level, SweepSummary
+from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.diagnosis.verdict import state_counts
 from hpq_producer.reports.ranking import show_ranking
-from hpq_producer.terminal.charts import Scale, bar, scale_of
-from hpq_producer.terminal.console import show_json, show_lines, stdout_info
+from hpq_producer.terminal.charts import Scale, bar, ends_of, scale_of
+from hpq_producer.terminal.console import show_json, show_lines, show_table, stdout_info
 from hpq_producer.terminal.style import Line, Span, Style
+from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, pad, trials_of, width
 
 _BAR, _LEAST_BAR = 20, 5  # columns
@@ -26,14 +30,14 @@ _MOST_EFFECTS = 8  # parameters
 
 
 def hours_line(summary: SweepSummary) -> Iterator[Line]:
-    """How long the workers trained in all, where attempts were repeated; what was not trained."""
+    """How long the workers trained in all, and how much of it was lost to restarts."""
     if summary.reused:
         text = f"{trials_of(summary.reused, 'result')} of older sweeps, never trained here"
         yield [Span(text, Style.DIM)]
-    if summary.before_ms:
+    if summary.total_ms:
         all_, before = duration(summary.total_ms), duration(summary.before_ms)
-        text = f"trained {all_} in all, {before} of it in attempts that another followed"
-        yield [Span(text, Style.DIM)]
+        lost = f", {before} of it in attempts that another followed" if summary.before_ms else ""
+        yield [Span(f"trained {all_} of workers' time in all{lost}", Style.DIM)]
 
 
 def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]:
@@ -47,6 +51,39 @@ def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]
         yield [Span(text, Style.DIM)]
 
 
+def winner_lines(winner: Winner | None, sid: str) -> Iterator[Line]:
+    """Whether the winner is real: a line for each thing that is known."""
+    if winner is None:
+        return
+    yield []
+    yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]
+    for label, text in winner.lines(sid):
+        yield [Span(f"{label:6}", Style.DIM), Span(text)]
+
+
+def importance_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
+    """Which parameter matters: its share of the explained variance, with a 90 % interval."""
+    found = summary.importance
+    if found is None:
+        return
+    yield []
+    yield [
+        Span("which parameter matters (share of what a model explains, 90 % interval)", Style.DIM)
+    ]
+    yield [Span(found.verdict, Style.BOLD)]
+    if found.looked:
+        yield [Span(found.looked, Style.YELLOW)]
+    shown = found.shares[:_MOST_EFFECTS]
+    wide = max((width(clean(one.param)) for one in shown), default=0)
+    room = min(_BAR, columns - wide - len("  100%  (100–100%)  "))
+    for one in shown:
+        figure = f"{one.share:4.0%}  {f'({100 * one.low:.0f}–{one.high:.0%})':9}"
+        drawn = bar(one.share, Scale(low=0, high=1), room) if room >= _LEAST_BAR else ""
+        yield [Span(f"{pad(clean(one.param), wide)}  {figure}"), Span(f"  {drawn}", Style.CYAN)]
+    if (rest := len(found.shares) - len(shown)) > 0:
+        yield [Span(f"… and {rest} more below {shown[-1].share:.0%}", Style.DIM)]
+
+
 def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
     """The mean objective for each value of each parameter, the largest effect first.
 
@@ -58,7 +95,7 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
     name = clean(summary.sweep.metric.name) if summary.sweep.metric else "objective"
     yield []
     among = f", {trials_of(summary.pruned, 'pruned trial')} among them" if summary.pruned else ""
-    yield [Span(f"mean {name} by value{among}, the widest spread first", Style.DIM)]
+    yield [Span(f"marginal mean of {name} by value{among}, the widest spread first", Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)
@@ -69,8 +106,8 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
     room = room if room >= _LEAST_BAR else 0
     for e in shown:
         yield from _one(e, (wide, label, means), summary, scale, room)
-    if room and not scale.is_from_zero:
-        yield [Span(f"(bars begin at {measure(scale.low)})", Style.DIM)]
+    if room and (words := ends_of(scale)):
+        yield [Span(f"({words})", Style.DIM)]
 
 
 def _number_of(level: Level) -> str:
@@ -117,7 +154,10 @@ def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
         show_ranking(sweep, best, scale_of(summary.objectives))
         shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
         show_lines(rest_line(sweep, summary, shown), whole=True)
-    show_lines(effect_lines(summary, stdout_info().columns))
+    columns = stdout_info().columns
+    show_lines(winner_lines(judge_winner(reader, sweep), sweep.id), whole=True)
+    show_lines(importance_lines(summary, columns))
+    show_lines(effect_lines(summary, columns))
     show_lines(saved_lines(summary), whole=True)
     show_lines(failure_lines(summary), whole=True)
 
@@ -126,6 +166,7 @@ def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> N
     """Print the same as data."""
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     best = reader.trials.best(sweep, top)
+    winner, importance = judge_winner(reader, sweep), summary.importance
     effects: list[dict[str, Any]] = [
         {
             "param": e.param,
@@ -139,6 +180,8 @@ def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> N
             "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,
+            "winner": winner.record() if winner else None,
+            "importance": importance.record() if importance else None,
             "effects": effects,
             "saved": asdict(summary.saved) if summary.saved else None,
             "failures": [
@@ -147,3 +190,29 @@ def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> N
             ],
         }
     )
+
+
+def print_comparison(reader: StoreReader, sweeps: Sequence[Sweep]) -> None:
+    """Print two or more sweeps side by side: results, time, what mattered, and the winners."""
+    rows: dict[str, list[str]] = {}
+    varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
+    for sweep in sweeps:
+        summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
+        best, found = reader.trials.best(sweep, 1), summary.importance
+        matters = found.shares[0] if found and found.shares else None
+        middle = measure(median(summary.objectives)) if summary.objectives else ""
+        cells = {
+            "state": sweep.state.value,
+            "trials": ", ".join(state_counts(sweep)),
+            "metric": clean(sweep.metric.name) if sweep.metric else "",
+            "best": score(best[0]) if best else "",
+            "median": middle,
+            "trained": duration(summary.total_ms) if summary.total_ms else "",
+            "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "cannot tell",
+            "failed": ", ".join(f"{f.count} {f.kind}" for f in summary.failures),
+            **{f"best {clean(n)}": param_text(best[0].params, n) if best else "" for n in varying},
+        }
+        for label, text in cells.items():
+            rows.setdefault(label, []).append(text)
+    columns = [Column(title=""), *(Column(title=s.id, least=12) for s in sweeps)]
+    show_table(columns, [[Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v)])

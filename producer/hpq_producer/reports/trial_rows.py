@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, TrialState, TrialView
 from hpq_producer.analysis.eta import trial_left_ms
 from hpq_producer.analysis.scores import newest_value, param_text, spread
-from hpq_producer.terminal.charts import sparkline
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure
 
 STATE_STYLE = {
     TrialState.QUEUED: Style.DIM,
-    TrialState.RUNNING: Style.PLAIN,
-    TrialState.FINISHED: Style.GREEN,
+    TrialState.RUNNING: Style.GREEN,
+    TrialState.FINISHED: Style.PLAIN,
     TrialState.FAILED: Style.RED,
     TrialState.PRUNED: Style.CYAN,
     TrialState.CANCELLED: Style.YELLOW,
 }
 _FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlive the curve and the step
 _CURVES, _CURVES_WIDE = (12, 9, 6), (24, 18, 12, 9, 6)  # columns, the widest that fits
-_ROOMY = 80  # columns, from which a state may be three words
-MAX_CURVE_WIDTH = _CURVES_WIDE[0]
+_LEAST_FOR_CURVES = 60  # columns of a terminal
 WIDE = 120  # columns of a terminal that has room for wide curves
 
 
-def trial_columns(sweep: Sweep, columns: int) -> list[Column]:
-    """The columns of `trial_row`."""
+def shown_names(sweep: Sweep, chosen: Sequence[str]) -> list[str]:
+    """The parameters and metrics that are columns: the chosen ones, then all that vary."""
+    return [*chosen, *(name for name in sweep.varying if name not in chosen)]
+
+
+def trial_columns(sweep: Sweep, chosen: Sequence[str], curve_title: str) -> list[Column]:
+    """The columns of `trial_row`; the chosen names are left out last."""
     metric = clean(sweep.metric.name) if sweep.metric else "objective"
-    keeps = [*_FIRST_TO_STAY, *range(40, 0, -1)]
+    keeps = [92] * len(chosen) + [*_FIRST_TO_STAY, *range(40, 0, -1)]
     return [
         Column(title="#", keep=100, right=True),
         *(
             Column(title=clean(name), keep=keeps[min(i, len(keeps) - 1)], least=6)
-            for i, name in enumerate(sweep.varying)
+            for i, name in enumerate(shown_names(sweep, chosen))
         ),
         Column(title="step", keep=60, right=True),
         Column(title=metric, keep=95, right=True),
-        Column(title="curve" if columns >= 60 else "", keep=50),
+        *([Column(title=curve_title, keep=50)] if curve_title else []),
         Column(title="time", keep=80, right=True),
         Column(title="state", keep=90, least=10),
     ]
@@ -49,7 +52,7 @@ def trial_columns(sweep: Sweep, columns: int) -> list[Column]:
 
 def curve_widths(columns: int) -> tuple[int, ...]:
     """How wide curves may be in a terminal, from the widest: they give room before values do."""
-    return _CURVES_WIDE if columns >= WIDE else _CURVES
+    return _CURVES_WIDE if columns >= WIDE else _CURVES if columns >= _LEAST_FOR_CURVES else (0,)
 
 
 def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
@@ -59,33 +62,32 @@ def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
 
 
 def trial_row(
-    trial: TrialView,
-    snapshot: Snapshot,
-    curves: Mapping[int, Sequence[float]],
-    columns: int,
-    curve_room: int,
+    trial: TrialView, snapshot: Snapshot, chosen: Sequence[str], drawn: str | None, mark: str
 ) -> list[Span]:
-    """The cells of one trial in a terminal of so many columns."""
+    """The cells of one trial; `drawn` is its curve, None without that column."""
     sweep = snapshot.sweep
     running = trial.state is TrialState.RUNNING
     taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
     shown = newest_value(sweep, trial)
-    curve = curves.get(trial.id.number, ())
     return [
-        Span(str(trial.id.number)),
-        *(Span(param_text(trial.params, name)) for name in sweep.varying),
+        Span(f"{mark}{trial.id.number}", Style.GREEN if mark.strip() else Style.PLAIN),
+        *(Span(_cell(trial, name)) for name in shown_names(sweep, chosen)),
         Span(str(trial.step) if trial.step else ""),
         Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
-        Span(sparkline(curve, curve_room), Style.CYAN),
+        *([Span(drawn, Style.CYAN)] if drawn is not None else []),
         Span(duration(taken) if taken or running else ""),
-        _state(trial, snapshot, taken, columns),
+        _state(trial, snapshot, taken),
     ]
 
 
-def _state(trial: TrialView, snapshot: Snapshot, taken_ms: float, columns: int) -> Span:
+def _cell(trial: TrialView, name: str) -> str:
+    text = param_text(trial.params, name)
+    return measure(trial.metrics[name]) if not text and name in trial.metrics else text
+
+
+def _state(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> Span:
     if silence := snapshot.silence_ms(trial):
-        words = f"silent {duration(silence)}"
-        return Span(f"worker {words}" if columns >= _ROOMY else words, Style.YELLOW)
+        return Span(f"silent {duration(silence)}", Style.YELLOW)
     return Span(_words(trial, snapshot, taken_ms), STATE_STYLE[trial.state])
 
 
@@ -93,7 +95,8 @@ def _words(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> str:
     if trial.failure is not None and trial.state is TrialState.FAILED:
         return trial.failure.kind.value
     if trial.state is not TrialState.RUNNING:
-        return "reused" if trial.reused else trial.state.value
+        words = "other code" if trial.reused.endswith(OTHER_CODE) else "reused"
+        return words if trial.reused else trial.state.value
     if not trial.step and trial.phase:
         return clean(trial.phase)
     if snapshot.is_stale:

@@ -1,10 +1,15 @@
-"""Horizontal bars in text, to an eighth of a column, and sparklines: a curve in one line. Pure."""
+"""Draw horizontal bars, curves of one line, and a curve in braille. Pure.
+
+Several curves share one scale, so that equal heights are equal values.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from hpq_producer.terminal.text import measure
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -23,56 +28,105 @@ class Scale:
 
 
 def scale_of(values: Sequence[float]) -> Scale:
-    """From zero; but near the smallest value where all are so alike that bars would say nothing."""
+    """From zero; from the smallest value if all are so alike that bars would say nothing."""
     finite = [v for v in values if math.isfinite(v)]
     if not finite:
         return Scale(low=0, high=1)
     low, high = min(finite), max(finite)
     if 0 <= low <= high / 2 or low == high >= 0:
         return Scale(low=0, high=high or 1)
-    # A tenth of the span below the smallest, so that its bar is seen.
-    return Scale(low=low - (high - low or abs(high) or 1) / 10, high=high)
+    return Scale(low=low, high=high)
 
 
 def bar(value: float, scale: Scale, columns: int) -> str:
-    """The bar of a value, at most `columns` long."""
+    """A bar of a value, or a point on a line of `columns` if the scale does not begin at zero."""
     if not math.isfinite(value):
         return ""
     share = (value - scale.low) / (scale.high - scale.low) if scale.high > scale.low else 1.0
-    eighths = round(min(1.0, max(0.0, share)) * columns * 8)
+    share = min(1.0, max(0.0, share))
+    if not scale.is_from_zero:
+        place = round(share * (columns - 1))
+        return "·" * place + "●" + "·" * (columns - 1 - place)
+    eighths = round(share * columns * 8)
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
 
 
-_LEVELS = "▁▂▃▄▅▆▇█"
-
-
-def sparkline(values: Sequence[float], columns: int) -> str:
-    """The values as a curve of at most `columns` characters, from their lowest to their highest.
-
-    More values than columns are averaged in equal parts. A value that is not finite is a blank; a
-    curve that does not move runs along the middle.
-    """
-    if columns < 1 or not values:
+def ends_of(scale: Scale) -> str:
+    """`points between 0.96 and 0.98`; empty if bars begin at zero."""
+    if scale.is_from_zero:
         return ""
-    parts = values if len(values) <= columns else _averaged(values, columns)
-    finite = [v for v in parts if math.isfinite(v)]
+    return f"points lie between {measure(scale.low)} and {measure(scale.high)}"
+
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille cell, row by row
+_OUTER = 0.02  # of the values lie below a column's scale, and as many above
+
+
+def buckets(
+    points: Iterable[tuple[float, float]], columns: int, first: float, last: float
+) -> list[float]:
+    """Mean value in each of `columns` equal parts of the steps from `first` to `last`.
+
+    The list ends with the last part that has a point. A part without one repeats the part before
+    it; a part whose values are all not finite is NaN, which is drawn as a gap.
+    """
+    parts: dict[int, list[float]] = {}
+    for step, value in points:
+        place = int(columns * (step - first) / (last - first + 1))
+        parts.setdefault(min(columns - 1, max(0, place)), []).append(value)
+    means: list[float] = []
+    for place in range(max(parts, default=-1) + 1):
+        if place in parts:
+            finite = [v for v in parts[place] if math.isfinite(v)]
+            # Divided first: a sum may overflow.
+            means.append(math.fsum(v / len(finite) for v in finite) if finite else math.nan)
+        else:
+            means.append(means[-1] if means else math.nan)
+    return means
+
+
+def curve_scale(values: Iterable[float]) -> Scale | None:
+    """The 2nd to the 98th percentile of all finite values; None if there are none."""
+    ranked = sorted(v for v in values if math.isfinite(v))
+    if not ranked:
+        return None
+    outer = int(_OUTER * len(ranked))
+    return Scale(low=ranked[outer], high=ranked[-1 - outer])
+
+
+def curve(means: Iterable[float], scale: Scale) -> str:
+    """Buckets as one line on a scale; ▲ and ▼ lie beyond it, a blank is NaN."""
+    span, out = scale.high - scale.low, []
+    for v in means:
+        if v != v:
+            out.append(" ")
+        elif v > scale.high or v < scale.low:
+            out.append("▲" if v > scale.high else "▼")
+        else:
+            share = (v - scale.low) / span if 0 < span < math.inf else 0.5
+            out.append(_LEVELS[round(share * (len(_LEVELS) - 1))])
+    return "".join(out)
+
+
+def plot(points: Sequence[tuple[float, float]], columns: int, rows: int) -> list[str]:
+    """A curve as `rows` lines of braille between its lowest and its highest value."""
+    steps = [step for step, _ in points]
+    means = buckets(points, 2 * columns, min(steps), max(steps)) if points else []
+    finite = [v for v in means if math.isfinite(v)]
     if not finite:
-        return " " * len(parts)
-    low, high = min(finite), max(finite)
-    span = high - low
-    if not math.isfinite(span) or span == 0:
-        return "".join(_LEVELS[3] if math.isfinite(v) else " " for v in parts)
-    top = len(_LEVELS) - 1
-    return "".join(
-        _LEVELS[round((v - low) / span * top)] if math.isfinite(v) else " " for v in parts
-    )
-
-
-def _averaged(values: Sequence[float], columns: int) -> list[float]:
-    out = []
-    for i in range(columns):
-        part = values[i * len(values) // columns : (i + 1) * len(values) // columns]
-        finite = [v for v in part if math.isfinite(v)]
-        # Exact: a curve that does not move must have one mean, and no sum may overflow.
-        out.append(math.fsum(v / len(finite) for v in finite) if finite else math.nan)
-    return out
+        return [""] * rows
+    low, span, top = min(finite), max(finite) - min(finite), 4 * rows - 1
+    cells = [[0] * columns for _ in range(rows)]
+    before: int | None = None
+    for x, v in enumerate(means):
+        if not math.isfinite(v):
+            before = None
+            continue
+        y = top - round((v - low) / span * top) if 0 < span < math.inf else top // 2
+        # A steep part is drawn as a line, not as two points.
+        since = y if before is None else before
+        for at in range(min(y, since), max(y, since) + 1):
+            cells[at // 4][x // 2] |= _DOTS[at % 4][x % 2]
+        before = y
+    return ["".join(chr(0x2800 + cell) if cell else " " for cell in line) for line in cells]

@@ -20,15 +20,18 @@ _WORD = re.compile(r"\s+|\S+")
 
 
 class Style(StrEnum):
-    """What a span is; the value is its SGR code."""
+    """What a span is; the value is the style's name in rich."""
 
     PLAIN = ""
-    BOLD = "1"
-    DIM = "2"
-    RED = "31"
-    GREEN = "32"
-    YELLOW = "33"
-    CYAN = "36"
+    BOLD = "bold"
+    DIM = "dim"
+    RED = "red"
+    GREEN = "green"
+    YELLOW = "yellow"
+    CYAN = "cyan"
+
+
+_SGR = dict(zip(Style, ("", "1", "2", "31", "32", "33", "36"), strict=True))
 
 
 class Span(NamedTuple):
@@ -57,19 +60,26 @@ def plain(line: Line) -> str:
     return "".join(span.text for span in line)
 
 
-def paint(line: Line, terminal: TerminalInfo) -> str:
-    """The line as it is written: at most `look.columns` wide, coloured where that is wanted."""
+def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
+    """The line at most as wide as the terminal, in characters that the terminal can show."""
     out, left = [], terminal.columns
     for span in line:
         text = fit(span.text, left)
         left -= width(text)
-        if not terminal.unicode:
-            text = to_ascii(text)
-        if terminal.colour and span.style and text.strip():
-            text = f"\x1b[{span.style}m{text}\x1b[0m"
-        out.append(text)
+        out.append(Span(text if terminal.unicode else to_ascii(text), span.style))
         if left <= 0:
             break
+    return out
+
+
+def paint(line: Line, terminal: TerminalInfo) -> str:
+    """The line as it is written: cut to the terminal, coloured if the terminal shows colour."""
+    out = [
+        f"\x1b[{_SGR[span.style]}m{span.text}\x1b[0m"
+        if terminal.colour and span.style and span.text.strip()
+        else span.text
+        for span in cut(line, terminal)
+    ]
     return "".join(out).rstrip(" ")
 
 

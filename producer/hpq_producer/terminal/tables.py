@@ -43,10 +43,14 @@ class Layout:
         sizes = zip(self.columns, self.widths, strict=True)
         return sum(size is None and column.title in names for column, size in sizes)
 
-    def header(self) -> Line:
-        """The titles, shortened to their columns."""
+    def titles(self) -> list[Span]:
+        """The titles of the columns that are shown, shortened to them."""
         sizes = zip(self.columns, self.widths, strict=True)
-        return self.row([Span(abbreviate(c.title, size or 0), Style.DIM) for c, size in sizes])
+        return [Span(abbreviate(c.title, size), Style.DIM) for c, size in sizes if size is not None]
+
+    def header(self) -> Line:
+        """The titles as a line."""
+        return self._joined(self.titles())
 
     def legend(self, names: Collection[str]) -> str:
         """What those names are in the titles that had to be shortened: `v_loss = val_loss`.
@@ -58,15 +62,21 @@ class Layout:
         short = [(abbreviate(column.title, size), column.title) for column, size in sizes]
         return ", ".join(f"{shown} = {title}" for shown, title in short if shown != title in names)
 
+    def fitted(self, cells: Sequence[Span]) -> list[Span]:
+        """The cells of a row that are shown, cut or rounded to their columns."""
+        sizes = zip(cells, self.widths, strict=True)
+        return [Span(_fitted(cell.text, n), cell.style) for cell, n in sizes if n is not None]
+
     def row(self, cells: Sequence[Span]) -> Line:
         """One row as a line."""
+        return self._joined(self.fitted(cells))
+
+    def _joined(self, cells: Sequence[Span]) -> Line:
+        shown = [(c, n) for c, n in zip(self.columns, self.widths, strict=True) if n is not None]
         out: list[Span] = []
-        for column, size, cell in zip(self.columns, self.widths, cells, strict=True):
-            if size is None:
-                continue
-            if out:
-                out.append(Span(" " * GAP))
-            out.append(Span(pad(_fitted(cell.text, size), size, right=column.right), cell.style))
+        for (column, size), cell in zip(shown, cells, strict=True):
+            gap = [Span(" " * GAP)] if out else []
+            out += [*gap, Span(pad(cell.text, size, right=column.right), cell.style)]
         return out
 
 

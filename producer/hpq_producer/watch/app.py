@@ -1,8 +1,8 @@
-"""`hpq watch`: a sweep, live. A frame on a terminal, lines elsewhere.
+"""`hpq watch`: a sweep, live. A table on a terminal, lines elsewhere.
 
-A frame is drawn from one bounded snapshot, so it costs the same for ten trials and for 100,000. It
-is drawn anew on a lifecycle event, a key or a new size, at most four times a second, and each
-second for the times and curves in it.
+A frame is drawn from one bounded scene, so it costs the same for ten trials and for 100,000. It is
+drawn anew on a lifecycle event or a new size at most four times a second, each second for the
+times and curves in it, and at once on a key.
 """
 
 from __future__ import annotations
@@ -14,30 +14,33 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import TextIO
+from typing import Generic, TextIO, TypeVar
 
 from redis.exceptions import RedisError
 
 from hpq.connection.client import TRANSIENT, connect, short_reason
-from hpq.domain.snapshot import Snapshot
-from hpq.domain.sweep import SweepState
-from hpq.errors import HpqError
+from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.trial import TrialState
+from hpq.errors import HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
+from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.cluster.pods import PodWatcher
-from hpq_producer.diagnosis.waiting import explain_waiting
+from hpq_producer.query.filter import Filter
 from hpq_producer.query.follow import BLOCK_MS, is_settled
-from hpq_producer.reports.trial_rows import MAX_CURVE_WIDTH
+from hpq_producer.query.selection import Selection
+from hpq_producer.reports.summary_page import importance_lines
 from hpq_producer.session import Session
-from hpq_producer.terminal.console import Screen, terminal_info
-from hpq_producer.terminal.style import TerminalInfo
-from hpq_producer.terminal.text import clean, duration
+from hpq_producer.terminal.console import terminal_info
+from hpq_producer.terminal.screen import LiveScreen
+from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo
+from hpq_producer.terminal.text import clean, duration, trials_of
 from hpq_producer.watch.event_log import Leave, print_lines, say_verdict
-from hpq_producer.watch.frame import Scene, frame
+from hpq_producer.watch.frame import render
+from hpq_producer.watch.scene import Scene, SceneReader
+from hpq_producer.watch.view import Act, Mode, View, reduce
 
-TICK_S, LEAST_GAP_S = 1.0, 0.25
-
-
-_STEPS = {"up": -1, "down": 1, "page up": -10, "page down": 10, "home": -(10**9), "end": 10**9}
+T = TypeVar("T")
+TICK_S, LEAST_GAP_S, KEY_GAP_S = 1.0, 0.25, 0.05
 
 
 def watch_sweep(
@@ -47,55 +50,75 @@ def watch_sweep(
     until_done: bool = False,
     leave: Leave = lambda: None,
     stream: TextIO | None = None,
-    on_quit: str = "q quits",
-) -> SweepState:
+    on_quit: str = "quit",
+    several: bool = False,
+) -> SweepState | None:
     """Show a sweep until the user has seen enough, or with `until_done` until it is over or held.
 
     `leave` is asked about once a second; anything but None ends the watching. `on_quit` is what the
-    frame says of the key.
+    frame says of the key. `several` begins with the list of sweeps, and answers None.
 
-    Off a terminal it prints a line an event, and always ends when the sweep is over or held. The
-    verdict stays on the normal screen.
+    Off a terminal, and on a dumb one, it prints a line an event, and always ends when the sweep is
+    over or held. The verdict stays on the normal screen.
 
     Raises:
         NotFound: the sweep is not there, or was removed meanwhile.
         KeyboardInterrupt: Ctrl-C.
     """
     stream = stream or sys.stdout
-    if not stream.isatty():
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return print_lines(session, sid, stream, leave)
-    # A client that does not try again by itself: the frame says when Redis is away, and keys work.
-    reader = StoreReader(
-        connect(session.url, retries=0, timeout_s=3.0), session.keys, session.settings.lease_ms
-    )
     with closing(PodWatcher(session)) as pods:
-        return _Watch(reader, sid, stream, leave, on_quit, pods, session.trouble).run(until_done)
+        view = View(sweep="" if several else sid, mode=Mode.SWEEPS if several else Mode.LIST)
+        return _Watch(session, view, stream, leave, on_quit, pods).run(until_done)
 
 
-def read_scene(
-    reader: StoreReader,
-    sid: str,
-    terminal: TerminalInfo,
-    skip: int = 0,
-    *,
-    pods: PodWatcher | None = None,
-    is_live: bool = True,
-) -> Scene:
-    """Everything that a frame of this size shows; only one that is not live waits for pods."""
-    some = max(3, min(20, terminal.rows // 3))
-    shot = reader.snapshot(sid, terminal.rows, top=some, recent=some, skip=skip)
-    curves = {}
-    if shot.sweep.metric:
-        ids = list({t.id.number: t.id for t in (*shot.running, *shot.recent, *shot.best)}.values())
-        found = reader.trials.recent_values(ids, shot.sweep.metric.name, last=4 * MAX_CURVE_WIDTH)
-        curves = {
-            tid.number: [p.value for p in points] for tid, points in zip(ids, found, strict=True)
-        }
-    cluster = pods.snapshot(shot.workers, wait=not is_live) if pods else None
-    why = explain_waiting(shot, cluster, pods)
-    return Scene(
-        snapshot=shot, curves=curves, not_taken=why, skip=skip, cluster=cluster, is_live=is_live
-    )
+def _important(reader: StoreReader, sweep: Sweep, columns: str) -> list[Line]:
+    summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
+    return list(importance_lines(summary, int(columns)))
+
+
+def _matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:
+    """The trials that a filter picks, best first; a word alone stands for a state: `failed`."""
+    where = Filter.of(f"state == {text}" if text.isalpha() else text)
+    return Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).numbers()
+
+
+class Background(Generic[T]):
+    """What takes all trials of a sweep: computed beside the loop, again when some have ended."""
+
+    def __init__(
+        self, reader: StoreReader, compute: Callable[[StoreReader, Sweep, str], T]
+    ) -> None:
+        self._reader, self._compute = reader, compute
+        self._asked, self._at = ("", ""), -1
+        self._result: T | None = None
+        self._thread: threading.Thread | None = None
+        self.why_none = ""
+
+    def result(self, sid: str, asked: str, screen: LiveScreen) -> T | None:
+        """The newest result; None if nothing is asked, or the first one is not there yet."""
+        if (sid, asked) != self._asked:
+            self._asked, self._result, self._at = (sid, asked), None, -1
+        if asked and not (self._thread and self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._run, args=(screen,), daemon=True)
+            self._thread.start()
+        return self._result
+
+    def _run(self, screen: LiveScreen) -> None:
+        asked = self._asked
+        try:
+            sweep = self._reader.sweeps.get(asked[0])
+            if sweep.counts.ended == self._at:
+                return
+            found, ended = self._compute(self._reader, sweep, asked[1]), sweep.counts.ended
+            if asked == self._asked:
+                self._result, self._at = found, ended
+        except UserError as error:
+            self.why_none = error.notice.text
+        except (RedisError, HpqError):
+            return  # drawing meets the same, and says so
+        screen.wake()
 
 
 class _Watch:
@@ -103,29 +126,39 @@ class _Watch:
 
     def __init__(
         self,
-        reader: StoreReader,
-        sid: str,
+        session: Session,
+        view: View,
         stream: TextIO,
         leave: Leave,
         on_quit: str,
         pods: PodWatcher,
-        trouble: Callable[[], str],
     ) -> None:
-        self._reader, self._sid, self._stream, self._leave = reader, sid, stream, leave
-        self._on_quit, self._pods, self._trouble = on_quit, pods, trouble
-        self._skip, self._quit = 0, False
-        self._scene: Scene | None = None
+        # A client that does not retry by itself: the frame says when Redis is away, and keys work.
+        quick = connect(session.url, retries=0, timeout_s=3.0)
+        self._reader = StoreReader(quick, session.keys, session.settings.lease_ms)
+        in_cluster = session.connection is not None
+        self._scenes = SceneReader(self._reader, pods, in_cluster=in_cluster)
+        self._session, self._stream, self._leave, self._on_quit = session, stream, leave, on_quit
+        self._view, self._scene = view, Scene(on_quit=on_quit)
         self._away_since = self._seen_at = 0.0
+        self._changed: set[int] = set()  # trials that events named since the last frame
+        self._importance = Background(session.reader, _important)
+        self._filter = Background(session.reader, _matching)
 
-    def run(self, until_done: bool) -> SweepState:
+    def run(self, until_done: bool) -> SweepState | None:
         """Draw until done, `q`, or an exception; leave the verdict on the normal screen."""
         stop = threading.Event()
         try:
-            with Screen(self._stream) as screen:
+            with LiveScreen(self._stream) as screen:
                 self._draw(screen)
                 threading.Thread(target=self._listen, args=(screen.wake, stop), daemon=True).start()
-                while not (self._quit or (until_done and self._stands()) or self._told_to_leave()):
+                while not (
+                    self._view.is_over or (until_done and self._stands()) or self._told_to_leave()
+                ):
                     self._pause(screen)
+                    if self._view.do:
+                        note = self._carry_out(self._view.do)
+                        self._view = replace(self._view, do=None, note=note)
                     self._draw(screen)
         except SystemExit:
             raise  # told to go; perhaps nobody is there to read
@@ -135,11 +168,10 @@ class _Watch:
         finally:
             stop.set()
         self._say()
-        assert self._scene is not None
-        return self._scene.snapshot.sweep.state
+        return self._scene.snapshot.sweep.state if self._scene.snapshot else None
 
     def _say(self) -> None:
-        if self._scene:
+        if self._scene.snapshot and self._view.sweep:
             say_verdict(self._scene.snapshot, self._stream, self._scene.not_taken)
 
     def _told_to_leave(self) -> bool:
@@ -148,60 +180,104 @@ class _Watch:
         return False
 
     def _stands(self) -> bool:
-        return self._scene is not None and is_settled(self._scene.snapshot)
+        return self._scene.snapshot is not None and is_settled(self._scene.snapshot)
 
-    def _pause(self, screen: Screen) -> None:
-        """Until a key, an event, a new size or the next tick; all but keys 4 times a second."""
+    def _pause(self, screen: LiveScreen) -> None:
+        """Until a key, an event, a new size or the next tick."""
         begun = time.monotonic()
         keys = screen.wait(TICK_S)
-        while not keys and (left := begun + LEAST_GAP_S - time.monotonic()) > 0:
-            keys = screen.wait(left)
+        while (left := begun + (KEY_GAP_S if keys else LEAST_GAP_S) - time.monotonic()) > 0:
+            keys += screen.wait(left)
         for key in keys:
-            if key == "quit":
-                self._quit = True
-            elif key == "interrupt":
+            if key == "interrupt":
                 raise KeyboardInterrupt
-            self._scroll(_STEPS.get(key, 0))
+            self._view = reduce(self._view, key)
 
-    def _scroll(self, by: int) -> None:
-        running = self._scene.snapshot.sweep.counts.running if self._scene else 0
-        self._skip = max(0, min(self._skip + by, running - 1))
-
-    def _draw(self, screen: Screen) -> None:
+    def _draw(self, screen: LiveScreen) -> None:
         terminal = terminal_info(self._stream, os.environ)
+        changed = {self._changed.pop() for _ in range(len(self._changed))}
+        self._scenes.forget(changed)
         try:
-            scene = read_scene(self._reader, self._sid, terminal, self._skip, pods=self._pods)
-            self._scene = replace(scene, on_quit=self._on_quit)
+            self._scene = self._read(terminal, screen)
             self._away_since, self._seen_at = 0.0, time.monotonic()
         except TRANSIENT as error:
-            if self._scene is None:
+            self._scenes.forget(changed)
+            if not (self._scene.snapshot or self._scene.sweeps):
                 raise
             self._away_since = self._away_since or time.monotonic()
             since = duration(1000 * (time.monotonic() - self._away_since))
-            why = self._trouble() or short_reason(error)
+            why = self._session.trouble() or short_reason(error)
             stale = f"{clean(why)}: Redis has not answered for {since}"
-            self._scene = replace(self._scene, stale=stale, snapshot=self._aged())
-        self._scroll(0)
-        screen.draw(frame(self._scene, terminal.columns, terminal.rows), terminal)
+            self._scene = replace(self._aged(), stale=stale)
+        except NotFound as error:
+            if not self._view.has_sweeps:
+                raise
+            self._view = View(mode=Mode.SWEEPS, note=error.notice.text)
+            self._scene = self._read(terminal, screen)
+        frame = render(self._view, self._scene, terminal)
+        self._view = frame.view
+        screen.draw(frame.drawn, terminal)
 
-    def _aged(self) -> Snapshot:
+    def _read(self, terminal: TerminalInfo, screen: LiveScreen) -> Scene:
+        view = self._view
+        if view.mode is Mode.SWEEPS:
+            return Scene(sweeps=self._scenes.sweeps(), on_quit=self._on_quit)
+        self._scenes.found = self._filter.result(view.sweep, view.filter, screen)
+        scene = replace(self._scenes.read(view, terminal), on_quit=self._on_quit)
+        if why := self._filter.why_none:
+            self._view = replace(view, filter="", note=why)
+            self._filter.why_none = ""
+        if view.mode is not Mode.IMPORTANCE:
+            return scene
+        wait: list[Line] = [[Span("reading the trials …", Style.DIM)]]
+        found = self._importance.result(view.sweep, str(terminal.columns), screen)
+        return replace(scene, importance=found or wait)
+
+    def _aged(self) -> Scene:
         """What was seen last, as old as it is now."""
-        assert self._scene is not None
         now, shot = time.monotonic(), self._scene.snapshot
+        if shot is None:
+            return self._scene
         passed_ms = int(1000 * (now - self._seen_at))
         self._seen_at += passed_ms / 1000
-        return replace(shot, at_ms=shot.at_ms + passed_ms, is_stale=True)
+        aged = replace(shot, at_ms=shot.at_ms + passed_ms, is_stale=True)
+        return replace(self._scene, snapshot=aged)
+
+    def _carry_out(self, act: Act) -> str:
+        """Change the sweep as the user confirmed; answer what was done, or why it was not."""
+        session, sid = self._session, self._view.sweep
+        try:
+            sweep = session.reader.sweeps.get(sid)
+            if sweep.owner != session.settings.user:
+                return f"{sid} is {sweep.owner}'s: hpq {act.verb} --force {sid}"
+            control, numbers = session.control(), [act.trial] if act.trial else []
+            if act.verb == "cancel":
+                return f"cancelled: {trials_of(control.cancel(sid, numbers))}"
+            if act.verb == "retry":
+                failed = Selection(reader=session.reader, sweep=sweep, state=TrialState.FAILED)
+                numbers = numbers or [trial.id.number for trial in failed.trials()]
+                return f"queued again: {trials_of(control.retry(sid, numbers))}"
+            (control.pause if act.verb == "pause" else control.resume)(sid)
+            return f"{act.verb}d"
+        except (HpqError, RedisError) as error:
+            return str(error)
 
     def _listen(self, wake: Callable[[], None], stop: threading.Event) -> None:
-        assert self._scene is not None
-        after = self._scene.snapshot.last_event
+        sid, after = "", "0"
         while not stop.is_set():
             try:
-                events = self._reader.events.read(self._sid, after, block_ms=BLOCK_MS, count=1000)
-            except (RedisError, HpqError):  # drawing meets the same, and tells
+                if sid != self._view.sweep:
+                    sid = self._view.sweep
+                    after = self._reader.events.last_id(sid) if sid else "0"
+                if not sid:
+                    stop.wait(TICK_S)
+                    continue
+                events = self._reader.events.read(sid, after, block_ms=BLOCK_MS, count=1000)
+            except (RedisError, HpqError):  # drawing meets the same, and says so
                 stop.wait(TICK_S)
                 continue
             if events:
                 after = events[-1].id
+                self._changed.update(event.trial for event in events)
                 wake()
                 stop.wait(LEAST_GAP_S)

@@ -1,78 +1,132 @@
-"""One frame of watch: lines that fill at most so many columns and rows. Pure.
+"""One frame of `hpq watch`: what fills a terminal of so many columns and rows. Pure.
 
-The verdict comes first and is never left out. Below it each section gets the rows that it needs
-most, then what is left goes to them in order. All trials share one layout, so that columns align.
+The verdict comes first and is never left out; the list of trials takes what the rest leaves.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-from hpq.domain.snapshot import Snapshot, Worker
-from hpq.domain.sweep import SweepState
-from hpq.domain.trial import TrialView
-from hpq.notice import Notice
-from hpq_producer.cluster.pods import ClusterSnapshot
+from rich.console import Group, RenderableType
+
+from hpq.domain.snapshot import Worker
+from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.trial import TrialState, TrialView
 from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
-from hpq_producer.reports.trial_rows import column_names, curve_widths, trial_columns, trial_row
-from hpq_producer.terminal.style import Line, Span, Style, fold
+from hpq_producer.reports.show import trial_lines
+from hpq_producer.reports.sweep_table import COLUMNS
+from hpq_producer.reports.trial_rows import (
+    column_names,
+    curve_widths,
+    shown_names,
+    trial_columns,
+    trial_row,
+)
+from hpq_producer.terminal.charts import Scale, buckets, curve, curve_scale, plot
+from hpq_producer.terminal.rendering import table_of, text_of
+from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold
 from hpq_producer.terminal.tables import Column, Layout, lay
-from hpq_producer.terminal.text import clean, duration, trials_of, width
+from hpq_producer.terminal.text import clean, duration, measure, rounded, trials_of, width
+from hpq_producer.watch.scene import Scene
+from hpq_producer.watch.view import Mode, Seen, View, position, show_from
 
 _LONGEST = 5  # lines of what needs the user
-_HEADINGS = ("", "last ended", "best")  # what runs stands right below the table's titles
 LEAST_COLUMNS, LEAST_ROWS = 30, 6
-ROOMY_ROWS = 16  # from here on there are blanks, a footer and whole sentences
-MOST_ROWS = 200  # a taller terminal stays empty below
+ROOMY_ROWS = 16  # from here on there are blanks and whole sentences
+_FOOT_ROWS = 9  # from here on there is a line of keys
+_LEAST_LIST = 4  # rows of trials before workers get any
+
+HELP = (
+    ("↑ ↓ PgUp PgDn Home End", "move through all trials"),
+    ("Enter", "open the trial: curve, parameters, attempts, log; Esc goes back"),
+    ("s", "order: best first (running ones in their place), newest, number"),
+    ("/", "filter: lr > 0.1 and state == running; failed; empty: all"),
+    ("c", "columns: choose parameters and metrics that come first"),
+    ("i", "importance: which parameter matters"),
+    ("p", "pause the sweep, or resume it"),
+    ("x  X", "cancel the trial, the whole sweep"),
+    ("r  R", "retry the trial, all failed trials"),
+    ("q", "leave; the sweep goes on"),
+    ("", ""),
+    ("●", "runs now"),
+    ("▁▄█", "a curve from its first to its last step; equal heights are equal values"),
+    ("▲ ▼", "beyond the scale, which is in the column's title (2nd to 98th percentile)"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What a frame shows: a snapshot, curves by trial number, and where the list is scrolled to."""
+class Frame:
+    """What rich draws, and the view with what it saw."""
 
-    snapshot: Snapshot
-    curves: Mapping[int, Sequence[float]] = field(default_factory=dict)
-    not_taken: Notice | None = None
-    skip: int = 0  # running trials above the first one shown
-    stale: str = ""  # why the snapshot is not of now
-    on_quit: str = "q quits"  # what the key does
-    cluster: ClusterSnapshot | None = None  # if its pods are this Redis's workers
-    is_live: bool = True  # False: a page that is printed once, without keys, as short as it may be
+    drawn: RenderableType
+    view: View
 
 
-def frame(scene: Scene, columns: int, rows: int) -> list[Line]:
-    """At most `rows` lines of at most `columns` (when painted)."""
-    if columns < LEAST_COLUMNS or rows < LEAST_ROWS:
-        return [[Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]]
-    head = _head(scene, columns, rows)
-    room = min(rows, MOST_ROWS) - len(head)
-    if rows < ROOMY_ROWS:
-        return [*head, *_body(scene, columns, room)[0]]
-    body, legend = _body(scene, columns, room - 1)
-    foot = _foot(scene, legend, columns)
-    if len(foot) > 1:
-        body, legend = _body(scene, columns, room - len(foot))
-        foot = _foot(scene, legend, columns)
-    if not scene.is_live:
-        return [*head, *body, *foot]
-    blanks: list[Line] = [[]] * (rows - len(head) - len(body) - len(foot))
-    return [*head, *body, *blanks, *foot]
+def render(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
+    """At most as many rows and columns as the terminal has."""
+    if terminal.columns < LEAST_COLUMNS or terminal.rows < LEAST_ROWS:
+        line = [Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]
+        return Frame(drawn=text_of(line, terminal), view=view)
+    if view.mode is Mode.SWEEPS:
+        return _sweeps(view, scene, terminal)
+    if view.mode in (Mode.LIST, Mode.FILTER) or (view.mode is Mode.CONFIRM and not view.trial):
+        return _list(view, scene, terminal)
+    return _page(view, scene, terminal)
 
 
-def _head(scene: Scene, columns: int, rows: int) -> list[Line]:
+def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
+    needs = scene.not_taken or scene.shot.sweep.state is SweepState.HELD
+    is_low = terminal.rows < (ROOMY_ROWS if needs else _FOOT_ROWS)
+    has_foot = not is_low or view.mode is not Mode.LIST
+    foot_rows = int(has_foot)
+    head = _head(scene, terminal)[: terminal.rows - 2 - foot_rows]
+    room = terminal.rows - len(head)
+    tail = _workers(scene, terminal.columns, max(0, room - foot_rows - 1 - _LEAST_LIST))
+    most = max(1, room - 1 - len(tail) - foot_rows)
+    table, layout, seen = _table(view, scene, terminal, most)
+    legend = _missing(scene.shot.sweep, view, layout)
+    now = show_from(replace(view, seen=seen), scene.total, seen.page)
+    foot = _foot(now, scene, legend, terminal) if has_foot else []
+    if most <= _LEAST_LIST and scene.is_live:
+        foot = foot[:1]
+    elif len(foot) > 1:
+        most = max(1, most - len(foot) + 1)
+        table, _, seen = _table(view, scene, terminal, most)
+    used = len(head) + 1 + len(seen.numbers) + len(tail) + len(foot)
+    blanks: list[Line] = [[]] * max(0, terminal.rows - used if scene.is_live else 0)
+    below = _texts([*tail, *blanks, *foot], terminal)
+    if not scene.rows:  # titles would announce rows
+        words = "searching …" if scene.is_searching else position(now)
+        empty = text_of([Span(words, Style.DIM)], terminal)
+        return Frame(drawn=Group(*_texts(head, terminal), empty, *below), view=now)
+    return Frame(
+        drawn=Group(*_texts(head, terminal), table, *below),
+        view=show_from(now, scene.total, seen.page),
+    )
+
+
+def _texts(lines: Sequence[Line], terminal: TerminalInfo) -> list[RenderableType]:
+    return [text_of(line, terminal) for line in lines]
+
+
+def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
+    columns, rows = terminal.columns, terminal.rows
     roomy = rows >= ROOMY_ROWS
-    head = status_lines(scene.snapshot, columns, 2 if roomy else 1)[: rows - 2]
+    head = status_lines(scene.shot, columns, 2 if roomy else 1)[: rows - 2]
+    if roomy and scene.winner and scene.winner.gap is not None:
+        (_, gap), *_ = scene.winner.lines(scene.shot.sweep.id)
+        head.append([Span(f"gap {gap}", Style.DIM)])
     head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)
-    return [*head, []] if roomy else head[: rows - 1]
+    return [*head, []] if roomy else head[: rows - 2]
 
 
 def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     """What needs the user; `most` lines instead of `room` where nothing goes on without them."""
-    is_held = scene.snapshot.sweep.state is SweepState.HELD
-    texts = [one.text for one in needed_actions(scene.snapshot, scene.not_taken)]
+    is_held = scene.shot.sweep.state is SweepState.HELD
+    texts = [one.text for one in needed_actions(scene.shot, scene.not_taken)]
     # Why it is held may be long, and what helps comes after it.
     wants = [2 if is_held and i == 0 else _LONGEST for i in range(len(texts))]
     if scene.stale:
@@ -85,109 +139,131 @@ def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     return out
 
 
-def _foot(scene: Scene, legend: Sequence[str], columns: int) -> list[Line]:
-    """What keys do and how to read the table, in one line or else in two; printed once, whole."""
-    running, total = len(scene.snapshot.running), scene.snapshot.sweep.counts.running
-    keys = [scene.on_quit] if scene.is_live else []
-    if scene.is_live and (running < total or scene.skip):
-        keys.append(f"↑↓ scroll: running {scene.skip + 1}–{scene.skip + running} of {total}")
-    items = [*keys, *legend]
-    text = "  ".join(items)
-    if len(items) > 1 and width(text) > columns:
-        items = ["  ".join(items[:-1]), items[-1]]
-    else:
-        items = [text] if text else []
-    lines: list[Line] = [[Span(item, Style.DIM)] for item in items]
+def _foot(view: View, scene: Scene, legend: Sequence[str], terminal: TerminalInfo) -> list[Line]:
+    """What is asked or typed, else the place and the keys; then how to read the table."""
+    if view.mode is Mode.CONFIRM and view.act:
+        return [[Span(view.act.question, Style.BOLD)]]
+    if view.mode is Mode.FILTER:
+        return [[Span(f"/{clean(view.draft)}_", Style.BOLD), Span("  Enter: apply", Style.DIM)]]
+    items: list[str] = []
     if scene.is_live:
-        return lines
-    return [part for line in lines for part in fold(line, columns)]
-
-
-def _body(scene: Scene, columns: int, room: int) -> tuple[list[Line], list[str]]:
-    """The lines, and what the table lacks: parameters left out, titles in full."""
-    shot = scene.snapshot
-    parts = (shot.running, shot.recent, shot.best)
-    titles = 1 if any(parts) else 0
-    wants = [
-        len(part) + bool(head) if part else 0 for part, head in zip(parts, _HEADINGS, strict=True)
-    ]
-    workers, troubled = _worker_rows(scene, columns)
-    have = 1 + len(workers) + len(troubled) if workers or scene.cluster else 0
-    shares = share(room - titles, wants=[*wants, have], first=[4, 3, 3, 1], least=[1, 2, 2, 1])
-    cut = [
-        part[: max(0, n - bool(head))]
-        for part, head, n in zip(parts, _HEADINGS, shares, strict=False)
-    ]
-    table, layout = _table(scene, cut, columns)
-    out: list[Line] = [layout.header()] if any(table) else []
-    for head, part in zip(_HEADINGS, table, strict=True):
-        if part:
-            out += [_heading(head, columns)] if head else []
-            out += [layout.row(row) for row in part]
-    if shares[3]:
-        words = f"workers: {_count_workers(shot.workers)}"
-        if scene.cluster:
-            words += f"; {pods.count_pods(scene.cluster, shot.sweep.worker_class)}"
-        rows = [*troubled, *workers][: shares[3] - 1]  # what is wrong is seen first
-        # A rule announces rows; without any it would look as if they were missing.
-        out += [_heading(words, columns), *rows] if rows else [[Span(words, Style.DIM)]]
-    return out, _missing(scene, layout) if any(table) else []
+        order = "by number" if view.order == "number" else f"{view.order} first"
+        picked = [f"/{clean(view.filter)}"] if view.filter else []
+        items = [position(view), order, *picked, f"? help  q {scene.on_quit}"]
+    first = [Span("  ".join(items), Style.DIM)]
+    if view.note:
+        first = [Span(clean(view.note), Style.YELLOW)]
+    if not scene.is_live:
+        return fold([Span("  ".join(legend), Style.DIM)], terminal.columns) if legend else []
+    if not legend:
+        return [first]
+    words: Line = [Span("  ".join(legend), Style.DIM)]
+    whole = [*first, Span("  "), *words]
+    if sum(width(span.text) for span in whole) <= terminal.columns or terminal.rows < ROOMY_ROWS:
+        return [whole]
+    return [first, words]
 
 
 def _table(
-    scene: Scene, parts: Sequence[Sequence[TrialView]], columns: int
-) -> tuple[list[list[list[Span]]], Layout]:
-    """The rows of each part, with curves as wide as they may be, and the layout of all."""
-    shot, heads = scene.snapshot, trial_columns(scene.snapshot.sweep, columns)
-    for room in curve_widths(columns):
-        table = [[trial_row(t, shot, scene.curves, columns, room) for t in p] for p in parts]
-        layout = lay(heads, [row for part in table for row in part], columns)
+    view: View, scene: Scene, terminal: TerminalInfo, most: int
+) -> tuple[RenderableType, Layout, Seen]:
+    """The rows that fit, with curves as wide as they may be."""
+    shot, sweep = scene.shot, scene.shot.sweep
+    total = max(scene.total, len(scene.rows))
+    shown = show_from(view, total, most)
+    skip = max(0, min(shown.top - scene.first, len(scene.rows) - most))
+    rows = scene.rows[skip : skip + most]
+    picked = shown.cursor - scene.first - skip if scene.is_live else None
+    wide = max((len(str(t.id.number)) for t in rows), default=1)
+    for room in curve_widths(terminal.columns):
+        drawn, scale = _curves(scene, rows, room)
+        title = _scale_title(scale, room)
+        # As wide as the title: half a scale would be another one.
+        curves = [drawn.get(t.id.number, "").ljust(len(title)) if title else None for t in rows]
+        heads = trial_columns(sweep, view.columns, title)
+        cells = [
+            trial_row(t, shot, view.columns, drawn_one, _mark(t, place == picked, wide))
+            for place, (t, drawn_one) in enumerate(zip(rows, curves, strict=True))
+        ]
+        layout = lay(heads, cells, terminal.columns)
         if layout.is_whole:
             break
-    return table, layout
+    table = table_of(layout, cells, terminal, picked)
+    seen = Seen(
+        total=scene.total,
+        page=most,
+        numbers=tuple(t.id.number for t in rows),
+        first=scene.first + skip,
+        names=(*sweep.varying, *_metrics(scene)),
+        is_paused=sweep.state in (SweepState.PAUSED, SweepState.HELD),
+    )
+    return table, layout, seen
 
 
-def _missing(scene: Scene, layout: Layout) -> list[str]:
+def _mark(trial: TrialView, is_picked: bool, wide: int) -> str:
+    """What stands before the number, which is aligned to the right."""
+    mark = "▶" if is_picked else "●" if trial.state is TrialState.RUNNING else " "
+    return mark + " " * (1 + wide - len(str(trial.id.number)))
+
+
+def _metrics(scene: Scene) -> list[str]:
+    metric = scene.shot.sweep.metric
+    names = sorted({name for trial in scene.rows for name in trial.metrics})
+    return [name for name in names if not metric or name != metric.name]
+
+
+def _curves(
+    scene: Scene, rows: Sequence[TrialView], room: int
+) -> tuple[Mapping[int, str], Scale | None]:
+    """Each row's curve on one scale, and the scale; steps of all rows are one axis."""
+    points = {t.id.number: scene.curves.get(t.id.number) or () for t in rows}
+    steps = [step for some in points.values() if some for step in (some[0][0], some[-1][0])]
+    if not steps or not room:
+        return {}, None
+    first, last = min(steps), max(steps)
+    means = {n: buckets(some, room, first, last) for n, some in points.items()}
+    scale = curve_scale(v for some in means.values() for v in some)
+    if scale is None:
+        return {}, None
+    return {n: curve(some, scale) for n, some in means.items()}, scale
+
+
+def _scale_title(scale: Scale | None, room: int) -> str:
+    if scale is None:
+        return ""
+    ends = [rounded(measure(end), max(4, (room - 1) // 2)) for end in (scale.low, scale.high)]
+    return "–".join(ends)
+
+
+def _missing(sweep: Sweep, view: View, layout: Layout) -> list[str]:
     """`+3 parameters`, and what the titles are in full that had to be shortened."""
-    sweep = scene.snapshot.sweep
-    gone = layout.left_out([clean(name) for name in sweep.varying])
-    legend = layout.legend(column_names(sweep))
-    return [*([f"+{trials_of(gone, 'parameter')}"] if gone else []), *([legend] if legend else [])]
+    gone = layout.left_out([clean(name) for name in shown_names(sweep, view.columns)])
+    legend = layout.legend(column_names(sweep, view.columns))
+    more = [f"+{trials_of(gone, 'parameter')} (c)"] if gone else []
+    return [*more, *([legend] if legend else [])]
 
 
-def _worker_rows(scene: Scene, columns: int) -> tuple[list[Line], list[Line]]:
-    """The live workers, and the pods that are not at work."""
-    shot = scene.snapshot
-    workers = _worker_table(shot.workers, shot.at_ms, columns) if shot.workers else []
-    if scene.cluster is None:
-        return workers, []
-    return workers, pods.pod_rows(scene.cluster, shot.workers, shot.sweep.worker_class, columns)
-
-
-def share(room: int, wants: Sequence[int], first: Sequence[int], least: Sequence[int]) -> list[int]:
-    """Rows for each section: its first few while there is room, then the rest in order.
-
-    A section that would get less than its least gets none.
-    """
-    given = []
-    for want, few, enough in zip(wants, first, least, strict=True):
-        some = min(want, few, room)
-        given.append(some if some >= enough else 0)
-        room -= given[-1]
-    for i, want in enumerate(wants):
-        more = min(want - given[i], room) if given[i] else 0
-        given[i] += more
-        room -= more
-    return given
-
-
-def _count_workers(workers: Sequence[Worker]) -> str:
-    states = Counter(clean(w.state) for w in workers)
-    return ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "none"
-
-
-def _heading(title: str, columns: int) -> Line:
-    return [Span(f"{title} " + "─" * max(0, columns - len(title) - 1), Style.DIM)]
+def _workers(scene: Scene, columns: int, room: int) -> list[Line]:
+    """Live workers and pods that are not at work, in at most `room` lines."""
+    shot = scene.shot
+    if not (shot.workers or scene.cluster) or room < 1:
+        return []
+    states = Counter(clean(w.state) for w in shot.workers)
+    words = f"workers: {', '.join(f'{n} {s}' for s, n in sorted(states.items())) or 'none'}"
+    rows: list[Line] = []
+    if scene.cluster:
+        words += f"; {pods.count_pods(scene.cluster, shot.sweep.worker_class)}"
+        rows = pods.pod_rows(scene.cluster, shot.workers, shot.sweep.worker_class, columns)
+    rows = [*rows, *_worker_rows(shot.workers, shot.at_ms, columns)]
+    # The list may have all but a fifth; what it leaves blank is free.
+    room = min(room, 1 + len(rows), max(3, room // 5, room + _LEAST_LIST - len(scene.rows)))
+    if room < 2:
+        return [[Span(words, Style.DIM)]]
+    rule = [Span(f"{words} " + "─" * max(0, columns - width(words) - 1), Style.DIM)]
+    hidden = len(rows) - (room - 1)
+    if hidden > 0:
+        rows = [*rows[: room - 2], [Span(f"and {hidden + 1} more: hpq workers", Style.DIM)]]
+    return [rule, *rows]
 
 
 _WORKER_COLUMNS = (
@@ -199,7 +275,7 @@ _WORKER_COLUMNS = (
 )
 
 
-def _worker_table(workers: Sequence[Worker], at_ms: int, columns: int) -> list[Line]:
+def _worker_rows(workers: Sequence[Worker], at_ms: int, columns: int) -> list[Line]:
     rows = [
         [
             Span(clean(w.name)),
@@ -212,3 +288,100 @@ def _worker_table(workers: Sequence[Worker], at_ms: int, columns: int) -> list[L
     ]
     layout = lay(_WORKER_COLUMNS, rows, columns)
     return [layout.row(row) for row in rows]
+
+
+def _page(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
+    """A text that fills the screen: a trial, help, importance, or the choice of columns."""
+    if view.mode is Mode.HELP:
+        lines, keys = _pairs(HELP), "Esc back"
+    elif view.mode is Mode.IMPORTANCE:
+        lines, keys = list(scene.importance), "Esc back"
+    elif view.mode is Mode.COLUMNS:
+        lines, keys = _choices(view), "Space chooses  Esc back"
+    else:
+        lines, keys = _trial(scene, terminal), "↑↓ scroll  x cancel  r retry  Esc back"
+    whole = [part for line in lines for part in fold(line, terminal.columns)]
+    room = terminal.rows - 1
+    is_list = view.mode is Mode.COLUMNS
+    top = min(view.line, max(0, len(whole) - room))
+    if is_list:
+        top = max(0, min(view.line - room // 2, len(whole) - room))
+    shown = whole[top : top + room]
+    more = f"  {top + 1}–{top + len(shown)} of {len(whole)}" if len(whole) > room else ""
+    foot: Line = [Span(keys + more, Style.DIM)]
+    if view.note:
+        foot = [Span(clean(view.note), Style.YELLOW)]
+    if view.mode is Mode.CONFIRM and view.act:
+        foot = [Span(view.act.question, Style.BOLD)]
+    blanks: list[Line] = [[]] * (room - len(shown))
+    old = view.seen
+    total = len(view.seen.names) if is_list else max(1, len(whole) - room + 1)
+    seen = Seen(total=total, page=room, names=old.names, is_paused=old.is_paused)
+    return Frame(
+        drawn=Group(*_texts([*shown, *blanks, foot], terminal)), view=replace(view, seen=seen)
+    )
+
+
+def _choices(view: View) -> list[Line]:
+    lines: list[Line] = []
+    for place, name in enumerate(view.seen.names):
+        box = f"[{'x' if name in view.columns else ' '}] {clean(name)}"
+        mark, style = ("▶ ", Style.BOLD) if place == view.line else ("  ", Style.PLAIN)
+        lines.append([Span(mark + box, style)])
+    return lines or [[Span("nothing varies", Style.DIM)]]
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> list[Line]:
+    wide = max(width(key) for key, _ in rows)
+    return [
+        [Span(key + " " * (wide - width(key)) + "  ", Style.BOLD), Span(text)] for key, text in rows
+    ]
+
+
+def _trial(scene: Scene, terminal: TerminalInfo) -> list[Line]:
+    """A large curve, then all that `hpq show` has, with the end of the log."""
+    found, sweep = scene.detail, scene.shot.sweep
+    if found is None:
+        return [[Span("the trial is not there any more", Style.DIM)]]
+    lines: list[Line] = [
+        [Span(str(found.trial.id), Style.BOLD), Span(f"  {found.trial.state.value}")]
+    ]
+    points = found.curves.get(sweep.metric.name, ()) if sweep.metric else ()
+    finite = [p.value for p in points if p.value - p.value == 0]
+    if finite and sweep.metric:
+        high, low = measure(max(finite)), measure(min(finite))
+        wide = max(width(high), width(low))
+        pairs = [(float(p.step), p.value) for p in points]
+        height = max(3, min(12, terminal.rows // 3))
+        drawn = plot(pairs, terminal.columns - wide - 1, height)
+        labels = [high, *[""] * (height - 2), low]
+        lines.append([Span(clean(sweep.metric.name), Style.DIM)])
+        lines += [
+            [Span(f"{label:>{wide}} ", Style.DIM), Span(row, Style.CYAN)]
+            for label, row in zip(labels, drawn, strict=True)
+        ]
+        ends = f"step {points[0].step}", f"step {points[-1].step}"
+        gap = max(1, terminal.columns - wide - 1 - sum(map(len, ends)))
+        lines.append([Span(" " * (wide + 1) + ends[0] + " " * gap + ends[1], Style.DIM)])
+    rest = trial_lines(
+        found.trial, sweep, found.curves, {}, found.log,
+        attempts=found.attempts, columns=terminal.columns,
+    )  # fmt: skip
+    return [*lines, *rest]
+
+
+def _sweeps(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
+    """The newest sweeps as a table; Enter opens one."""
+    found = scene.sweeps
+    rows = found.rows() if found else []
+    line = max(0, min(view.line, len(rows) - 1))
+    room = terminal.rows - 2
+    top = max(0, min(line - room + 1, len(rows) - room))
+    layout = lay(COLUMNS, rows, terminal.columns)
+    shown = rows[top : top + room]
+    ids = tuple(sweep.id for sweep in found.sweeps) if found else ()
+    seen = Seen(total=len(rows), page=room, sweeps=ids)
+    foot: Line = [Span(f"{line + 1} of {len(rows)}  Enter opens  q {scene.on_quit}", Style.DIM)]
+    blanks: list[Line] = [[]] * (room - len(shown))
+    drawn = Group(table_of(layout, shown, terminal, line - top), *_texts([*blanks, foot], terminal))
+    return Frame(drawn=drawn, view=replace(view, seen=seen))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import FailureKind, TrialState
+from tests.commands import run_hpq
+from tests.constants import DEADLINE_S
 from tests.ids import ids
 
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}\n"
@@ -210,8 +213,9 @@ def test_a_full_disk_keeps_no_result_from_a_redis_that_is_away(lab, full_disk) -
     lab.worker(HPQ_LEASE_S="30")
     lab.wait_for("began-1-1")
     next(lab.home.glob("work/*/out")).joinpath("kept").touch()  # so that its directory stays
-    for path in [p for p in (lab.home / "work").rglob("*") if p.is_file()]:
-        os.link(path, lab.home / f"page-{path.name}")  # what goes at the end frees no page
+    held = [p for p in (lab.home / "work").rglob("*") if p.is_symlink() or not p.is_dir()]
+    for i, path in enumerate(held):  # what goes at the end frees no page
+        os.link(path, lab.home / f"page-{i}", follow_symlinks=False)
     full_disk()
     lab.server.kill()
     lab.go()
@@ -236,8 +240,11 @@ def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them
         return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
 
     lab.wait_until(lambda: "No space left" in why(), "the reason")
-    key = lab.home / "code.key"
-    lab.worker(HPQ_HOME=str(lab.folder / "elsewhere"), HPQ_CODE_KEY=key.read_text("utf-8").strip())
+    elsewhere = lab.folder / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("code.key", "id"):  # it knows the user's directory, too
+        shutil.copy(lab.home / name, elsewhere)
+    lab.worker(HPQ_HOME=str(elsewhere))
     lab.wait_over(sid)
     assert {t.state for t in lab.reader.trials.all(sid)} == {TrialState.FINISHED}
     reasons = {e.fields["reason"] for e in lab.reader.events.read(sid) if e.what == "requeued"}
@@ -268,3 +275,48 @@ def test_a_trial_that_fills_the_disk_fails_with_its_own_error(lab, full_disk) ->
     trial = lab.trial(sid)
     assert trial.state is TrialState.FAILED and "No space left" in trial.failure.message
     assert lab.trial(sid, 2).state is TrialState.FINISHED
+
+
+def test_a_disk_that_others_fill_is_not_charged_to_the_trial_and_no_further_one_starts(
+    lab, full_disk
+) -> None:
+    lab.write(
+        "train.py",
+        """
+        import os, pathlib, time
+        pathlib.Path("began").touch()
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+        pathlib.Path(os.environ["HPQ_OUT"], "model").write_bytes(bytes(50_000))
+        print("loss=1")
+        """,
+    )
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_for("began")
+    full_disk()
+    lab.go()
+    refused = lambda: [w.refuses[sid] for w in lab.reader.workers.live() if sid in w.refuses]  # noqa: E731
+    lab.wait_until(refused, "the worker to leave the sweep")
+    (why,) = refused()
+    assert why.code == "worker-fault" and "No space left" in why.text and str(lab.home) in why.text
+    trial = lab.trial(sid, 1)
+    assert (trial.state, trial.failure) == (TrialState.QUEUED, None)
+    assert lab.trial(sid, 2).attempt == 0
+
+
+def test_a_code_directory_that_vanishes_while_its_trial_starts_is_not_charged(lab) -> None:
+    project = lab.folder / "project"
+    project.mkdir()
+    text = "import os, shutil\nshutil.rmtree(os.getcwd())\nopen('data')\n"
+    (project / "train.py").write_text(text)
+    (project / "sweep.yaml").write_text(SWEEP)
+    done = run_hpq(("enqueue", "sweep.yaml", "--live"), project, lab.env, DEADLINE_S)
+    sid = done.stdout.strip()
+    lab.worker()
+    refused = lambda: [w.refuses[sid] for w in lab.reader.workers.live() if sid in w.refuses]  # noqa: E731
+    lab.wait_until(refused, "the worker to leave the sweep")
+    trial = lab.trial(sid, 1)
+    assert (trial.state, trial.failure) == (TrialState.QUEUED, None)
+    reasons = [e.fields["reason"] for e in lab.reader.events.read(sid) if e.what == "requeued"]
+    assert reasons == ["worker_fault"]

@@ -26,7 +26,7 @@ QUICK = """
     import os
     from pathlib import Path
 
-    HERE = Path(__file__).parent
+    HERE = Path.cwd()
 
     def train(params, trial):
         while (HERE / "wait").exists() and not trial.should_stop:

@@ -27,8 +27,8 @@ SPY = """
                     seen[line] = environ
             except (OSError, ValueError):
                 pass
-        (Path(__file__).parent / "draft").write_text(json.dumps([dict(os.environ), seen]))
-        (Path(__file__).parent / "draft").rename(Path(__file__).parent / "seen")
+        Path("draft").write_text(json.dumps([dict(os.environ), seen]))
+        Path("draft").rename("seen")
 
     def train(params, trial):
         look()
@@ -63,7 +63,9 @@ def spied(make_lab):
         sid = lab.enqueue(f"{launch}\n{flags}{HEAD}")
         lab.worker(**env)
         lab.wait_over(sid)
-        return json.loads((lab.code / "seen").read_text("utf-8"))
+        # In a pod the working directory is a copy, and what is written there goes to HPQ_OUT.
+        (seen,) = [p for p in (lab.code / "seen", *lab.home.glob("work/*/out/seen")) if p.exists()]
+        return json.loads(seen.read_text("utf-8"))
 
     return run
 
@@ -85,8 +87,11 @@ def test_in_a_pod_only_what_is_allowed_and_passed_is_seen(spied, launch) -> None
         launch, "pass_env: [MY_TOKEN, CLUSTER_TOKEN]\n",
         KUBERNETES_SERVICE_HOST="10.0.0.1", HPQ_PASS_ENV="MY_TOKEN",
         MY_TOKEN="for-the-trial", CLUSTER_TOKEN="for-nobody", OTHER="als0-n0t",
+        NCCL_DEBUG="INFO", CUDA_MPS_PIPE_DIRECTORY="/mps", PYTORCH_CUDA_ALLOC_CONF="x:y",
     )  # fmt: skip
     assert own["MY_TOKEN"] == "for-the-trial" and own["PATH"]
+    assert own["NCCL_DEBUG"] == "INFO" and own["PYTORCH_CUDA_ALLOC_CONF"] == "x:y"
+    assert own["CUDA_MPS_PIPE_DIRECTORY"] == "/mps"
     assert not {"CLUSTER_TOKEN", "OTHER", "LAB_ID", "KUBERNETES_SERVICE_HOST"} & set(own)
     text = json.dumps([own, others])
     for secret in (PASSWORD, KEY, "for-nobody", "als0-n0t"):

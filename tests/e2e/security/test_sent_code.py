@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import shutil
 import tarfile
@@ -11,7 +10,7 @@ import tarfile
 import pytest
 
 from hpq.code import bundle
-from tests.ids import ids, refused
+from tests.ids import ids
 
 SWEEP = """
     program: train.py
@@ -85,7 +84,9 @@ def test_a_program_runs_from_a_fresh_copy_of_what_was_sent_whatever_becomes_of_t
     assert by_hand.startswith(f"test -d /tmp/hpq-{sid} || hpq show {sid} --code /tmp/hpq-{sid} && ")
     printed = lab.printed(sid)
     assert f"in {lab.home}/work/{sid}.1." in printed and "{'width': 3}" in printed
-    lab.wait_until(lambda: not left_of_work(lab), "the copies to be gone")
+    copies = lambda: list(lab.home.glob("work/*/code"))  # noqa: E731
+    lab.wait_until(lambda: not copies(), "the copies to be gone")
+    assert len(list(lab.home.glob("work/*/out/mine"))) == 2  # what was written into them
 
     project(lab, value=8)
     edited = lab.enqueue(SWEEP)
@@ -128,9 +129,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
         sids[name] = lab.enqueue(SWEEP, "--name", f"s{i}", HPQ_CODE_KEY=key)
     keys = {name: lab.keys.sweep(sid) for name, sid in sids.items()}
     digests = {name: lab.redis.hget(key, "bundle").decode() for name, key in keys.items()}
-    data = b"print('evil')\n"
-    lab.write("train.py", data.decode())
-    evil = bundle.pack(lab.code, {"train.py": hashlib.sha256(data).hexdigest()})
+    evil = bundle.pack({"train.py": (b"print('evil')\n", 0o644)})
     lab.redis.hset(keys["unsigned"], "signature", "")
     lab.redis.set(lab.keys.bundle(digests["altered"]), evil)
     lab.redis.set(lab.keys.bundle(digests["all holes"]), holes(10**10))
@@ -159,16 +158,18 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
     assert all(not [e for e in lab.events(sid) if e == "finished"] for sid in sids.values())
 
 
-def test_enqueue_of_local_code_says_at_once_that_pods_do_not_see_it(lab) -> None:
+def test_pods_run_the_snapshot_of_local_code(lab) -> None:
     project(lab)
     lab.worker(KUBERNETES_SERVICE_HOST="10.96.0.1", HPQ_POD="worker-0")
-    lab.wait_until(lab.reader.workers.live, "the worker")
-    local = lab.write("local.yaml", SWEEP.replace("    code: .\n", ""))
-    done = lab.hpq("enqueue", local)
-    refused(done, "code-out-of-sight", "--code .")
-    done = lab.hpq("manifests", "--jobs", local)  # has no --code
-    refused(done, "code-out-of-sight", "code: .")
-    assert "--code" not in done.stderr and not lab.reader.sweeps.ids()
-    sent = lab.hpq("enqueue", local, "--code", ".")
-    assert "train.py" in sent.stderr and "3 files" in sent.stderr
-    lab.wait_over(sent.stdout.strip())
+    done = lab.hpq("enqueue", lab.write("local.yaml", SWEEP.replace("    code: .\n", "")))
+    sid = done.stdout.strip()
+    lab.write("helper.py", "value = 8\n")
+    # conf.json is no code outside git, so that pods lack it.
+    lab.wait_until(lambda: why(lab, sid), "the worker to leave the sweep")
+    assert ids(why(lab, sid)) == ["data-missing"] and "conf.json" in why(lab, sid)
+    lab.ok("cancel", sid, "--yes")
+    lab.write("train.py", "from helper import value\nprint(f'loss={value}')\n")
+    sid = lab.enqueue(SWEEP.replace("    code: .\n", ""))
+    lab.write("helper.py", "value = 9\n")
+    lab.wait_over(sid)
+    assert lab.trial(sid).objective == 8.0

@@ -156,20 +156,20 @@ def test_hpq_allow_lets_a_program_of_the_workers_own_image_run(lab) -> None:
     sid = lab.enqueue(SWEEP)
     key = lab.keys.sweep(sid)
     # What an enqueue of code that lies in the image will write (no directory, no signature).
-    record = json.loads(lab.redis.hget(key, "launch")) | {"code_dir": "", "code": ""}
+    none = {"code_dir": "", "code": "", "bundled": False, "root": "", "home": ""}
+    record = json.loads(lab.redis.hget(key, "launch")) | none
     lab.redis.hset(key, mapping={"launch": json.dumps(record), "signature": ""})
     lab.worker(HPQ_ALLOW="train.py", HPQ_CODE=str(image))
     lab.wait_over(sid)
     assert lab.trial(sid).objective == 1.0 and not (lab.code / "ran").exists()
 
 
-def test_a_manifest_that_was_tampered_with_is_refused(lab) -> None:
-    """B8: the manifest of the code overwritten."""
+def test_a_manifest_that_was_tampered_with_decides_nothing(lab) -> None:
+    """B8: the manifest of the code overwritten; workers compare with the signed digest."""
     lab.write("train.py", PROGRAM)
     sid = lab.enqueue(SWEEP)
     for digest in lab.redis.hkeys(lab.keys.code):
         lab.redis.hset(lab.keys.code, digest, "no JSON")
     lab.worker()
-    lab.wait_until(lambda: why(lab, sid), "the refusal")
-    assert ids(why(lab, sid)) == ["code-manifest-altered"]
-    assert not (lab.code / "ran").exists() and "Traceback" not in lab.log()
+    lab.wait_over(sid)
+    assert (lab.code / "ran").exists() and "Traceback" not in lab.log()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 from collections.abc import Callable
@@ -22,7 +24,7 @@ STUBBORN = """
     import signal, time
     from pathlib import Path
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    (Path(__file__).parent / "began").write_text("")
+    Path("began").write_text("")
     while True:
         time.sleep(0.05)
 """
@@ -148,3 +150,91 @@ def test_a_run_goes_on_when_its_private_server_is_killed(lab: Lab, start_run: St
     lab.write("go", "")
     assert run.wait() == 0, said(lab)
     assert "3 finished" in said(lab)
+
+
+class Terminal:
+    """`hpq run` on a terminal of its own, which can be hung up."""
+
+    def __init__(self, lab: Lab, *words: str) -> None:
+        self._lab, self.shown = lab, b""
+        pid, self._master = pty.fork()
+        if pid == 0:
+            os.chdir(lab.code)
+            os.execve(HPQ, [HPQ, "run", *words], lab.env | {"TERM": "xterm"})
+        self.pid, self._status = pid, 0
+        os.set_blocking(self._master, False)
+
+    def reads(self, words: str) -> bool:
+        """True once the terminal has shown these words."""
+        with contextlib.suppress(OSError):
+            self.shown += os.read(self._master, 65536)
+        return words in self.shown.decode("utf-8", "replace")
+
+    def answer(self, key: str, answer: str) -> None:
+        """Press a key, and answer the question that follows."""
+        os.write(self._master, key.encode())
+        self._lab.wait_until(lambda: self.reads("leave them running?"), "the question")
+        self.shown = b""
+        os.write(self._master, f"{answer}\n".encode())
+
+    def ended(self) -> int:
+        """Wait for the end; answers the exit code."""
+        self._lab.wait_until(self._has_ended, "the end of the run")
+        return os.waitstatus_to_exitcode(self._status)
+
+    def _has_ended(self) -> bool:
+        self.reads("")  # a full terminal would keep it
+        pid, self._status = os.waitpid(self.pid, os.WNOHANG)
+        return pid != 0
+
+    def hang_up(self) -> None:
+        """Close the terminal: the kernel sends SIGHUP to its session."""
+        os.close(self._master)
+
+
+def mine(lab: Lab) -> str:
+    (sid,) = [sid for sid in lab.reader.sweeps.ids() if sid.startswith("mine")]
+    return sid
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"])
+def test_workers_that_are_left_survive_a_hang_up_and_a_second_run_comes_back_to_them(
+    lab: Lab, key: str
+) -> None:
+    enqueue_abandoned(lab)  # writes the trainer
+    file = str(lab.write("mine.yaml", SWEEP.format(name="mine")))
+    run = Terminal(lab, file, "--workers", "1")
+    lab.wait_for("began-1-1")
+    lab.wait_until(lambda: run.reads("ends or leaves"), "the frame")
+    run.answer(key, "l")
+    assert run.ended() == 0
+    run.hang_up()
+    sid = mine(lab)
+    supervisors = lab.processes(r"-m hpq_worker ")
+    assert len(supervisors) == 1 and lab.reader.sweeps.get(sid).counts.running == 1
+
+    again = Terminal(lab, sid)
+    lab.wait_until(lambda: again.reads("its workers run already"), "the workers found again")
+    assert lab.processes(r"-m hpq_worker ") == supervisors
+    lab.wait_until(lambda: again.reads("ends or leaves"), "the frame")
+    again.answer("q", "l")
+    assert again.ended() == 0
+    again.hang_up()
+    lab.write("go", "")
+    lab.wait_over(sid)
+    lab.wait_until(lambda: not lab.processes(r"-m hpq_worker"), "the end of the workers by itself")
+    assert [lab.trial(sid, n).attempt for n in (1, 2, 3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"])
+def test_workers_that_are_stopped_give_their_trials_back(lab: Lab, key: str) -> None:
+    enqueue_abandoned(lab)
+    file = str(lab.write("mine.yaml", SWEEP.format(name="mine")))
+    run = Terminal(lab, file, "--workers", "1")
+    lab.wait_for("began-1-1")
+    lab.wait_until(lambda: run.reads("ends or leaves"), "the frame")
+    run.answer(key, "s")
+    assert run.ended() == 130
+    run.hang_up()
+    lab.wait_until(lambda: not lab.processes(r"-m hpq_worker"), "the end of the workers")
+    assert lab.reader.sweeps.get(mine(lab)).counts.running == 0

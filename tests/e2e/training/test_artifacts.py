@@ -20,7 +20,7 @@ SAVES = """
     import os, time
     from pathlib import Path
 
-    HERE = Path(__file__).parent
+    HERE = Path.cwd()
 
     def train(params, trial):
         x = params["x"]

@@ -65,10 +65,12 @@ def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session
 def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
     session: Session, take: Take, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = put(session)
+    file = Path("sweep.yaml")
+    submission = prepare(load(file), file)
+    done = enqueue_sweep(session, submission)
     for _ in range(3):
         assert take() is not None
-    print_enqueued(session, done, session.reader.sweeps.get(done.sid))
+    print_enqueued(session, done, session.reader.sweeps.get(done.sid), submission)
     assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
 
 

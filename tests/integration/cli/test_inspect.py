@@ -319,11 +319,11 @@ def test_logs_follow_until_the_trial_ends(
 class Terminal:
     """hpq on a terminal of its own: what it draws, and keys for it."""
 
-    def __init__(self, environ: dict[str, str], *args: str) -> None:
+    def __init__(self, environ: dict[str, str], *args: str, term: str = "xterm-256color") -> None:
         self._master, slave = pty.openpty()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "hpq_producer", *args],
-            env={**environ, "TERM": "xterm-256color"},
+            env={**environ, "TERM": term},
             cwd=ROOT,
             stdin=slave,
             stdout=slave,
@@ -336,18 +336,19 @@ class Terminal:
     def until(self, text: str) -> str:
         """Reads until this text was drawn; answers all that was drawn so far."""
         end = time.monotonic() + DEADLINE_S
-        while text not in self.drawn and time.monotonic() < end and self._read():
+        while text not in self.drawn and time.monotonic() < end and self.read():
             pass
         assert text in self.drawn, self.drawn[-2000:]
         return self.drawn
 
     def to_the_end(self) -> str:
         """Reads until hpq is gone; answers all that was drawn."""
-        while self._read():
+        while self.read():
             pass
         return self.drawn
 
-    def _read(self) -> bool:
+    def read(self) -> bool:
+        """Reads what is drawn next; False at the end."""
         ready, _, _ = select.select([self._master], [], [], DEADLINE_S)
         try:
             part = os.read(self._master, 65536) if ready else b""
@@ -359,10 +360,16 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
+    def hang_up(self) -> None:
+        """Closes the terminal under the process."""
+        os.close(self._master)
+        self._master = -1
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
 
 
 @pytest.fixture
@@ -387,7 +394,7 @@ def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
     sweep_of(3)
     got = claim(store, who)
     shown = terminal("watch")
-    assert shown.until("1 running").startswith("\x1b[?1049h")
+    assert "\x1b[?1049h" in shown.until("1 running")[:20]
     finish(store, got, 0.8125)
     shown.until("0.8125")
     shown.press("q")
@@ -406,6 +413,113 @@ def test_watch_until_done_leaves_by_itself_with_the_verdict_on_the_screen(
     verdict = re.sub(r"\x1b\[[0-9;]*m", "", shown.to_the_end().rpartition(LEAVES)[2])
     assert shown.process.wait(DEADLINE_S) == 0
     assert verdict.startswith("demo-00000  finished") and "1 finished" in verdict
+
+
+def test_keys_open_a_trial_filter_and_cancel_after_a_yes(
+    terminal: Callable[..., Terminal],
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    reader: StoreReader,
+) -> None:
+    sweep_of(3)
+    got = claim(store, who)
+    report(store, who, got, 0.5, log=b"hello from the trial\n")
+    shown = terminal("watch")
+    shown.until("1 of 3")
+    shown.press("\r")
+    shown.until("Esc back")
+    shown.press("\x1b[F")
+    shown.until("hello from the trial")
+    shown.press("\x1b")
+    shown.press("/x == 2\r")
+    shown.until("/x == 2")
+    shown.until("1 of 1")
+    shown.press("x")
+    shown.until("cancel trial #2?")
+    shown.press("y")
+    shown.until("cancelled: 1 trial")
+    assert [t.state.value for t in reader.trials.all("demo-00000")][1] == "cancelled"
+    shown.press("q")
+    assert shown.process.wait(DEADLINE_S) == 0
+
+
+def test_a_sweep_of_somebody_else_is_not_changed_by_a_key(
+    terminal: Callable[..., Terminal], sweep_of: MakeSweep, reader: StoreReader
+) -> None:
+    sweep_of(1, owner="her")
+    shown = terminal("watch", "demo-00000")
+    shown.until("1 of 1")
+    shown.press("p")
+    shown.until("pause the sweep?")
+    shown.press("y")
+    shown.until("her's")
+    assert reader.sweeps.get("demo-00000").flag == ""
+
+
+def test_all_shows_the_sweeps_and_one_that_is_removed_leads_back(
+    terminal: Callable[..., Terminal], sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    sweep_of(1, "first-00000")
+    sweep_of(1, "second-00000")
+    shown = terminal("watch", "--all")
+    shown.until("1 of 2")
+    shown.press("\r")
+    shown.until("1 of 1")
+    control.remove("second-00000")
+    shown.until("no sweep") if "first-00000" not in shown.drawn else None
+    shown.until("1 of 1  Enter opens")
+    shown.press("q")
+    assert shown.process.wait(DEADLINE_S) == 0
+
+
+def test_a_sweep_removed_while_watched_ends_with_the_reason(
+    terminal: Callable[..., Terminal], sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    sweep_of(1)
+    shown = terminal("watch")
+    shown.until("1 queued")
+    control.remove("demo-00000")
+    said = shown.to_the_end().rpartition(LEAVES)[2]
+    assert shown.process.wait(DEADLINE_S) == 4 and "sweep-not-found" in said
+
+
+def test_a_terminal_that_closes_ends_watch(
+    terminal: Callable[..., Terminal], sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    shown = terminal("watch")
+    shown.until("1 queued")
+    shown.hang_up()
+    assert shown.process.wait(DEADLINE_S) != 0
+
+
+def test_ctrl_z_gives_the_terminal_back_and_going_on_draws_again(
+    terminal: Callable[..., Terminal], sweep_of: MakeSweep
+) -> None:
+    sweep_of(1)
+    shown = terminal("watch")
+    shown.until("1 queued")
+    shown.process.send_signal(signal.SIGTSTP)
+    # Without a shell in its session the kernel does not stop a process: it goes on at once.
+    shown.until(LEAVES)
+    end = time.monotonic() + DEADLINE_S
+    while "1 queued" not in shown.drawn.rpartition(LEAVES)[2] and time.monotonic() < end:
+        assert shown.read()
+    assert "\x1b[?1049h" in shown.drawn.rpartition(LEAVES)[2]
+    shown.press("q")
+    assert shown.process.wait(DEADLINE_S) == 0
+
+
+def test_a_dumb_terminal_gets_lines(
+    environ: dict[str, str], sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    sweep_of(1)
+    shown = Terminal({**environ, "DUMB": "1"}, "watch", term="dumb")
+    shown.until("demo-00000  running")
+    control.cancel("demo-00000")
+    assert "\x1b" not in shown.to_the_end()
+    shown.close()
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

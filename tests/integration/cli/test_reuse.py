@@ -232,7 +232,7 @@ def test_tags_are_kept_shown_and_found(desk: Desk) -> None:
     same = desk.put(GRID)  # tags are no part of what a sweep is
     assert same.stdout.strip() == tagged
     refused = desk.put(GRID + "tags: [paper]\n").stderr
-    assert "tags: not taken" in refused and "--tag" in refused
+    assert "[unsupported-key]" in refused and "--tag" in refused
 
 
 def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
@@ -338,7 +338,7 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
     files = desk.reader.sweeps.manifest(sweep.launch.code)
     assert set(files) == {"train.py", "conf.yaml", "broken.yaml"}
     (desk.folder / "g1.yaml").write_text(WIDER)
-    assert code_manifest.changed(desk.folder, dict(files)) is None
+    assert code_manifest.changed(desk.folder, dict(files)) == []
     done = desk.hpq("enqueue", "g1.yaml", "--reuse")
     assert f"1 result of {old}" in done.stderr
     (desk.folder / "conf.yaml").write_text("method: sgd\nparameters: {lr: 0.1}\n")

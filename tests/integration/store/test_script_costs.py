@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 
 from redis import Redis
 
-from hpq.code import manifest as code_manifest
 from hpq.code.signing import sign
 from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
 from hpq.domain.sweep import Launch
@@ -73,17 +70,13 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
 
 
 def test_a_further_trial_of_a_sweep_reads_its_limits_in_one_command(
-    store, sweep_of, redis, keys, tmp_path
+    store, sweep_of, redis, tmp_path
 ) -> None:
     home = {"HPQ_HOME": str(tmp_path / "home"), "HPQ_REDIS_URL": "unix:///x", "USER": "me"}
     launches = records_of(read({**home, "HPQ_CODE_KEY": KEY}), store)
-    files = {"train.py": hashlib.sha256(b"").hexdigest()}
-    (tmp_path / "train.py").write_bytes(b"")
-    code = code_manifest.digest_of(files)
-    launch = Launch(trainer="train:run", code=code, code_dir=str(tmp_path))
+    launch = Launch(trainer="train:run", code="c", code_dir=str(tmp_path))
     signature = sign(KEY.encode(), "hpq", "demo-00000", launch)
     sid = sweep_of(9, launch=launch, signature=signature).id
-    redis.hset(keys.code, code, json.dumps(files))
 
     def admit() -> dict[str, int]:
         redis.config_resetstat()
@@ -91,5 +84,28 @@ def test_a_further_trial_of_a_sweep_reads_its_limits_in_one_command(
         stats = redis.info("commandstats")
         return {name: row["calls"] for name, row in stats.items() if "config" not in name}
 
-    assert admit() == {"cmdstat_hgetall": 1, "cmdstat_hget": 1}  # the sweep, its code manifest
+    assert admit() == {"cmdstat_hgetall": 1}
     assert admit() == {"cmdstat_hmget": 1}
+
+
+def test_a_cancel_of_many_trials_that_wait_moves_none_of_them_one_by_one(
+    control, sweep_of, redis, keys, reader
+) -> None:
+    sid = sweep_of(3).id
+    waiting = keys.sweep(sid, "waiting")
+    control.cancel(sid, [2])
+    redis.zadd(waiting, {str(n): n for n in range(4, 100_004)})
+    redis.config_resetstat()
+    assert control.cancel(sid) == 100_002
+    stats = redis.info("commandstats")
+    assert "cmdstat_zunionstore" not in stats and commands(redis) < 60
+    dropped = redis.zrange(keys.sweep(sid, "dropped"), 0, -1)
+    assert len(dropped) == 100_003 and not redis.exists(waiting)
+    assert reader.sweeps.get(sid).counts.queued == 0
+
+
+def test_a_cancel_of_few_after_many_keeps_all_of_them(control, sweep_of, redis, keys) -> None:
+    sid = sweep_of(5).id
+    control.cancel(sid, [1, 3, 4])
+    assert control.cancel(sid) == 2
+    assert redis.zrange(keys.sweep(sid, "dropped"), 0, -1) == [b"1", b"2", b"3", b"4", b"5"]

@@ -20,9 +20,12 @@ from hpq_producer.cluster.objects import (
 )
 from hpq_producer.cluster.pods import ClusterSnapshot, read_cluster
 from hpq_producer.diagnosis.pods import explain_no_pod, troubled_pods
-from hpq_producer.terminal.style import TerminalInfo, paint
+from hpq_producer.terminal.rendering import lines_of
+from hpq_producer.terminal.style import TerminalInfo
 from hpq_producer.terminal.text import width
-from hpq_producer.watch.frame import Scene, frame
+from hpq_producer.watch.frame import render
+from hpq_producer.watch.scene import Scene
+from hpq_producer.watch.view import View
 from tests.constants import DATA
 from tests.golden import Golden
 
@@ -227,13 +230,12 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
         sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,),
         durations=DurationStats(), last_event="1-0",
     )  # fmt: skip
-    look = TerminalInfo(columns=columns, rows=rows)
-    lines = [
-        paint(line, look) for line in frame(Scene(snapshot=shot, cluster=cluster), columns, rows)
-    ]
+    look, scene = TerminalInfo(columns=columns, rows=rows), Scene(snapshot=shot, cluster=cluster)
+    lines = lines_of(render(View(), scene, look).drawn, look)
     assert len(lines) <= rows and all(width(line) <= columns for line in lines)
     text = "\n".join(lines)
     assert ("3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
     alone = replace(shot, workers=())
-    shown = frame(Scene(snapshot=alone, cluster=cluster), 80, 24)
-    assert "pods: 3 wanted" in "\n".join(paint(one, look) for one in shown)
+    look = TerminalInfo(columns=80, rows=24)
+    shown = lines_of(render(View(), replace(scene, snapshot=alone), look).drawn, look)
+    assert "pods: 3 wanted" in "\n".join(shown)

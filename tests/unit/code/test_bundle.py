@@ -28,7 +28,7 @@ def put(folder: Path, *names: str) -> None:
 
 
 def sent(folder: Path, program: str = "train.py") -> set[str]:
-    return set(code_manifest.manifest(folder, program, is_sent=True))
+    return set(code_manifest.take_snapshot(folder, [program] if program else [], is_sent=True))
 
 
 def test_in_git_what_is_tracked_goes_and_new_python_and_nothing_that_is_ignored(
@@ -96,7 +96,7 @@ def test_code_over_ten_mebibytes_names_the_largest_files_and_what_to_do(tmp_path
     with (tmp_path / "weights.json").open("wb") as file:
         file.truncate(code_manifest.MOST_BYTES)
     with raises("code-too-large", "weights.json (10,240 KiB)", ".hpqignore"):
-        code_manifest.manifest(tmp_path, "train.py", is_sent=True)
+        code_manifest.take_snapshot(tmp_path, ["train.py"], is_sent=True)
 
 
 def tar(fill: Callable[[tarfile.TarFile], object]) -> bytes:
@@ -185,14 +185,14 @@ def launch(digest: str) -> Launch:
     return Launch(program="train.py", code=digest, bundled=True)
 
 
-def test_a_bundle_is_fetched_once_copied_as_it_was_and_mended_where_the_disk_has_it_altered(
+def test_a_bundle_is_fetched_and_verified_once_and_copied_as_it_was(
     tmp_path: Path,
 ) -> None:
     folder, asked = tmp_path / "code", []
     put(folder, "train.py", "deep/run.sh")
     os.chmod(folder / "deep" / "run.sh", 0o755)
-    files = code_manifest.manifest(folder, "deep/run.sh")
-    data, digest = bundle.pack(folder, files), code_manifest.digest_of(files)
+    files = code_manifest.take_snapshot(folder, ["deep/run.sh"])
+    data, digest = bundle.pack(files), code_manifest.digest_of(code_manifest.manifest(files))
 
     def fetch(wanted: str) -> bytes:
         asked.append(wanted)
@@ -204,7 +204,5 @@ def test_a_bundle_is_fetched_once_copied_as_it_was_and_mended_where_the_disk_has
     assert asked == [digest]
     assert (tmp_path / "one" / "train.py").read_text() == "train.py"
     assert os.access(tmp_path / "one" / "deep" / "run.sh", os.X_OK)
-    (kept,) = (tmp_path / "home" / "bundles").iterdir()
-    kept.write_bytes(b"damaged")
     bundles.copy(launch(digest), tmp_path / "two")
-    assert asked == [digest, digest] and (tmp_path / "two" / "train.py").exists()
+    assert asked == [digest] and (tmp_path / "two" / "train.py").exists()

@@ -38,7 +38,7 @@ def signed(launch: Launch, key: bytes = OURS) -> Sweep:
 
 
 def test_a_signed_record_is_taken(tmp_path: Path) -> None:
-    assert access(tmp_path).refusal(signed(LAUNCH), None) is None
+    assert access(tmp_path).refusal(signed(LAUNCH)) is None
 
 
 @pytest.mark.parametrize("field", [f.name for f in fields(Launch)])
@@ -50,7 +50,7 @@ def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str)
     if field == "wandb":
         other = None  # as an older hpq reads it
     forged = replace(signed(LAUNCH), launch=replace(LAUNCH, **{field: other}))
-    assert access(tmp_path).refusal(forged, None) is not None
+    assert access(tmp_path).refusal(forged) is not None
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str)
 def test_a_record_signed_otherwise_is_refused_and_says_why(
     tmp_path: Path, forged: Sweep, request: pytest.FixtureRequest, golden: Golden
 ) -> None:
-    why = access(tmp_path).refusal(forged, None)
+    why = access(tmp_path).refusal(forged)
     assert why and why.code == "code-not-signed" and f"key {fingerprint(OURS)}" in why.text
     golden.check("worker", f"another {request.node.callspec.id} than was signed", why.text)
 
 
 def test_what_redis_says_of_the_signer_is_told_only_where_it_is_a_fingerprint(tmp_path) -> None:
     forged = replace(signed(LAUNCH, THEIRS), signer="\x1b[31mours; run HPQ_CODE_KEY=x")
-    why = access(tmp_path).refusal(forged, None)
+    why = access(tmp_path).refusal(forged)
     assert why and f"(key {fingerprint(OURS)})" in why.text and "ours" not in why.text
 
 
 def test_a_record_of_another_prefix_is_refused(tmp_path: Path) -> None:
-    assert access(tmp_path, HPQ_PREFIX="other").refusal(signed(LAUNCH), None) is not None
+    assert access(tmp_path, HPQ_PREFIX="other").refusal(signed(LAUNCH)) is not None
 
 
 def launch(*command: str, program: str = "train.py", **more: object) -> Launch:
@@ -100,7 +100,7 @@ def launch(*command: str, program: str = "train.py", **more: object) -> Launch:
 )
 def test_what_hpq_allow_names_is_taken(tmp_path: Path, line: str, record: Launch) -> None:
     sweep = replace(signed(record), signature="")
-    assert access(tmp_path, HPQ_ALLOW=line).refusal(sweep, None) is None
+    assert access(tmp_path, HPQ_ALLOW=line).refusal(sweep) is None
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_what_hpq_allow_names_is_taken(tmp_path: Path, line: str, record: Launch
 )
 def test_what_hpq_allow_does_not_name_is_refused(tmp_path: Path, line: str, record: Launch) -> None:
     sweep = replace(signed(record), signature="")
-    assert access(tmp_path, HPQ_ALLOW=line).refusal(sweep, None) is not None
+    assert access(tmp_path, HPQ_ALLOW=line).refusal(sweep) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq_producer.reports.logs import Cleaner
-from hpq_producer.terminal.charts import sparkline
+from hpq_producer.terminal.charts import Scale, buckets, curve, curve_scale, plot
 from hpq_producer.terminal.text import (
     abbreviate,
     clean,
@@ -107,18 +108,41 @@ def test_names_are_shortened_word_by_word() -> None:
 
 
 def test_ascii_keeps_the_width_and_the_shape() -> None:
-    curve = sparkline([1, 2, 3], 3)
-    assert to_ascii(curve) == "_=#"
+    assert to_ascii(curve([1, 2, 3], Scale(low=1, high=3))) == "_=#"
+    assert to_ascii("".join(plot([(1, 0), (9, 5)], 8, 2))).isascii()
     assert len(to_ascii("é…▁")) == 3
 
 
-def test_a_curve_shows_rise_gaps_and_rest() -> None:
-    assert sparkline([0, 1], 8) == "▁█"
-    assert sparkline([5, 5, 5], 8) == "▄▄▄"
-    assert sparkline([0.1] * 1003, 8) == "▄" * 8
-    assert sparkline([0, float("nan"), 1], 8) == "▁ █"
-    assert sparkline([], 8) == ""
-    assert len(sparkline(range(1000), 12)) == 12
+def test_a_curve_shows_rise_gaps_and_what_lies_beyond_its_scale() -> None:
+    one = Scale(low=0, high=1)
+    assert curve([0, 1], one) == "▁█"
+    assert curve([0, math.nan, 1], one) == "▁ █"
+    assert curve([-1, 0.5, 2], one) == "▼▅▲"
+    assert curve([5, 5], Scale(low=5, high=5)) == "▅▅"
+
+
+def test_buckets_span_the_whole_history_and_repeat_what_is_before_a_blank() -> None:
+    rise = [(float(step), 0.14 + 0.83 * step / 1000) for step in range(1001)]
+    means = buckets(rise, 10, 0, 1000)
+    assert len(means) == 10 and means[0] < 0.2 and means[-1] > 0.9
+    assert buckets([(1, 5.0), (10, 7.0)], 10, 1, 10) == [5.0] * 9 + [7.0]
+    assert buckets([(1, 5.0)], 10, 1, 10) == [5.0]
+    assert buckets([], 10, 0, 1) == []
+    assert math.isnan(buckets([(1, math.inf)], 1, 1, 1)[0])
+    assert buckets([(1, 1e308), (2, 1e308)], 1, 1, 2) == [1e308]
+
+
+def test_the_scale_of_curves_leaves_out_the_outermost_values() -> None:
+    found = curve_scale([*map(float, range(100)), 1e9, -1e9, math.nan])
+    assert found is not None and (found.low, found.high) == (1.0, 98.0)
+    assert curve_scale([math.nan]) is None
+
+
+def test_a_large_curve_is_as_wide_and_tall_as_told() -> None:
+    lines = plot([(n, n * n) for n in range(100)], 30, 5)
+    assert [len(line) for line in lines] == [30] * 5
+    assert lines[0].strip() and lines[-1].strip()
+    assert plot([(1, math.nan)], 30, 2) == ["", ""]
 
 
 @pytest.mark.parametrize("cut", range(1, 19))

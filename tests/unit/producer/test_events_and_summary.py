@@ -13,7 +13,7 @@ from hpq.errors import ExitCode
 from hpq_producer.analysis.summary import SweepSummary, effect
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.reports.summary_page import effect_lines, failure_lines
-from hpq_producer.terminal.charts import bar, scale_of
+from hpq_producer.terminal.charts import bar, ends_of, scale_of
 from hpq_producer.terminal.style import Span, fold, plain
 from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.watch.event_log import event_line
@@ -70,10 +70,12 @@ def test_a_bar_is_as_long_as_its_value() -> None:
     assert [len(bar(v, scale, 10)) for v in (0.0, 5.0, 10.0)] == [0, 5, 10]
 
 
-def test_bars_of_values_that_are_alike_begin_near_the_smallest() -> None:
+def test_values_that_are_alike_are_points_between_two_ends_and_no_bars() -> None:
     scale = scale_of([0.90, 0.95])
-    assert not scale.is_from_zero
-    assert 0 < len(bar(0.90, scale, 20)) < len(bar(0.95, scale, 20))
+    points = [bar(value, scale, 20) for value in (0.90, 0.925, 0.95)]
+    assert [text.index("●") for text in points] == [0, 10, 19]
+    assert "0.9000" in ends_of(scale) and "0.9500" in ends_of(scale)
+    assert ends_of(scale_of([0.0, 5.0])) == ""
 
 
 def test_bars_of_what_is_not_finite_are_empty() -> None:

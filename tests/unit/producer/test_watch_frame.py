@@ -1,23 +1,33 @@
-"""One frame of watch: never wider or taller than the terminal, the verdict first, inert text."""
+"""One frame of watch: never wider or taller than the terminal, the verdict first, inert text.
+
+`tests/golden/watch-frames.txt` holds whole frames; look at them when they change.
+"""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
-from hpq.domain.trial import Failure, FailureKind, Params, TrialId, TrialState, TrialView
+from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialId, TrialState, TrialView
 from hpq.notice import Notice
+from hpq_producer.analysis.winner import judge
 from hpq_producer.diagnosis.verdict import needed_actions
 from hpq_producer.diagnosis.waiting import explain_waiting
-from hpq_producer.terminal.style import TerminalInfo, paint, plain
+from hpq_producer.reports.sweep_table import SweepList
+from hpq_producer.terminal.rendering import lines_of
+from hpq_producer.terminal.style import TerminalInfo
 from hpq_producer.terminal.text import width
-from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, Scene, frame, share
+from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, render
+from hpq_producer.watch.scene import Detail, Scene
+from hpq_producer.watch.view import Act, Mode, View, reduce
+from tests.golden import Golden
 
 NOW = 1_000_000
 VARYING = ("max_learning_rate", "batch_size", "optimizer")
@@ -62,14 +72,30 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
         durations=DurationStats(ended=4, mean_ms=60_000, sd_ms=5_000),
         last_event="1-0",
     )
-    return Scene(snapshot=shot, curves={n: [0.1, 0.5, 0.9] for n in range(1, running + 1)})
+    rows = (*ended, *shot.running)
+    curve = [(1.0, 0.1), (2.0, 0.5), (3.0, 0.9)]
+    return Scene(
+        snapshot=shot,
+        rows=rows,
+        total=len(rows),
+        curves={n: curve for n in range(1, running + 1)},
+    )
 
 
-def _text(scene: Scene, columns: int = 80, rows: int = 24) -> list[str]:
-    look = TerminalInfo(columns=columns, rows=rows)
-    return [paint(line, look) for line in frame(scene, columns, rows)]
+def _with(scene: Scene, *trials: TrialView, **changes: object) -> Scene:
+    """The scene with these trials as its running ones and its list."""
+    shot = replace(scene.shot, running=trials, **changes)  # type: ignore[arg-type]
+    return replace(scene, snapshot=shot, rows=trials, total=len(trials))
 
 
+def _text(
+    scene: Scene, columns: int = 80, rows: int = 24, view: View | None = None, **look: bool
+) -> list[str]:
+    terminal = TerminalInfo(columns=columns, rows=rows, **look)
+    return lines_of(render(view or View(), scene, terminal).drawn, terminal)
+
+
+@settings(deadline=None, max_examples=60)
 @given(
     st.integers(1, 250),
     st.integers(1, 80),
@@ -89,16 +115,23 @@ def test_a_frame_never_exceeds_the_terminal_whatever_is_in_it(
     )
     counts = Counts(queued=3, running=running, finished=4, failed=2)
     shot = replace(
-        scene.snapshot,
+        scene.shot,
         recent=(broken,),
-        sweep=replace(scene.snapshot.sweep, counts=counts),
+        sweep=replace(scene.shot.sweep, counts=counts),
         workers=(Worker(name=text, device=text, state="idle"),),
     )
     notice = Notice("no-worker", text)
-    lines = _text(replace(scene, snapshot=shot, not_taken=notice), columns, rows)
-    assert len(lines) <= rows
-    assert all(width(line) <= columns for line in lines)
-    assert all(unicodedata.category(char) != "Cc" for line in lines for char in line)
+    detail = Detail(trial=broken, curves={}, attempts=(), log=text)
+    scene = replace(
+        scene, snapshot=shot, not_taken=notice, rows=(broken, *scene.rows), detail=detail
+    )
+    for mode in Mode:
+        view = View(mode=mode, trial=50, draft=text, filter=text, note=text, act=Act(verb="pause"))
+        scene = replace(scene, sweeps=SweepList(sweeps=[shot.sweep], best={shot.sweep.id: 1.0}))
+        lines = _text(scene, columns, rows, view)
+        assert len(lines) <= rows
+        assert all(width(line) <= columns for line in lines)
+        assert all(unicodedata.category(char) != "Cc" for line in lines for char in line)
 
 
 @pytest.mark.parametrize("size", [(44, 10), (80, 24), (200, 50)])
@@ -108,12 +141,14 @@ def test_the_verdict_comes_first_and_running_trials_are_shown(size: tuple[int, i
     head = " ".join(lines[:4])
     for words in ("4/16", "10 queued", "2 running", "4 finished", "2m00s", "left", "best test/acc"):
         assert words in head
-    assert any(line.split()[:1] == ["1"] and "0.5000" in line for line in lines)
+    assert any(line.split()[:2] == ["▶", "101"] and "0.9000" in line for line in lines)
+    is_running_seen = any(line.split()[:2] == ["●", "1"] and "0.5000" in line for line in lines)
+    assert is_running_seen == (size[1] > 10)
 
 
 def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
-    lines = frame(_scene(), LEAST_COLUMNS - 1, 24)
-    assert [plain(line) for line in lines] == [f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}"]
+    lines = _text(_scene(), LEAST_COLUMNS - 1, 24)
+    assert lines == [f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}"]
 
 
 def test_what_needs_the_user_stands_above_the_trials() -> None:
@@ -125,7 +160,7 @@ def test_what_needs_the_user_stands_above_the_trials() -> None:
         (paused, ["sweep-paused"], [resume]),
         (stuck, ["no-worker"], ["start one"]),
     ):
-        needs = needed_actions(scene.snapshot, scene.not_taken)
+        needs = needed_actions(scene.shot, scene.not_taken)
         assert [notice.code for notice in needs] == codes
         above = _text(scene)[:6]
         assert all(any(f"! {notice.text}" in line for line in above) for notice in needs)
@@ -159,7 +194,7 @@ def test_a_failure_names_the_log_to_read() -> None:
     failure = Failure(kind=FailureKind.USER_ERROR, message="KeyError: 'lr'")
     scene = _scene(counts=Counts(queued=1, running=1, failed=1))
     recent = (_trial(7, TrialState.FAILED, failure=failure),)
-    lines = _text(replace(scene, snapshot=replace(scene.snapshot, recent=recent)), columns=120)
+    lines = _text(replace(scene, snapshot=replace(scene.shot, recent=recent)), columns=120)
     assert any("hpq logs demo-00000/7  user_error: KeyError: 'lr'" in line for line in lines)
 
 
@@ -174,10 +209,34 @@ def test_parameters_that_do_not_vary_are_not_shown() -> None:
     assert not any("epochs" in line for line in _text(_scene(), columns=200))
 
 
-def test_a_scrolled_list_says_where_it_is() -> None:
+def _pressed(scene: Scene, keys: str, columns: int = 80, rows: int = 24) -> View:
+    """The view after keys, each of which sees the frame before it."""
+    view, terminal = View(), TerminalInfo(columns=columns, rows=rows)
+    for key in keys.split():
+        view = reduce(render(view, scene, terminal).view, key)
+    return render(view, scene, terminal).view
+
+
+def test_the_cursor_goes_through_all_trials_and_the_frame_says_where_it_is() -> None:
     scene = _scene(running=30)
-    shot = replace(scene.snapshot, running=scene.snapshot.running[10:])
-    assert "running 11–30 of 30" in _text(replace(scene, snapshot=shot, skip=10))[-1]
+    assert "1 of 34  best first" in _text(scene)[-2]
+    view = _pressed(scene, "down end")
+    assert (view.cursor, view.picked) == (33, 30)
+    lines = _text(scene, view=view)
+    assert "34 of 34" in " ".join(lines[-2:]) and any(
+        line.split()[:2] == ["▶", "30"] for line in lines
+    )
+    assert _pressed(scene, "end home").cursor == 0
+
+
+def test_an_open_trial_shows_its_curve_parameters_attempts_and_log() -> None:
+    points = [Point(step=n, name="test/acc", value=n / 10) for n in range(1, 10)]
+    detail = Detail(trial=_trial(7), curves={"test/acc": points}, attempts=(), log="last words")
+    scene = replace(_scene(), detail=detail)
+    page = "\n".join(_text(scene, rows=60, view=View(mode=Mode.TRIAL, trial=7)))
+    for words in ("demo-00000/7", "0.9000", "step 1", "step 9", "max_learning_rate", "last words"):
+        assert words in page
+    assert any("\u2800" < char < "\u2900" for char in page)
 
 
 def test_old_numbers_are_marked_as_old() -> None:
@@ -186,27 +245,28 @@ def test_old_numbers_are_marked_as_old() -> None:
 
 
 def test_a_trial_whose_worker_is_silent_says_so_and_has_no_estimate() -> None:
-    shot = _scene(running=2).snapshot
+    shot = _scene(running=2).shot
     silent = replace(shot.running[0], beat_ms=NOW - 29_000)
     shot = replace(shot, running=(silent, shot.running[1]), silent_ms=15_000.0)
-    lines = _text(Scene(snapshot=shot), columns=100)
-    (one,) = [line for line in lines if "worker silent 29s" in line]
+    scene = Scene(snapshot=shot, rows=shot.running, total=2)
+    lines = _text(scene, columns=100)
+    (one,) = [line for line in lines if "silent 29s" in line]
     assert "left" not in one
-    (other,) = [line for line in lines if line.split()[:1] == ["2"]]
+    (other,) = [line for line in lines if line.split()[:2] == ["●", "2"]]
     assert "s left" in other
-    assert any("silent 29s" in line for line in _text(Scene(snapshot=shot), columns=44))
+    assert any("silent 29s" in line for line in _text(scene, columns=44))
 
 
 def test_while_redis_is_away_nothing_is_estimated() -> None:
-    shot = replace(_scene().snapshot, at_ms=NOW + 40_000, silent_ms=15_000.0, is_stale=True)
-    lines = _text(Scene(snapshot=shot, stale="Connection refused: no answer for 40s"))
+    shot = replace(_scene().shot, at_ms=NOW + 40_000, silent_ms=15_000.0, is_stale=True)
+    lines = _text(Scene(snapshot=shot, rows=shot.running, stale="Refused: no answer for 40s"))
     assert not any("left" in line or "silent" in line for line in lines)
     assert any("1m10s" in line for line in lines), "ages go on"
 
 
 def test_a_full_server_is_what_needs_the_user() -> None:
     shot = replace(
-        _scene().snapshot, memory=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
+        _scene().shot, memory=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
     )
     (why,) = (
         one for one in needed_actions(shot, explain_waiting(shot)) if one.code == "redis-memory"
@@ -218,48 +278,46 @@ def test_a_full_server_is_what_needs_the_user() -> None:
 
 
 def test_colour_adds_to_the_words_and_replaces_none() -> None:
-    lines = frame(_scene(), 80, 24)
-    coloured = [paint(line, TerminalInfo(colour=True)) for line in lines]
+    coloured = _text(_scene(), colour=True)
     assert any("\x1b[" in line for line in coloured)
-    assert [plain(line).rstrip() for line in lines] == _text(_scene())
+    words = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in coloured]
+    assert words == _text(_scene())
 
 
 def test_without_unicode_a_frame_is_ascii_of_the_same_width() -> None:
-    for line in frame(_scene(), 80, 24):
-        shown = paint(line, TerminalInfo(unicode=False))
-        assert shown.isascii()
-        assert len(shown) == len(paint(line, TerminalInfo()))
+    for line, shown in zip(_text(_scene()), _text(_scene(), unicode=False), strict=True):
+        assert shown.isascii() and len(shown) == len(line)
 
 
-def test_rows_are_shared_by_need_then_in_order() -> None:
-    assert share(9, [20, 5, 5, 4], [5, 3, 3, 1], [2, 2, 2, 1]) == [5, 3, 0, 1]
-    assert share(30, [3, 4, 4, 4], [5, 3, 3, 1], [2, 2, 2, 1]) == [3, 4, 4, 4]
+def test_all_curves_share_the_scale_in_the_title_and_nan_is_a_gap() -> None:
+    low = [(float(n), 0.1) for n in range(1, 13)]
+    mixed = [(float(n), float("nan") if n == 6 else 0.9) for n in range(1, 13)]
+    scene = replace(_scene(), curves={1: low, 2: mixed})
+    lines = _text(scene)
+    assert "0.1–0.9" in next(line for line in lines if line.lstrip().startswith("#"))
+    (first,) = [line for line in lines if line.split()[:2] == ["●", "1"]]
+    (second,) = [line for line in lines if line.split()[:2] == ["●", "2"]]
+    assert "▁" * 12 in first and "█" * 5 + " " + "█" * 6 in second
 
 
-def _headings(lines: list[str]) -> list[str]:
-    return [line.split(" ─")[0] for line in lines if "─" in line]
+def test_a_value_beyond_the_scale_is_marked() -> None:
+    far = {n: [(1.0, 0.5), (2.0, 0.6)] for n in range(1, 101)} | {1: [(1.0, -9e9), (2.0, 9e9)]}
+    lines = _text(replace(_scene(), curves=far))
+    (first,) = [line for line in lines if line.split()[:2] == ["●", "1"]]
+    assert ("▼" in first, "▲" in first) == (True, True) or "▁" in first
 
 
-def test_each_group_keeps_its_heading_when_nothing_runs() -> None:
-    scene = _scene(running=0, counts=Counts(finished=4))
-    for current in (_scene(), scene):
-        lines = _text(current)
-        (titles,) = [i for i, line in enumerate(lines) if line.lstrip().startswith("#  m")]
-        assert [h for h in _headings(lines) if "workers" not in h] == ["last ended", "best"]
-        assert titles < min(i for i, line in enumerate(lines) if "─" in line)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (44, 10), (100, 30)])
-@pytest.mark.parametrize("running", [0, 2, 9])
-def test_no_heading_stands_without_rows(size: tuple[int, int], running: int) -> None:
-    lines = [line for line in _text(_scene(running), *size) if line and "q quits" not in line]
-    for above, below in zip(lines, [*lines[1:], "─"], strict=True):
-        assert not ("─" in above and "─" in below), lines
+def test_workers_give_room_to_the_list() -> None:
+    crowd = tuple(Worker(name=f"w{n}", state="idle") for n in range(40))
+    scene = _scene(running=9)
+    lines = _text(replace(scene, snapshot=replace(scene.shot, workers=crowd)))
+    assert sum("●" in line for line in lines) >= 5
+    assert any("more: hpq workers" in line for line in lines)
 
 
 def test_a_page_that_is_printed_once_has_no_keys_and_no_blank_end() -> None:
     lines = _text(replace(_scene(), is_live=False), rows=200)
-    assert lines[-1] and not any("q quits" in line for line in lines)
+    assert lines[-1] and not any("q quit" in line for line in lines)
     assert len(_text(_scene(), rows=200)) == 200
 
 
@@ -268,20 +326,20 @@ def test_long_values_shrink_before_short_titles(columns: int) -> None:
     long = {"max_learning_rate": 0.1, "optimizer": "a-name-of-forty-characters-or-thereabouts"}
     trials = tuple(_trial(n, params=long) for n in (1, 2))
     scene = _scene(varying=("max_learning_rate", "optimizer"))
-    lines = _text(replace(scene, snapshot=replace(scene.snapshot, running=trials)), columns)
+    lines = _text(_with(scene, *trials), columns)
     (header,) = [line for line in lines if line.lstrip().startswith("# ")]
     assert {"step", "time", "state"} <= set(header.split()), header
 
 
 def test_a_sweep_whose_sets_are_yet_to_be_made_says_how_many() -> None:
     few = Counts(queued=1, running=2, finished=4, to_come=13)
-    text = "\n".join(plain(line) for line in frame(_scene(counts=few), 120, 30))
+    text = "\n".join(_text(_scene(counts=few), 120, 30))
     assert "4/20" in text and "left" in text
 
 
 def test_an_open_ended_sweep_says_so_and_has_no_end_in_sight() -> None:
     endless = Counts(queued=1, running=2, finished=4, to_come=float("inf"))
-    head = plain(frame(_scene(counts=endless), 120, 30)[0])
+    head = _text(_scene(counts=endless), 120, 30)[0]
     assert "4/∞" in head and "open-ended" in head and " left" not in head
 
 
@@ -294,7 +352,7 @@ def test_parameters_whose_names_had_to_be_shortened_are_named_in_full(is_live: b
     *_, last = narrow = _text(scene)
     titles = next(line for line in narrow if line.strip().startswith("#"))
     short = titles.split()[1]  # after #
-    assert f"{short} = {long}" in last and last.startswith("q quits" if is_live else short)
+    assert f"{short} = {long}" in last and any("? help" in line for line in narrow) == is_live
 
 
 _MANY = ("optimizer.lr", "weight_decay", "warmup", "dropout", "scheduler.gamma", "beta", "eps")
@@ -309,16 +367,16 @@ def _crowded(
         for n, rate in enumerate(_RATES, 1)
     )
     scene = replace(_scene(varying=varying, **more), is_live=is_live)
-    shot = replace(scene.snapshot, running=trials, best=(), recent=())
-    curve = [0.1 * (i % 5) for i in range(30)]
-    return _text(replace(scene, snapshot=shot, curves=dict.fromkeys(range(6), curve)), columns)
+    curve = [(float(i), 0.1 * (i % 5)) for i in range(30)]
+    crowded = replace(scene, curves=dict.fromkeys(range(6), curve))
+    return _text(_with(crowded, *trials, best=(), recent=()), columns)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
 def test_a_number_is_rounded_to_its_column_and_never_cut(columns: int) -> None:
     for line in _crowded(columns):
-        if line.endswith("30s left") and line.lstrip()[:2] in ("1 ", "2 ", "3 ", "4 ", "5 "):
-            shown = line.split()
+        if line.endswith("30s left") and line[0] in "▶●":
+            shown = line.split()[1:]
             assert "…" not in line, line
             rate = _RATES[int(shown[0]) - 1]
             # What is left of it tells its size: never 0.000 of 0.0001234, or 1.613 of 1.613e-5.
@@ -331,7 +389,7 @@ def test_the_curve_gives_room_before_a_number_is_rounded() -> None:
         assert any("-3.25e-12" in line for line in lines)
 
     def curve(lines: list[str]) -> int:
-        (line,) = [line for line in lines if line.lstrip().startswith("1 ")]
+        (line,) = [line for line in lines if line.split()[1:2] == ["1"]]
         return sum(char in "▁▂▃▄▅▆▇█" for char in line)
 
     assert curve(roomy) == 12 and 6 <= curve(narrow) < 12
@@ -339,10 +397,10 @@ def test_the_curve_gives_room_before_a_number_is_rounded() -> None:
 
 def test_parameters_that_do_not_fit_are_counted_in_the_footer() -> None:
     lines = _crowded(80)
-    (row,) = [line for line in lines if line.lstrip().startswith("1  ")]
+    (row,) = [line for line in lines if line.split()[1:2] == ["1"]]
     shown = row.count("e-5")
-    assert 3 < shown < len(_MANY)
-    assert lines[-2] == f"q quits  +{len(_MANY) - shown} parameters"
+    assert 2 < shown < len(_MANY)
+    assert f"+{len(_MANY) - shown} parameters (c)" in lines[-1]
     assert not any(" parameters" in line for line in _crowded(200))
 
 
@@ -350,7 +408,7 @@ def test_a_legend_that_does_not_fit_has_a_line_of_its_own_with_the_metric_first(
     long = tuple(f"model.encoder.{word}_of_the_layer" for word in ("width", "depth"))
     name = "validation/epoch/mean_accuracy_top5"
     lines = _crowded(80, long, metric=Metric(name=name, goal=Goal.MAXIMIZE))
-    assert lines[-2].startswith("q quits") and f" = {name}" in lines[-1].split(",")[0]
+    assert lines[-2].startswith("1 of 5") and f" = {name}" in lines[-1].split(",")[0]
     assert len(lines) == 24
 
 
@@ -365,5 +423,62 @@ def test_titles_are_shortened_only_as_far_as_they_must_be() -> None:
 
 def test_a_page_that_is_printed_once_has_the_whole_legend() -> None:
     long = tuple(f"model.encoder.{word}_of_the_layer" for word in ("width", "depth", "heads"))
-    page = " ".join(" ".join(_crowded(60, long, is_live=False)).split())
+    page = " ".join(" ".join(_crowded(66, long, is_live=False)).split())
     assert all(f" = {name}" in page for name in long)
+
+
+def test_a_chosen_column_stays_at_eighty_columns() -> None:
+    many = tuple(f"parameter_{n}" for n in range(200))
+    trial = _trial(1, params={name: n for n, name in enumerate(many)})
+    scene = _with(_scene(varying=many), trial, best=(), recent=())
+    view = _pressed(scene, "c end x enter")
+    assert view.columns == ("parameter_199",)
+    header = next(line for line in _text(scene, view=view) if line.lstrip().startswith("#"))
+    assert header.split()[1].startswith("parameter_199"[:1]), header
+    row = next(line for line in _text(scene, view=view) if line.startswith("▶"))
+    assert row.split()[2] == "199"
+
+
+@pytest.mark.parametrize("size", [(30, 6), (44, 10), (80, 24), (140, 40), (300, 100)])
+def test_whole_frames_are_as_they_were(golden: Golden, size: tuple[int, int]) -> None:
+    scene = _scene(running=5)
+    best = scene.shot.best
+    scene = replace(scene, winner=judge(scene.shot.sweep, best, ()))
+    lines = _text(scene, *size)
+    golden.check("watch-frames", f"{size[0]}x{size[1]}", "\n".join(lines))
+
+
+@pytest.mark.parametrize("keys", ["?", "c", "x", "/", "enter"])
+def test_whole_frames_of_other_modes_are_as_they_were(golden: Golden, keys: str) -> None:
+    points = [Point(step=n, name="test/acc", value=1 - 1 / n) for n in range(1, 30)]
+    detail = Detail(trial=_trial(7), curves={"test/acc": points}, attempts=(), log="epoch 1")
+    scene = replace(_scene(), detail=detail)
+    lines = _text(scene, view=_pressed(scene, keys))
+    golden.check("watch-frames", f"after {keys}", "\n".join(lines))
+
+
+HOSTILE = "[red]x[/red] \x1b[31m \u202eabc\u202c שלום 🎉 \ud800"
+
+
+def test_markup_escapes_and_emoji_are_text() -> None:
+    trial = _trial(1, params={"optimizer": HOSTILE})
+    detail = Detail(trial=trial, curves={}, attempts=(), log=HOSTILE)
+    scene = replace(_with(_scene(varying=("optimizer",)), trial), detail=detail)
+    for view in (View(), View(mode=Mode.TRIAL, trial=1)):
+        page = "\n".join(_text(scene, 140, 40, view))
+        assert "[red]x[/red]" in page and "\x1b" not in page and "\u202e" not in page
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        (),
+        (_trial(1, objective=None, step=0),),
+        tuple(_trial(n, TrialState.FAILED, objective=None) for n in range(1, 4)),
+        (_trial(1, objective=float("nan")),),
+    ],
+)
+def test_a_sweep_without_any_value_has_a_frame(trials: tuple[TrialView, ...]) -> None:
+    scene = replace(_with(_scene(), *trials, best=(), recent=()), curves={})
+    for mode in Mode:
+        assert _text(scene, view=View(mode=mode))

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
+from pathlib import Path
 
 from redis.exceptions import RedisError
 
 from hpq.code.command import argv, interpreter
+from hpq.domain.attempt import Outcome
 from hpq.domain.metric_check import missing_metric
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Claim
+from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.search.samplers import SEED, seed_of
 from hpq_worker.attempt import environment
-from hpq_worker.attempt.code import CodeCopy
+from hpq_worker.attempt.code import CodeTree, Place
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.files.checkpoints import CheckpointPublisher
-from hpq_worker.files.workdir import AttemptPaths
+from hpq_worker.files.workdir import AttemptPaths, full_disk
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
 from hpq_worker.process.protocol import RunRequest
@@ -40,7 +43,7 @@ class AttemptRunner:
         self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
         self._runner: RunnerProcess | None = None
         self._warned = set[str]()  # sweeps whose metric a warning named
-        self._copy: CodeCopy | None = None  # of the code that a resident runner imports
+        self._tree: CodeTree | None = None  # of the code that a resident runner imports
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
         """Run one attempt to its end.
@@ -48,6 +51,10 @@ class AttemptRunner:
         Raises:
             OSError: this machine cannot start a process, or its disk is full.
         """
+        store = self._settings.store
+        on_disk = [Path(store).expanduser()] if store and "://" not in store else []
+        if full := full_disk(self._settings.home, *on_disk):
+            raise OSError(full)
         reports, is_over = ReportBuffer(sweep.metric), False
         self._heartbeat.begin(claim, reports)  # before the disk, which may be slow
         paths = AttemptPaths.create(self._settings.home, claim)
@@ -94,8 +101,8 @@ class AttemptRunner:
         is_program = not sweep.launch.trainer
         opened = closing(ReportSocket(paths.socket)) if is_program else nullcontext()
         with environment.reserved_port() as port, opened as socket:
-            runner, code_dir = self._ready(claim, sweep, paths, env)
-            run = self._describe(claim, sweep, paths, env, code_dir, port)
+            runner, place = self._ready(claim, sweep, paths, env)
+            run = self._describe(claim, sweep, paths, place.environment(env), place, port)
             execution = Execution(
                 claim,
                 sweep,
@@ -108,9 +115,25 @@ class AttemptRunner:
             )
             publisher.start(execution.read_arrived)
             try:
-                return execution.run(run, self._heartbeat, self._parts.signals)
+                result = execution.run(run, self._heartbeat, self._parts.signals)
             finally:
                 publisher.stop()
+        if note := place.close(paths.out):
+            reports.log(f"hpq: {note}\n".encode())
+        return replace(result, outcome=self._judge(sweep, result.outcome))
+
+    def _judge(self, sweep: Sweep, outcome: Outcome | None) -> Outcome | None:
+        """Blame this machine for a failure on a full disk, or without the code's directory."""
+        if outcome is None or outcome.failure is None:
+            return self._parts.bundles.judge(sweep, outcome)
+        fault, folder = full_disk(self._settings.home), sweep.launch.code_dir
+        if self._parts.bundles.works_in(sweep.launch) and not os.path.isdir(folder):
+            fault = f"the code's directory {folder} is gone"
+        if not fault:
+            return self._parts.bundles.judge(sweep, outcome)
+        text = f"{fault}; {outcome.failure.message}"
+        failure = Failure(kind=FailureKind.WORKER_FAULT, message=text, fingerprint=fault)
+        return replace(outcome, failure=failure)
 
     def _warn_unreported(self, claim: Claim, sweep: Sweep, names: Sequence[str]) -> None:
         if sweep.metric is not None and sweep.id not in self._warned:
@@ -137,9 +160,9 @@ class AttemptRunner:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
-        if self._copy is not None:
-            self._copy.remove()
-            self._copy = None
+        if self._tree is not None:
+            self._tree.remove()
+            self._tree = None
 
     def _describe(
         self,
@@ -147,7 +170,7 @@ class AttemptRunner:
         sweep: Sweep,
         paths: AttemptPaths,
         runner_env: Mapping[str, str],
-        code_dir: str,
+        place: Place,
         port: int,
     ) -> RunRequest:
         launch, gpus = sweep.launch, self._settings.gpus_per_trial
@@ -159,8 +182,8 @@ class AttemptRunner:
                 runner_env, sweep, claim, paths, seed=seed, gpus=gpus, port=port
             )
             command = argv(
-                launch.command,
-                launch.program,
+                place.words(launch.command),
+                place.words((launch.program,))[0],
                 claim.params,
                 environ=env,
                 params_file=str(paths.params),
@@ -176,8 +199,8 @@ class AttemptRunner:
             trainer=launch.trainer,
             argv=command,
             env=env,
-            cwd=code_dir or str(paths.work),
-            code_dir=code_dir,
+            cwd=place.cwd or str(paths.work),
+            code_dir=place.code_dir,
             out=str(paths.out),
             checkpoint=str(paths.checkpoint),
             checkpoint_s=self._settings.checkpoint_s,
@@ -187,8 +210,8 @@ class AttemptRunner:
 
     def _ready(
         self, claim: Claim, sweep: Sweep, paths: AttemptPaths, env: Mapping[str, str]
-    ) -> tuple[RunnerProcess, str]:
-        """Return the runner, and the directory of the code that it runs ("": none)."""
+    ) -> tuple[RunnerProcess, Place]:
+        """Return the runner, and where the attempt runs."""
         launch = sweep.launch
         attempt = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
         key = RunnerKey(
@@ -202,23 +225,24 @@ class AttemptRunner:
             self._runner.key != key or self._runner.status() is not None
         ):
             self.close()
-        code_dir = self._code(sweep, paths)
+        place = self._place(sweep, paths)
         if self._runner is None:
             # A resident runner outlives the attempt's directories: it must not work in one.
-            self._runner = RunnerProcess(key, env, code_dir or str(self._settings.home))
-        return self._runner, code_dir
+            cwd = place.cwd or str(self._settings.home)
+            self._runner = RunnerProcess(key, place.environment(env), cwd)
+        return self._runner, place
 
-    def _code(self, sweep: Sweep, paths: AttemptPaths) -> str:
-        """Return the directory of the sweep's code; a bundle is unpacked for this runner."""
-        launch = sweep.launch
+    def _place(self, sweep: Sweep, paths: AttemptPaths) -> Place:
+        """Return where an attempt runs; of a snapshot, a copy is made for its runner."""
+        launch, bundles = sweep.launch, self._parts.bundles
         if not launch.bundled:
-            return launch.code_dir or str(self._settings.code or "")
+            folder = launch.code_dir or str(self._settings.code or "")
+            return Place.live(launch, folder)
         if not _is_resident(sweep):
-            self._parts.bundles.copy(launch, paths.code)
-            return str(paths.code)
-        if self._copy is None:
-            self._copy = self._parts.bundles.own_copy(launch)
-        return str(self._copy.path)
+            return Place.in_tree(launch, bundles.copy(launch, paths.code))
+        if self._tree is None:
+            self._tree = bundles.own_copy(launch)
+        return Place.in_tree(launch, self._tree)
 
 
 def _is_over(result: Result) -> bool:

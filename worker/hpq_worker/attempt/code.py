@@ -1,39 +1,55 @@
-"""The code that comes with a sweep: fetched once, compared with the signed digest, unpacked.
+"""The code of a sweep: verified once for each digest, copied for each attempt.
 
-Another user may have written the bundle in Redis or on this disk: a worker unpacks it only if the
-digest of all its files equals the one in the launch record.
+Another user may have written the bundle in Redis: a worker unpacks it only if the digest of all its
+files equals the one in the signed launch record.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 
 from hpq.code import bundle as packing
-from hpq.domain.sweep import Launch
+from hpq.code.command import starts_program
+from hpq.code.manifest import Files, changed, digest_of, manifest, take_snapshot
+from hpq.code.signing import home_id
+from hpq.domain.attempt import Outcome
+from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.trial import Failure, FailureKind
+from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq_worker.files.workdir import DirectoryLock
 
-Files = dict[str, tuple[bytes, int]]
-_KEPT = 20  # bundles on a disk; each is at most 10 MiB
+_VERIFIED = 4  # snapshots in memory; each is at most 10 MiB, or else on this disk alone
+_BYTECODE = "__pycache__"
+_MISSING = re.compile(
+    r"FileNotFoundError: \[Errno 2\] [^:]+: '(?P<file>[^']+)'"
+    r"|ModuleNotFoundError: No module named '(?P<module>[^']+)'"
+)
 _NUMBERS = itertools.count(1)
 
 
 class CodeBundles:
-    """The code bundles on this disk, under HPQ_HOME/bundles; `fetch` reads one from Redis."""
+    """The verified snapshots of this worker; `fetch` reads a bundle from Redis."""
 
-    def __init__(self, home: Path, fetch: Callable[[str], bytes | None]) -> None:
-        self._folder, self._work, self._fetch = home / "bundles", home / "work", fetch
+    def __init__(
+        self, home: Path, fetch: Callable[[str], bytes | None], *, in_pod: bool = False
+    ) -> None:
+        self._home, self._fetch, self._in_pod = home.absolute(), fetch, in_pod
+        self._verified: dict[str, Files] = {}
 
     def refusal(self, launch: Launch) -> Notice | None:
         """Return why the code of a launch cannot run, with the remedy; None if it can.
 
         Raises:
-            RedisError: the bundle is not on this disk, and Redis is away.
+            RedisError: the bundle was not verified yet, and Redis is away.
         """
         try:
             self._files(launch.code)
@@ -42,8 +58,18 @@ class CodeBundles:
             return Notice("code-altered", text)
         return None
 
-    def copy(self, launch: Launch, folder: Path) -> None:
-        """Unpack the code of a launch into a new folder.
+    def is_local(self, launch: Launch) -> bool:
+        """True if this machine enqueued the launch, and has the directory of its code."""
+        return launch.is_frozen and self.works_in(launch) and os.path.isdir(launch.code_dir)
+
+    def works_in(self, launch: Launch) -> bool:
+        """True if trials need the code's directory: it runs live, or was enqueued here."""
+        if not launch.code_dir or not launch.bundled:
+            return bool(launch.code_dir)
+        return not self._in_pod and bool(launch.home) and launch.home == home_id(self._home)
+
+    def copy(self, launch: Launch, folder: Path) -> CodeTree:
+        """Make the code tree of a launch as a new folder.
 
         Raises:
             OSError: the disk cannot take it, or the bundle was removed.
@@ -52,58 +78,204 @@ class CodeBundles:
             files = self._files(launch.code)
         except ValueError as error:
             raise OSError(f"the code of the sweep: {error}") from None
-        folder.mkdir()
         packing.write(files, folder)
+        tree = CodeTree(folder, files, launch)
+        os.makedirs(tree.code_dir, exist_ok=True)
+        tree.share_bytecode(self._bytecode(launch))
+        if self.is_local(launch):
+            tree.link_the_rest()
+        return tree
 
-    def own_copy(self, launch: Launch) -> CodeCopy:
-        """Unpack the code of a launch for a runner that outlives attempts.
+    def own_copy(self, launch: Launch) -> CodeTree:
+        """Make a code tree for a runner that outlives attempts.
 
         Raises:
             OSError: as `copy`.
         """
-        work = self._work / f"code-{launch.code[:12]}.{os.getpid()}.{next(_NUMBERS)}"
-        work.parent.mkdir(parents=True, exist_ok=True)
-        copy = CodeCopy(work)
+        path = self._home / "work" / f"code-{launch.code[:12]}.{os.getpid()}.{next(_NUMBERS)}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = DirectoryLock(path)
         try:
-            self.copy(launch, work)
+            shutil.rmtree(path, ignore_errors=True)
+            tree = self.copy(launch, path)
         except OSError:
-            copy.remove()
+            shutil.rmtree(path, ignore_errors=True)
+            lock.release()
             raise
-        return copy
+        tree.lock = lock
+        return tree
+
+    def judge(self, sweep: Sweep, outcome: Outcome | None) -> Outcome | None:
+        """Blame this host for a file or module that only the host of the enqueue has.
+
+        That is so until a trial of the code has finished here.
+        """
+        launch = sweep.launch
+        if outcome is None or not launch.is_frozen or self.is_local(launch):
+            return outcome
+        finished = self._bytecode(launch) / "finished-here"
+        if outcome.failure is None:
+            with suppress(OSError):
+                finished.touch()
+        elif (missing := _MISSING.search(outcome.failure.message)) and not finished.exists():
+            host = str(sweep.provenance.get("host") or "the host of the enqueue")
+            needed = missing["file"] or missing["module"]
+            text = f"{launch.what} needs {needed}, which is only on {host}; {missing[0]}"
+            failure = Failure(kind=FailureKind.DATA_MISSING, message=text, fingerprint=text)
+            return replace(outcome, failure=failure)
+        return outcome
+
+    def _bytecode(self, launch: Launch) -> Path:
+        return self._home / "cache" / "bytecode" / launch.code
 
     def _files(self, digest: str) -> Files:
-        path = self._folder / f"{digest}.tar.gz"
-        with suppress(OSError, ValueError):  # removed or damaged: Redis has it
-            files = packing.opened(path.read_bytes(), digest)
-            os.utime(path)
-            return files
-        data = self._fetch(digest)
-        if data is None:
-            raise ValueError("it is gone from there")
-        files = packing.opened(data, digest)
-        with suppress(OSError):  # the next attempt fetches it again
-            self._keep(path, data)
+        files = self._verified.pop(digest, None) or packing.read_kept(self._home, digest)
+        if files is None:
+            data = self._fetch(digest)
+            if data is None:
+                raise ValueError("it is gone from there, or was too large for it")
+            files = packing.opened(data, digest)
+        self._verified[digest] = files
+        if len(self._verified) > _VERIFIED:
+            del self._verified[next(iter(self._verified))]
         return files
 
-    def _keep(self, path: Path, data: bytes) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_bytes(data)
-        draft.rename(path)
-        kept = sorted(self._folder.glob("*.tar.gz"), key=lambda p: p.stat().st_mtime)
-        for old in kept[:-_KEPT]:
-            old.unlink(missing_ok=True)
 
+class CodeTree:
+    """A directory with copies of a snapshot's files; on the machine that enqueued, every other
+    entry of the user's directory is a link into that, so that data beside the code is found."""
 
-class CodeCopy:
-    """A directory of code under HPQ_HOME/work; the next worker removes a killed owner's."""
+    def __init__(self, path: Path, files: Files, launch: Launch) -> None:
+        self.path, self._files, self._launch = path, files, launch
+        self.is_linked = False
+        self.lock: DirectoryLock | None = None
+        within = [PurePath(name).parent for name in files] + [PurePath(launch.below)]
+        self._folders = {str(part) for path in set(within) for part in (path, *path.parents)}
+        self._folders = self._folders - {"."} | {""}
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._lock = path, DirectoryLock(path)
-        shutil.rmtree(path, ignore_errors=True)
+    @property
+    def code_dir(self) -> str:
+        """The copy of the directory that the sweep's code is started from."""
+        return os.path.join(self.path, self._launch.below).rstrip("/")
+
+    def share_bytecode(self, cache: Path) -> None:
+        """Let all copies of this code use one cache of bytecode."""
+        for folder in {os.path.dirname(name) for name in self._files if name.endswith(".py")}:
+            target = cache / folder / _BYTECODE
+            target.mkdir(parents=True, exist_ok=True)
+            os.symlink(target, self.path / folder / _BYTECODE)
+
+    def link_the_rest(self) -> None:
+        """Link every entry of the user's directory that the snapshot does not hold."""
+        self.is_linked = True
+        taken = self._folders | self._files.keys()
+        for folder in self._folders:
+            with suppress(OSError), os.scandir(os.path.join(self._launch.root, folder)) as found:
+                for entry in found:
+                    name = f"{folder}/{entry.name}" if folder else entry.name
+                    if name not in taken and entry.name != _BYTECODE:
+                        os.symlink(entry.path, f"{self.path}/{name}")
+
+    def word(self, word: str) -> str:
+        """A word of the command: the path of the copy if it names a file of the snapshot."""
+        return self._mapped(word) if self._name(word) in self._files else word
+
+    def python_path(self, value: str) -> list[str]:
+        """The entries of PYTHONPATH, with those inside the user's code in this tree."""
+        return [self._mapped(entry) for entry in value.split(os.pathsep) if entry]
+
+    def _mapped(self, path: str) -> str:
+        name = self._name(path)
+        return path if name is None else os.path.normpath(f"{self.path}/{name}")
+
+    def _name(self, path: str) -> str | None:
+        """The path as the root of the code has it; None for one outside it."""
+        if "\0" in path:
+            return None
+        root = self._launch.root or "/code"  # code that was sent has no place of its own
+        whole = os.path.normpath(os.path.join(self._launch.code_dir or root, path))
+        name = os.path.relpath(whole, root)
+        return None if name.startswith("..") else name
+
+    def edited_settings(self) -> list[str]:
+        """The files other than modules that the user's directory now has otherwise."""
+        files = {name: file for name, file in self._files.items() if not name.endswith(".py")}
+        return changed(Path(self._launch.root), manifest(files))
+
+    def collect(self, out: Path) -> None:
+        """Move what a program wrote into the tree to HPQ_OUT; nothing there is replaced."""
+        for folder, _, names in os.walk(self.path):
+            for name in names:
+                path = os.path.join(folder, name)
+                relative = os.path.relpath(path, self.path)
+                if os.path.islink(path) or not self._is_written(path, relative):
+                    continue
+                target = out / relative
+                if target.exists():
+                    target = out / "code" / relative
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(path, target)
+
+    def _is_written(self, path: str, name: str) -> bool:
+        found = os.lstat(path)
+        content, _ = self._files.get(name, (None, 0))
+        is_kept = content is not None and found.st_size == len(content)
+        return not is_kept or found.st_mtime != packing.WRITTEN_S
 
     def remove(self) -> None:
         """Remove it; never fails."""
         shutil.rmtree(self.path, ignore_errors=True)
-        with suppress(OSError):
-            self._lock.release()
+        if self.lock is not None:
+            with suppress(OSError):
+                self.lock.release()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an attempt runs: its working directory, the directory of its code, its tree."""
+
+    cwd: str = ""
+    code_dir: str = ""
+    tree: CodeTree | None = None
+    note: str = ""  # of code that runs live
+
+    @classmethod
+    def live(cls, launch: Launch, folder: str) -> Place:
+        """The directory of the code as it is; the note has the digest of what is there now."""
+        note = ""
+        with suppress(UserError):  # a file that cannot be read
+            if launch.code_dir:
+                found = manifest(take_snapshot(Path(folder), most=math.inf))
+                note = f"--live: {len(found)} files, digest {digest_of(found)}"
+        return cls(cwd=folder, code_dir=folder, note=note)
+
+    @classmethod
+    def in_tree(cls, launch: Launch, tree: CodeTree) -> Place:
+        """A tree; the working directory is the user's if an interpreter starts the program."""
+        is_users = launch.trainer or starts_program(launch.command, launch.program)
+        cwd = launch.code_dir if tree.is_linked and is_users else tree.code_dir
+        return cls(cwd=cwd, code_dir=tree.code_dir, tree=tree)
+
+    def words(self, command: tuple[str, ...]) -> tuple[str, ...]:
+        """The words of a command, those that name code as paths of its copy."""
+        return tuple(self.tree.word(word) for word in command) if self.tree else command
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """An environment whose PYTHONPATH leads into the copy of the code."""
+        value = environ.get("PYTHONPATH", "")
+        if self.tree is None or not value:
+            return dict(environ)
+        return {**environ, "PYTHONPATH": os.pathsep.join(self.tree.python_path(value))}
+
+    def close(self, out: Path) -> str:
+        """Move what was written into the tree to HPQ_OUT; return what its log should say.
+
+        That is the digest of live code, or which settings the user's directory had otherwise.
+        """
+        if self.tree is None:
+            return self.note
+        self.tree.collect(out)
+        if self.cwd == self.code_dir or not (edited := self.tree.edited_settings()):
+            return ""
+        text = "edited since the enqueue; a program that read it in"
+        return f"{', '.join(edited)}: {text} {self.cwd} ran with that"

@@ -20,7 +20,7 @@ from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trial import Claim
 from hpq.settings import Settings
 from hpq_worker.files.workdir import AttemptPaths
-from hpq_worker.process.secrets import POD_ALLOWED
+from hpq_worker.process.secrets import in_pods
 
 ADDRESS = "127.0.0.1"
 
@@ -68,7 +68,7 @@ def runner_environment(
     env = {n: v for n, v in environ.items() if n not in ours | _OF_A_RANK}
     if settings.in_pod:
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
-        env = {n: v for n, v in env.items() if n in POD_ALLOWED | passed}
+        env = {n: v for n, v in env.items() if n in passed or in_pods(n)}
     env["PYTHONUNBUFFERED"] = "1"
     if not env.get("TORCHINDUCTOR_CACHE_DIR"):  # else torch has Triton's under it
         for name, folder in _COMPILED.items():

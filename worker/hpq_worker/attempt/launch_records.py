@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt.trust import TrustPolicy
 
 _MOST = 32  # sweeps in memory; a worker alternates between few
-
-
-@dataclass(slots=True)
-class _Record:
-    sweep: Sweep
-    manifest: str | None = None
 
 
 class LaunchRecords:
@@ -26,7 +18,7 @@ class LaunchRecords:
 
     def __init__(self, store: TrialStore, trust: TrustPolicy) -> None:
         self._store, self._trust = store, trust
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, Sweep] = {}
 
     def sweep(self, sid: str) -> Sweep:
         """Return a sweep with its limits as they are now.
@@ -36,29 +28,22 @@ class LaunchRecords:
             DecodeError: the sweep cannot be read.
             redis.RedisError: Redis is away.
         """
-        return self._record(sid).sweep
+        known = self._records.pop(sid, None)
+        sweep = self._store.refresh_limits(known) if known else None
+        if sweep is None:  # unknown, or removed and perhaps created again
+            sweep = self._store.sweep(sid)
+        self._records[sid] = sweep
+        if len(self._records) > _MOST:
+            del self._records[next(iter(self._records))]
+        return sweep
 
     def admit(self, sid: str) -> tuple[Sweep, Notice | None]:
         """Return a sweep, and why this worker may not run it.
 
         A sweep that was refused is read anew the next time. Raises as `sweep`.
         """
-        record = self._record(sid)
-        if record.manifest is None and self._trust.needs_manifest(record.sweep.launch):
-            record.manifest = self._store.code_manifest(record.sweep.launch.code)
-        refusal = self._trust.refusal(record.sweep, record.manifest)
+        sweep = self.sweep(sid)
+        refusal = self._trust.refusal(sweep)
         if refusal is not None:
             del self._records[sid]
-        return record.sweep, refusal
-
-    def _record(self, sid: str) -> _Record:
-        record = self._records.pop(sid, None)
-        limited = self._store.refresh_limits(record.sweep) if record else None
-        if record is None or limited is None:  # unknown, or removed and perhaps created again
-            record = _Record(self._store.sweep(sid))
-        else:
-            record.sweep = limited
-        self._records[sid] = record
-        if len(self._records) > _MOST:
-            del self._records[next(iter(self._records))]
-        return record
+        return sweep, refusal

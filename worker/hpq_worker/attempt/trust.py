@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 from collections.abc import Collection
 from pathlib import Path
 
 from hpq import __version__
-from hpq.code import manifest as code_manifest
 from hpq.code.command import template
 from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.codes import Code
@@ -42,7 +40,7 @@ class TrustPolicy:
                 self._key = key_of(self._settings, make=False)
         return self._key
 
-    def refusal(self, sweep: Sweep, manifest: str | None) -> Notice | None:
+    def refusal(self, sweep: Sweep) -> Notice | None:
         """Return why this worker may not run a sweep, with the remedy; None if it may."""
         launch = sweep.launch
         if sweep.schema > SCHEMA:
@@ -66,13 +64,10 @@ class TrustPolicy:
             return Notice("code-not-signed", f"{what} {why}{keys}")
         if launch.bundled:
             return self._bundles.refusal(launch)
-        if launch.code_dir:
-            return _stale(launch, manifest)
+        if launch.code_dir and not Path(launch.code_dir).is_dir():
+            text = f"its code directory {launch.code_dir} is not on this machine"
+            return Notice("code-missing", f"{text}; enqueue it without --live")
         return None
-
-    def needs_manifest(self, launch: Launch) -> bool:
-        """True if `refusal` compares local files with the code manifest."""
-        return bool(launch.code_dir) and not launch.bundled
 
     def _is_allowed(self, sweep: Sweep) -> bool:
         if any(_matches(line, sweep.launch) for line in self._settings.allow):
@@ -98,32 +93,4 @@ def _cannot_import_trainers() -> Notice | None:
     if importlib.util.find_spec("torch") is None:
         text = "torch is not installed where this worker runs; `pip install 'hpq[trainers]'`"
         return Notice("extra-missing", text)
-    return None
-
-
-def _stale(launch: Launch, manifest: str | None) -> Notice | None:
-    folder = Path(launch.code_dir)
-    if not folder.is_dir():
-        return Notice(
-            "code-missing",
-            f"its code directory {folder} is not on this machine; to send the code along, enqueue"
-            f" with --code {folder}",
-        )
-    if manifest is None:
-        text = "its code manifest is gone from Redis; enqueue it again"
-        return Notice("code-manifest-missing", text)
-    try:
-        files = json.loads(manifest)
-    except ValueError:
-        files = {}
-    if code_manifest.digest_of(files) != launch.code:
-        text = "its code manifest in Redis is not the one that was enqueued"
-        return Notice("code-manifest-altered", text)
-    edited = code_manifest.changed(folder, files)
-    if edited:
-        return Notice(
-            "code-edited",
-            f"{folder / edited} was edited after enqueue; enqueue again to run the new code,"
-            " or take the edit back",
-        )
     return None

@@ -107,7 +107,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     store, reader = TrialStore(_context(settings)), _reader(settings)
     outage = Outage()
     store.keep_provenance(digest, record)
-    bundles = CodeBundles(settings.home, reader.sweeps.bundle)
+    bundles = CodeBundles(settings.home, reader.sweeps.bundle, in_pod=settings.in_pod)
     trust, files = TrustPolicy(settings, bundles), FileStoreHandle(settings)
     garbage = FileGarbage(_context(settings))
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))

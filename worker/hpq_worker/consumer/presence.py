@@ -31,7 +31,6 @@ class PresenceRecord:
             "schema": str(SCHEMA),
             "ran_on": parts.provenance,
             "store": "yes" if settings.store else "no",
-            "code": str(settings.code or ""),
             "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
         }
 

@@ -29,6 +29,7 @@ _LOCK = re.compile(r"[a-z0-9-]+\.\d+\.\d+(-[a-z0-9]+)?\.lock\Z")
 _LONGEST_BYTES = 4_096 + 512  # of the path in it and the machine
 _PATIENCE_S, _LOOK_S = 5.0, 0.05
 SOCKET = "report"
+_LEAST_BYTES = 16_384  # a disk with less room is full
 
 
 class DirectoryLock:
@@ -170,6 +171,17 @@ def _sees_locks_of(host: str, boot: str) -> bool:
     """Tell whether locks of that machine are visible here: same host, or same kernel."""
     own_host, own_boot = machine()
     return host == own_host or (boot != "" and boot == own_boot)
+
+
+def full_disk(*folders: Path) -> str:
+    """Why nothing can be written here: the folder whose disk is full; "" if there is none."""
+    for folder in folders:
+        with suppress(OSError):
+            disk = os.statvfs(folder)
+            free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail
+            if free * disk.f_frsize < _LEAST_BYTES:
+                return f"No space left on device: {folder}"
+    return ""
 
 
 def remove_abandoned(home: Path) -> list[str]:

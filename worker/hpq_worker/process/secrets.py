@@ -24,9 +24,9 @@ POD_ALLOWED = frozenset(
     "PYTHONPATH CUDA_VISIBLE_DEVICES CUDA_HOME CUDA_CACHE_PATH CUDA_DEVICE_ORDER "
     "NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES OMP_NUM_THREADS XDG_CACHE_HOME TORCH_HOME "
     "TORCHINDUCTOR_CACHE_DIR TRITON_CACHE_DIR MPLCONFIGDIR HF_HOME SSL_CERT_FILE "
-    "REQUESTS_CA_BUNDLE HPQ_DATA HPQ_IMAGE HPQ_TRIALS_PER_GPU".split()
+    "REQUESTS_CA_BUNDLE CUDA_MPS_PIPE_DIRECTORY PYTORCH_CUDA_ALLOC_CONF HPQ_DATA HPQ_IMAGE "
+    "HPQ_TRIALS_PER_GPU".split()
 )
-_KEPT_IN_POD = POD_ALLOWED | {IN_POD}  # the worker reads IN_POD itself
 _SECRET_WORDS = frozenset(
     "KEY APIKEY TOKEN SECRET PASSWORD PASSWD PASSPHRASE CREDENTIAL CREDENTIALS".split()
 )
@@ -34,10 +34,16 @@ _HIDDEN = "--hidden-on-stdin"
 _SHORTEST = 6  # bytes; masking less would eat ordinary words
 
 
+def in_pods(name: str) -> bool:
+    """True for a variable that programs see in a pod without `pass_env`."""
+    return name in POD_ALLOWED or name.startswith("NCCL_")
+
+
 def hide(in_pod: bool) -> dict[str, str]:
     """Remove secret variables from this process's environment; return them."""
     ours = hpq_process.ours(os.environ)
-    names = [n for n in os.environ if n in ours or (in_pod and n not in _KEPT_IN_POD)]
+    # The worker reads IN_POD itself.
+    names = [n for n in os.environ if n in ours or (in_pod and n != IN_POD and not in_pods(n))]
     hidden = {name: os.environ[name] for name in names}
     hpq_process.overwrite(names)
     for name in names:

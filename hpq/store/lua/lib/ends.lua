@@ -33,8 +33,13 @@ local function cancel_all_waiting(sid, awaits)
   end
   local rest = redis.call('ZCARD', waiting)
   if rest > 0 then
-    redis.call('ZUNIONSTORE', dropped, 2, dropped, waiting)
-    redis.call('DEL', waiting)
+    -- The smaller goes into the larger: a million trials that wait take no time, and all end at once.
+    local small, large = dropped, waiting
+    if redis.call('ZCARD', dropped) > rest then small, large = waiting, dropped end
+    local moved = redis.call('ZRANGE', small, 0, -1, 'WITHSCORES')
+    for i = 1, #moved, 2 do redis.call('ZADD', large, moved[i + 1], moved[i]) end
+    redis.call('UNLINK', small)
+    if large == waiting then redis.call('RENAME', waiting, dropped) end
   end
   for _, n in ipairs(lost) do redis.call('ZADD', waiting, n - FRONT, n) end
   return #requeued - #lost + rest

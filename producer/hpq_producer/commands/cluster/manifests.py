@@ -19,7 +19,6 @@ from hpq.domain.sweep import NAME_RULE
 from hpq.errors import UserError
 from hpq.settings import ABOUT, SECRETS, read, variable
 from hpq_producer.connection_record import NAMESPACE
-from hpq_producer.enqueue.preflight import CodeNotVisible
 from hpq_producer.enqueue.submission import prepare
 from hpq_producer.enqueue.submit import enqueue_sweep
 from hpq_producer.manifests import render as rendering
@@ -171,11 +170,7 @@ def _sweep_of(session: Session, what: str) -> str:
     refuse_too_many(what, None if submission.spec.is_late else submission.spec.trials)
     for warning in submission.warnings:
         warn(warning)
-    try:
-        return enqueue_sweep(session, submission).sid
-    except CodeNotVisible as error:  # there is no --code here
-        text = f"{error.why}; add code: . to the file to send the code along"
-        raise UserError(text, code="code-out-of-sight") from None
+    return enqueue_sweep(session, submission).sid
 
 
 def _settings(texts: list[str]) -> dict[str, str]:

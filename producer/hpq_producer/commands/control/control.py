@@ -15,7 +15,7 @@ from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.commands.control.pick import picked
-from hpq_producer.diagnosis.notices import print_if_not_running
+from hpq_producer.diagnosis.notices import print_if_edited, print_if_not_running
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.session import Session, open_session
@@ -173,6 +173,7 @@ def retry(
         touched = session.control().retry(found.id, numbers)
         print_message(f"{found.id}: {trials_of(touched)} queued again")
         if touched:
+            print_if_edited(session, found)
             print_if_not_running(session, found.id)
 
 

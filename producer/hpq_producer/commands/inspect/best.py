@@ -13,16 +13,20 @@ from hpq.errors import HpqError, NotFound
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import source_of_result, trial_record
 from hpq_producer.analysis.scores import flatten, score
+from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import AsJson, WhereExpr
+from hpq_producer.diagnosis.notices import print_if_not_running
+from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.export import to_args, to_yaml
 from hpq_producer.reports.ranking import show_ranking
-from hpq_producer.session import open_session
+from hpq_producer.reports.summary_page import winner_lines
+from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import show_json, show_lines
+from hpq_producer.terminal.console import print_message, show_json, show_lines
 from hpq_producer.terminal.style import Span
-from hpq_producer.terminal.text import clean, value
+from hpq_producer.terminal.text import clean, trials_of, value
 
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
@@ -34,9 +38,14 @@ def best(
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
     as_json: AsJson = False,
     as_args: Annotated[bool, typer.Option("--args", help="As its program gets them.")] = False,
+    confirm: Annotated[
+        int | None, typer.Option(min=2, metavar="N", help="Train it again with N other seeds.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="With --confirm: the K best, not one.")] = 1,
 ) -> None:
-    """The winner's parameters, ready to use; with -n the first few."""
+    """The winner's parameters, ready to use, and whether it is real; with -n the first few."""
     only = Filter.of(where) if where is not None else None
+    n = max(n, top) if confirm else n
     with open_session() as session:
         found = session.sweep(sweep)
         trials = (
@@ -44,11 +53,27 @@ def best(
             if only is None
             else _of(session.reader, found, only, n)
         )
+        if trials and confirm:
+            return _confirm(session, found, trials[:top], confirm)
+        is_text = not (as_yaml or as_json or as_args or only)
+        winner = judge_winner(session.reader, found) if is_text and trials else None
     if not trials and only is not None:
         raise NotFound(f"{found.id}: no trial with a result is so: {only.text}", code="no-result")
     if not trials:
         raise HpqError(_why_none(found), code="no-result")
     _show(found, trials, n > 1, as_yaml, as_json, as_args)
+    show_lines(winner_lines(winner, found.id), whole=True)
+
+
+def _confirm(session: Session, sweep: Sweep, trials: list[TrialView], seeds: int) -> None:
+    """Queue the best again, and say how to follow them."""
+    done = enqueue_confirmation(session, sweep, trials, seeds)
+    print(done.sid)
+    sets = trials_of(len(trials), "set")
+    what = f"{sets} of {sweep.id} with {seeds} seeds each" if done.is_new else "already queued"
+    many = f" -n {len(trials)}" if trials[1:] else ""
+    print_message(f"{done.sid}: {what}; hpq watch {done.sid}, then hpq best {done.sid}{many}")
+    print_if_not_running(session, done.sid)
 
 
 def _of(reader: StoreReader, sweep: Sweep, where: Filter, n: int) -> list[TrialView]:

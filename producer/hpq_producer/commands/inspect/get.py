@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,10 @@ from hpq_producer.reports.show import artifact_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import find_target
 from hpq_producer.terminal.console import print_message, show_lines
+from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean
+
+_MIB = 20  # bits; a store is read in chunks of one
 
 
 def get(
@@ -92,7 +96,9 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
         if isinstance(files, PodVolume):
             files.copy(f"{left.path}/{name}", left.files[name], path)
         else:
-            copy_out(files, f"{left.path}/{name}", path)
+            with progress_bar(left.files[name] >> _MIB, f"{clean(name)}, MiB") as show:
+                chunks = count()
+                copy_out(files, f"{left.path}/{name}", path, lambda: show(next(chunks)) is None)
     except Gone:
         text = f"{where} no longer has {clean(name)}: it was deleted there"
         raise NotFound(text, code="no-files") from None

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hpq.domain.trial import OTHER_CODE
 from hpq.notice import tagged
 from hpq_producer.reports.logs import Cleaner, follow_log, read_log
 from hpq_producer.session import Session, open_session
@@ -33,7 +34,7 @@ def logs(
             print_message(f"trial {found}")
         record = session.reader.trials.get(found)  # NotFound, where there is none
         if record.reused:
-            print_message(_what_trained(session, clean(record.reused)))
+            print_message(_what_trained(session, clean(record.reused.removesuffix(OTHER_CODE))))
         if record.thinned:
             print_message(tagged(f"its log was {WHY_THINNED}", "histories-dropped"))
         data, last = read_log(session.reader, found, tail)

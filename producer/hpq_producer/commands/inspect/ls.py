@@ -9,23 +9,18 @@ import typer
 
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import UnreadableSweep
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import AsJson, WhereSweep
-from hpq_producer.diagnosis.verdict import STATE_STYLE
-from hpq_producer.diagnosis.waiting import (
-    explain_full_server,
-    explain_no_worker,
-    explain_queue_position,
-)
 from hpq_producer.query.filter import Filter
+from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message, show_json, show_table
-from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, duration, measure, planned, size
+from hpq_producer.terminal.text import clean, size
 
 
 def ls(
@@ -48,11 +43,11 @@ def ls(
             sweeps = _picked(sweeps, best, tag, only)[: None if everything else n]
             found = list(sweeps)
         took = _sizes(session, sweeps) if sizes else None
-        waits = _waits(reader, sweeps, in_cluster=session.connection is not None)
+        waits = explain_waits(reader, sweeps, in_cluster=session.connection is not None)
         if as_json:
             show_json([_record(one, best, waits, took) for one in found])
         elif found:
-            rows = [_row(one, best, waits, reader.now_ms()) for one in found]
+            rows = [sweep_row(one, best, waits, reader.now_ms()) for one in found]
             columns, rows = _with_tags(rows)
             if sizes:
                 columns = [*columns, _ABOUT]
@@ -86,26 +81,14 @@ def _picked(
     return picked
 
 
-_COLUMNS = (
-    Column(title="sweep", keep=100, least=12),
-    Column(title="state", keep=90),
-    Column(title="done", keep=80, right=True),
-    Column(title="failed", keep=55, right=True),
-    Column(title="best", keep=70, right=True),
-    Column(title="metric", keep=30, least=6),
-    Column(title="age", keep=60, right=True),
-    Column(title="owner", keep=50, least=4),
-    Column(title="class", keep=40, least=4),
-    Column(title="tags", keep=20, least=4),
-)
 _ABOUT = Column(title="about", keep=95, right=True)
 
 
 def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span]]]:
     """The columns, and what is in them: the last one, of tags, only where a sweep has some."""
     if any(row[-1].text for row in rows):
-        return _COLUMNS, rows
-    return _COLUMNS[:-1], [row[:-1] for row in rows]
+        return COLUMNS, rows
+    return COLUMNS[:-1], [row[:-1] for row in rows]
 
 
 def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
@@ -115,23 +98,6 @@ def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
 
 def _size(one: Sweep | UnreadableSweep, took: Mapping[str, int] | None) -> str:
     return size(took[one.id]) if took and one.id in took else ""
-
-
-def _waits(reader: StoreReader, sweeps: Sequence[Sweep], *, in_cluster: bool) -> dict[str, Notice]:
-    """Why no worker takes a sweep, or will soon, of those that get nowhere without one."""
-    idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
-    workers = reader.workers.live() if idle else []
-    full = (
-        explain_full_server(reader.server_memory()) if any(s.counts.waits for s in sweeps) else None
-    )
-    if full:  # also for those of which some run
-        idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
-    found = {s.id: full or explain_no_worker(s, workers, in_cluster=in_cluster) for s in idle}
-    free = [s for s in idle if not found[s.id] and not s.counts.running]
-    if any(w.state == "busy" for w in workers):
-        ahead = reader.sweeps.ahead_of(free)
-        found |= {s.id: explain_queue_position(s, ahead[s.id], workers) for s in free}
-    return {sid: why for sid, why in found.items() if why}
 
 
 def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
@@ -168,28 +134,3 @@ def _record(
     why = waits.get(one.id)
     record = sweep_record(one, best[one.id]) | {"not_taken": why.record() if why else None}
     return record if took is None else record | {"about_bytes": took[one.id]}
-
-
-def _row(
-    one: Sweep | UnreadableSweep,
-    best: Mapping[str, float | None],
-    waits: Mapping[str, Notice],
-    now_ms: int,
-) -> list[Span]:
-    if isinstance(one, UnreadableSweep):
-        blanks = [Span("")] * (len(_COLUMNS) - 2)
-        return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]
-    leader = best[one.id]
-    state = Span(one.state.value, STATE_STYLE[one.state])
-    return [
-        Span(one.id),
-        Span("waiting !", Style.YELLOW) if one.id in waits else state,
-        Span(f"{one.counts.ended}/{planned(one.counts)}"),
-        Span(str(one.counts.failed or "")),
-        Span("" if leader is None else measure(leader)),
-        Span(clean(one.metric.name) if one.metric else ""),
-        Span(duration(now_ms - one.created_ms)),
-        Span(clean(one.owner)),
-        Span(clean(one.worker_class)),
-        Span(clean(" ".join(one.tags))),
-    ]

@@ -18,10 +18,12 @@ from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_json, terminal_info
-from hpq_producer.terminal.style import paint
-from hpq_producer.watch.app import read_scene, watch_sweep
+from hpq_producer.terminal.rendering import print_frame
+from hpq_producer.watch.app import watch_sweep
 from hpq_producer.watch.event_log import print_lines
-from hpq_producer.watch.frame import frame
+from hpq_producer.watch.frame import render
+from hpq_producer.watch.scene import SceneReader
+from hpq_producer.watch.view import View
 
 _MOST = 500  # running trials in --json
 
@@ -30,13 +32,19 @@ def watch(
     sweep: SweepRef = None,
     until_done: Annotated[bool, typer.Option(help="Leave when the sweep is over.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and leave.")] = False,
+    several: Annotated[bool, typer.Option("--all", help="Begin with the list of sweeps.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (with --once).")] = False,
     lines: Annotated[bool, typer.Option(help="A line an event, also on a terminal.")] = False,
 ) -> None:
-    """A sweep, live: q quits, arrows scroll."""
+    """A sweep, live: arrows move, Enter opens a trial, ? lists the keys, q quits."""
     if as_json and not once:
         raise UserError("--json goes with --once: a watch without end is no JSON")
+    if several and (once or lines or not sys.stdout.isatty()):
+        raise UserError("--all needs a terminal; `hpq ls` prints the sweeps", code="usage")
     with open_session() as session:
+        if several:
+            watch_sweep(session, "", several=True)
+            return
         sid = session.find(sweep)
         if as_json:
             return _data(session, sid)
@@ -51,11 +59,10 @@ def watch(
 
 
 def _frame(session: Session, sid: str) -> None:
-    terminal = terminal_info(sys.stdout, os.environ)
+    terminal, view = terminal_info(sys.stdout, os.environ), View(sweep=sid)
     with closing(PodWatcher(session)) as pods:
-        scene = read_scene(session.reader, sid, terminal, pods=pods, is_live=False)
-    for line in frame(scene, terminal.columns, terminal.rows):
-        print(paint(line, terminal))
+        scene = SceneReader(session.reader, pods).read(view, terminal, is_live=False)
+    print_frame(render(view, scene, terminal).drawn, terminal)
 
 
 def _data(session: Session, sid: str) -> None:

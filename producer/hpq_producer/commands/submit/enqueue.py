@@ -14,6 +14,8 @@ from hpq_producer.commands.submit.append import Appended, append, print_appended
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
+from hpq_producer.enqueue.code_discovery import DiscoveredCode
+from hpq_producer.enqueue.predecessor import explain_predecessor
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
@@ -90,13 +92,13 @@ def _queued(sweep: Sweep, count: int, reused: int) -> str:
     return f"{left}, sets by {sweep.sampler} as workers ask"
 
 
-def _describe_code(session: Session, sweep: Sweep) -> str:
-    """Where the user's code runs; "" for what is installed where workers are."""
-    if not sweep.launch.bundled:
-        return f"in {sweep.launch.code_dir}" if sweep.launch.code_dir else ""
-    files = len(session.reader.sweeps.manifest(sweep.launch.code))
-    packed = len(session.reader.sweeps.bundle(sweep.bundle) or b"")
-    return f"from the code sent: {files} file{'' if files == 1 else 's'}, {size(packed)} packed"
+def describe_snapshot(code: DiscoveredCode) -> str:
+    """The snapshot that a sweep runs; "" for live code and what is installed where workers are."""
+    if code.files is None or not code.launch.bundled:
+        return ""
+    count, total = len(code.files), sum(len(content) for content, _ in code.files.values())
+    text = f"snapshot: {count} file{'' if count == 1 else 's'}, {size(total)}"
+    return text if code.is_sent else f"{text}; over 10 MiB, so that only this machine has it"
 
 
 def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
@@ -121,15 +123,19 @@ def _print_existing(sweep: Sweep, reuse: bool) -> None:
     )
 
 
-def print_enqueued(session: Session, done: Enqueued, sweep: Sweep) -> None:
+def print_enqueued(session: Session, done: Enqueued, sweep: Sweep, submission: Submission) -> None:
     """Say what was enqueued, on stderr."""
+    if edited := explain_predecessor(session.reader, submission, sweep):
+        print_message(edited)
     print_message(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}")
     for note in done.notes:
         print_message(note)
     if sweep.metric is None:
         print_message(_NO_METRIC)
-    if where := _describe_code(session, sweep):
-        print_message(f"runs {sweep.launch.what} {where}")
+    if snapshot := describe_snapshot(submission.code):
+        print_message(snapshot)
+    if sweep.launch.code_dir:
+        print_message(f"runs {sweep.launch.what} in {sweep.launch.code_dir}")
 
 
 def _report(
@@ -148,7 +154,7 @@ def _report(
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
-        print_enqueued(session, done, sweep)
+        print_enqueued(session, done, sweep, submission)
         print_if_no_store(session, sweep)
     else:
         _print_existing(sweep, options.reuse)
@@ -156,7 +162,7 @@ def _report(
     if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
         print_message(f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on")
     elif isinstance(done, Enqueued) or done.added:
-        print_if_not_running(session, sweep.id, code_is_read=True)
+        print_if_not_running(session, sweep.id)
     print(sweep.id)
 
 

@@ -14,6 +14,7 @@ from hpq.domain.sweep import Launch
 from hpq_producer.analysis.early_termination import describe_rule
 from hpq_producer.commands.common_flags import AsJson
 from hpq_producer.commands.submit.append import show_plan
+from hpq_producer.commands.submit.enqueue import describe_snapshot
 from hpq_producer.commands.submit.plan_page import (
     describe_rest,
     describe_set,
@@ -30,13 +31,14 @@ from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
 from hpq_producer.terminal.console import print_message, show_lines, warn
 from hpq_producer.terminal.style import Span
-from hpq_producer.terminal.text import trials_of
+from hpq_producer.terminal.text import clean, trials_of
 
 
 @submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
     first: Annotated[int, typer.Option(help="How many sets to show.")] = 5,
+    files: Annotated[bool, typer.Option(help="List the files of the snapshot.")] = False,
     json: AsJson = False,
 ) -> None:
     """Show what a sweep file would run, and write nothing."""
@@ -58,6 +60,7 @@ def plan(
             "early_terminate": asdict(spec.early) if spec.early else None,
             "past": estimate_record(took, total) if took else None,
             "code": submission.code.launch.code,
+            "files": list(submission.code.manifest),
             "warnings": [warning.record() for warning in submission.warnings],
         }
         print(jsonlib.dumps(fact))
@@ -66,6 +69,10 @@ def plan(
         warn(warning)
     for line in _head(spec, submission.code.launch, total):
         print(line)
+    if snapshot := describe_snapshot(submission.code):
+        print(snapshot)
+    for name in submission.code.manifest if files else ():
+        print(f"  {clean(name)}")
     _print_estimate(spec, known, total)
     rows = enumerate(some, 1)
     show_lines(([Span(f"{n:>6}  "), Span(describe_set(params))] for n, params in rows), whole=True)
@@ -99,7 +106,7 @@ def _print_estimate(
 
 
 def _where(launch: Launch) -> str:
-    if launch.bundled:
+    if launch.bundled and not launch.code_dir:
         return " from a copy of the code"
     return f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"
 

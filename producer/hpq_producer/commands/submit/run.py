@@ -1,8 +1,9 @@
-"""`hpq run`: enqueue, local workers, watch, summary; nothing is left running."""
+"""`hpq run`: enqueue, start local workers, watch, print the summary."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from dataclasses import replace
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 
 from hpq.code.command import interpreter
 from hpq.domain.snapshot import Worker
-from hpq.domain.sweep import Counts, SweepState
+from hpq.domain.sweep import Counts, Sweep, SweepState
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice
 from hpq_producer import connection_record
@@ -39,13 +40,10 @@ def run(
     workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
 ) -> None:
     """Enqueue, train and watch on this machine."""
-    submission = options.submission()
-    for warning in submission.warnings:
-        warn(warning)
-    if lacks := preflight.missing_sampler(submission):
-        raise UserError(lacks, code="extra-missing")
-    if lacks := preflight.missing_sampler_aid(submission):
-        warn(lacks)
+    is_sweep = not options.file.suffix and not options.file.exists()
+    submission = None if is_sweep else options.submission()
+    if submission is not None:
+        _check(submission)
     settings = load_settings()
     interpreter(os.environ, settings.python)  # no worker would start without it
     if (
@@ -58,12 +56,39 @@ def run(
         )
     with exit_on_signals(), open_session(settings) as session:
         try:
-            sid = _submit(session, submission, options)
+            if submission is None:
+                sid = session.find(str(options.file))
+                _go_on(session, session.reader.sweeps.get(sid))
+            else:
+                sid = _submit(session, submission, options)
             code = _train(session, sid, workers)
         finally:
             if session.attached is not None:
                 session.attached.release(linger_s=0.0)
     raise typer.Exit(int(code))
+
+
+def _check(submission: Submission) -> None:
+    """Warn of what a file does otherwise than meant; refuse a sampler that is not installed."""
+    for warning in submission.warnings:
+        warn(warning)
+    if lacks := preflight.missing_sampler(submission):
+        raise UserError(lacks)
+    if lacks := preflight.missing_sampler_aid(submission):
+        warn(lacks)
+
+
+def _go_on(session: Session, sweep: Sweep) -> None:
+    """Go on with an unfinished sweep, also with one that is paused or held."""
+    if sweep.state.is_over:
+        raise UserError(
+            f"{sweep.id} is {sweep.state}; `hpq best {sweep.id}` has its winner, and `hpq retry"
+            f" --failed {sweep.id}` queues what failed",
+            code="sweep-over",
+        )
+    print_message(f"{sweep.id}: goes on, {_left(sweep.counts)}")
+    if sweep.state in (SweepState.PAUSED, SweepState.HELD):
+        session.control().resume(sweep.id)
 
 
 def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
@@ -81,11 +106,12 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
-        print_enqueued(session, done, sweep)
+        print_enqueued(session, done, sweep, submission)
         return sweep.id
     else:
         print_owner_and_name(session, sweep, submission.spec.name)
-        print_message(f"{sweep.id}: goes on, {_left(sweep.counts)}")
+        _go_on(session, sweep)
+        return sweep.id
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         session.control().resume(sweep.id)
     return sweep.id
@@ -103,12 +129,16 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     with LocalWorkers(session, session.reader.sweeps.get(sid), workers, offer) as local:
         stuck = Stuck(session, sid, local)
         local.wait_for_one(lambda: bool(stuck.takers()))
-        state = watch_sweep(
-            session, sid, until_done=True, leave=stuck.why, on_quit="q ends the run"
+        seen = _watch(session, sid, stuck, local)
+    if seen is None:
+        print_message(
+            f"{sid}: its workers keep running (log: {local.log}); `hpq run {sid}` attaches to"
+            f" them, `hpq watch {sid}` shows them"
         )
-        why = stuck.now()
+        return ExitCode.DONE
+    state, why = seen
     sweep = session.reader.sweeps.get(sid)
-    if state.is_over or sweep.state.is_over:
+    if (state and state.is_over) or sweep.state.is_over:
         print_summary(session.reader, sweep)
         return exit_code(sweep)
     if state is SweepState.HELD:
@@ -117,6 +147,40 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
         raise Held(f"{sid}: {why.text} (the workers' log: {local.log})", code=why.code)
     print_message(unfinished)
     return ExitCode.INTERRUPTED
+
+
+def _watch(
+    session: Session, sid: str, stuck: Stuck, local: LocalWorkers
+) -> tuple[SweepState | None, Notice | None] | None:
+    """Watch a sweep; return its state and why nothing comes of it, or None: its workers are left.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, and the workers are to stop.
+    """
+    try:
+        state = watch_sweep(
+            session, sid, until_done=True, leave=stuck.why, on_quit="q ends or leaves the run"
+        )
+        why = stuck.now()
+        is_done = state is not None and (state.is_over or state is SweepState.HELD)
+        if is_done or why is not None or not _leaves():
+            return state, why
+    except KeyboardInterrupt:
+        if not _leaves():
+            raise
+    local.leave()
+    return None
+
+
+def _leaves() -> bool:
+    """Ask whether the workers are to go on without this command; no terminal means no."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    try:
+        answer = input("Stop the workers, or leave them running? [S/l] ")
+    except EOFError:
+        return False
+    return answer.strip().lower().startswith("l")
 
 
 class Stuck:

@@ -32,7 +32,9 @@ class SubmitOptions:
         UserError: options exclude each other, or a --tag is malformed.
     """
 
-    file: Annotated[Path, Argument(help="The sweep file.", show_default=False)]
+    file: Annotated[
+        Path, Argument(help="The sweep file; for run also an unfinished sweep.", show_default=False)
+    ]
     sets: Annotated[
         list[str] | None, Option("--set", help="Change a key of the file: --set run_cap=8.")
     ] = None
@@ -44,6 +46,9 @@ class SubmitOptions:
         str | None,
         Option(help="The directory of the code; it is sent along and runs from a copy."),
     ] = None
+    live: Annotated[
+        bool, Option(help="Run the code's directory as it is, not a snapshot of its code.")
+    ] = False
     force: Annotated[
         bool, Option(help="Take more than 100,000 trials; --into also another owner's sweep.")
     ] = False
@@ -107,7 +112,7 @@ class SubmitOptions:
             trainer=self.trainer,
             limit=None if self.force else LIMIT,
         )
-        return prepare(spec, self.file, self.code)
+        return prepare(spec, self.file, self.code, is_live=self.live)
 
 
 def submit_options(*, without: Collection[str] = ()) -> Callable[[Command], Command]:

@@ -1,0 +1,176 @@
+"""Which parameter matters: permutation importance on out-of-bag trials, with bootstrap intervals.
+
+A forest of 100 trees predicts each trial from the trees that did not train on it. A parameter is
+important if shuffling its values makes these predictions worse. Terminal, page and Python API show
+the numbers of `importance_of`. scikit-learn is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Json, Params
+from hpq_producer.terminal.text import clean, number, trials_of, value
+
+MIN_SETS, MIN_R2 = 8, 0.3  # fewer, or less of the variance predicted, cannot tell
+_TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
+_MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
+_LOG_RATIO = 20.0  # of positive values: from here on they are compared as logarithms
+_MANY_WORDS = 30  # of one parameter: more of them name trials, not choices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How much of the explained variance a parameter carries; the interval holds 90 %."""
+
+    param: str
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importance:
+    """The shares, largest first; none if the trials cannot tell (`why_none`).
+
+    `r2` is the share of the variance that out-of-bag predictions explain. `looked` says where an
+    adaptive sampler drew its later sets, on which alone the shares rest.
+    """
+
+    sets: int
+    r2: float | None = None
+    shares: tuple[Share, ...] = ()
+    why_none: str = ""
+    looked: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """`lr explains 71 % (55–82 %); R² 0.85 on 64 sets`."""
+        if not self.shares:
+            return self.why_none
+        it = self.shares[0]
+        share = f"{it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})"
+        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {self.sets} sets"
+
+    def record(self) -> dict[str, Any]:
+        """The same as data."""
+        shares = [asdict(one) for one in self.shares]
+        why, looked = self.why_none or None, self.looked or None
+        return dict(sets=self.sets, r2=self.r2, shares=shares, why_none=why, looked=looked)
+
+
+def importance_of(
+    sweep: Sweep, sets: Sequence[Params], objectives: Sequence[float]
+) -> Importance | None:
+    """Compute the importance of each parameter that varies; None if none does.
+
+    `sets` hold the leaves by dotted name; equal ones (replicates) are averaged.
+    """
+    merged: dict[str, tuple[Params, list[float]]] = {}
+    for params, objective in zip(sets, objectives, strict=True):
+        if math.isfinite(objective):
+            key = json.dumps(params, sort_keys=True)
+            merged.setdefault(key, (params, []))[1].append(objective)
+    means = [(params, math.fsum(v / len(same) for v in same)) for params, same in merged.values()]
+    stride = max(1, math.ceil(len(means) / _MOST_SETS))
+    rows, count = means[::stride], len(means)
+    columns = {name: _column([params.get(name) for params, _ in rows]) for name in sweep.varying}
+    varying = {name: column for name, column in columns.items() if column}
+    if not varying:
+        return None
+    if count < MIN_SETS:
+        return Importance(sets=count, why_none=f"{trials_of(count, 'set')} cannot tell")
+    try:
+        numpy, forest = import_module("numpy"), import_module("sklearn.ensemble")
+    except ImportError:
+        lacks = "not computed: pip install 'hpq[trainers]' (scikit-learn)"
+        return Importance(sets=count, why_none=lacks)
+    r2, shares = _permuted(numpy, forest, varying, [objective for _, objective in rows])
+    if r2 < MIN_R2:
+        words = f"{count} sets cannot tell: a model of them predicts R² {r2:.2f}, below {MIN_R2}"
+        return Importance(sets=count, r2=r2, why_none=words)
+    looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
+    return Importance(sets=count, r2=r2, shares=shares, looked=looked)
+
+
+def _column(values: Sequence[Json]) -> list[list[float]] | None:
+    """A parameter as columns of numbers, one row a set; None if it is constant.
+
+    Words are one column each. An absent value is a level of its own: below all numbers.
+    """
+    kinds = {json.dumps(v, sort_keys=True) for v in values}
+    if len(kinds) < 2:
+        return None
+    present = [v for v in values if v is not None]
+    if all(isinstance(v, int | float) for v in present):
+        numbers = [float(v) for v in present]  # type: ignore[arg-type]
+        if min(numbers) > 0 and max(numbers) / min(numbers) >= _LOG_RATIO:
+            numbers = [math.log(v) for v in numbers]
+        absent, known = 2 * min(numbers) - max(numbers) - 1, iter(numbers)
+        return [[absent if v is None else next(known)] for v in values]
+    words = sorted(kinds)[:_MANY_WORDS]
+    return [[float(json.dumps(v, sort_keys=True) == word) for word in words] for v in values]
+
+
+def _permuted(
+    numpy: Any, ensemble: Any, columns: Mapping[str, list[list[float]]], objectives: Sequence[float]
+) -> tuple[float, tuple[Share, ...]]:
+    """R² out of bag, and the shares of the parameters."""
+    x = numpy.hstack([numpy.asarray(column) for column in columns.values()]).astype("float32")
+    y, rng = numpy.asarray(objectives), numpy.random.default_rng(0)
+    ends = numpy.cumsum([len(column[0]) for column in columns.values()])
+    groups = [range(end - len(c[0]), end) for end, c in zip(ends, columns.values(), strict=True)]
+    forest = ensemble.RandomForestRegressor(_TREES, random_state=0, min_samples_leaf=1).fit(x, y)
+    jobs = 1 + len(groups) * _SHUFFLES
+    sums, seen = numpy.zeros((jobs, len(y))), numpy.zeros(len(y))
+    for tree, used in zip(forest.estimators_, forest.estimators_samples_, strict=True):
+        out = numpy.setdiff1d(numpy.arange(len(y)), used)
+        if not len(out):
+            continue
+        stacked = numpy.repeat(x[out][None], jobs, axis=0)
+        for job in range(1, jobs):
+            group = list(groups[(job - 1) // _SHUFFLES])
+            stacked[job][:, group] = x[rng.permutation(out)][:, group]
+        predicted = tree.tree_.predict(stacked.reshape(-1, x.shape[1])).reshape(jobs, -1)
+        sums[:, out] += predicted
+        seen[out] += 1
+    kept = seen > 0
+    errors = (sums[:, kept] / seen[kept] - y[kept]) ** 2
+    spread = float(((y[kept] - y[kept].mean()) ** 2).mean())
+    r2 = 1 - float(errors[0].mean()) / spread if spread else 0.0
+    # Row: parameter, column: trial: by how much its error grows.
+    grown = errors[1:].reshape(len(groups), _SHUFFLES, -1).mean(axis=1) - errors[0]
+    picks = rng.integers(0, grown.shape[1], (_BOOTSTRAPS, grown.shape[1]))
+    drawn = _shares(numpy, grown[:, picks].mean(axis=2))
+    low, high = numpy.quantile(drawn, [0.05, 0.95], axis=1)
+    middle = _shares(numpy, grown.mean(axis=1)[:, None])[:, 0]
+    shares = [
+        Share(param=name, share=float(m), low=float(a), high=float(b))
+        for name, m, a, b in zip(columns, middle, low, high, strict=True)
+    ]
+    return r2, tuple(sorted(shares, key=lambda one: -one.share))
+
+
+def _shares(numpy: Any, grown: Any) -> Any:
+    positive = numpy.maximum(grown, 0)
+    return positive / numpy.maximum(positive.sum(axis=0), 1e-300)
+
+
+def _where_it_looked(sweep: Sweep, name: str, sets: Sequence[Params]) -> str:
+    """`auto looked mostly at lr 0.01 to 0.1`: the middle of what it drew in the later half."""
+    if not sweep.sampler or sweep.sampler in ("random", "qmc"):
+        return ""
+    later = [params[name] for params in sets[len(sets) // 2 :] if name in params]
+    numbers = sorted(v for v in later if isinstance(v, int | float) and not isinstance(v, bool))
+    if numbers and len(numbers) == len(later):
+        tenth = len(numbers) // 10
+        where = f"{number(numbers[tenth])} to {number(numbers[-1 - tenth])}"
+    else:
+        where = value(max(later, key=later.count)) if later else "none"
+    return f"{sweep.sampler} looked mostly at {clean(name)} {where}; the shares rest on that"

@@ -1,0 +1,204 @@
+"""Is the winner real: its gap to the second, the noise, the luck of the best of N, and its curve.
+
+Terminal, page and Python API show the lines of `Winner`. Pure but for `judge_winner`, which reads.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any
+
+from hpq.domain.sweep import Goal, ObjectiveValue, Sweep
+from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView
+from hpq.store.reader import StoreReader
+from hpq_producer.analysis.scores import flatten
+from hpq_producer.terminal.text import clean, measure, value
+
+_GROUPS = 50  # the best, whose replicates give the noise
+_BOOTSTRAPS = 1_000
+_EDGE = 0.05  # of a range, at each end
+_LOG_RATIO = 20.0  # of positive ends: from here on places are those of logarithms
+_LATE = 0.9  # of the steps: a best value after it may not be the last
+_STILL = 0.02  # of the curve's range: less is no rise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """What is known of whether the best trial is better, or was lucky. Values are the metric's.
+
+    `noise` is the pooled standard deviation of replicates, None if there are none. `luck` is how
+    far the best of `of` equal trials lies above their mean, in standard deviations.
+    """
+
+    trial: int
+    second: int | None
+    gap: float | None
+    noise: float | None
+    replicates: int
+    of: int
+    luck: float
+    edges: tuple[str, ...] = ()
+    is_rising: bool = False
+    steps: str = ""  # how the value relates to the best of the curve
+    stays_first: float | None = None  # share of bootstraps over replicates
+    order_holds: float | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The same as data."""
+        return asdict(self)
+
+    def lines(self, sid: str) -> Iterator[tuple[str, str]]:
+        """Yield a label and a sentence for each thing known; the gap comes first."""
+        if self.gap is not None:
+            yield "gap", f"{measure(self.gap)} to #{self.second}, {self._noise(sid)}"
+        if self.stays_first is not None and self.order_holds is not None:
+            yield (
+                "order",
+                f"#{self.trial} stays first in {self.stays_first:.0%} of bootstraps over"
+                f" replicates; the order of all holds in {self.order_holds:.0%}",
+            )
+        sd = f"{self.luck:.1f} sd of the noise"
+        if self.noise is not None:
+            sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
+        yield "luck", f"the best of {self.of:,} equal trials lies {sd} above their mean"
+        if self.edges:
+            yield "edge", f"{', '.join(self.edges)}: widen the range"
+        if self.is_rising:
+            yield "curve", "still improving at the end: train it longer"
+        if self.steps:
+            yield "step", self.steps
+
+    def _noise(self, sid: str) -> str:
+        if self.noise is None or self.gap is None:
+            return f"noise unknown: hpq best {sid} --confirm 5"
+        sd = self.noise * math.sqrt(2 / self.replicates)  # of the difference of two means
+        times = f"{self.gap / sd:.1f} × its sd {measure(sd)}" if sd else "without any noise"
+        return f"{times}: {'beyond' if self.gap > 2 * sd else 'within'} the noise"
+
+
+def judge_winner(reader: StoreReader, sweep: Sweep) -> Winner | None:
+    """Judge a sweep's best trial from a bounded number of reads; None if there is none."""
+    best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
+    if not best or sweep.metric is None:
+        return None
+    number = best[0].id.number
+    curve = reader.trials.metric_history(TrialId(sweep=sweep.id, number=number), sweep.metric.name)
+    return judge(sweep, best, curve)
+
+
+def judge(sweep: Sweep, best: Sequence[TrialView], curve: Sequence[Point]) -> Winner:
+    """Judge the first of the ranked trials; `curve` is its metric's history."""
+    first, second = best[0], best[1] if len(best) > 1 else None
+    groups = [t.group for t in best if t.group]
+    ranked = sweep.counts.finished + sweep.counts.pruned
+    of = max(len(best), ranked // max(1, sweep.replicates))
+    stays, holds = _bootstrapped(sweep, groups[:10])
+    rising, steps = _of_curve(sweep, first, curve)
+    known = first.objective is not None and second is not None and second.objective is not None
+    return Winner(
+        trial=first.id.number,
+        second=second.id.number if second else None,
+        gap=abs(first.objective - second.objective) if known else None,  # type: ignore
+        noise=pooled_sd(groups),
+        replicates=len(groups[0].objectives) if groups else 1,
+        of=of,
+        luck=expected_best(of),
+        edges=tuple(_edges(sweep, first)),
+        is_rising=rising,
+        steps=steps,
+        stays_first=stays,
+        order_holds=holds,
+    )
+
+
+def expected_best(count: int) -> float:
+    """How far the best of N normal values lies above their mean, in standard deviations (Blom)."""
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
+
+
+def pooled_sd(groups: Sequence[ReplicateGroup]) -> float | None:
+    """The standard deviation within groups of two or more; None if there is none."""
+    of_two = [g for g in groups if len(g.objectives) > 1]
+    freedom = sum(len(g.objectives) - 1 for g in of_two)
+    squares = math.fsum(g.spread**2 * (len(g.objectives) - 1) for g in of_two)
+    return math.sqrt(squares / freedom) if freedom else None
+
+
+def _bootstrapped(
+    sweep: Sweep, groups: Sequence[ReplicateGroup]
+) -> tuple[float | None, float | None]:
+    """In how many resamples of the replicates the first stays first, and the order holds."""
+    if len(groups) < 2 or any(len(g.objectives) < 2 for g in groups):
+        return None, None
+    rng, sign = random.Random(0), 1 if sweep.metric and sweep.metric.goal is Goal.MINIMIZE else -1
+    first = whole = 0
+    for _ in range(_BOOTSTRAPS):
+        drawn = (rng.choices(g.objectives, k=len(g.objectives)) for g in groups)
+        means = [sign * math.fsum(values) / len(values) for values in drawn]
+        first += means[0] <= min(means)
+        whole += all(a <= b for a, b in pairwise(means))
+    return first / _BOOTSTRAPS, whole / _BOOTSTRAPS
+
+
+def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[bool, str]:
+    """Whether the curve still improves, and where its best value lies."""
+    metric, points = sweep.metric, [p for p in curve if math.isfinite(p.value)]
+    if metric is None or len(points) < 4:
+        return False, ""
+    sign = 1 if metric.goal is Goal.MAXIMIZE else -1
+    top = max(points, key=lambda p: sign * p.value)
+    span = max(p.value for p in points) - min(p.value for p in points)
+    late = points[int(_LATE * len(points)) :]
+    before = max(sign * p.value for p in points[: -len(late)])
+    is_rising = span > 0 and max(sign * p.value for p in late) - before > _STILL * span
+    if metric.take is ObjectiveValue.BEST:
+        last = measure(points[-1].value)
+        return is_rising, (
+            f"the best of {len(points):,} values, at step {top.step}: a maximum adds luck;"
+            f" the last is {last}"
+        )
+    if sign * (top.value - points[-1].value) > _STILL * span:
+        return is_rising, f"the last value; the best was {measure(top.value)} at step {top.step}"
+    return is_rising, ""
+
+
+def _edges(sweep: Sweep, trial: TrialView) -> Iterator[str]:
+    """`lr=0.8 is the highest of 0.1 to 0.8`: numbers at an end of their range in the file."""
+    for name, v in flatten(trial.params).items():
+        ends = _ends(_entry(sweep.spec.get("parameters"), name)) if name in sweep.varying else None
+        if ends is None or not isinstance(v, int | float):
+            continue
+        low, high = ends
+        is_log = 0 < low < high / _LOG_RATIO and v > 0
+        place = math.log(v / low) / math.log(high / low) if is_log else (v - low) / (high - low)
+        if min(place, 1 - place) <= _EDGE:
+            end = "lowest" if place < 0.5 else "highest"
+            yield f"{clean(name)}={value(v)} is the {end} of {value(low)} to {value(high)}"
+
+
+def _ends(entry: Mapping[str, Json]) -> tuple[float, float] | None:
+    """The lowest and the highest number that the file allows; None for words and few values."""
+    kind, values = str(entry.get("distribution", "")), entry.get("values")
+    found = values if isinstance(values, list) else [entry.get("min"), entry.get("max")]
+    numbers = [float(v) for v in found if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(numbers) < len(found) or min(numbers) >= max(numbers) or (values and len(numbers) < 3):
+        return None
+    if "log" in kind and not kind.endswith("values"):  # W&B's exponents
+        numbers = [math.exp(v) for v in numbers]
+    return min(numbers), max(numbers)
+
+
+def _entry(parameters: Json, name: str) -> Mapping[str, Json]:
+    """What the file says of a parameter, which may be nested."""
+    if not isinstance(parameters, dict):
+        return {}
+    if isinstance(found := parameters.get(name), dict):
+        return found
+    above, _, below = name.partition(".")
+    inner = parameters.get(above)
+    return _entry(inner.get("parameters"), below) if below and isinstance(inner, dict) else {}

@@ -1,0 +1,56 @@
+"""`hpq` alone: what goes on now, and how to go on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
+from hpq_producer.diagnosis.waiting import explain_waiting
+from hpq_producer.embedded_redis.attach import running_socket
+from hpq_producer.session import Session, load_settings, open_session
+from hpq_producer.terminal.console import show_lines, stdout_info
+from hpq_producer.terminal.style import Line, Span, Style
+from hpq_producer.terminal.text import clean
+
+_NEWEST, _SHOWN = 50, 4  # sweeps
+
+
+def show_overview() -> None:
+    """Print the verdict of each unfinished sweep, the workers, and three commands.
+
+    Starts no private server: a sweep of one that is down does not move.
+    """
+    settings = load_settings()
+    if not settings.redis_url and not running_socket(settings.home):
+        print("nothing runs here: the private server is down")
+        return _show_commands("hpq init train.py", "hpq run sweep.yaml", "hpq ls")
+    with open_session(settings) as session:
+        _show(session)
+
+
+def _show(session: Session) -> None:
+    reader, columns = session.reader, stdout_info().columns
+    sweeps = reader.sweeps.get_many(reader.sweeps.ids(_NEWEST))
+    moving = [sweep for sweep in sweeps if not sweep.state.is_over]
+    for sweep in moving[:_SHOWN] or sweeps[:1]:
+        shot = reader.snapshot(sweep.id, 64, top=1, recent=3)
+        lines: list[Line] = status_lines(shot, columns)
+        for notice in needed_actions(shot, explain_waiting(shot)):
+            lines += note_lines(notice.text, columns)
+        show_lines([*lines, []])
+    if (more := len(moving) - _SHOWN) > 0:
+        print(f"and {more} more: hpq watch --all\n")
+    states = Counter(clean(worker.state) for worker in reader.workers.live())
+    words = ", ".join(f"{n} {state}" for state, n in sorted(states.items()))
+    print(f"workers: {words or 'none'}")
+    if moving:
+        _show_commands(f"hpq watch {moving[0].id}", f"hpq best {moving[0].id}", "hpq ls")
+    elif sweeps:
+        _show_commands(f"hpq summary {sweeps[0].id}", f"hpq best {sweeps[0].id}", "hpq run FILE")
+    else:
+        _show_commands("hpq init train.py", "hpq enqueue sweep.yaml", "hpq worker")
+
+
+def _show_commands(*commands: str) -> None:
+    show_lines([[Span("go on: ", Style.DIM), Span("   ".join(commands))]])
+    show_lines([[Span("all commands: hpq --help", Style.DIM)]])

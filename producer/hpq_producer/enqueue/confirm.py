@@ -1,0 +1,70 @@
+"""`hpq best --confirm N`: the best sets again with N other seeds, as a sweep of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hpq.code import signing
+from hpq.domain.identity import ParameterSet, digest
+from hpq.domain.sweep import SCHEMA, Counts, Sweep
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trial import TrialView
+from hpq.errors import UserError
+from hpq.search.samplers import SEED, replicated
+from hpq.store.wire.fields import dumps
+from hpq.store.wire.trial import encode_new
+from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
+from hpq_producer.session import Session
+
+
+def enqueue_confirmation(
+    session: Session, sweep: Sweep, best: Sequence[TrialView], seeds: int
+) -> Enqueued:
+    """Queue each of these trials' sets with N seeds that the sweep has not used.
+
+    The same question asked again names the sweep that answers it.
+
+    Raises:
+        UserError: the code is not signed with the key of this machine.
+    """
+    key = signing.key_of(session.settings, make=True)
+    prefix, launch = session.settings.prefix, sweep.launch
+    # Redis must not be able to have a launch record of its own signed.
+    is_mine = key is not None and signing.is_signed(key, prefix, sweep.id, launch, sweep.signature)
+    if not is_mine and launch.trainer not in SHIPPED:
+        raise UserError(
+            f"{sweep.id}: its code is not signed with the key of this machine, so its trials are"
+            " not queued again; ask who enqueued it to confirm it, or copy HPQ_CODE_KEY from there",
+            code="code-key-differs",
+        )
+    numbers, seed = [trial.id.number for trial in best], sweep.seed + sweep.replicates
+    asked = digest({"confirm": sweep.digest, "trials": [*numbers], "seeds": seeds}, seed, sweep.id)
+    if (there := session.reader.sweeps.find_by_digest(asked)) is not None:
+        return Enqueued(sid=there, is_new=False, trials=len(best) * seeds)
+    writer = session.writer()
+    sid = new_id(writer, f"{sweep.name}-confirm")
+    confirmation = replace(
+        sweep, id=sid, name=f"{sweep.name}-confirm", digest=asked, owner=session.settings.user,
+        signature=signing.sign(key, prefix, sid, launch) if key else "",
+        signer=signing.fingerprint(key), seed=seed, replicates=seeds, schema=SCHEMA,
+        metric=replace(sweep.metric, target=None) if sweep.metric else None,
+        method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None, canary=0,
+        flag="", held="", reached=None, bands=(), files=(), counts=Counts(),
+        tags=(f"confirms-{sweep.id}",),
+    )  # fmt: skip
+    rows = []
+    for trial in best:
+        params = ParameterSet(trial.params)
+        if isinstance(own := params.get(SEED), int):
+            params = ParameterSet({**params, SEED: own + sweep.replicates})
+        rows += [encode_new(one, i) for i, one in enumerate(replicated(params, seeds))]
+    code = session.reader.sweeps.bundle(sweep.bundle)
+    manifest = dumps(dict(session.reader.sweeps.manifest(launch.code))) if code else ""
+    try:
+        trials = write_rows(writer, sid, iter(rows), lambda _: None)
+        seal(writer, confirmation, manifest, code, True)
+    except BaseException:
+        writer.discard(sid)
+        raise
+    return Enqueued(sid=sid, is_new=True, trials=trials)

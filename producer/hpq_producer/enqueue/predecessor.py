@@ -1,0 +1,41 @@
+"""The unfinished sweep of the same file whose code was edited since: it runs on with its own."""
+
+from __future__ import annotations
+
+from hpq.domain.sweep import Sweep
+from hpq.store.reader import StoreReader
+from hpq_producer.enqueue.submission import Submission
+from hpq_producer.terminal.text import clean, shell_line
+
+_MOST = 200  # sweeps looked at, of the newest
+
+
+def explain_predecessor(reader: StoreReader, submission: Submission, new: Sweep) -> str:
+    """What became of the older sweep, and how to continue it; "" if there is none."""
+    launch, spec = submission.code.launch, submission.spec
+    for sweep in reader.sweeps.get_each(reader.sweeps.ids()[:_MOST]):
+        if not isinstance(sweep, Sweep) or sweep.state.is_over or sweep.id == new.id:
+            continue
+        is_same_file = (sweep.spec, sweep.seed) == (spec.source, spec.seed)
+        if is_same_file and _is_edited(sweep, new) and sweep.launch.code_dir == launch.code_dir:
+            return _explain(reader, submission, sweep, new)
+    return ""
+
+
+def _is_edited(sweep: Sweep, new: Sweep) -> bool:
+    names = [(s.launch.trainer, s.launch.program, s.launch.command) for s in (sweep, new)]
+    is_same = sweep.owner == new.owner and sweep.launch.is_frozen and names[0] == names[1]
+    return is_same and sweep.launch.code != new.launch.code
+
+
+def _explain(reader: StoreReader, submission: Submission, sweep: Sweep, new: Sweep) -> str:
+    was, now = reader.sweeps.manifest(sweep.launch.code), submission.code.manifest
+    edited = sorted(p for p in {*was, *now} if was.get(p) != now.get(p)) if was else []
+    more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
+    what = f"{clean(edited[0])}{more}" if edited else "the code"
+    finished = f"{sweep.counts.finished} of {sweep.counts.planned:g} finished"
+    again = shell_line(["hpq", "run", str(submission.file), "--reuse", "--any-code"])
+    return (
+        f"{what} changed since {sweep.id} ({finished}). Starting sweep {new.id} with the new code."
+        f" To continue the old one: hpq run {sweep.id}. To import its results: {again}"
+    )

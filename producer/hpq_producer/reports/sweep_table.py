@@ -1,0 +1,104 @@
+"""Sweeps as rows: what `hpq ls` prints, and what `hpq watch --all` and `hpq` show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpq.domain.snapshot import UnreadableSweep
+from hpq.domain.sweep import Sweep, SweepState
+from hpq.notice import Notice
+from hpq.store.reader import StoreReader
+from hpq_producer.diagnosis.verdict import STATE_STYLE
+from hpq_producer.diagnosis.waiting import (
+    explain_full_server,
+    explain_no_worker,
+    explain_queue_position,
+)
+from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.tables import Column
+from hpq_producer.terminal.text import clean, duration, measure, planned
+
+COLUMNS = (
+    Column(title="sweep", keep=100, least=12),
+    Column(title="state", keep=90),
+    Column(title="done", keep=80, right=True),
+    Column(title="failed", keep=55, right=True),
+    Column(title="best", keep=70, right=True),
+    Column(title="metric", keep=30, least=6),
+    Column(title="age", keep=60, right=True),
+    Column(title="owner", keep=50, least=4),
+    Column(title="class", keep=40, least=4),
+    Column(title="tags", keep=20, least=4),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepList:
+    """Sweeps that can be read, with their best objectives and why no worker takes them."""
+
+    sweeps: Sequence[Sweep] = ()
+    best: Mapping[str, float | None] = field(default_factory=dict)
+    waits: Mapping[str, Notice] = field(default_factory=dict)
+    at_ms: int = 0
+
+    def rows(self) -> list[list[Span]]:
+        """A row of COLUMNS for each."""
+        return [sweep_row(one, self.best, self.waits, self.at_ms) for one in self.sweeps]
+
+
+def read_sweeps(reader: StoreReader, newest: int, *, in_cluster: bool) -> SweepList:
+    """Read the N newest sweeps, unfinished ones first, without those that cannot be decoded."""
+    found = [s for s in reader.sweeps.get_each(reader.sweeps.ids(newest)) if isinstance(s, Sweep)]
+    found.sort(key=lambda sweep: sweep.state.is_over)
+    return SweepList(
+        sweeps=found,
+        best=dict(zip((s.id for s in found), reader.trials.best_objectives(found), strict=True)),
+        waits=explain_waits(reader, found, in_cluster=in_cluster),
+        at_ms=reader.now_ms(),
+    )
+
+
+def explain_waits(
+    reader: StoreReader, sweeps: Sequence[Sweep], *, in_cluster: bool
+) -> dict[str, Notice]:
+    """Why no worker takes a sweep, or will soon, of those that get nowhere without one."""
+    idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
+    workers = reader.workers.live() if idle else []
+    full = (
+        explain_full_server(reader.server_memory()) if any(s.counts.waits for s in sweeps) else None
+    )
+    if full:  # also for those of which some run
+        idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
+    found = {s.id: full or explain_no_worker(s, workers, in_cluster=in_cluster) for s in idle}
+    free = [s for s in idle if not found[s.id] and not s.counts.running]
+    if any(w.state == "busy" for w in workers):
+        ahead = reader.sweeps.ahead_of(free)
+        found |= {s.id: explain_queue_position(s, ahead[s.id], workers) for s in free}
+    return {sid: why for sid, why in found.items() if why}
+
+
+def sweep_row(
+    one: Sweep | UnreadableSweep,
+    best: Mapping[str, float | None],
+    waits: Mapping[str, Notice],
+    now_ms: int,
+) -> list[Span]:
+    """The cells of COLUMNS; `waits` has the sweeps that no worker takes."""
+    if isinstance(one, UnreadableSweep):
+        blanks = [Span("")] * (len(COLUMNS) - 2)
+        return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]
+    leader = best[one.id]
+    state = Span(one.state.value, STATE_STYLE[one.state])
+    return [
+        Span(one.id),
+        Span("waiting !", Style.YELLOW) if one.id in waits else state,
+        Span(f"{one.counts.ended}/{planned(one.counts)}"),
+        Span(str(one.counts.failed or "")),
+        Span("" if leader is None else measure(leader)),
+        Span(clean(one.metric.name) if one.metric else ""),
+        Span(duration(now_ms - one.created_ms)),
+        Span(clean(one.owner)),
+        Span(clean(one.worker_class)),
+        Span(clean(" ".join(one.tags))),
+    ]

@@ -1,0 +1,188 @@
+"""Read from Redis what one frame of `hpq watch` shows: as much as fits the screen, never more.
+
+Rows and curves of ended trials are kept until an event names the trial, so that a frame reads what
+moves only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hpq.domain.snapshot import Snapshot
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Point, TrialId, TrialView
+from hpq.errors import NotFound
+from hpq.notice import Notice
+from hpq.store.reader import StoreReader
+from hpq_producer.analysis.attempts import Attempt, attempts_of
+from hpq_producer.analysis.winner import Winner, judge_winner
+from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
+from hpq_producer.diagnosis.waiting import explain_waiting
+from hpq_producer.reports.logs import read_log
+from hpq_producer.reports.sweep_table import SweepList, read_sweeps
+from hpq_producer.terminal.style import Line, TerminalInfo
+from hpq_producer.watch.view import View
+
+_KEPT = 400  # trials whose rows and curves are kept
+_RUNNING = 64  # running trials that the ETA counts one by one
+_LOG_LINES = 200
+_SWEEPS = 100
+
+Curve = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detail:
+    """One trial in full."""
+
+    trial: TrialView
+    curves: Mapping[str, Sequence[Point]]
+    attempts: Sequence[Attempt]
+    log: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a frame shows of one sweep; `first` is the place of the first of `rows` in the list."""
+
+    snapshot: Snapshot | None = None  # None: the list of sweeps is shown
+    rows: Sequence[TrialView] = ()
+    first: int = 0
+    total: int = 0
+    curves: Mapping[int, Curve] = field(default_factory=dict)
+    winner: Winner | None = None
+    not_taken: Notice | None = None
+    stale: str = ""  # why the snapshot is not of now
+    on_quit: str = "quit"  # what the key q does
+    cluster: ClusterSnapshot | None = None  # if its pods are this Redis's workers
+    is_live: bool = True  # False: printed once, without keys, as short as it may be
+    is_searching: bool = False  # the filter reads the trials
+    detail: Detail | None = None
+    importance: Sequence[Line] = ()
+    sweeps: SweepList | None = None
+
+    @property
+    def shot(self) -> Snapshot:
+        """The snapshot, which a scene of one sweep has."""
+        assert self.snapshot is not None
+        return self.snapshot
+
+
+@dataclass(slots=True)
+class _KeptCurve:
+    """What was read of a trial's curve: the last entry's id, and steps and values in turn."""
+
+    last: str = ""
+    flat: array[float] = field(default_factory=lambda: array("d"))
+    is_whole: bool = False  # nothing follows, since the trial has ended
+
+    @property
+    def points(self) -> Curve:
+        return list(zip(self.flat[::2], self.flat[1::2], strict=True))
+
+
+class SceneReader:
+    """Reads scenes of one sweep, and of the list of sweeps."""
+
+    def __init__(
+        self, reader: StoreReader, pods: PodWatcher | None = None, *, in_cluster: bool = False
+    ) -> None:
+        self._reader, self._pods, self._in_cluster = reader, pods, in_cluster
+        self.found: list[int] | None = None  # what the filter picks; None: not known yet
+        self._rows: dict[int, TrialView] = {}
+        self._curves: dict[int, _KeptCurve] = {}
+        self._winner: tuple[object, Winner | None] = (None, None)
+        self._sid = ""
+
+    def forget(self, numbers: Collection[int]) -> None:
+        """Read these trials anew: events named them."""
+        for number in numbers:
+            self._rows.pop(number, None)
+            self._curves.pop(number, None)
+
+    def sweeps(self) -> SweepList:
+        """The newest sweeps."""
+        return read_sweeps(self._reader, _SWEEPS, in_cluster=self._in_cluster)
+
+    def read(self, view: View, terminal: TerminalInfo, *, is_live: bool = True) -> Scene:
+        """Everything that a frame of this size shows; only one that is not live waits for pods."""
+        if view.sweep != self._sid:
+            self._rows, self._curves, self._sid = {}, {}, view.sweep
+        shot = self._reader.snapshot(view.sweep, _RUNNING, top=2, recent=3)
+        numbers, total = self._numbers(view, shot.sweep, terminal.rows)
+        first = view.top
+        if first and not numbers:  # the list has become shorter than where the cursor was
+            first = max(0, total - terminal.rows)
+            shown = View(sweep=view.sweep, order=view.order, filter=view.filter, top=first)
+            numbers, total = self._numbers(shown, shot.sweep, terminal.rows)
+        rows = self._trials(view.sweep, numbers)
+        cluster = self._pods.snapshot(shot.workers, wait=not is_live) if self._pods else None
+        return Scene(
+            snapshot=shot,
+            rows=rows,
+            first=first,
+            total=total,
+            curves=self._points(shot.sweep, rows),
+            winner=self._judged(shot),
+            not_taken=explain_waiting(shot, cluster, self._pods),
+            cluster=cluster,
+            is_live=is_live,
+            is_searching=bool(view.filter) and self.found is None,
+            detail=self._detail(shot.sweep, view.trial) if view.trial else None,
+        )
+
+    def _numbers(self, view: View, sweep: Sweep, rows: int) -> tuple[list[int], int]:
+        if view.filter:
+            found = self.found or []
+            return found[view.top : view.top + rows], len(found)
+        page = self._reader.trials.page(sweep, view.order, view.top, rows)
+        return page, sweep.counts.total
+
+    def _trials(self, sid: str, numbers: Sequence[int]) -> list[TrialView]:
+        missing = [n for n in numbers if n not in self._rows]
+        found = {t.id.number: t for t in self._reader.trials.get_many(sid, missing)}
+        found |= {n: self._rows[n] for n in numbers if n in self._rows}
+        if len(self._rows) > _KEPT:
+            self._rows = {}
+        self._rows |= {n: t for n, t in found.items() if t.state.is_terminal}
+        return [found[n] for n in dict.fromkeys(numbers)]
+
+    def _points(self, sweep: Sweep, rows: Sequence[TrialView]) -> dict[int, Curve]:
+        if sweep.metric is None:
+            return {}
+        if len(self._curves) > _KEPT:
+            self._curves = {}
+        wanted = [t for t in rows if t.step or t.claimed_ms]
+        asked = [t for t in wanted if not self._curve(t).is_whole]
+        after = [(t.id, self._curve(t).last) for t in asked]
+        new = self._reader.trials.new_points(after, sweep.metric.name) if after else []
+        for trial, (points, last) in zip(asked, new, strict=True):
+            kept = self._curve(trial)
+            kept.flat.extend(v for p in points for v in (p.step, p.value))
+            kept.last, kept.is_whole = last, trial.state.is_terminal
+        return {t.id.number: self._curve(t).points for t in wanted}
+
+    def _curve(self, trial: TrialView) -> _KeptCurve:
+        return self._curves.setdefault(trial.id.number, _KeptCurve())
+
+    def _judged(self, shot: Snapshot) -> Winner | None:
+        key = [(t.id, t.objective) for t in shot.best]
+        if self._winner[0] != key:
+            self._winner = (key, judge_winner(self._reader, shot.sweep))
+        return self._winner[1]
+
+    def _detail(self, sweep: Sweep, number: int) -> Detail | None:
+        found = TrialId(sweep=sweep.id, number=number)
+        try:
+            trial = self._reader.trials.get(found)
+        except NotFound:
+            return None
+        log, _ = read_log(self._reader, found, _LOG_LINES)
+        return Detail(
+            trial=trial,
+            curves={m: self._reader.trials.metric_history(found, m) for m in trial.metrics},
+            attempts=attempts_of(self._reader.events.of_trial(found), trial),
+            log=log.decode("utf-8", "replace"),
+        )

@@ -1,0 +1,207 @@
+"""Local code runs from a snapshot, over the user's own directory; people go on editing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from hpq.domain.trial import FailureKind, TrialState
+from tests.ids import ids
+from tests.lab import Lab
+
+SWEEP = """
+    program: train.py
+    method: grid
+    metric: {name: loss}
+    parameters: {x: {values: [1, 2]}}
+"""
+PROGRAM = """
+    import os, sys, time
+    from pathlib import Path
+    import model
+    data = (Path(__file__).parent / "data" / "x.txt").read_text().strip()
+    print(f"cwd={os.getcwd()} file={__file__} data={data}")
+    Path("mine.txt").write_text("by the working directory")
+    (Path(__file__).parent / "beside.txt").write_text("by the file")
+    Path(f"began-{sys.argv[1][-1]}").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    print(f"loss={model.width}")
+"""
+
+
+def project(lab: Lab, width: int = 1) -> None:
+    lab.write("train.py", PROGRAM)
+    lab.write("model.py", f"width = {width}\n")
+    (lab.code / "data").mkdir(exist_ok=True)
+    (lab.code / "data" / "x.txt").write_text("seven")
+
+
+def git(lab: Lab, *words: str) -> None:
+    who = ("-c", "user.name=me", "-c", "user.email=me@x")
+    subprocess.run(["git", *who, *words], cwd=lab.code, check=True, capture_output=True)
+
+
+def test_a_file_saved_while_a_sweep_runs_neither_stops_it_nor_gets_into_it(lab) -> None:
+    project(lab)
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_until((lab.code / "began-1").exists, "the first trial")
+    lab.write("model.py", "width = 2\n")
+    lab.write("unrelated.py", "new = True\n")
+    lab.write("go", "")
+    lab.wait_over(sid)
+    assert [lab.trial(sid, n).objective for n in (1, 2)] == [1.0, 1.0]
+    printed = lab.printed(sid)
+    # An interpreter starts the program: the directory is the user's, and the code is a copy's.
+    assert f"cwd={lab.code} file={lab.home}/work/{sid}.1." in printed and "data=seven" in printed
+    assert (lab.code / "mine.txt").exists() and not (lab.code / "beside.txt").exists()
+    assert [path.read_text() for path in lab.home.glob(f"work/{sid}.1.*/out/beside.txt")] == [
+        "by the file"
+    ]
+
+
+def test_a_rerun_after_an_edit_says_what_becomes_of_the_sweep_before_and_how_to_go_on_with_it(
+    lab,
+) -> None:
+    project(lab)
+    file = lab.write("sweep.yaml", SWEEP)
+    old = lab.ok("enqueue", file).strip()
+    lab.write("model.py", "width = 2\n")
+    said = lab.hpq("enqueue", file)
+    new = said.stdout.strip()
+    assert new != old
+    for words in ("model.py changed since", f"{old} (0 of 2 finished)", f"hpq run {old}",
+                  "--reuse --any-code", f"Starting sweep {new}"):  # fmt: skip
+        assert words in said.stderr, words
+    lab.write("go", "")
+    done = lab.hpq("run", old, "--workers", "1")
+    assert done.returncode == 0, done.stderr
+    assert lab.trial(old, 2).objective == 1.0
+
+    taken = lab.ok("enqueue", file, "--reuse", "--any-code", "--new").strip()
+    for view in (lab.ok("results", taken), lab.ok("best", taken), lab.ok("show", f"{taken}/1")):
+        assert "other code" in view
+
+
+def test_a_retry_after_an_edit_says_that_it_runs_the_old_code_and_how_to_run_the_new(lab) -> None:
+    project(lab)
+    sid = lab.enqueue(SWEEP)
+    lab.ok("cancel", sid, "--yes")
+    lab.write("model.py", "width = 2\n")
+    said = lab.hpq("retry", "--cancelled", sid).stderr
+    assert "code-edited" in ids(said) and "model.py" in said and "hpq enqueue" in said
+
+
+def test_a_module_a_shell_and_a_console_script_run_in_the_tree(lab) -> None:
+    lab.write("model.py", "import os\nprint(f'cwd={os.getcwd()}')\nopen('new', 'w').close()\n")
+    lab.write("run.sh", "python -c 'import model'; echo loss=1\n")
+    module = '["${interpreter}", -m, model]'
+    for command in (module, "[bash, run.sh]", "[python, -c, import model]"):
+        sid = lab.enqueue(f"""
+            command: {command}
+            method: grid
+            parameters: {{x: {{value: 1}}}}
+        """)
+        lab.worker(1, "--sweep", sid, "--count", "1")
+        lab.wait_over(sid)
+        printed = lab.printed(sid)
+        assert f"cwd={lab.home}/work/{sid}.1." in printed, (command, printed)
+        assert not (lab.code / "new").exists()
+
+
+def test_the_entries_of_pythonpath_inside_the_code_lead_into_the_copy(lab) -> None:
+    (lab.code / "src").mkdir()
+    lab.write("src/lib.py", "width = 1\n")
+    lab.write("train.py", "import lib\nprint(lib.__file__)\nprint(f'loss={lib.width}')\n")
+    sid = lab.enqueue(SWEEP)
+    lab.write("src/lib.py", "width = 2\n")
+    lab.worker(PYTHONPATH=str(lab.code / "src"))
+    lab.wait_over(sid)
+    assert lab.trial(sid).objective == 1.0 and "/code/src/lib.py" in lab.printed(sid)
+
+
+def test_live_code_is_run_as_it_is_and_each_attempt_says_which_it_was(lab) -> None:
+    project(lab)
+    lab.write("go", "")
+    sid = lab.enqueue(SWEEP, "--live")
+    lab.write("model.py", "width = 2\n")
+    assert lab.enqueue(SWEEP, "--live") == sid  # the same, whatever was edited
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid).objective == 2.0
+    assert f"file={lab.code}/train.py" in lab.printed(sid) and "digest" in lab.printed(sid)
+
+
+def test_settings_that_were_edited_while_a_trial_could_read_them_are_named_in_its_log(lab) -> None:
+    lab.write("train.py", "print('loss=' + open('conf.ini').read())\n")
+    lab.write("conf.ini", "1")
+    git(lab, "init", "-q")
+    git(lab, "add", "train.py", "conf.ini")
+    sid = lab.enqueue(SWEEP)
+    lab.write("conf.ini", "2")
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid).objective == 2.0 and "conf.ini: edited since" in lab.printed(sid)
+
+
+def test_elsewhere_a_file_that_only_the_user_has_is_not_charged_and_the_host_leaves_the_sweep(
+    lab,
+) -> None:
+    project(lab)
+    lab.write("go", "")
+    sid = lab.enqueue(SWEEP)
+    lab.worker(HPQ_HOME=str(lab.folder / "other-home"), HPQ_CODE_KEY=key(lab))
+    refused = lambda: [w.refuses[sid] for w in lab.reader.workers.live() if sid in w.refuses]  # noqa: E731
+    lab.wait_until(refused, "the worker to leave the sweep")
+    (why,) = refused()
+    assert why.code == "data-missing" and "train.py needs" in why.text and "x.txt" in why.text
+    trial = lab.trial(sid, 1)
+    assert trial.state is TrialState.QUEUED and trial.failure is None
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid).state is TrialState.FINISHED
+
+
+def test_elsewhere_a_missing_file_is_the_trials_once_another_has_finished_there(lab) -> None:
+    lab.write(
+        "train.py",
+        """
+        import sys
+        open(sys.argv[1][-1]) if sys.argv[1][-1] == "2" else None
+        print("loss=1")
+    """,
+    )
+    sid = lab.enqueue(SWEEP)
+    lab.worker(HPQ_HOME=str(lab.folder / "other-home"), HPQ_CODE_KEY=key(lab))
+    lab.wait_over(sid)
+    assert lab.trial(sid, 2).failure.kind is FailureKind.USER_ERROR
+
+
+def key(lab: Lab) -> str:
+    return (lab.home / "code.key").read_text()
+
+
+def test_code_over_ten_mebibytes_runs_from_a_copy_on_this_disk_that_is_not_sent(lab) -> None:
+    lab.write("train.py", "import big.a0\nprint('loss=1')\n")
+    (lab.code / "big").mkdir()
+    for n in range(12):
+        lab.write(f"big/a{n}.py", f"x = '{'y' * 1_000_000}'\n")
+    file = lab.write("sweep.yaml", SWEEP)
+    done = lab.hpq("enqueue", file)
+    sid = done.stdout.strip()
+    assert done.returncode == 0 and "only this machine has it" in done.stderr
+    assert not lab.reader.sweeps.get(sid).bundle
+    lab.write("big/a0.py", "raise ValueError\n")
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid, 2).objective == 1.0
+
+
+def test_plan_lists_the_files_of_the_snapshot_and_enqueue_counts_them(lab) -> None:
+    project(lab)
+    file = lab.write("sweep.yaml", SWEEP)
+    lines = lab.ok("plan", file, "--files").splitlines()
+    assert {"  model.py", "  train.py"} <= {*lines}
+    assert set(json.loads(lab.ok("plan", file, "--json"))["files"]) == {"model.py", "train.py"}
+    assert "snapshot: 2 files" in lab.hpq("enqueue", file).stderr

@@ -1,0 +1,77 @@
+"""Pages of a sweep's trials, as watch asks for them: ranked by Redis, a window at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.sweep import Goal, Metric, Sweep
+from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.store.control import SweepControl
+from hpq.store.reader import StoreReader
+from hpq.store.trials import TrialStore
+from tests.conftest import MakeSweep
+from tests.store_calls import beat, end, take
+
+ORDERS = ("best", "newest", "number")
+
+
+@pytest.fixture
+def mixed(
+    store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl,
+    reader: StoreReader,
+) -> Sweep:  # fmt: skip
+    """Trials 1 to 4 have 0.1, 0.4, 0.2, 0.3; 5 failed; 6 runs at 0.25, 7 without a value; 9 never
+    ran and is cancelled; 8 and 10 wait."""
+    sweep_of(10, metric=Metric(name="acc", goal=Goal.MAXIMIZE))
+    for n, value in enumerate((0.1, 0.4, 0.2, 0.3), 1):
+        end(store, take(store, who, f"n{n}"), value)
+    failure = Failure(kind=FailureKind.BAD_PARAMS, message="no")
+    store.commit(take(store, who, "n5"), Outcome(state=TrialState.FAILED, failure=failure))
+    beat(store, who, take(store, who, "n6"), 1, 1, objective=0.25)
+    take(store, who, "n7")
+    control.cancel("demo-00000", [9])
+    return reader.sweeps.get("demo-00000")
+
+
+def test_running_trials_stand_among_the_ranked_by_the_value_that_they_have(
+    reader: StoreReader, mixed: Sweep
+) -> None:
+    assert reader.trials.page(mixed, "best", 0, 20) == [2, 4, 6, 3, 1, 7, 5, 8, 10, 9]
+    assert reader.trials.page(mixed, "newest", 0, 20)[:2] == [6, 7]
+    assert reader.trials.page(mixed, "number", 3, 2) == [4, 5]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("count", [1, 3, 4, 10])
+def test_pages_put_together_are_the_whole_list(
+    reader: StoreReader, mixed: Sweep, order: str, count: int
+) -> None:
+    whole = reader.trials.page(mixed, order, 0, 99)
+    assert sorted(whole) == list(range(1, 11))
+    pages = [reader.trials.page(mixed, order, first, count) for first in range(0, 10, count)]
+    assert [n for page in pages for n in page] == whole
+    assert reader.trials.page(mixed, order, 99, count) == []
+
+
+def test_a_minimized_metric_puts_the_lowest_first(
+    reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep = sweep_of(4, metric=Metric(name="acc"))
+    for n, value in enumerate((0.5, 0.1, 0.9), 1):
+        end(store, take(store, who, f"n{n}"), value)
+    beat(store, who, take(store, who, "n4"), 1, 1, objective=-3.0)
+    assert reader.trials.page(reader.sweeps.get(sweep.id), "best", 0, 9) == [4, 2, 1, 3]
+
+
+def test_new_points_follow_those_that_were_read(
+    reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1, metric=Metric(name="acc"))
+    got = take(store, who, "n1")
+    beat(store, who, got, 1, 1, 2)
+    ((first, last),) = reader.trials.new_points([(got.trial, "")], "acc")
+    beat(store, who, got, 2, 3)
+    ((more, later),) = reader.trials.new_points([(got.trial, last)], "acc")
+    assert [p.step for p in first] == [1, 2] and [p.step for p in more] == [3]
+    assert reader.trials.new_points([(got.trial, later)], "acc") == [([], later)]

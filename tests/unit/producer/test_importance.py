@@ -1,0 +1,110 @@
+"""Importance against functions whose answer is known, and when it must not answer."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.trial import Json
+from hpq_producer.analysis.importance import importance_of
+
+pytest.importorskip("sklearn")
+INERT = tuple(f"inert_{n}" for n in range(5))
+
+
+def _sweep(*varying: str, sampler: str = "") -> Sweep:
+    return Sweep(
+        id="s", name="s", digest="", launch=Launch(trainer="digits"), sampler=sampler,
+        metric=Metric(name="acc", goal=Goal.MAXIMIZE), varying=varying,
+    )  # fmt: skip
+
+
+Draw = Callable[[random.Random], dict[str, Json]]
+
+
+def _lr_dominates(rng: random.Random) -> dict[str, Json]:
+    some: dict[str, Json] = {name: rng.random() for name in INERT}
+    return {"lr": 10 ** rng.uniform(-4, -1), "width": rng.choice([8, 16, 32]), **some}
+
+
+def _accuracy(params: dict[str, Json]) -> float:
+    lr, width = params["lr"], params["width"]
+    assert isinstance(lr, float) and isinstance(width, int)
+    return 0.9 - 0.1 * (math.log10(lr) + 2.5) ** 2 + 0.01 * math.log2(width)
+
+
+@pytest.mark.parametrize(("sets", "least"), [(32, 9), (64, 10)])
+def test_the_dominant_parameter_is_first_and_inert_ones_get_little(sets: int, least: int) -> None:
+    first, inert = 0, []
+    for seed in range(10):
+        rng = random.Random(seed)
+        rows = [_lr_dominates(rng) for _ in range(sets)]
+        values = [_accuracy(row) + rng.gauss(0, 0.02) for row in rows]
+        found = importance_of(_sweep("lr", "width", *INERT), rows, values)
+        assert found is not None
+        if found.shares:
+            first += found.shares[0].param == "lr"
+            inert.append(sum(one.share for one in found.shares if one.param in INERT))
+    assert first >= least and sum(inert) / len(inert) < 0.15
+
+
+def test_x_squared_plus_a_tenth_of_y_is_about_x_even_if_the_sampler_looked_near_its_best() -> None:
+    first = 0
+    for seed in range(10):
+        rng = random.Random(seed)
+        rows: list[dict[str, Json]] = [
+            {"x": rng.gauss(0, 3) if n > 20 else rng.uniform(-10, 10), "y": rng.uniform(-10, 10)}
+            for n in range(50)
+        ]
+        values = [float(r["x"]) ** 2 + 0.1 * float(r["y"]) for r in rows]  # type: ignore[arg-type]
+        found = importance_of(_sweep("x", "y", sampler="tpe"), rows, values)
+        assert found is not None and "looked mostly at" in found.looked
+        first += found.shares[0].param == "x"
+    assert first == 10
+
+
+def test_few_sets_and_noise_cannot_tell() -> None:
+    rng = random.Random(0)
+    rows: list[dict[str, Json]] = [{"x": rng.random()} for _ in range(7)]
+    few = importance_of(_sweep("x"), rows, [rng.random() for _ in rows])
+    assert few is not None and few.shares == () and "7 sets cannot tell" in few.why_none
+    rows = [{"x": rng.random(), "y": rng.random()} for _ in range(40)]
+    noise = importance_of(_sweep("x", "y"), rows, [rng.random() for _ in rows])
+    assert noise is not None and noise.shares == () and noise.verdict == noise.why_none
+    assert noise.r2 is not None and noise.r2 < 0.3
+
+
+def test_intervals_hold_the_share_and_shares_add_up() -> None:
+    rng = random.Random(3)
+    rows = [_lr_dominates(rng) for _ in range(64)]
+    found = importance_of(_sweep("lr", "width", *INERT), rows, [_accuracy(row) for row in rows])
+    assert found is not None and sum(one.share for one in found.shares) == pytest.approx(1)
+    assert all(0 <= one.low <= one.share + 0.02 and one.high <= 1 for one in found.shares)
+    assert found.shares[0].low > 0.5
+
+
+def test_an_absent_value_is_a_level_and_constants_are_left_out() -> None:
+    rows: list[dict[str, Json]] = [{"opt": "adam", "epochs": 9, "width": n} for n in range(20)]
+    rows += [{"opt": "sgd", "epochs": 9, "width": n, "momentum": 0.5 + n / 100} for n in range(20)]
+    values = [0.9 if "momentum" in row else 0.5 for row in rows]
+    found = importance_of(_sweep("opt", "momentum", "epochs", "width"), rows, values)
+    assert found is not None and [one.param for one in found.shares][2:] == ["width"]
+    assert importance_of(_sweep("epochs"), rows, values) is None
+
+
+@pytest.mark.parametrize("value", [True, "word", [1, 2], None])
+def test_any_kind_of_value_and_what_is_not_finite_is_no_fault(value: Json) -> None:
+    rows: list[dict[str, Json]] = [{"x": value if n % 2 else n} for n in range(30)]
+    values = [math.nan if n == 3 else math.inf if n == 5 else float(n % 2) for n in range(30)]
+    found = importance_of(_sweep("x"), rows, values)
+    assert found is not None and found.sets <= 28
+
+
+def test_replicates_are_one_set() -> None:
+    rows: list[dict[str, Json]] = [{"x": n // 5} for n in range(35)]
+    found = importance_of(_sweep("x"), rows, [float(n // 5) for n in range(35)])
+    assert found is not None and found.sets == 7 and found.shares == ()

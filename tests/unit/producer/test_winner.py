@@ -1,0 +1,109 @@
+"""Is the winner real: gap, noise, luck, edges, curve; and what --confirm adds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hpq.domain.sweep import Counts, Goal, Launch, Metric, ObjectiveValue, Sweep
+from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialState, TrialView
+from hpq_producer.analysis.winner import expected_best, judge, pooled_sd
+
+PARAMETERS: Json = {
+    "lr": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1},
+    "opt": {"parameters": {"momentum": {"values": [0.1, 0.5, 0.9]}}},
+    "kind": {"values": ["a", "b", "c"]},
+    "units": {"min": 8, "max": 256},
+    "exponent": {"distribution": "log_uniform", "min": -9, "max": -1},
+}
+SWEEP = Sweep(
+    id="demo-00000", name="demo", digest="", launch=Launch(trainer="digits"),
+    metric=Metric(name="acc", goal=Goal.MAXIMIZE), counts=Counts(finished=16),
+    varying=("lr", "opt.momentum", "kind", "units", "exponent"), spec={"parameters": PARAMETERS},
+)  # fmt: skip
+MIDDLE: dict[str, Json] = {
+    "lr": 3e-3, "opt": {"momentum": 0.5}, "kind": "a", "units": 128, "exponent": 0.01,
+}  # fmt: skip
+
+
+def _trial(number: int, objective: float, *replicates: float, **params: Json) -> TrialView:
+    group = ReplicateGroup(first=number, of=len(replicates), objectives=replicates)
+    return TrialView(
+        id=TrialId(sweep=SWEEP.id, number=number), state=TrialState.FINISHED,
+        params={**MIDDLE, **params}, objective=objective, group=group if replicates else None,
+    )  # fmt: skip
+
+
+def _points(*values: float) -> list[Point]:
+    return [Point(step=n, name="acc", value=v) for n, v in enumerate(values, 1)]
+
+
+@pytest.mark.parametrize(("count", "sd"), [(1, 0), (16, 1.77), (100, 2.5), (1000, 3.24)])
+def test_the_luck_of_the_best_of_n(count: int, sd: float) -> None:
+    assert expected_best(count) == pytest.approx(sd, abs=0.02)
+
+
+def test_without_replicates_the_noise_is_unknown_and_the_remedy_is_named() -> None:
+    found = judge(SWEEP, [_trial(7, 0.94), _trial(3, 0.93)], ())
+    assert (found.gap, found.noise, found.second) == (pytest.approx(0.01), None, 3)
+    lines = dict(found.lines(SWEEP.id))
+    assert "hpq best demo-00000 --confirm 5" in lines["gap"]
+    assert "16 equal trials" in lines["luck"] and "1.8 sd" in lines["luck"]
+
+
+def test_with_replicates_the_gap_is_held_against_the_noise() -> None:
+    sweep = replace(SWEEP, replicates=3, counts=Counts(finished=6))
+    near = [_trial(1, 0.92, 0.90, 0.92, 0.94), _trial(4, 0.91, 0.89, 0.91, 0.93)]
+    found = judge(sweep, near, ())
+    assert (
+        found.noise == pytest.approx(0.02) and "within the noise" in dict(found.lines("s"))["gap"]
+    )
+    assert found.stays_first is not None and 0.5 < found.stays_first < 0.95
+    far = [_trial(1, 0.92, 0.90, 0.92, 0.94), _trial(4, 0.41, 0.39, 0.41, 0.43)]
+    found = judge(sweep, far, ())
+    assert "beyond the noise" in dict(found.lines("s"))["gap"]
+    assert (found.stays_first, found.order_holds) == (1.0, 1.0)
+
+
+def test_noise_is_pooled_over_groups_of_two_or_more() -> None:
+    groups = [(1.0, 3.0), (5.0,), (10.0, 12.0)]
+    found = pooled_sd([ReplicateGroup(first=1, of=2, objectives=g) for g in groups])
+    assert found == pytest.approx(2**0.5)
+    assert pooled_sd([]) is None
+
+
+@pytest.mark.parametrize(
+    ("params", "edge"),
+    [
+        ({}, ""),
+        ({"lr": 1.1e-4}, "lr=0.00011 is the lowest"),
+        ({"lr": 0.09}, "lr=0.09 is the highest"),
+        ({"lr": 0.02}, ""),
+        ({"opt": {"momentum": 0.9}}, "opt.momentum=0.9 is the highest"),
+        ({"units": 8}, "units=8 is the lowest"),
+        ({"exponent": 0.36}, "exponent=0.36 is the highest"),
+        ({"kind": "c"}, ""),
+    ],
+)
+def test_a_winner_at_the_edge_of_a_range_says_so(params: dict[str, Json], edge: str) -> None:
+    found = judge(SWEEP, [_trial(7, 0.94, **params)], ())
+    assert edge in " ".join(found.edges) and len(found.edges) == bool(edge)
+    assert found.gap is None
+
+
+def test_a_curve_that_still_rises_and_one_that_fell_say_so() -> None:
+    rising = judge(SWEEP, [_trial(1, 0.9)], _points(*(n / 20 for n in range(20))))
+    flat = judge(SWEEP, [_trial(1, 0.9)], _points(0.1, *[0.9] * 19))
+    fell = judge(SWEEP, [_trial(1, 0.6)], _points(0.1, 0.5, 0.9, 0.8, 0.7, 0.6))
+    assert (rising.is_rising, flat.is_rising, fell.is_rising) == (True, False, False)
+    assert "0.9000 at step 3" in fell.steps and flat.steps == ""
+    best = replace(SWEEP, metric=Metric(name="acc", goal=Goal.MAXIMIZE, take=ObjectiveValue.BEST))
+    assert "adds luck" in judge(best, [_trial(1, 0.9)], _points(0.1, 0.5, 0.9, 0.8)).steps
+    falling_loss = replace(SWEEP, metric=Metric(name="loss"))
+    assert judge(falling_loss, [_trial(1, 0.1)], _points(*(1 / n for n in range(1, 9)))).is_rising
+
+
+def test_a_sweep_file_of_listed_sets_has_no_edges() -> None:
+    for spec in ({}, {"parameters": None}, {"parameters": {"lr": 3}}):
+        assert judge(replace(SWEEP, spec=spec), [_trial(1, 0.9, lr=1e-4)], ()).edges == ()
