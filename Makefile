@@ -19,7 +19,8 @@ TORCH_INDEX ?=
 GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries chaos lint format bench clean
+.PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries torchvision \
+  chaos lint format bench clean
 
 # $(call beside,FOLDER): the environment there sees the libraries of .venv behind its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -60,7 +61,7 @@ endif
 	@touch $@
 
 LOCK     = $(BIN)/uv pip compile --quiet --no-header --no-annotate --constraint requirements-torch.txt
-NO_TORCH = awk '/^[^ ]/ { keep = !/^(torch|triton|nvidia-[^=]*|cuda-[^=]*)==/ } keep'
+NO_TORCH = awk '/^[^ ]/ { keep = !/^(torch|torchvision|triton|nvidia-[^=]*|cuda-[^=]*)==/ } keep'
 
 lock: $(STAMP) ## write requirements.lock, for every supported Python and platform
 	$(LOCK) --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -123,6 +124,19 @@ $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
 	  --requirement tests/libraries.txt
 	@touch $@
 
+# An environment of its own: torchvision links the CUDA libraries of torch's CUDA build (5 GB). Its
+# torch is of pip's own index, whatever index or wheels pip is set to.
+TORCHVISION := .torchvision
+torchvision: $(TORCHVISION)/.installed $(DEV) ## what torchvision does for hpq, in an environment of 5 GB
+	$(TORCHVISION)/bin/python -m pytest -q -p no:cacheprovider tests/torchvision
+$(TORCHVISION)/.installed: $(STAMP) requirements-torch.txt
+	$(PYTHON) -m venv --clear $(TORCHVISION)
+	PIP_CONFIG_FILE=/dev/null PIP_FIND_LINKS= $(TORCHVISION)/bin/python -m pip install --quiet \
+	  --requirement requirements-torch.txt torchvision==0.28.0
+	$(call beside,$(TORCHVISION))
+	$(TORCHVISION)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
 chaos: $(DEV) ## five minutes of kills, stops, cuts and restarts, then the audit
 	$(BIN)/python -m tests.chaos
 
@@ -142,4 +156,4 @@ bench: $(DEV) ## the figures of docs/results/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 clean: ## remove the environments
-	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST)
+	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION)

@@ -19,14 +19,11 @@ import torch
 
 from benchmarks.upstream import REPOSITORY, Upstream, load
 from hpq.errors import UserError
-from hpq_worker.trainers.data import augment
-from hpq_worker.trainers.data.augment import Choices
-from hpq_worker.trainers.data.batches import in_order, with_choices
-from hpq_worker.trainers.data.datasets import Split
-from hpq_worker.trainers.networks import ResNet9
-from hpq_worker.trainers.training.device import Plan, placed
-from hpq_worker.trainers.training.loop import Recipe, Task, fit
-from hpq_worker.trainers.training.step import Batch
+from hpq_worker.trainers.cifar10 import Augmented, ResNet9, normalise
+from hpq_worker.trainers.data import Batches, Split
+from hpq_worker.trainers.device import Plan
+from hpq_worker.trainers.loop import fit
+from hpq_worker.trainers.step import Batch
 
 IMAGES, TESTS, SIZE, WIDTH, EPOCHS = 42, 12, 8, 8, 24
 PLAN = Plan(dtype=torch.float64)
@@ -76,22 +73,16 @@ def compare(code: Upstream, batch_norm: bool, cutout: int, momentum: float, rate
     pairs = list(zip(utils.transpose(utils.normalise(tests)), answers, strict=True))
     code.fit(model, (drawn.data, pairs), params, said.rows.append)
     test = Split(images=torch.from_numpy(tests), labels=torch.from_numpy(answers))
-    epochs = drawn.epochs()
-    task = Task(
-        model=placed(ours, cpu, PLAN),
-        train=lambda: next(epochs),
-        test=lambda: in_order(test, lambda some: augment.normalise(some, PLAN.dtype)),
-        train_images=IMAGES,
-    )
-    recipe = Recipe(
-        seed=0,
+    fit(
+        ours,
+        _Again(drawn),
+        Batches(test, lambda some: normalise(some, PLAN)),
+        heard,  # type: ignore[arg-type]
         epochs=EPOCHS,
-        batch_size=SIZE,
         momentum=momentum,
         max_learning_rate=rate,
-        weight_decay=5e-4,
+        plan=PLAN,
     )
-    fit(task, recipe, heard, PLAN)  # type: ignore[arg-type]
     return _worst(said.rows, heard.rows)
 
 
@@ -99,40 +90,43 @@ class _Draws:
     """Their training set, which notes the order and the choices of each epoch."""
 
     def __init__(self, utils: Any, images: Any, labels: Any, cutout: int) -> None:
-        self._split = Split(images=torch.from_numpy(images), labels=torch.from_numpy(labels))
-        self._cutout = cutout
-        self._orders: list[list[int]] = []
-        self._choices: list[list[dict[str, Any]]] = []
+        self.split = Split(images=torch.from_numpy(images), labels=torch.from_numpy(labels))
+        self.cutout = cutout
+        self.orders: list[list[int]] = []
+        self.choices: list[list[dict[str, Any]]] = []
         pixels = utils.transpose(utils.normalise(utils.pad(images, 4)))
         outer = self
 
         class Noting(utils.Transform):  # type: ignore[misc]
             def set_random_choices(self) -> None:
                 super().set_random_choices()
-                outer._choices.append(list(self.choices))
-                outer._orders.append([])
+                outer.choices.append(list(self.choices))
+                outer.orders.append([])
 
             def __getitem__(self, index: int) -> Any:
                 if self.choices is not None:
-                    outer._orders[-1].append(index)
+                    outer.orders[-1].append(index)
                 return super().__getitem__(index)
 
         cut = utils.Cutout(cutout, cutout)
         some = list(zip(pixels, labels, strict=True))
         self.data = Noting(some, [utils.Crop(32, 32), utils.FlipLR(), cut])
 
-    def epochs(self) -> Iterator[Iterator[Batch]]:
-        """The same epochs for hpq."""
-        for order, (crop, flip, cut) in zip(self._orders, self._choices, strict=True):
-            index = torch.tensor(order)[: IMAGES - IMAGES % SIZE]
-            choices = Choices(
-                crop_y=torch.as_tensor(crop["y0"])[index],
-                crop_x=torch.as_tensor(crop["x0"])[index],
-                flip=torch.as_tensor(flip["choice"])[index].bool(),
-                cut_y=torch.as_tensor(cut["y0"])[index],
-                cut_x=torch.as_tensor(cut["x0"])[index],
-            )
-            yield with_choices(self._split, index, choices, SIZE, self._cutout, PLAN)
+
+class _Again(Augmented):
+    """The same epochs for hpq."""
+
+    def __init__(self, drawn: _Draws) -> None:
+        super().__init__(drawn.split, SIZE, drawn.cutout, 0, PLAN)
+        self._epochs = zip(drawn.orders, drawn.choices, strict=True)
+
+    def __iter__(self) -> Iterator[Batch]:
+        order, (crop, flip, cut) = next(self._epochs)
+        index = torch.tensor(order)[: IMAGES - IMAGES % SIZE]
+        drawn = (crop["y0"], crop["x0"], flip["choice"], cut["y0"], cut["x0"])
+        choices = [torch.as_tensor(each)[index][:, None] for each in drawn]
+        images = self.augment(index, *choices)
+        return zip(images.split(SIZE), self.split.labels[index].split(SIZE), strict=True)
 
 
 def _worst(theirs: list[Mapping[str, float]], ours: list[Mapping[str, float]]) -> float:

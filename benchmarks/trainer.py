@@ -20,7 +20,7 @@ import torch
 import yaml
 
 from benchmarks.figures import Figure, in_turn
-from benchmarks.gpu.trials import Clock, Desk, Lab
+from benchmarks.gpu import Clock, Desk, Lab
 from benchmarks.processes import ROOT, WORKER, environment, running, wall_s
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, wait_over
@@ -28,7 +28,7 @@ from hpq.domain.trial import Json
 from hpq.errors import DataMissing
 from hpq_producer.sweepfile.load import load as read_file
 from hpq_producer.sweepfile.spec import parameter_sets
-from hpq_worker.trainers.data.datasets import load_data
+from hpq_worker.trainers.data import load_data
 
 _FILE = ROOT / "configs" / "cifar10-16-small.yaml"
 _THREADS = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -65,11 +65,10 @@ def _spread(of: int) -> list[int]:
 def _lab(folder: Path, data: Path | None, params: dict[str, Json]) -> Lab:
     names = ("width", "epochs", "train_images", "test_images")
     size = {name: params[name] for name in names}
-    lab = Lab(
-        data=data or folder, cache=folder / "home" / "cache", place=torch.device("cpu"), size=size
-    )
+    lab = Lab(data=data or folder, cache=folder / "home" / "cache", size=size)
+    desk: Any = Desk(data=data, cache=lab.cache)
     try:
-        load_data("cifar10", Desk(data=data, cache=lab.cache), *lab.counts)
+        load_data("cifar10", desk, lab.size["train_images"], lab.size["test_images"])
     except DataMissing as error:
         raise SystemExit(f"benchmarks: {error}") from None
     return lab

@@ -57,9 +57,9 @@ def main() -> None:
 
 
 def finished(listed: str) -> int:
-    """Return how many trials of the only sweep are finished, from `hpq ls --json`."""
+    """Return how many trials are finished, from `hpq ls --json`; 0 if that is an error."""
     sweeps = json.loads(listed or "[]")
-    return int(sweeps[0]["finished"]) if sweeps else 0
+    return int(sweeps[0]["finished"]) if sweeps and isinstance(sweeps, list) else 0
 
 
 if __name__ == "__main__":

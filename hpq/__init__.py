@@ -1,4 +1,4 @@
-"""What users import: `import hpq; hpq.report({"loss": 0.3})`, `from hpq import Recipe, Task, fit`.
+"""What users import: `import hpq; hpq.report({"loss": 0.3})`, `from hpq import Batches, fit`.
 
 `report` is loaded at once and needs the standard library alone: a program's Python may have nothing
 else of hpq. Every other name loads the module that defines it at first use, and with it torch.
@@ -15,35 +15,29 @@ from hpq.reporting import report as report
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BadParams": "hpq_worker.trainers.training.trial_context",
+    "Augmented": "hpq_worker.trainers.cifar10",
+    "BadParams": "hpq.errors",
+    "Batches": "hpq_worker.trainers.data",
     "DataMissing": "hpq.errors",
-    "Diverged": "hpq_worker.trainers.training.trial_context",
-    "Recipe": "hpq_worker.trainers.training.loop",
-    "Split": "hpq_worker.trainers.data.datasets",
-    "Task": "hpq_worker.trainers.training.loop",
+    "Diverged": "hpq.errors",
+    "Split": "hpq_worker.trainers.data",
     "Trial": "hpq_worker.runner.trial_api",
-    "augmented": "hpq_worker.trainers.data.batches",
-    "device": "hpq_worker.trainers.training.device",  # the module itself
-    "fit": "hpq_worker.trainers.training.loop",
-    "in_order": "hpq_worker.trainers.data.batches",
-    "load_data": "hpq_worker.trainers.data.datasets",
-    "shuffled": "hpq_worker.trainers.data.batches",
+    "device": "hpq_worker.trainers.device",  # the module itself
+    "fit": "hpq_worker.trainers.loop",
+    "load_data": "hpq_worker.trainers.data",
 }
 
 if TYPE_CHECKING:  # the same names, for editors and type checkers
+    from hpq.errors import BadParams as BadParams
     from hpq.errors import DataMissing as DataMissing
+    from hpq.errors import Diverged as Diverged
     from hpq_worker.runner.trial_api import Trial as Trial
-    from hpq_worker.trainers.data.batches import augmented as augmented
-    from hpq_worker.trainers.data.batches import in_order as in_order
-    from hpq_worker.trainers.data.batches import shuffled as shuffled
-    from hpq_worker.trainers.data.datasets import Split as Split
-    from hpq_worker.trainers.data.datasets import load_data as load_data
-    from hpq_worker.trainers.training import device as device
-    from hpq_worker.trainers.training.loop import Recipe as Recipe
-    from hpq_worker.trainers.training.loop import Task as Task
-    from hpq_worker.trainers.training.loop import fit as fit
-    from hpq_worker.trainers.training.trial_context import BadParams as BadParams
-    from hpq_worker.trainers.training.trial_context import Diverged as Diverged
+    from hpq_worker.trainers import device as device
+    from hpq_worker.trainers.cifar10 import Augmented as Augmented
+    from hpq_worker.trainers.data import Batches as Batches
+    from hpq_worker.trainers.data import Split as Split
+    from hpq_worker.trainers.data import load_data as load_data
+    from hpq_worker.trainers.loop import fit as fit
 else:  # a type checker that sees `__getattr__` takes every misspelt name for one of hpq's
 
     def __getattr__(name):

@@ -4,13 +4,16 @@ HpqError
 ├── UserError            the user's file, flag or parameter is wrong           exit 2
 │   ├── SweepFileError   file:line:col: path: what is wrong, what is allowed
 │   ├── SettingsError    an HPQ_* variable cannot be read
-│   └── DataMissing      a data set is not where HPQ_DATA says
+│   ├── DataMissing      a data set is not where HPQ_DATA says
+│   └── BadParams        a trainer cannot take its parameters
 ├── OutOfReach           Redis (or the cluster) does not answer, or refuses     exit 3
 │   └── ServerTooOld     the server lacks what hpq needs
 ├── NotFound             no such sweep, trial or worker                         exit 4
 ├── Forbidden            somebody else's sweep, or the ACL says no              exit 4
 ├── Held                 the sweep is held or no worker can take it             exit 5
-└── DecodeError          a value in Redis is not what this version wrote        exit 3
+├── DecodeError          a value in Redis is not what this version wrote        exit 3
+├── Diverged             the loss of an epoch is not finite                     exit 1
+└── DeviceUnusable       torch cannot use the GPU that a trainer was given      exit 1
 
 A message is one line: the place, what is wrong, what to do. The command line prints it with the
 error's code, an id from `hpq.codes` that stays when the words change.
@@ -103,6 +106,18 @@ class DataMissing(UserError):
     """Raised where a data set is not found; the text names the place and the remedy."""
 
     code: Code = "data-missing"
+
+
+class BadParams(UserError, ValueError):
+    """Raised where a trainer cannot take its parameters; the text names the parameter."""
+
+
+class Diverged(HpqError):
+    """Raised at the end of an epoch whose loss is not finite."""
+
+
+class DeviceUnusable(HpqError):
+    """Raised where torch cannot use the GPU that a trainer was given: the worker's fault."""
 
 
 class OutOfReach(HpqError):

@@ -96,7 +96,14 @@ def parse_url(text: str) -> str:
     return text
 
 
-SECRETS = frozenset({"code_key", "redis_url"})
+def parse_webhook(text: str) -> str:
+    """Where notices go."""
+    if not text.startswith(("https://", "http://")):
+        raise ValueError("use https:// or http://")
+    return text
+
+
+SECRETS = frozenset({"code_key", "notify", "redis_url"})
 IN_POD = "KUBERNETES_SERVICE_HOST"  # the kubelet sets it
 
 
@@ -133,6 +140,7 @@ class Settings:
     node: str = ""  # empty = the host's name
     pod: str = ""
     log: str = "info"
+    notify: str = field(default="", repr=False)  # a webhook's URL is its password
     in_pod: bool = False
 
     @property
@@ -181,6 +189,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "node": str,
     "pod": str,
     "log": parse_level,
+    "notify": parse_webhook,
 }
 
 # What training code gets; a trial may well call hpq, so these are no misspelt settings.
@@ -217,6 +226,7 @@ ABOUT: Mapping[str, str] = {
     "node": "this machine's name in tables; unset: its host name",
     "pod": "the pod's name, by which `hpq scale` knows its worker",
     "log": "debug, info, warning or error",
+    "notify": "a webhook that a worker posts to when a sweep is held or over; Slack's format",
 }
 
 

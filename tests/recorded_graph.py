@@ -15,17 +15,18 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from hpq_worker.trainers.training import step
+from hpq_worker.trainers import step
 
 Operation = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
 
 
 class Recorder(TorchDispatchMode):
-    """Notes each operation with its operands and its result."""
+    """Notes each operation with its operands and its result; refuses to read a value back."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: bool = True) -> None:
         super().__init__()
         self.tape: list[Operation] = []
+        self.note = note
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -33,7 +34,8 @@ class Recorder(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default:
             raise RuntimeError("operation not permitted when stream is capturing\nSearch for it.")
         result = func(*args, **(kwargs or {}))
-        self.tape.append((func, args, kwargs or {}, result))
+        if self.note:
+            self.tape.append((func, args, kwargs or {}, result))
         return result
 
 
@@ -42,9 +44,11 @@ class Graph:
 
     def __init__(self) -> None:
         self.tape: list[Operation] = []
+        self.replays = 0
 
     def replay(self) -> None:
         """Each operation again, with its result where it was."""
+        self.replays += 1
         with torch.no_grad():
             for func, args, kwargs, result in self.tape:
                 anew = func(*args, **kwargs)
@@ -53,36 +57,45 @@ class Graph:
                         old.copy_(new)
 
 
+class Generator:
+    """What a generator of CUDA is to a capture that broke: it gets another state."""
+
+    states = 0
+
+    def graphsafe_set_state(self, state: torch.Generator) -> None:
+        """Count it."""
+        self.states += 1
+
+
 class Gpu:
-    """The parts of `torch.cuda` that a capture uses, and what it left behind."""
+    """The parts of `torch.cuda` that a capture uses; `graphs` are those that were captured."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.stream, self.ended, self.graphs = "default", [], 0
-        self._patch = patch
-        for name in (
-            "graph", "stream", "current_stream", "get_rng_state", "set_rng_state",
-        ):  # fmt: skip
-            patch.setattr(torch.cuda, name, getattr(self, f"_{name}", getattr(torch, name, None)))
+        self.stream, self.graphs, self._watch = "default", list[Graph](), None
+        self.generators = [Generator()]
+        for name in ("graph", "stream", "current_stream", "set_sync_debug_mode"):
+            patch.setattr(torch.cuda, name, getattr(self, f"_{name}"))
+        for name in ("get_rng_state", "set_rng_state"):
+            patch.setattr(torch.cuda, name, getattr(torch, name))
         patch.setattr(torch.cuda, "CUDAGraph", Graph)
         patch.setattr(torch.cuda, "current_device", lambda: 0)
-        patch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
-        patch.setattr(step, "clear_up", lambda graph, pool, error: self.ended.append(pool))
+        patch.setattr(torch.cuda, "default_generators", self.generators)
         patch.setattr(step, "_side_stream", lambda: self)
-        gpu = self
-
-        class Captured(step.Static):
-            def __init__(self, *given: Any) -> None:
-                super().__init__(*given)
-                self.capture()
-                gpu.graphs += self.is_captured
-
-        patch.setattr(step, "Static", Captured)
+        patch.setattr(step, "_new_generator", lambda place: torch.Generator())
 
     def wait_stream(self, other: object) -> None:
         """There is nothing to wait for."""
 
     def _current_stream(self) -> Gpu:
         return self
+
+    def _set_sync_debug_mode(self, mode: str) -> None:
+        if mode == "error":
+            self._watch = Recorder(note=False)
+            self._watch.__enter__()
+        elif self._watch is not None:
+            self._watch.__exit__(None, None, None)
+            self._watch = None
 
     @contextmanager
     def _stream(self, stream: Gpu) -> Iterator[None]:
@@ -98,3 +111,4 @@ class Gpu:
         with Recorder() as recorder:
             yield
         graph.tape = recorder.tape
+        self.graphs.append(graph)

@@ -58,7 +58,7 @@ def digits(params: dict[str, Any], trial: Any) -> None:
             _append(params["file"], params["number"], time.monotonic())
             trial.report({"loss": metrics["test/loss"]}, step)
 
-    train({"epochs": _EPOCHS, "hidden": 32}, Noting())
+    train({"epochs": _EPOCHS, "hidden": 32}, Noting())  # type: ignore[arg-type]
 
 
 def _append(file: str, number: int, at_s: float) -> None:

@@ -54,7 +54,9 @@ def keep(home: Path, digest: str, bundle: bytes) -> None:
 def read_kept(home: Path, digest: str) -> Files | None:
     """A snapshot that is kept on this disk; None if there is none, or not of this digest."""
     with suppress(OSError, ValueError):
-        return opened(_kept(home, digest).read_bytes(), digest, most=2**40)
+        found = opened(_kept(home, digest).read_bytes(), digest, most=2**40)
+        os.utime(_kept(home, digest))  # `hpq gc` removes what is not used
+        return found
     return None
 
 
@@ -146,9 +148,9 @@ def write(files: Files, folder: Path) -> None:
     Raises:
         OSError: one cannot be written, or is there.
     """
-    for parent in sorted({"", *(os.path.dirname(name) for name in files)}):
-        os.makedirs(folder / parent, exist_ok=True)
     root = str(folder)
+    for parent in sorted({"", *(name.rpartition("/")[0] for name in files)}):
+        os.makedirs(f"{root}/{parent}", exist_ok=True)
     for name, (data, mode) in files.items():
         fd = os.open(f"{root}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         try:

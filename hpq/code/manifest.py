@@ -47,10 +47,12 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
     any ending where the code `is_sent`: its data goes along), and untracked *.py that git does not
     ignore; elsewhere *.py, and *.yaml and *.json where it is sent. Files named .… count where git
     tracks them. What is sent leaves out what .hpqignore names, and without git .gitignore. The
-    `named` files (program, words of the command) always count. Neither a secret nor, of what is not
-    sent, a link out of the folder or a file over 1 MiB counts.
+    `named` files (the program, code-like words of the command) always count. No secret counts, and
+    of what is not sent neither a link out of the folder nor a file over 1 MiB.
     """
     tracked = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
+    if tracked is None:  # perhaps for the state of a submodule
+        tracked = _git(folder, "ls-files", "-z", "--cached")
     if tracked is None:
         endings = UNTRACKED if is_sent else frozenset({".py"})
         found = [p.relative_to(folder) for p in _files(folder, endings)]

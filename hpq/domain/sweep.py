@@ -31,6 +31,7 @@ class AppendedFile:
 SCHEMA = 2
 EARLY_SCHEMA = 1  # of a sweep that uses none of these
 DEFAULT_CLASS = "default"
+MAX_PRIORITY = 1_000  # and the least is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Any
 
 from hpq.domain.sweep import Goal, Metric
 from hpq.domain.trial import Json, Params
+from hpq.errors import BadParams
 
 TOGETHER = ("batch_size", "train_images")  # parameters whose values must fit each other
 
@@ -82,7 +84,7 @@ class TrainerSpec:
     @property
     def module(self) -> str:
         """The module of its function `train`."""
-        return f"hpq_worker.trainers.{self.name.replace('-', '_')}"
+        return f"hpq_worker.trainers.{self.name}"
 
     def problem(self, name: str, value: Json) -> str | None:
         """Return what is wrong with one parameter; None if it is valid."""
@@ -110,19 +112,19 @@ class TrainerSpec:
         value = params.get(name, spec.default if spec else None)
         return value if isinstance(value, int | float) else math.inf
 
-    def fill(self, params: Params) -> dict[str, float | int | str]:
+    def fill(self, params: Params) -> dict[str, Any]:
         """Return the parameters with defaults for those left out; whole numbers as int.
 
         Raises:
-            ValueError: a parameter is unknown, outside its limits or does not fit the others.
+            BadParams: a parameter is unknown, outside its limits or does not fit the others.
         """
-        out: dict[str, float | int | str] = {}
+        out: dict[str, Any] = {}
         for name, value in params.items():
             wrong = self.problem(name, value)
             if wrong:
-                raise ValueError(f"{name}: {wrong}")
+                raise BadParams(f"{name}: {wrong}")
         if misfit := self.misfit(params):
-            raise ValueError(": ".join(misfit))
+            raise BadParams(": ".join(misfit))
         for name, spec in self.params.items():
             value = params.get(name, spec.default)
             if isinstance(spec, Number):
@@ -169,20 +171,6 @@ _CIFAR10: Mapping[str, Number | Word] = {
     **_images(50_000),
 }
 
-# Another recipe: none of its numbers means what the same number means to cifar10.
-_CIFAR10_FAST: Mapping[str, Number | Word] = {
-    "epochs": _whole(10, 1, 10_000),
-    "batch_size": _whole(1024, 2, 65_536),
-    "momentum": _real(0.85, 0, 0.9999),
-    "max_learning_rate": _real(1.5, 1e-9, 100),
-    "weight_decay": _real(1.33e-3, 0, 1),
-    "label_smoothing": _real(0.2, 0, 0.9),
-    "translate": _whole(2, 0, 4),  # pixels, each way
-    "tta": _ON,  # six looks at each test image
-    "width": _whole(64, 4, 512),  # then twice 4 times as many
-    **_images(50_000),
-}
-
 _MNIST: Mapping[str, Number | Word] = {
     "epochs": _whole(4, 1, 10_000),
     "batch_size": _whole(128, 2, 65_536),
@@ -204,7 +192,6 @@ _DIGITS: Mapping[str, Number | Word] = {
 SHIPPED: Mapping[str, TrainerSpec] = MappingProxyType(
     {
         "cifar10": _trainer("cifar10", _CIFAR10),
-        "cifar10-fast": _trainer("cifar10-fast", _CIFAR10_FAST),
         "mnist": _trainer("mnist", _MNIST),
         "digits": _trainer("digits", _DIGITS),
     }

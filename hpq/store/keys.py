@@ -10,6 +10,7 @@ P:settle        hash  run_id of the server and since when the reaper trusts it; 
                       counts of class C were put right last
 P:counters      hash  things that happened, counted (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of what lay on a ticket queue and was no ticket
+P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
 P:removing      set   ids of sweeps whose deletion is not done
 P:garbage:F      stream  s, n of trials (n "": of sweeps) whose files in store F may go
 P:provenance    hash  digest → JSON of what an attempt ran on
@@ -112,6 +113,9 @@ class Keys:
     def bundle(self, digest: str, part: str = "") -> str:
         """The code of a digest, or the set `sweeps` of those that have it."""
         return self._of("b", digest, part) if part else self._of("b", digest)
+
+    def notice(self, sweep: str, what: str) -> str:
+        return self._of("notice", sweep, what)
 
     def garbage(self, store: str) -> str:
         return self._of("garbage", store)

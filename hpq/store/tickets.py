@@ -66,7 +66,7 @@ class Tickets:
 
         A signal handler that raises ends the wait.
         """
-        popped: Any = self._redis.blpop([self._keys.queue(worker_class)], timeout=timeout_s)
+        popped: Any = self._redis.blpop([self.queue(worker_class).key], timeout=timeout_s)
         return None if popped is None else bytes(popped[1])
 
     def remove_worker(self, key: str) -> None:

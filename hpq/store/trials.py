@@ -33,6 +33,9 @@ from hpq.store.wire.fields import Reader, flatten
 _REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
 
 
+_NOTICE_TTL_S = 7 * 86_400
+
+
 class TrialStore:
     """The worker's half of the store."""
 
@@ -40,6 +43,15 @@ class TrialStore:
         self._context = context
         self._redis, self._keys = context.redis, context.keys
         self._scripts = context.scripts
+
+    def take_notice(self, sid: str, what: str) -> bool:
+        """Return True for the one worker that is to send a notice of a sweep."""
+        key = self._keys.notice(sid, what)
+        return bool(self._redis.set(key, "1", nx=True, ex=_NOTICE_TTL_S))
+
+    def drop_notice(self, sid: str, what: str) -> None:
+        """Let the same notice be sent again: the sweep has left that state."""
+        self._redis.delete(self._keys.notice(sid, what))
 
     def claim(
         self,

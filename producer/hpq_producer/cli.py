@@ -58,6 +58,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "manifests": ("cluster.manifests", "Kubernetes manifests, filled in"),
     },
     "Care": {
+        "data": ("admin.data", "Download CIFAR10 or MNIST for the shipped trainers"),
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
         "audit": ("admin.audit", "Replay a sweep's events: one end each, none lost"),
         "config": ("admin.config", "Settings in force, secrets hidden"),
@@ -67,6 +68,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "ACL users for producers, workers, viewers and autoscalers",
         ),
         "archive": ("admin.archive", "A sweep as one file, and back"),
+        "gc": ("admin.gc", "Remove what no sweep needs from HPQ_HOME"),
     },
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}

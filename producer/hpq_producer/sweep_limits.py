@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 
+from hpq.domain.sweep import MAX_PRIORITY
 from hpq.errors import UserError
 from hpq.store.wire.fields import dumps, number
-from hpq_producer.sweepfile.schema import MAX_PARALLEL, MAX_PRIORITY, MAX_RETRIES, TOP
+from hpq_producer.sweepfile.schema import MAX_PARALLEL, MAX_RETRIES, TOP
 from hpq_producer.sweepfile.values import MAX_SECONDS
 
 TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import Images
+from tests.cluster.conftest import LIMIT_S, Images
 from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace
-from tests.constants import DEADLINE_S
 from tests.pages import PAGES, blocks, script, typed
 
 WITH_BLOCKS = [page for page in PAGES if any(b.machine == "cluster" for b in blocks(page))]
@@ -46,7 +45,7 @@ def test_the_cluster_blocks_of_a_page_work_as_they_are_printed(
     }
     text = script(blocks(page), tmp_path, cluster=True, changed=changed)
     try:
-        typed(f"{text}\nhpq connect --stop || true\n", tmp_path, env, DEADLINE_S)
+        typed(f"{text}\nhpq connect --stop || true\n", tmp_path, env, LIMIT_S - 60)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{empty.tell()}") from None
     assert json.loads((tmp_path / "sweep.json").read_text())["state"] == "finished"

@@ -26,7 +26,8 @@ LAYERS = {
     "hpq": """
         codes gpus reporting sanitize
         notice
-        domain errors
+        errors
+        datasets domain
         connection search
         settings store.wire
         filestore process
@@ -43,8 +44,8 @@ LAYERS = {
         commands.inspect commands.submit
     """,
     "hpq_worker": """
-        process ticket trainers.training
-        health runner suggest trainers.data
+        process ticket
+        health runner suggest
         lease train trainers
         files
         attempt

@@ -122,6 +122,7 @@ class Supervisor:
     def _start(self, slot: int) -> None:
         self._kill_orphans()  # once more: a runner may have died after its worker
         env = {
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as nvidia-smi numbers them; CUDA: fastest first
             **self._environ,
             "CUDA_VISIBLE_DEVICES": self._slots[slot],
             "OMP_NUM_THREADS": self._threads,

@@ -60,6 +60,7 @@ if count > 0 then redis.call('HINCRBY', s, 'n_finished', count) end
 -- Reused results do not count as canary trials.
 if tonumber(redis.call('HGET', s, 'canary') or 0) > 0 then redis.call('HINCRBY', s, 'canary', count) end
 if not is_done(sid) then open(sid) end
+bound_code()
 set_demand(class, claimable(sid))
 local rule = count > 0 and read_rule(sid)
 for i = 1, rule and #results or 0, 2 do

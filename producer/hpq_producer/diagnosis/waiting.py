@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from hpq.domain.snapshot import ServerMemory, Snapshot, Worker
-from hpq.domain.sweep import DEFAULT_CLASS, Sweep, SweepState
+from hpq.domain.sweep import DEFAULT_CLASS, MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.notice import Notice
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
-from hpq_producer.sweepfile.schema import MAX_PRIORITY
 from hpq_producer.terminal.text import clean, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from hpq import __version__
 from hpq.code.manifest import (
     MOST_BYTES,
+    TRACKED,
     CodeTooLarge,
     Files,
     digest_of,
@@ -82,7 +83,8 @@ def find_code(
     folder, is_named = folder.resolve(), bool(code_dir or spec.code)
     if is_named and is_live:
         raise UserError("--live runs the code's directory itself; remove --code and code:")
-    words = {word for word in (spec.program, *spec.command) if word and "\0" not in word}
+    words = {word for word in spec.command if "\0" not in word and Path(word).suffix in TRACKED}
+    words |= {spec.program} - {""}
     named = {path for word in words if (path := _normal(folder, word)).is_file()}
 
     def is_no_code(path: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpq.domain.sweep import SCHEMA, Goal, Impute, ObjectiveValue, Sweep
+from hpq.gpus import gpu_names
 from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
 from hpq_producer.enqueue.submission import Submission
@@ -68,3 +69,15 @@ def missing_sampler_aid(submission: Submission) -> str | None:
     if not submission.spec.is_late:
         return None
     return unaided(sampler_of(submission.spec), is_installed)
+
+
+def without_gpu(submission: Submission) -> str | None:
+    """Return a warning if the article's full-size trainer would run without a GPU, else None."""
+    names = submission.spec.source.get("parameters")
+    small = isinstance(names, dict) and {"width", "train_images"} & names.keys()
+    if submission.spec.trainer != "cifar10" or small or gpu_names():
+        return None
+    return (
+        "no GPU here: a trial of all images at full width takes hours on a CPU; a small sweep is in"
+        " configs/cifar10-16-small.yaml"
+    )

@@ -74,6 +74,11 @@ def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
         reader.sweeps.bundle(sweep.bundle),
         dict(reader.sweeps.manifest(sweep.launch.code)),
     )
+    if not sweep.bundle and sweep.launch.bundled:
+        raise UserError(
+            f"{sid}: its code is not kept: it was too large, or made room for newer code",
+            code="code-not-kept",
+        )
     if not sweep.bundle:
         what = sweep.launch.trainer or sweep.launch.program
         raise UserError(

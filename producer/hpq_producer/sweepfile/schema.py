@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hpq.domain.sweep import NAME_RULE, Goal, Impute, ObjectiveValue, Wandb
+from hpq.domain.sweep import MAX_PRIORITY, NAME_RULE, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
 from hpq.reporting import METRIC_NAME, METRIC_RULE
 from hpq.search.search_spec import Sampler
@@ -49,7 +49,6 @@ def _controller(value: Json) -> str | None:
     return "not supported: no W&B cloud controls this sweep; write {type: local}, or remove it"
 
 
-MAX_PRIORITY = 1_000
 MAX_PARALLEL = 100_000
 MAX_RETRIES = 100
 METHODS = ("grid", "random", "bayes")

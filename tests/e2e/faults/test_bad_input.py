@@ -39,7 +39,7 @@ ON_THE_LOOP = """
     import os
     import torch
     from torch import nn
-    from hpq import Recipe, Split, Task, augmented, device, fit, in_order
+    from hpq import Augmented, Batches, Split, fit
 
     ASKED = {
         "no epoch": {"epochs": 0},
@@ -56,27 +56,25 @@ ON_THE_LOOP = """
         mode = params["mode"]
         asked = {"epochs": 1, "batch_size": 4, "cutout": 2, **ASKED.get(mode, {})}
         cutout = asked.pop("cutout")
-        recipe = Recipe(seed=0, momentum=0.9, max_learning_rate=0.1, weight_decay=0.0, **asked)
         images = torch.zeros(20, 8, 8, 3, dtype=torch.uint8)
         split = Split(images=images, labels=torch.arange(20) % 10)
-        plan, order = device.Plan(), torch.Generator()
 
-        def epoch():
-            if mode == "memory of a GPU":
-                memory()
-            if mode == "memory of the machine":
-                torch.empty(2**60)
-            return augmented(split, recipe.batch_size, cutout, plan, order)
+        class Epochs(Augmented):
+            def __iter__(self):
+                if mode == "memory of a GPU":
+                    memory()
+                if mode == "memory of the machine":
+                    torch.empty(2**60)
+                return super().__iter__()
 
-        task = Task(
-            model=nn.Sequential(nn.Flatten(), nn.Linear(192, 10)),
-            train=epoch,
-            test=lambda: in_order(split, lambda images: images.permute(0, 3, 1, 2).float()),
-            train_images=20,
-            generator=order,
-            key="mine",
+        fit(
+            nn.Sequential(nn.Flatten(), nn.Linear(192, 10)),
+            Epochs(split, asked["batch_size"], cutout, 0),
+            Batches(split, lambda images: images.permute(0, 3, 1, 2).float()),
+            trial,
+            epochs=asked["epochs"],
+            max_learning_rate=0.1,
         )
-        fit(task, recipe, trial, plan)
 """
 
 

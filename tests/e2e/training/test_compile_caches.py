@@ -62,9 +62,12 @@ def test_in_a_pod_what_is_compiled_lies_there_as_well(lab) -> None:
 def test_where_the_user_has_said_where_torch_compiles_triton_follows_torch(lab) -> None:
     lab.write(
         "train.py",
-        "import os\nprint('TRITON', os.environ.get('TRITON_CACHE_DIR'))\n" + "print('loss=1')\n",
+        "import os\nfor name in ('TRITON_CACHE_DIR', 'CUDA_DEVICE_ORDER'):\n"
+        "    print(name, os.environ.get(name))\nprint('loss=1')\n",
     )
     sid = lab.enqueue("program: train.py\n" + SWEEP)
     lab.worker(TORCHINDUCTOR_CACHE_DIR=str(lab.folder / "mine"))
     lab.wait_over(sid)
-    assert "TRITON None" in lab.printed(sid, 1)
+    printed = lab.printed(sid, 1)
+    assert "TRITON_CACHE_DIR None" in printed
+    assert "CUDA_DEVICE_ORDER PCI_BUS_ID" in printed  # as nvidia-smi numbers the GPUs of slots

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from pathlib import Path
 
 from hpq.domain.trial import FailureKind, TrialState
 from tests.ids import ids
@@ -119,6 +121,45 @@ def test_the_entries_of_pythonpath_inside_the_code_lead_into_the_copy(lab) -> No
     lab.worker(PYTHONPATH=str(lab.code / "src"))
     lab.wait_over(sid)
     assert lab.trial(sid).objective == 1.0 and "/code/src/lib.py" in lab.printed(sid)
+
+
+def test_an_editable_install_of_the_code_is_frozen_and_one_beside_it_is_named(lab) -> None:
+    """Both ways in which setuptools installs: a path, and a finder with a mapping."""
+    other = lab.folder / "other"
+    site, python = environment(lab)
+    for folder in (lab.code / "src", lab.code / "flat", other):
+        folder.mkdir()
+    lab.write("src/lib.py", "width = 1\n")
+    lab.write("flat/__init__.py", "height = 1\n")
+    (site / "a.pth").write_text(f"{lab.code / 'src'}\n{other}\nimport mapping_finder\n")
+    (site / "mapping_finder.py").write_text(f"""
+import sys
+from importlib.machinery import PathFinder
+MAPPING = {{"flat": "{lab.code / "flat"}"}}
+class Finder:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return PathFinder.find_spec(name, ["{lab.code}"]) if name in MAPPING else None
+sys.meta_path.append(Finder)
+""")
+    lab.write("exp.py", "import flat, lib\nprint(f'loss={lib.width + 10 * flat.height}')\n")
+    lab.env["HPQ_PYTHON"] = python
+    said = lab.hpq("enqueue", lab.write("sweep.yaml", SWEEP.replace("train.py", "exp.py")))
+    assert f"not frozen: {other}" in said.stderr and str(lab.code / "src") not in said.stderr
+    lab.write("src/lib.py", "width = 2\n")
+    lab.write("flat/__init__.py", "height = 2\n")
+    lab.worker()
+    sid = said.stdout.strip()
+    lab.wait_over(sid)
+    assert lab.trial(sid).objective == 11.0
+
+
+def environment(lab: Lab) -> tuple[Path, str]:
+    """A virtual environment: its site-packages and its Python."""
+    folder = lab.folder / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    return site, str(folder / "bin" / "python")
 
 
 def test_live_code_is_run_as_it_is_and_each_attempt_says_which_it_was(lab) -> None:

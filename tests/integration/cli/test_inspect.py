@@ -111,9 +111,67 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert hpq("best", "--args").stdout == "--x=2\n"
     record = json.loads(hpq("best", "demo", "--json").stdout)
     assert (record["trial"], record["objective"], record["params"]) == (2, 0.9, {"x": 2})
-    assert hpq("best").stdout.splitlines() == ["trial  demo-00000/2", "acc    0.9000", "x      2"]
-    ranks = [line.split()[:2] for line in hpq("best", "-n", "5").stdout.splitlines()[1:]]
+    said = hpq("best").stdout.splitlines()
+    assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
+    assert any("to #1" in line and "hpq best demo-00000 --confirm 5" in line for line in said)
+    ranks = [line.split()[:2] for line in hpq("best", "-n", "5").stdout.splitlines()[1:3]]
     assert ranks == [["1", "2"], ["2", "1"]]
+
+
+def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
+    hpq: Hpq,
+    done: Sweep,
+    reader: StoreReader,
+    store: TrialStore,
+    who: WorkerPresence,
+    control: SweepControl,
+) -> None:
+    control.stop(done.id)
+    answer = hpq("best", "--confirm", "3", "--top", "2", HPQ_USER="me")
+    sid = answer.stdout.strip()
+    assert answer.returncode == 0 and f"hpq best {sid} -n 2" in answer.stderr
+    again = hpq("best", done.id, "--confirm", "3", "--top", "2", HPQ_USER="me")
+    assert again.stdout.strip() == sid and "already queued" in again.stderr
+    sweep = reader.sweeps.get(sid)
+    assert (sweep.counts.queued, sweep.replicates, sweep.owner) == (6, 3, "me")
+    assert sweep.seed > done.seed, "seeds that the sweep has not used"
+    assert [t.params["x"] for t in reader.trials.all(sid)] == [2, 2, 2, 1, 1, 1]
+    for value in (0.90, 0.91, 0.92, 0.50, 0.51, 0.52):
+        finish(store, claim(store, who), value)
+    said = hpq("best", sid, "-n", "2").stdout
+    assert "0.9100 ± 0.0100" in said and "beyond the noise" in said
+    assert "stays first in 100%" in said
+    record = json.loads(hpq("summary", sid, "--json").stdout)
+    assert record["winner"]["order_holds"] == 1.0 and record["importance"]["shares"] == []
+
+
+def test_code_that_another_key_signed_is_not_confirmed(
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(1, launch=Launch(program="train.py", code_dir="/tmp"))
+    finish(store, claim(store, who), 0.5)
+    refused(hpq("best", "demo-00000", "--confirm", "2"), "code-key-differs", exit=2)
+
+
+def test_hpq_alone_shows_what_goes_on(hpq: Hpq, done: Sweep, sweep_of: MakeSweep) -> None:
+    sweep_of(2, "newer-00000")
+    said = hpq().stdout
+    assert "newer-00000  running" in said and "start one: hpq worker" in said
+    assert "workers: 1 busy" in said and "hpq watch newer-00000" in said and "hpq --help" in said
+
+
+def test_hpq_alone_starts_no_server(hpq: Hpq, tmp_path: Path) -> None:
+    home = tmp_path / "fresh"
+    answer = hpq(HPQ_REDIS_URL="", HPQ_HOME=str(home))
+    assert answer.returncode == 0 and "hpq init" in answer.stdout
+    assert not (home / "redis").exists()
+
+
+def test_two_sweeps_stand_side_by_side(hpq: Hpq, done: Sweep, sweep_of: MakeSweep) -> None:
+    sweep_of(2, "other-00000")
+    said = hpq("summary", done.id, "other-00000").stdout
+    rows = {line.split("  ")[0]: line.split() for line in said.splitlines()[1:]}
+    assert rows["best"][1] == "0.9000" and rows["state"][-1] == "running"
 
 
 def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
@@ -231,12 +289,14 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     hpq: Hpq, hpq_process: Hpq, done: Sweep
 ) -> None:
     lines = hpq("summary").stdout.splitlines()
-    ranked = [line for line in lines if "█" in line]
+    ranked = [line for line in lines if "●" in line][:2]
     assert [line.split()[1] for line in ranked] == ["2", "1"]
-    assert ranked[0].count("█") > ranked[1].count("█")
+    assert ranked[0].index("●") > ranked[1].index("●"), "points, since no bar could begin at zero"
+    assert "(points lie between 0.5000 and 0.9000)" in lines
+    assert any(line.startswith("gap") for line in lines)
     assert any(line.startswith("1 user_error  demo-00000/3: red") for line in lines)
     plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
-    assert plain.stdout.isascii() and "####" in plain.stdout
+    assert plain.stdout.isascii() and "|||*" in plain.stdout
 
 
 def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:

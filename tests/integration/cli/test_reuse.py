@@ -108,7 +108,7 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     known = desk.sweep(GRID.replace("[1, 2, 3]", "[1, 2]"), "--reuse")
     assert desk.reader.sweeps.get(known).state is SweepState.FINISHED
     assert "2 results" in desk.hpq("summary", known).stdout
-    assert desk.hpq("watch", known, "--once").stdout.count("reused") == 4  # ended, and best
+    assert desk.hpq("watch", known, "--once").stdout.count("reused") == 2
     assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
     assert take() is None and redis.zcard(keys.worker_class("default", "open")) == 0
     assert audit_sweep(desk.reader, known).violations == ()

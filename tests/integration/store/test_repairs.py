@@ -20,6 +20,7 @@ from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialSta
 from hpq.errors import NotFound, UserError
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
+from hpq.store.tickets import Tickets
 from tests.store_calls import reaped
 
 LEASE = 30_000
@@ -343,3 +344,11 @@ def test_a_worker_that_claims_and_is_never_heard_again_is_forgotten(
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     assert (claim is not None) is bool(trials)
     assert 0 < redis.pttl(keys.worker(who.name)) <= 3 * LEASE
+
+
+def test_a_ticket_that_is_minted_reaches_a_worker_of_its_class(redis, keys) -> None:
+    tickets = Tickets(redis, keys)
+    assert tickets.mint("default", 1) == 1
+    popped = tickets.pop("default", 0.1)
+    assert popped is not None and tickets.is_ticket(popped)
+    assert tickets.pop("default", 0.1) is None

@@ -109,3 +109,23 @@ def test_a_cancel_of_few_after_many_keeps_all_of_them(control, sweep_of, redis, 
     control.cancel(sid, [1, 3, 4])
     assert control.cancel(sid) == 2
     assert redis.zrange(keys.sweep(sid, "dropped"), 0, -1) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_the_code_of_the_oldest_sweep_that_is_over_makes_room_for_new_code(
+    writer, control, sweep_of, redis, keys, reader
+) -> None:
+    def enqueue(n: int) -> str:
+        writer.keep_bundle(f"code{n}", b"bundle")
+        sweep = replace(sweep_of(0, sid=f"base-{n:05d}"), id=f"demo-{n:05d}", bundle=f"code{n}")
+        writer.add_rows(sweep.id, 1, [("{}", bytes(16))])
+        assert writer.seal(replace(sweep, digest=f"d{n}"), manifest="{}") is None
+        return sweep.id
+
+    _running, over, later = (enqueue(n) for n in range(3))
+    control.cancel(over)
+    control.cancel(later)
+    redis.hset(keys.code, mapping={f"older{n}": "{}" for n in range(197)})
+    enqueue(3)
+    assert reader.sweeps.bundle("code0") and reader.sweeps.bundle("code2")
+    assert reader.sweeps.bundle("code1") is None and not reader.sweeps.get(over).bundle
+    assert redis.hlen(keys.code) == 200

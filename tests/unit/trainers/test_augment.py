@@ -9,25 +9,29 @@ pytest.importorskip("torch")
 
 import torch
 
-from hpq_worker.trainers.data import augment
-from hpq_worker.trainers.data.augment import MEAN, PAD, STD, Choices, draw
-from hpq_worker.trainers.data.batches import augmented
-from hpq_worker.trainers.data.datasets import Split
-from hpq_worker.trainers.training.device import Plan
-from hpq_worker.trainers.training.trial_context import BadParams
+from hpq.errors import BadParams
+from hpq_worker.trainers import digits, mnist
+from hpq_worker.trainers.cifar10 import MEAN, PAD, STD, Augmented, normalise
+from hpq_worker.trainers.data import Split
+from hpq_worker.trainers.device import Plan
 
 pytestmark = pytest.mark.torch
 
 
-def reference(image: np.ndarray, c: Choices, i: int, cutout: int) -> np.ndarray:
+def augmented(images: torch.Tensor, cutout: int, plan: Plan | None = None) -> Augmented:
+    labels = torch.zeros(len(images), dtype=torch.int64)
+    return Augmented(Split(images=images, labels=labels), 2, cutout, 3, plan or Plan())
+
+
+def reference(image: np.ndarray, c: dict[str, torch.Tensor], i: int, cutout: int) -> np.ndarray:
     """Normalise, pad, transpose, crop, flip and cut one image, in the article's order."""
     mean, std = np.array(MEAN), np.array(STD)
     x = (image - mean * 255) / (255 * std)
     x = np.pad(x, [(PAD, PAD), (PAD, PAD), (0, 0)], mode="reflect").transpose(2, 0, 1)
-    y0, x0 = int(c.crop_y[i]), int(c.crop_x[i])
+    y0, x0 = int(c["crop_y"][i]), int(c["crop_x"][i])
     x = x[:, y0 : y0 + 32, x0 : x0 + 32]
-    x = x[:, :, ::-1].copy() if c.flip[i] else x.copy()
-    y0, x0 = int(c.cut_y[i]), int(c.cut_x[i])
+    x = x[:, :, ::-1].copy() if c["flip"][i] else x.copy()
+    y0, x0 = int(c["cut_y"][i]), int(c["cut_x"][i])
     x[:, y0 : y0 + cutout, x0 : x0 + cutout] = 0
     return x
 
@@ -39,9 +43,10 @@ def test_a_batch_is_augmented_as_the_article_augments_each_image(
 ) -> None:
     images = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (50, 32, 32, 3), np.uint8))
     index = torch.randperm(50, generator=torch.Generator().manual_seed(2))
-    choices = draw(50, 32, cutout, torch.Generator().manual_seed(3))
+    batches = augmented(images, cutout, Plan(dtype=dtype))
+    choices = batches.draw(50)
 
-    found = augment.augment(images, index, choices, cutout, dtype)
+    found = batches.augment(index, **choices)
 
     expected = [reference(images[index[i]].numpy(), choices, i, cutout) for i in range(50)]
     np.testing.assert_allclose(found.numpy(), np.stack(expected), rtol=0, atol=close * 10)
@@ -53,30 +58,27 @@ def test_a_batch_is_augmented_as_the_article_augments_each_image(
 def test_every_hole_lies_fully_inside_its_image(cutout: int) -> None:
     # No pixel of these images is 0 after normalisation, so the zeros are the hole.
     images = torch.full((300, 32, 32, 3), 255, dtype=torch.uint8)
-    choices = draw(300, 32, cutout, torch.Generator().manual_seed(0))
-    found = augment.augment(images, torch.arange(300), choices, cutout, torch.float32)
+    batches = augmented(images, cutout)
+    found = batches.augment(torch.arange(300), **batches.draw(300))
     assert ((found == 0).sum((1, 2, 3)) == 3 * cutout * cutout).all()
 
 
-def test_the_choices_reach_both_ends_of_what_they_may_be() -> None:
-    c = draw(20_000, 32, 5, torch.Generator().manual_seed(0))
-    assert set(c.crop_y.tolist()) == set(c.crop_x.tolist()) == set(range(9))
-    assert set(c.cut_y.tolist()) == set(c.cut_x.tolist()) == set(range(28))
-    assert 0.48 < c.flip.double().mean() < 0.52
-    assert not torch.equal(c.crop_y, c.crop_x)
-
-
-def test_the_same_generator_draws_the_same_choices_and_then_others() -> None:
-    a, b = (torch.Generator().manual_seed(7) for _ in range(2))
-    first = draw(100, 32, 5, a)
-    assert torch.equal(first.crop_y, draw(100, 32, 5, b).crop_y)
-    assert not torch.equal(first.crop_y, draw(100, 32, 5, a).crop_y)
+def test_the_choices_reach_both_ends_of_what_they_may_be_and_are_drawn_from_the_seed() -> None:
+    images = torch.zeros(4, 32, 32, 3, dtype=torch.uint8)
+    one, other = augmented(images, 5), augmented(images, 5)
+    c = {name: x[:, 0] for name, x in one.draw(20_000).items()}
+    assert set(c["crop_y"].tolist()) == set(c["crop_x"].tolist()) == set(range(9))
+    assert set(c["cut_y"].tolist()) == set(c["cut_x"].tolist()) == set(range(28))
+    assert 0.48 < c["flip"].double().mean() < 0.52
+    assert not torch.equal(c["crop_y"], c["crop_x"])
+    assert torch.equal(other.draw(20_000)["crop_y"][:, 0], c["crop_y"])
+    assert not torch.equal(other.draw(20_000)["crop_y"][:, 0], c["crop_y"])
 
 
 @pytest.mark.parametrize("cutout", [-1, 33])
 def test_a_hole_that_does_not_fit_into_an_image_is_said(cutout: int) -> None:
     with pytest.raises(BadParams, match=rf"^cutout: {cutout} .*0 to 32"):
-        draw(5, 32, cutout, torch.Generator())
+        augmented(torch.zeros(5, 32, 32, 3, dtype=torch.uint8), cutout)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,22 @@ def test_a_hole_that_does_not_fit_into_an_image_is_said(cutout: int) -> None:
     ],
 )
 def test_images_that_cannot_be_augmented_so_are_said(shape, dtype) -> None:
-    images = torch.zeros(shape, dtype=dtype)
-    split = Split(images=images, labels=torch.zeros(6, dtype=torch.int64))
-    with pytest.raises(BadParams, match=r"\(N, H, H, 3\) of uint8.*\(6"):
-        augmented(split, 2, 0, Plan(), torch.Generator())
+    with pytest.raises(BadParams, match=r"\(6, .*, not \(N, H, H, 3\) of torch.uint8"):
+        augmented(torch.zeros(shape, dtype=dtype), 0)
+
+
+@pytest.mark.parametrize(("trainer", "levels"), [(digits, 17), (mnist, 256)])
+def test_small_sets_are_normalised_to_mean_0_and_deviation_1(trainer, levels) -> None:
+    images = torch.arange(levels, dtype=torch.uint8)[:, None, None]
+    scale = 255 if trainer is mnist else 1
+    exact = (images.double() - scale * trainer.MEAN) / (scale * trainer.STD)
+    torch.testing.assert_close(trainer.normalise(images).flatten().double(), exact.flatten())
+
+
+def test_half_precision_images_are_normalised_in_float32_and_rounded_once() -> None:
+    images = torch.arange(256, dtype=torch.uint8).view(256, 1, 1, 1).expand(-1, 1, 1, 3)
+    exact = (images.double() / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
+    found = normalise(images, Plan(dtype=torch.half, channels=8))
+    assert found.shape == (256, 8, 1, 1) and not found[:, 3:].any()
+    found = found[:, :3, 0, 0].double()
+    torch.testing.assert_close(found, exact[:, 0, 0], rtol=2**-11, atol=1e-6)  # half a last digit

@@ -14,12 +14,11 @@ pytest.importorskip("torch")
 import torch
 
 from benchmarks import article
-from hpq_worker.trainers import cifar10
-from hpq_worker.trainers.data.augment import draw
-from hpq_worker.trainers.data.datasets import DataSet, Split
-from hpq_worker.trainers.networks import ResNet9, fill_stem
-from hpq_worker.trainers.training import step
-from hpq_worker.trainers.training.device import Plan, placed
+from hpq_worker.trainers import cifar10, device
+from hpq_worker.trainers.cifar10 import Augmented, ResNet9
+from hpq_worker.trainers.data import DataSet, Split
+from hpq_worker.trainers.device import Plan
+from hpq_worker.trainers.step import measure, summed_cross_entropy
 
 pytestmark = pytest.mark.torch
 
@@ -49,15 +48,15 @@ class Trial:
     def phase(self, text: str) -> None: ...
 
 
+def split(part: str) -> Split:
+    images, labels = (torch.from_numpy(ARRAYS[f"{part}_{x}"]) for x in ("images", "labels"))
+    return Split(images=images, labels=labels)
+
+
 @pytest.fixture(autouse=True)
 def given(monkeypatch: pytest.MonkeyPatch) -> None:
-    def split(part: str) -> Split:
-        images, labels = (torch.from_numpy(ARRAYS[f"{part}_{x}"]) for x in ("images", "labels"))
-        return Split(images=images, labels=labels)
-
     data = DataSet(train=split("train"), test=split("test"))
     monkeypatch.setattr(cifar10, "load_data", lambda *_: data)
-    monkeypatch.setattr(step, "_kept", type(step._kept)())
 
 
 def ours(plan: Plan = PLAN, **params: object) -> list[dict[str, float]]:
@@ -71,14 +70,13 @@ def articles(**params: object) -> list[dict[str, float]]:
     """The article's way on the same weights, with what our generator draws."""
     set_ = {"batch_size": 4, "epochs": 2, "max_learning_rate": 0.4, "momentum": 0.9, **params}
     model, _ = article.network({**set_, "width": WIDTH}, torch.device("cpu"))
-    generator = torch.Generator().manual_seed(0)
+    given = Augmented(split("train"), 4, params["data_aug_cutout_size"], 0, PLAN)
 
     def drawn(n: int, cutout: int) -> article.Draws:
-        order = torch.randperm(n, generator=generator).tolist()
-        c = draw(n - n % 4, 32, cutout, generator)
+        order = torch.randperm(n, generator=given.generator).tolist()
         by_image = np.argsort(order)  # ours are drawn for places in the order
-        names = ("crop_y", "crop_x", "flip", "cut_y", "cut_x")
-        choices = {k: np.resize(getattr(c, k).numpy(), n)[by_image] for k in names}
+        drawn = given.draw(n - n % 4).items()
+        choices = {name: np.resize(x.numpy(), n)[by_image] for name, x in drawn}
         return article.Draws(order=order, **choices)
 
     rows = article.train(model.double(), ARRAYS, set_, torch.float64, drawn)
@@ -109,49 +107,42 @@ def test_a_seed_gives_the_weights_that_it_gives_the_articles_network() -> None:
 
 def test_forward_and_backward_are_those_of_the_articles_network() -> None:
     torch.manual_seed(7)
-    here = placed(ResNet9(WIDTH), torch.device("cpu"), PLAN)
+    here = device.placed(ResNet9(WIDTH), PLAN)
     there = article.Network(WIDTH, batch_norm=True).double()
     for one, other in zip(there.parameters(), here.parameters(), strict=True):
         one.data.copy_(other.data)
     x = torch.randn(6, 3, 32, 32, dtype=torch.float64)
     y = torch.arange(6)
     for model in (here, there):
-        step.forward(model, (x, y), torch.zeros(3)).backward()
+        measure(model, (x, y), torch.zeros(2), PLAN, summed_cross_entropy).backward()
     torch.testing.assert_close(here(x), there(x), rtol=1e-12, atol=1e-12)
     for one, other in zip(here.parameters(), there.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-9, atol=1e-12)
 
 
 def test_images_filled_up_with_zero_channels_change_nothing() -> None:
-    assert ours(replace(PLAN, fill=8)) == [pytest.approx(row, rel=1e-9) for row in ours()]
-    model = ResNet9(WIDTH)
-    fill_stem(model, 8)
-    assert next(model.parameters()).shape == (WIDTH, 3, 3, 3)
+    filled = ours(replace(PLAN, channels=8))
+    assert filled == [pytest.approx(row, rel=1e-9) for row in ours()]
+    assert next(ResNet9(WIDTH).parameters()).shape == (WIDTH, 3, 3, 3)
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        replace(PLAN, graph=True),
-        replace(PLAN, graph=True, whole_epoch=True, dtype=torch.float32),
-    ],
-)
-def test_a_step_between_buffers_gives_bit_for_bit_what_a_plain_one_gives(plan: Plan) -> None:
-    plain = replace(PLAN, dtype=plan.dtype)
-    sets = [{}, {"momentum": 0.99, "max_learning_rate": 0.6, "seed": 3}, {}]
-    assert [ours(plan, **s) for s in sets] == [ours(plain, **s) for s in sets]
+def test_an_epoch_prepared_at_once_is_the_one_prepared_batch_by_batch(monkeypatch) -> None:
+    plain, init = ours(), Augmented.__init__
+
+    def at_once(self: Augmented, *given: object) -> None:
+        init(self, *given)
+        self.at_once = True
+
+    monkeypatch.setattr(Augmented, "__init__", at_once)
+    assert ours() == plain
 
 
-def test_the_last_four_shapes_are_kept_and_no_more() -> None:
-    model, plan = torch.nn.Linear(6, 10), replace(PLAN, graph=True)
+def test_the_articles_network_has_its_parameters_and_shape() -> None:
+    def size(model: torch.nn.Module) -> int:
+        return sum(p.numel() for p in model.parameters())
 
-    def of(batch_size: int) -> step.Bench:
-        return step.bench(model, (torch.zeros(batch_size, 6), torch.zeros(batch_size)), "x", plan)
-
-    first, second = of(8), of(9)
-    of(10), of(11)
-    assert of(8) is first
-    of(12)  # 9 was used longest ago
-    assert of(8) is first
-    assert of(9) is not second
-    assert len(step._kept) == step.KEPT
+    convolutions = 3 * 64 + 64 * 128 + 2 * 128**2 + 128 * 256 + 256 * 512 + 2 * 512**2
+    norms = 2 * (64 + 3 * 128 + 256 + 3 * 512)
+    assert size(ResNet9(64)) == 9 * convolutions + norms + 512 * 10 == 6_573_120
+    assert size(ResNet9(64, batch_norm=False)) == 9 * convolutions + 512 * 10
+    assert ResNet9(4)(torch.zeros(2, 3, 32, 32)).shape == (2, 10)

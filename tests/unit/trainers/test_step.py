@@ -1,12 +1,16 @@
-"""A step on a machine without a GPU, in half precision, and where memory or capture fails."""
+"""The step: captured as a graph that is recorded on a CPU, refused by what cannot be captured."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from subprocess import run
+from typing import Any
 
 import pytest
 
@@ -17,134 +21,179 @@ import torch.nn.functional as F
 from torch import nn
 
 from hpq.domain.trial import FailureKind
+from hpq.errors import DeviceUnusable
 from hpq_worker.runner.failures import of_exception, ruins_process
-from hpq_worker.trainers import digits, mnist
-from hpq_worker.trainers.networks import ResNet9
-from hpq_worker.trainers.training import device, step
-from hpq_worker.trainers.training.device import Plan, placed
-from hpq_worker.trainers.training.optimizer import Nesterov
-from hpq_worker.trainers.training.trial_context import DeviceUnusable
+from hpq_worker.trainers import cifar10, device, mnist
+from hpq_worker.trainers.data import Batches, Split
+from hpq_worker.trainers.device import Plan, placed, share
+from hpq_worker.trainers.step import Step, measure, summed_cross_entropy
+from tests.constants import ROOT
+from tests.recorded_graph import Gpu, Recorder
+from tests.unit.trainers.test_loop import Given, Recorded, fitted, images_and_labels, linear
+from tests.unit.trainers.test_parity import PLAN, given, ours
 
 pytestmark = pytest.mark.torch
-CPU = torch.device("cpu")
+GRAPH = replace(PLAN, graph=True, channels=8)
+__all__ = ["given"]  # the fixture with the images
 
 
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Flatten(), nn.Linear(20, 10))
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return Gpu(monkeypatch)
 
 
-def batch(n: int = 6) -> step.Batch:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(n, 3, 4, 4, generator=generator), torch.arange(n)
+def stepped(model: nn.Module, plan: Plan = PLAN, **numbers: float) -> Step:
+    numbers = {"momentum": 0.9, "decay": 0.0, **numbers}
+    return Step(placed(model, plan).train(), plan, summed_cross_entropy, **numbers)
 
 
-def test_a_step_that_cannot_be_captured_is_said_and_taken_singly(capsys) -> None:
-    model = network()
-    update = Nesterov(model)
-    update.reset(momentum=0.9, decay=0.0)
-    static = step.Static(model, update, batch())
-    static.capture()  # there is no GPU
-    assert not static.is_captured
-    said = capsys.readouterr().err
-    assert said.startswith("hpq: no CUDA graph")
-    assert said.count("\n") == 1
-    before = model[0].weight.detach().clone()
-    sums = torch.zeros(3, dtype=torch.float64)
-    static(batch(), torch.tensor(0.1), sums)
-    assert not torch.equal(model[0].weight, before)
-    assert sums[2] == 6
+def rate(value: float = 0.1) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64)
 
 
-def test_memory_that_does_not_suffice_gives_up_what_is_kept_and_then_is_typed(monkeypatch) -> None:
-    plan, model = Plan(graph=True), network()
-    step.bench(model, batch(), "kept", plan)
-    captured, calls = step._captured, []
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"momentum": 0.99, "max_learning_rate": 0.6, "data_aug_cutout_size": 12, "seed": 3},
+        {"momentum": 0.0, "weight_decay": 0.0},
+        {"batch_norm": "off", "max_learning_rate": 0.01},
+    ],
+)
+def test_replays_give_bit_for_bit_what_plain_steps_give(gpu: Gpu, params) -> None:
+    assert ours(GRAPH, **params) == ours(replace(GRAPH, graph=False), **params)
+    assert [graph.replays for graph in gpu.graphs] == [2 * 2]  # epochs of 2 steps
 
-    def short(*given: object) -> step.Bench:
-        calls.append(len(step._kept))
-        if len(calls) != 2:
+
+def test_a_capture_leaves_weights_momentum_sums_and_random_states_as_they_were(gpu: Gpu) -> None:
+    step, batch = stepped(linear(), GRAPH), images_and_labels(4)
+    step(batch, rate(0.0))
+    assert gpu.graphs and torch.equal(step.model.weight, linear().double().weight)
+    loss = F.cross_entropy(linear().double()(batch[0]), batch[1], reduction="sum").item()
+    assert step.sums[0].item() == pytest.approx(loss)  # of one step, and not of the warm-ups
+    once = stepped(linear())
+    once(batch, rate(0.0))
+    assert all(map(torch.equal, step.velocity, once.velocity))
+
+
+def test_a_replay_draws_anew_from_the_generator_that_a_trial_seeds(gpu: Gpu) -> None:
+    def losses() -> list[float]:
+        torch.manual_seed(1)
+        step, found = stepped(mnist.network(2, 0.5), GRAPH), [0.0]
+        for _ in range(3):
+            images = torch.ones(4, 1, 28, 28, dtype=torch.float64)
+            step((images, torch.arange(4)), rate(0.0))
+            found.append(step.sums[0].item())
+        return [b - a for a, b in pairwise(found)]
+
+    first = losses()
+    assert len(set(first)) == 3
+    assert losses() == first and len(gpu.graphs) == 2
+
+
+class Peeks(nn.Module):
+    """Reads a value back from the device, which a capture does not allow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = linear()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) * (2.0 if x.abs().max().item() > 100 else 1.0)
+
+
+def test_a_network_that_reads_a_value_back_is_stepped_singly_and_the_reason_said(
+    gpu: Gpu, capsys
+) -> None:
+    step, plain, states = stepped(Peeks(), GRAPH), stepped(Peeks()), torch.get_rng_state()
+    for one in (step, plain):
+        one(images_and_labels(4), rate())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hpq: no CUDA graph") and "RuntimeError: operation not permitted" in line
+    assert (gpu.stream, gpu.graphs, step.graph) == ("default", [], None) and step.why in line
+    assert torch.equal(torch.get_rng_state(), states)
+    assert torch.equal(step.model.linear.weight, plain.model.linear.weight)
+    assert torch.equal(step.sums, plain.sums)
+
+
+def test_without_a_gpu_a_capture_is_refused_and_steps_are_taken(capsys) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine's GPU can be used")
+    step = stepped(linear(), GRAPH)
+    step(images_and_labels(4), rate())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hpq: no CUDA graph")
+    assert not torch.equal(step.model.weight, linear().double().weight)
+
+
+def test_memory_that_ends_in_a_capture_ends_the_trial_as_out_of_memory(gpu: Gpu) -> None:
+    class Large(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return captured(*given)
 
-    monkeypatch.setattr(step, "_captured", short)
-    assert step.bench(model, batch(7), "new", plan).model is not model
-    assert (calls, len(step._kept)) == ([1, 0], 1)
-    step.forget()
     with pytest.raises(torch.OutOfMemoryError) as caught:
-        step.bench(model, batch(8), "other", plan)
+        stepped(Large(6, 10), GRAPH)(images_and_labels(4), rate())
     assert of_exception(caught.value).kind is FailureKind.OUT_OF_MEMORY
-    assert not step._kept
 
 
-def test_half_precision_leaves_the_norms_and_loses_neither_rate_nor_momentum() -> None:
-    model = placed(network(), CPU, Plan(dtype=torch.half))
-    weight, norm = model[0].weight, model[1].weight
-    assert (weight.dtype, norm.dtype) == (torch.half, torch.float32)
-    update = Nesterov(model)
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_between_the_draws_and_an_epochs_sums_nothing_is_read_back(gpu: Gpu, batch_norm) -> None:
+    plan = replace(GRAPH, dtype=torch.float32)
+    images = torch.zeros(10, 32, 32, 3, dtype=torch.uint8)
+    split = Split(images=images, labels=torch.zeros(10, dtype=torch.int64))
+    train = cifar10.Augmented(split, 4, 5, 0, plan)
+    train.at_once = True
+    step = stepped(cifar10.ResNet9(4, batch_norm=batch_norm), plan)
+    every = rate().view(1)
+    batches = list(train)
+    assert all(x.is_contiguous(memory_format=torch.channels_last) for x, _ in batches)
+    step(batches[0], every[0])  # what is captured is recorded there
+    with Recorder(note=False):
+        batches = list(train)
+        step(batches[1], every[0])
+        step.model.eval()
+        with torch.no_grad():
+            for batch in Batches(split, lambda images: cifar10.normalise(images, plan)):
+                measure(step.network, batch, step.sums, plan, step.loss_of)
+    assert gpu.graphs
 
-    update.reset(momentum=0.0, decay=0.0)
-    update.rate.fill_(4e-7)  # as at the end of a training: subnormal in half precision
+
+def test_half_precision_leaves_the_norms_and_updates_all_weights() -> None:
+    plan = Plan(dtype=torch.half)
+    model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.LayerNorm(4))
+    assert [m.weight.dtype for m in placed(model, plan)] == [torch.half, torch.float32, torch.half]
+    step, weight = stepped(model, plan, momentum=0.0), model[0].weight
+    step.lr.fill_(2**-10)
     with torch.no_grad():
         weight.zero_()
-        weight.grad = torch.full_like(weight, 1000)
-    update.step()
-    assert weight.double().mean().item() == pytest.approx(-4e-4, rel=2e-3)
-    assert weight.grad is None
-
-    update.reset(momentum=0.99, decay=0.0)
-    for _ in range(300):  # 0.99 as half precision has it would come to 2 % more
-        weight.grad = torch.ones_like(weight)
-        update.step()
-    (velocity,) = {v.double().mean().item() for v in update.state_dict()["velocity"][:1]}
-    assert velocity == pytest.approx((1 - 0.99**300) / 0.01, rel=0.01)
+    weight.grad = torch.ones_like(weight)
+    step.sgd.step()
+    assert torch.equal(weight, torch.full_like(weight, -(2**-10)))
 
 
-@pytest.mark.parametrize("dtype", [torch.half, torch.float32, torch.float64])
-def test_gradients_enter_as_backward_makes_them_and_none_is_one_of_zero(dtype) -> None:
-    plan, steps, states = Plan(dtype=dtype), 3, []
-    for given in (True, False):
-        model = placed(network(), CPU, plan)
-        unused = model[0].bias
-        update = Nesterov(model)
-        update.reset(momentum=0.9, decay=0.25)
-        for _ in range(steps):
-            update.rate.fill_(1e-3)
-            images, labels = batch()
-            F.cross_entropy(model(images.to(dtype)).float(), labels, reduction="sum").backward()
-            unused.grad = torch.zeros_like(unused) if given else None
-            update.step()
-            assert all(p.grad is None for p in model.parameters())
-        states.append([*model.state_dict().values(), *update.state_dict()["velocity"]])
-    assert all(map(torch.equal, *states))
-    fresh = network()[0].bias.to(dtype)
-    assert not torch.equal(states[0][1], fresh)  # it decays
+def test_the_plan_of_a_users_network_has_float32_weights_and_bfloat16_autocast(
+    monkeypatch,
+) -> None:
+    assert device.plan(dtype=torch.half, graph=True) == Plan()  # on a CPU
+    monkeypatch.setattr(device, "pick", lambda: torch.device("cuda"))
+    for has_bf16, autocast in ((True, torch.bfloat16), (False, None)):
+        monkeypatch.setattr(
+            torch.cuda, "is_bf16_supported", lambda including_emulation, has=has_bf16: has
+        )
+        assert device.plan() == Plan(autocast=autocast)
+        assert device.plan(graph=True).graph
 
 
-def test_what_a_trial_left_of_a_gradient_is_not_the_next_ones() -> None:
-    update = Nesterov(model := network())
-    before = model[0].weight.detach().clone()
-    model[0].weight.grad = torch.ones_like(before)  # as of a backward that broke off
-    update.reset(momentum=0.0, decay=0.0)
-    update.rate.fill_(1.0)
-    update.step()
-    assert torch.equal(model[0].weight, before)
-
-
-def test_norms_other_than_of_batches_are_half_precision_as_their_images_are() -> None:
-    layers = nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.BatchNorm1d(4)
-    model = placed(nn.Sequential(*layers), CPU, Plan(dtype=torch.half))
-    assert [m.weight.dtype for m in model] == [torch.half, torch.half, torch.float32]
-
-
-def test_channels_that_tensor_cores_do_not_take_whole_are_said_where_there_are_any(capsys) -> None:
-    gpu = Plan(dtype=torch.half, fill=8)
-    for width, plan in ((8, gpu), (5, Plan())):
-        placed(ResNet9(width), CPU, plan)
-    assert capsys.readouterr().err == ""
-    placed(ResNet9(5), CPU, gpu)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "5, 10, 20 channels" in line and "multiples of 8" in line
+def test_autocast_computes_in_bfloat16_and_keeps_float32_weights() -> None:
+    plan, seen = Plan(autocast=torch.bfloat16), []
+    step = stepped(linear(), plan)
+    step.model.register_forward_hook(lambda _, __, logits: seen.append(logits.dtype))
+    images, labels = images_and_labels(4)
+    step((images.float(), labels), rate())
+    assert seen == [torch.bfloat16]
+    assert {t.dtype for t in (step.model.weight, *step.velocity)} == {torch.float32}
+    one = (images.float(), labels)
+    assert fitted(Recorded(), train=Given([one] * 3), plan=plan, test=[one]).reports
 
 
 @pytest.fixture
@@ -176,24 +225,6 @@ def test_a_gpu_that_is_too_old_for_torch_is_said_in_one_line(monkeypatch, major)
     assert device.pick().type == "cuda" and torch.backends.cudnn.benchmark
 
 
-@pytest.mark.parametrize("trainer", [digits, mnist])
-def test_images_are_normalised_in_float32_and_rounded_once(trainer) -> None:
-    images = torch.arange(17 if trainer is digits else 256, dtype=torch.uint8)[:, None, None]
-    scale = 255 if trainer is mnist else 1
-    exact = (images.double() - scale * trainer.MEAN) / (scale * trainer.STD)
-    found = trainer.normalise(images, torch.half).flatten().double()
-    torch.testing.assert_close(found, exact.flatten(), rtol=2**-11, atol=1e-6)  # half a last digit
-
-
-def test_a_channels_last_weight_stays_so_in_the_buffers_of_the_update() -> None:
-    model = placed(network(), CPU, Plan())
-    weight = model[0].weight.detach().clone()
-    Nesterov(model)
-    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
-    assert torch.equal(model[0].weight, weight)
-    assert all(p.data_ptr() % 64 == 0 for p in model.parameters())
-
-
 def test_a_gpu_that_torch_cannot_use_is_the_workers_fault_and_one_line(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine's GPU can be used")
@@ -219,3 +250,31 @@ def test_why_there_is_no_gpu_is_torchs_first_sentence_without_its_advice(monkeyp
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "init", init)
     assert device.why_no_gpu() == "Found no NVIDIA driver on your system"
+
+
+def test_a_share_of_a_gpu_leaves_room_for_the_contexts_of_all_who_share_it() -> None:
+    gib = 2**30
+    assert share(2, 141 * gib) == 0.475
+    for trials, total in ((2, 16), (4, 16), (4, 80), (8, 141)):
+        each = share(trials, total * gib) * total * gib
+        assert trials * (each + device._CONTEXT) <= total * gib
+
+
+def test_the_example_of_the_page_gives_the_same_figures_captured(
+    gpu, monkeypatch, tmp_path
+) -> None:
+    pytest.importorskip("sklearn")
+    page = ROOT / "docs" / "training-code.md"
+    code = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)[0]
+    example: dict[str, Any] = {}
+    exec(code, example)
+    figures = []
+    for plan in (Plan(), Plan(graph=True)):
+        monkeypatch.setattr(device, "plan", lambda plan=plan: plan)
+        trial = Recorded(cache=tmp_path)
+        trial.seed = 3
+        example["train"]({"epochs": 1, "rate": 0.1, "hidden": 8}, trial)
+        ((_, metrics),) = trial.reports
+        figures.append({n: v for n, v in metrics.items() if not n.endswith("time")})
+    assert figures[0] == figures[1]
+    assert len(gpu.graphs) == 1

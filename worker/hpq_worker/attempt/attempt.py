@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
@@ -102,7 +103,8 @@ class AttemptRunner:
         opened = closing(ReportSocket(paths.socket)) if is_program else nullcontext()
         with environment.reserved_port() as port, opened as socket:
             runner, place = self._ready(claim, sweep, paths, env)
-            run = self._describe(claim, sweep, paths, place.environment(env), place, port)
+            env = place.environment(env, self._python(sweep, env))
+            run = self._describe(claim, sweep, paths, env, place, port)
             execution = Execution(
                 claim,
                 sweep,
@@ -118,7 +120,11 @@ class AttemptRunner:
                 result = execution.run(run, self._heartbeat, self._parts.signals)
             finally:
                 publisher.stop()
-        if note := place.close(paths.out):
+        try:
+            note = place.close(paths.out)
+        except OSError as error:  # the result counts all the same
+            note = f"what was written beside the code could not be moved to HPQ_OUT: {error}"
+        if note:
             reports.log(f"hpq: {note}\n".encode())
         return replace(result, outcome=self._judge(sweep, result.outcome))
 
@@ -229,8 +235,12 @@ class AttemptRunner:
         if self._runner is None:
             # A resident runner outlives the attempt's directories: it must not work in one.
             cwd = place.cwd or str(self._settings.home)
-            self._runner = RunnerProcess(key, place.environment(env), cwd)
+            env = place.environment(env, self._python(sweep, env))
+            self._runner = RunnerProcess(key, env, cwd)
         return self._runner, place
+
+    def _python(self, sweep: Sweep, env: Mapping[str, str]) -> str:
+        return sys.executable if sweep.launch.trainer else interpreter(env, self._settings.python)
 
     def _place(self, sweep: Sweep, paths: AttemptPaths) -> Place:
         """Return where an attempt runs; of a snapshot, a copy is made for its runner."""

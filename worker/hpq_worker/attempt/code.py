@@ -14,10 +14,11 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from hpq.code import bundle as packing
 from hpq.code.command import starts_program
+from hpq.code.editable import EditableInstalls, editable_installs
 from hpq.code.manifest import Files, changed, digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
 from hpq.domain.attempt import Outcome
@@ -29,6 +30,7 @@ from hpq_worker.files.workdir import DirectoryLock
 
 _VERIFIED = 4  # snapshots in memory; each is at most 10 MiB, or else on this disk alone
 _BYTECODE = "__pycache__"
+_INSTALLED = ".hpq-editable"  # links to packages, in a tree
 _MISSING = re.compile(
     r"FileNotFoundError: \[Errno 2\] [^:]+: '(?P<file>[^']+)'"
     r"|ModuleNotFoundError: No module named '(?P<module>[^']+)'"
@@ -116,6 +118,7 @@ class CodeBundles:
         finished = self._bytecode(launch) / "finished-here"
         if outcome.failure is None:
             with suppress(OSError):
+                finished.parent.mkdir(parents=True, exist_ok=True)
                 finished.touch()
         elif (missing := _MISSING.search(outcome.failure.message)) and not finished.exists():
             host = str(sweep.provenance.get("host") or "the host of the enqueue")
@@ -129,7 +132,9 @@ class CodeBundles:
         return self._home / "cache" / "bytecode" / launch.code
 
     def _files(self, digest: str) -> Files:
-        files = self._verified.pop(digest, None) or packing.read_kept(self._home, digest)
+        files = self._verified.pop(digest, None)
+        if files is None:
+            files = packing.read_kept(self._home, digest)
         if files is None:
             data = self._fetch(digest)
             if data is None:
@@ -146,31 +151,34 @@ class CodeTree:
     entry of the user's directory is a link into that, so that data beside the code is found."""
 
     def __init__(self, path: Path, files: Files, launch: Launch) -> None:
-        self.path, self._files, self._launch = path, files, launch
+        self.path, self._files, self.launch = path, files, launch
         self.is_linked = False
         self.lock: DirectoryLock | None = None
-        within = [PurePath(name).parent for name in files] + [PurePath(launch.below)]
-        self._folders = {str(part) for path in set(within) for part in (path, *path.parents)}
-        self._folders = self._folders - {"."} | {""}
+        self._folders = {""}
+        for folder in {launch.below, *(name.rpartition("/")[0] for name in files)}:
+            while folder not in self._folders:
+                self._folders.add(folder)
+                folder = folder.rpartition("/")[0]
 
     @property
     def code_dir(self) -> str:
         """The copy of the directory that the sweep's code is started from."""
-        return os.path.join(self.path, self._launch.below).rstrip("/")
+        return os.path.join(self.path, self.launch.below).rstrip("/")
 
     def share_bytecode(self, cache: Path) -> None:
         """Let all copies of this code use one cache of bytecode."""
-        for folder in {os.path.dirname(name) for name in self._files if name.endswith(".py")}:
-            target = cache / folder / _BYTECODE
-            target.mkdir(parents=True, exist_ok=True)
-            os.symlink(target, self.path / folder / _BYTECODE)
+        for folder in {name.rpartition("/")[0] for name in self._files if name.endswith(".py")}:
+            target = f"{cache}/{folder}"
+            if not os.path.isdir(target):
+                os.makedirs(target, exist_ok=True)
+            os.symlink(target, f"{self.path}/{folder}/{_BYTECODE}")
 
     def link_the_rest(self) -> None:
         """Link every entry of the user's directory that the snapshot does not hold."""
         self.is_linked = True
         taken = self._folders | self._files.keys()
         for folder in self._folders:
-            with suppress(OSError), os.scandir(os.path.join(self._launch.root, folder)) as found:
+            with suppress(OSError), os.scandir(os.path.join(self.launch.root, folder)) as found:
                 for entry in found:
                     name = f"{folder}/{entry.name}" if folder else entry.name
                     if name not in taken and entry.name != _BYTECODE:
@@ -184,6 +192,17 @@ class CodeTree:
         """The entries of PYTHONPATH, with those inside the user's code in this tree."""
         return [self._mapped(entry) for entry in value.split(os.pathsep) if entry]
 
+    def installs(self, editable: EditableInstalls) -> list[str]:
+        """The paths in this tree of what is installed from the code's own directory."""
+        paths = [self._mapped(p) for p in editable.paths if self._name(p) is not None]
+        inside = {n: p for n, p in editable.packages.items() if self._name(p) is not None}
+        folder = f"{self.path}/{_INSTALLED}"
+        for name, path in inside.items():
+            os.makedirs(folder, exist_ok=True)
+            with suppress(FileExistsError):  # of an earlier trial
+                os.symlink(self._mapped(path), f"{folder}/{name}")
+        return [*paths, folder] if inside else paths
+
     def _mapped(self, path: str) -> str:
         name = self._name(path)
         return path if name is None else os.path.normpath(f"{self.path}/{name}")
@@ -192,15 +211,15 @@ class CodeTree:
         """The path as the root of the code has it; None for one outside it."""
         if "\0" in path:
             return None
-        root = self._launch.root or "/code"  # code that was sent has no place of its own
-        whole = os.path.normpath(os.path.join(self._launch.code_dir or root, path))
+        root = self.launch.root or "/code"  # code that was sent has no place of its own
+        whole = os.path.normpath(os.path.join(self.launch.code_dir or root, path))
         name = os.path.relpath(whole, root)
         return None if name.startswith("..") else name
 
     def edited_settings(self) -> list[str]:
         """The files other than modules that the user's directory now has otherwise."""
         files = {name: file for name, file in self._files.items() if not name.endswith(".py")}
-        return changed(Path(self._launch.root), manifest(files))
+        return changed(Path(self.launch.root), manifest(files))
 
     def collect(self, out: Path) -> None:
         """Move what a program wrote into the tree to HPQ_OUT; nothing there is replaced."""
@@ -260,12 +279,16 @@ class Place:
         """The words of a command, those that name code as paths of its copy."""
         return tuple(self.tree.word(word) for word in command) if self.tree else command
 
-    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """An environment whose PYTHONPATH leads into the copy of the code."""
-        value = environ.get("PYTHONPATH", "")
-        if self.tree is None or not value:
+    def environment(self, environ: Mapping[str, str], python: str) -> dict[str, str]:
+        """An environment whose PYTHONPATH leads into the copy of the code.
+
+        So do the editable installs of the Python that runs the code.
+        """
+        if self.tree is None:
             return dict(environ)
-        return {**environ, "PYTHONPATH": os.pathsep.join(self.tree.python_path(value))}
+        entries = self.tree.python_path(environ.get("PYTHONPATH", ""))
+        entries += self.tree.installs(editable_installs(python))
+        return {**environ, **({"PYTHONPATH": os.pathsep.join(entries)} if entries else {})}
 
     def close(self, out: Path) -> str:
         """Move what was written into the tree to HPQ_OUT; return what its log should say.

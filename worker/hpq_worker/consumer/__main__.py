@@ -37,6 +37,7 @@ from hpq_worker.consumer.single_trial import SingleTrialWorker, trial_of
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process import devices, exit_report
@@ -134,8 +135,9 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     resend = partial(reap_store.keep_provenance, digest, record)
     figures = partial(_reader(settings).workers.server_figures, settings.queue)
     reaper = Reaper(
-        settings, reap_store, presence.current, parts.telemetry, outage, resend, figures
-    )
+        settings, reap_store, presence.current, parts.telemetry, outage, resend, figures,
+        Notices(settings.notify, settings.queue, _reader(settings), reap_store),
+    )  # fmt: skip
     consumer = _consumer(parts, loop, run_limit, reader)
     files.warn_if_unknown(garbage.recent_stores())
     parts.garbage.start()

@@ -16,6 +16,7 @@ from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
 from hpq.store.trials import TrialStore
 from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.redis_outage import Outage
 
 log = logging.getLogger("hpq.reaper")
@@ -41,11 +42,12 @@ class Reaper:
         outage: Outage,
         send_provenance: Callable[[], object] = lambda: None,
         server_figures: Callable[[], Mapping[str, float]] = dict,
+        notices: Notices | None = None,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
         self._telemetry, self._metrics_at = telemetry, -_METRICS_S
         self._outage, self._send_provenance = outage, send_provenance
-        self._server_figures = server_figures
+        self._server_figures, self._notices = server_figures, notices
         self._stop = Event()
         self._contact_at = time.monotonic()
         self._paused_until = 0.0
@@ -62,6 +64,9 @@ class Reaper:
         self._thread.join(timeout=5)
         try:
             self._store.absent(self._describe()[0])
+            if self._notices:  # the workers of `hpq run` go when its sweep is over
+                self._notices.look(at_once=True)
+                self._notices.close()
         except RedisError as error:
             log.info("could not remove the presence record: %s", error)
 
@@ -73,6 +78,8 @@ class Reaper:
         """Report presence, and requeue trials whose lease expired."""
         try:
             self._reap(self._report_presence())
+            if self._notices:
+                self._notices.look()
             self._contact_at = time.monotonic()
             self._outage.answered("reaper")
             self._telemetry.redis_answered(self._server_metrics())

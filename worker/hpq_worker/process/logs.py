@@ -28,7 +28,7 @@ class SafeFormatter(logging.Formatter):
 
 def configure(settings: Settings) -> None:
     """Log at level HPQ_LOG; at debug, libraries may log URLs, so their passwords are hidden."""
-    own = (credentials.of(settings.redis_url), settings.code_key)
+    own = (credentials.of(settings.redis_url), settings.code_key, settings.notify)
     secrets = [*filter(None, own), *credentials.carried(settings.store)]
     handler = logging.StreamHandler()
     handler.setFormatter(

@@ -87,7 +87,7 @@ def receive() -> dict[str, str]:
 def secret_values(settings: Settings, environ: Mapping[str, str], key: bytes | None) -> list[bytes]:
     """Return what no log may show: passwords, code key, variables named like secrets."""
     found = [credentials.of(settings.redis_url), settings.code_key, (key or b"").decode("latin-1")]
-    found += credentials.carried(settings.store)
+    found += [settings.notify, *credentials.carried(settings.store)]
     for name, value in environ.items():
         if _SECRET_WORDS & set(re.split(r"[^A-Z]+", name.upper())) and not _is_path(value):
             found.append(value)

@@ -23,9 +23,8 @@ import hpq
 import hpq_worker
 from hpq.code.command import is_own
 from hpq.domain.trial import Failure, FailureKind
-from hpq.errors import DataMissing, HpqError
+from hpq.errors import BadParams, DataMissing, DeviceUnusable, Diverged, HpqError
 from hpq.settings import IN_POD
-from hpq_worker.trainers.training.trial_context import BadParams, DeviceUnusable, Diverged
 
 _PREFIX = re.compile(r"\[[A-Za-z_]*?(?P<rank>\d+)\]:\s?(?=(?P<rest>.*))")
 _CAUSE = re.compile(

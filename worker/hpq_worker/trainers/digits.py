@@ -5,34 +5,25 @@ By hand: `python -m hpq.train digits --set hidden=32`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
+from torch import nn
 
+from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Params
-from hpq_worker.trainers.data.batches import in_order, shuffled
-from hpq_worker.trainers.data.datasets import load_data
-from hpq_worker.trainers.networks import digits_net
-from hpq_worker.trainers.training import device
-from hpq_worker.trainers.training.loop import Recipe, Task, fit
-from hpq_worker.trainers.training.trial_context import TrialContext, filled
+from hpq_worker.runner.trial_api import Trial
+from hpq_worker.trainers import device
+from hpq_worker.trainers.data import Batches, load_data
+from hpq_worker.trainers.loop import fit
 
 MEAN, STD = 4.88, 6.02  # of all pixels, in 0..16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Digits(Recipe):
-    """The parameters as hpq.hyperparams has them."""
-
-    hidden: int
+def normalise(images: torch.Tensor) -> torch.Tensor:
+    """uint8 to (B, 8, 8) float32 of mean 0 and deviation 1."""
+    return images.float().sub_(MEAN).div_(STD)
 
 
-def normalise(images: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """uint8 to (B, 8, 8) of mean 0 and deviation 1, in float32 until the end."""
-    return images.float().sub_(MEAN).div_(STD).to(dtype)
-
-
-def train(params: Params, trial: TrialContext) -> None:
+def train(params: Params, trial: Trial) -> None:
     """Train a small network on digits and report each epoch.
 
     Raises:
@@ -40,24 +31,20 @@ def train(params: Params, trial: TrialContext) -> None:
         DataMissing: scikit-learn is not installed.
         Diverged: the loss of an epoch is not finite.
     """
-    p = Digits(**filled("digits", params))  # type: ignore[arg-type]
+    p = SHIPPED["digits"].fill(params)
     data = load_data("digits", trial)
-    place = device.pick()
-    plan = device.plan(place)
-
-    def prepare(images: torch.Tensor) -> torch.Tensor:
-        return normalise(images, plan.dtype)
-
-    torch.manual_seed(p.seed)
-    with place:
-        model = digits_net(p.hidden)
-    generator = torch.Generator().manual_seed(p.seed)
-    task = Task(
-        model=device.placed(model, place, plan),
-        train=lambda: shuffled(data.train, p.batch_size, prepare, plan, generator),
-        test=lambda: in_order(data.test, prepare),
-        train_images=len(data.train),
-        generator=generator,
-        key=("digits", p.hidden),
+    torch.manual_seed(p["seed"])
+    hidden = p["hidden"]
+    with device.pick():
+        layers = nn.Linear(64, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, 10)
+    fit(
+        nn.Sequential(nn.Flatten(), *layers),
+        Batches(data.train, normalise, p["batch_size"], p["seed"]),
+        Batches(data.test, normalise),
+        trial,
+        epochs=p["epochs"],
+        max_learning_rate=p["max_learning_rate"],
+        momentum=p["momentum"],
+        weight_decay=p["weight_decay"],
+        plan=device.plan(graph=True),
     )
-    fit(task, p, trial, plan)

@@ -5,37 +5,37 @@ By hand: `python -m hpq.train mnist --set epochs=2`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
+from torch import nn
 
+from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Params
-from hpq_worker.trainers.data.batches import in_order, shuffled
-from hpq_worker.trainers.data.datasets import load_data
-from hpq_worker.trainers.networks import mnist_net
-from hpq_worker.trainers.training import device
-from hpq_worker.trainers.training.loop import Recipe, Task, fit
-from hpq_worker.trainers.training.trial_context import TrialContext, filled
+from hpq_worker.runner.trial_api import Trial
+from hpq_worker.trainers import device
+from hpq_worker.trainers.cifar10 import conv_block
+from hpq_worker.trainers.data import Batches, load_data
+from hpq_worker.trainers.loop import fit
 
 MEAN, STD = 0.1307, 0.3081  # of all training pixels, in 0..1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mnist(Recipe):
-    """The parameters as hpq.hyperparams has them."""
-
-    dropout: float
-    width: int
-    train_images: int
-    test_images: int
+def normalise(images: torch.Tensor) -> torch.Tensor:
+    """uint8 to (B, 1, 28, 28) float32 of mean 0 and deviation 1."""
+    return images[:, None].float().sub_(255 * MEAN).div_(255 * STD)
 
 
-def normalise(images: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """uint8 to (B, 1, 28, 28) of mean 0 and deviation 1, in float32 until the end."""
-    return images[:, None].float().sub_(255 * MEAN).div_(255 * STD).to(dtype)
+def network(width: int, dropout: float) -> nn.Sequential:
+    """Return two pooled blocks and a linear layer: logits (B, 10) of images (B, 1, 28, 28)."""
+    return nn.Sequential(
+        conv_block(1, width, batch_norm=True, pool=True),
+        conv_block(width, 2 * width, batch_norm=True, pool=True),
+        nn.Flatten(),
+        nn.Dropout(dropout),
+        nn.Linear(2 * width * 7 * 7, 10),
+    )
 
 
-def train(params: Params, trial: TrialContext) -> None:
+def train(params: Params, trial: Trial) -> None:
     """Train two convolutions on MNIST and report each epoch.
 
     Raises:
@@ -43,24 +43,19 @@ def train(params: Params, trial: TrialContext) -> None:
         DataMissing: MNIST is not in HPQ_DATA, or damaged.
         Diverged: the loss of an epoch is not finite.
     """
-    p = Mnist(**filled("mnist", params))  # type: ignore[arg-type]
-    data = load_data("mnist", trial, p.train_images, p.test_images)
-    place = device.pick()
-    plan = device.plan(place)
-
-    def prepare(images: torch.Tensor) -> torch.Tensor:
-        return normalise(images, plan.dtype)
-
-    torch.manual_seed(p.seed)
-    with place:
-        model = mnist_net(p.width, p.dropout)
-    generator = torch.Generator().manual_seed(p.seed)
-    task = Task(
-        model=device.placed(model, place, plan),
-        train=lambda: shuffled(data.train, p.batch_size, prepare, plan, generator),
-        test=lambda: in_order(data.test, prepare),
-        train_images=p.train_images,
-        generator=generator,
-        key=("mnist", p.width, p.dropout),
+    p = SHIPPED["mnist"].fill(params)
+    data = load_data("mnist", trial, p["train_images"], p["test_images"])
+    torch.manual_seed(p["seed"])
+    with device.pick():
+        model = network(p["width"], p["dropout"])
+    fit(
+        model,
+        Batches(data.train, normalise, p["batch_size"], p["seed"]),
+        Batches(data.test, normalise),
+        trial,
+        epochs=p["epochs"],
+        max_learning_rate=p["max_learning_rate"],
+        momentum=p["momentum"],
+        weight_decay=p["weight_decay"],
+        plan=device.plan(graph=True),
     )
-    fit(task, p, trial, plan)

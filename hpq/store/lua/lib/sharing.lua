@@ -57,3 +57,21 @@ local function drop_ran_on(sid)
     end
   end
 end
+
+-- The code of a sweep that is over goes, oldest first, once there is that of more than so many sweeps.
+local MOST_CODE = 200
+local function bound_code()
+  local excess = redis.call('HLEN', key('code')) - MOST_CODE
+  for _, sid in ipairs(excess > 0 and redis.call('ZRANGE', key('sweeps'), 0, -1) or {}) do
+    local digest = redis.call('HGET', sweep_key(sid), 'bundle') or ''
+    local sweeps, in_use = redis.call('SMEMBERS', key('b', digest, 'sweeps')), digest == ''
+    for _, other in ipairs(sweeps) do in_use = in_use or not is_done(other) end
+    if not in_use then
+      for _, other in ipairs(sweeps) do redis.call('HSET', sweep_key(other), 'bundle', '') end
+      redis.call('UNLINK', key('b', digest), key('b', digest, 'sweeps'))
+      redis.call('HDEL', key('code'), digest)
+      excess = excess - 1
+    end
+    if excess <= 0 then return end
+  end
+end

@@ -6,7 +6,12 @@ A new option of enqueue, run and plan is a field of SubmitOptions (submit_option
 from __future__ import annotations
 
 import json as jsonlib
+import os
+import sys
+from pathlib import Path
 
+from hpq.code.command import interpreter
+from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Sweep, SweepState
 from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.commands.common_flags import AsJson
@@ -101,6 +106,14 @@ def describe_snapshot(code: DiscoveredCode) -> str:
     return text if code.is_sent else f"{text}; over 10 MiB, so that only this machine has it"
 
 
+def _not_frozen(session: Session, sweep: Sweep) -> list[str]:
+    """The editable installs outside the code of a sweep: trials run them as they are."""
+    trainer, python = sweep.launch.trainer, session.settings.python
+    found = editable_installs(sys.executable if trainer else interpreter(os.environ, python))
+    folders = {*found.paths, *(str(Path(path).parent) for path in found.packages.values())}
+    return sorted(f for f in folders if not Path(f).is_relative_to(sweep.launch.root))
+
+
 def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
     """Say what may surprise of a sweep that was there: another's, or of another name."""
     if sweep.owner != session.settings.user:
@@ -134,6 +147,9 @@ def print_enqueued(session: Session, done: Enqueued, sweep: Sweep, submission: S
         print_message(_NO_METRIC)
     if snapshot := describe_snapshot(submission.code):
         print_message(snapshot)
+    if sweep.launch.is_frozen:
+        for folder in _not_frozen(session, sweep):
+            print_message(f"not frozen: {folder}, an editable install")
     if sweep.launch.code_dir:
         print_message(f"runs {sweep.launch.what} in {sweep.launch.code_dir}")
 

@@ -10,11 +10,13 @@ from typing import Annotated
 
 import typer
 
+from hpq import datasets
 from hpq.code.command import interpreter
 from hpq.domain.snapshot import Worker
 from hpq.domain.sweep import Counts, Sweep, SweepState
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice
+from hpq.settings import Settings
 from hpq_producer import connection_record
 from hpq_producer.commands.submit.append import Appended, print_appended
 from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
@@ -42,9 +44,9 @@ def run(
     """Enqueue, train and watch on this machine."""
     is_sweep = not options.file.suffix and not options.file.exists()
     submission = None if is_sweep else options.submission()
-    if submission is not None:
-        _check(submission)
     settings = load_settings()
+    if submission is not None:
+        _check(submission, settings)
     interpreter(os.environ, settings.python)  # no worker would start without it
     if (
         through := connection_record.connection_of_url(settings.home, settings.redis_url)
@@ -68,14 +70,23 @@ def run(
     raise typer.Exit(int(code))
 
 
-def _check(submission: Submission) -> None:
-    """Warn of what a file does otherwise than meant; refuse a sampler that is not installed."""
+def _check(submission: Submission, settings: Settings) -> None:
+    """Print warnings about a sweep file.
+
+    Raises:
+        UserError: its sampler is not installed.
+        DataMissing: the images of its trainer are not on this machine.
+    """
     for warning in submission.warnings:
         warn(warning)
     if lacks := preflight.missing_sampler(submission):
-        raise UserError(lacks)
+        raise UserError(lacks, code="extra-missing")
     if lacks := preflight.missing_sampler_aid(submission):
         warn(lacks)
+    if (trainer := submission.spec.trainer) in datasets.WANTED:
+        datasets.find(trainer, settings.data)
+    if slow := preflight.without_gpu(submission):
+        warn(slow)
 
 
 def _go_on(session: Session, sweep: Sweep) -> None:

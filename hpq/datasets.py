@@ -1,0 +1,156 @@
+"""Where CIFAR10 and MNIST lie: HPQ_DATA itself, or entries in it whose names speak of the set.
+
+Cheap on purpose: HPQ_DATA may be a large share, so nothing is walked; a directory is asked for
+known paths and a tar for its first members. Directories and tars are then read the same way.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpq.errors import DataMissing
+
+CIFAR10_CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+UNREADABLE = (OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error)
+_TAR = re.compile(r"\.(tar(\.(gz|xz|bz2))?|tgz|txz|tbz2)\Z", re.I)
+_PEEK_MEMBERS = 64
+_PEEK_BYTES = 256 * 2**20
+
+Files = Iterable[tuple[re.Match[str], bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a data set lies in a directory or a tar."""
+
+    globs: tuple[str, ...]  # of the files in a directory
+    member: re.Pattern[str]  # the end of a file's path, in a directory or a tar
+
+
+BATCHES = Layout(
+    globs=("data_batch_*", "test_batch"),
+    member=re.compile(r"(?:^|/)(data_batch_[1-5]|test_batch)$"),
+)
+FOLDERS = Layout(
+    globs=tuple(f"{split}/{name}/*" for split in ("train", "test") for name in CIFAR10_CLASSES),
+    member=re.compile(
+        rf"(?:^|/)(train|test)/({'|'.join(CIFAR10_CLASSES)})/([^/.][^/]*\.(?:jpe?g|png))$", re.I
+    ),
+)
+IDX = Layout(
+    globs=("*-ubyte*", "raw/*-ubyte*"),
+    member=re.compile(r"(?:^|/)(train|t10k)-(images-idx3|labels-idx1)-ubyte(\.gz)?$"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    named: re.Pattern[str]  # its places
+    layouts: tuple[Layout, ...]
+    accepted: str  # for people
+
+
+WANTED = {
+    "cifar10": _Wanted(
+        named=re.compile(r"cifar(?!.*100)", re.I),
+        layouts=(BATCHES, FOLDERS),
+        accepted="cifar-10-batches-py, train/CLASS/*.jpg|png with test/CLASS/..., or a tar of one",
+    ),
+    "mnist": _Wanted(
+        named=re.compile(r"(?<![a-z])mnist", re.I),  # neither KMNIST nor FashionMNIST
+        layouts=(IDX,),
+        accepted="MNIST/raw/*-ubyte or *-ubyte.gz, or a tar of them",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A directory or a tar that holds a data set in a layout."""
+
+    path: Path
+    layout: Layout
+
+    def files(self) -> Files:
+        """Yield its files, each with the match of its name, one at a time."""
+        if not self.path.is_file():
+            yield from ((match, path.read_bytes()) for path, match in self._matches())
+            return
+        with tarfile.open(self.path) as tar:
+            for member in tar:
+                match = self.layout.member.search(member.name)
+                content = tar.extractfile(member) if match and member.isfile() else None
+                if match and content:
+                    yield match, content.read()
+
+    def stamp(self) -> list[tuple[str, int, int]]:
+        """Return paths, sizes and times that change with the data.
+
+        A directory of many pictures is stamped as a whole: a file that is overwritten in place,
+        rather than replaced, goes unnoticed.
+        """
+        paths = {self.path} if self.path.is_file() else set()
+        if not paths:
+            for glob in self.layout.globs:
+                paths.update(self.path.glob(glob.removesuffix("/*")))
+        stats = [(path, path.stat()) for path in sorted(paths)]
+        return [(str(path.resolve()), s.st_size, s.st_mtime_ns) for path, s in stats]
+
+    def _matches(self) -> Iterator[tuple[Path, re.Match[str]]]:
+        for glob in self.layout.globs:
+            for path in sorted(self.path.glob(glob)):
+                if match := self.layout.member.search(path.relative_to(self.path).as_posix()):
+                    yield path, match
+
+    def is_there(self) -> bool:
+        """Tell whether the path begins as a data set of the layout does."""
+        if not self.path.is_file():
+            return next(self._matches(), None) is not None
+        with tarfile.open(self.path) as tar:
+            for number, member in enumerate(tar):
+                if self.layout.member.search(member.name):
+                    return True
+                # The next header lies behind this member, and a packed tar is unpacked up to there.
+                if number >= _PEEK_MEMBERS or member.offset_data + member.size > _PEEK_BYTES:
+                    return False
+        return False
+
+
+def find(name: str, data: Path | None) -> Source:
+    """Return the first place in HPQ_DATA that holds the data set.
+
+    Raises:
+        DataMissing: none holds it; the text names the place, what is accepted and `hpq data`.
+    """
+    wanted = WANTED[name]
+    remedy = f"run `hpq data {name}`, or set HPQ_DATA to a directory or file with {wanted.accepted}"
+    if data is None:
+        raise DataMissing(f"data set {name}: HPQ_DATA is not set; {remedy}")
+    if not data.exists():
+        raise DataMissing(f"data set {name}: HPQ_DATA={data} does not exist; {remedy}")
+    path = data
+    try:
+        for path in _candidates(data, wanted.named):
+            for layout in wanted.layouts:
+                if (source := Source(path=path, layout=layout)).is_there():
+                    return source
+    except UNREADABLE as error:
+        why = str(error).partition(":\n")[0]  # tarfile lists every form that it tried
+        raise DataMissing(f"data set {name}: {path}: {why}; {remedy}") from None
+    raise DataMissing(f"data set {name}: not found in HPQ_DATA={data}; {remedy}")
+
+
+def _candidates(path: Path, named: re.Pattern[str]) -> Iterator[Path]:
+    yield path
+    if path.is_dir():
+        for entry in sorted(path.iterdir()):
+            if named.search(entry.name) and (entry.is_dir() or _TAR.search(entry.name)):
+                yield from _candidates(entry, named)

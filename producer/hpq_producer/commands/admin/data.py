@@ -1,0 +1,42 @@
+"""`hpq data`: fetch a data set of the shipped trainers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hpq.datasets import WANTED, find
+from hpq.errors import DataMissing, UserError
+from hpq_producer.session import load_settings
+from hpq_producer.terminal.text import shell_line
+
+
+def data(
+    name: Annotated[str, typer.Argument(help=" or ".join(WANTED))],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Default: HPQ_DATA, else HPQ_HOME/data.")
+    ] = None,
+) -> None:
+    """Download a data set of the shipped trainers and print what to set.
+
+    A download that broke off is resumed. Example: hpq data cifar10 /data
+    """
+    if name not in WANTED:
+        raise UserError(f"no data set {name!r}; there are {', '.join(WANTED)}")
+    settings = load_settings()
+    place = (folder or settings.data or settings.home / "data").absolute()
+    try:
+        find(name, place)
+    except DataMissing:
+        words = [sys.executable, "-P", "-m", "hpq_worker.trainers.download", name, str(place)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            last = done.stdout.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise DataMissing(last[0]) from None
+    print(f"{name} is in {place}")
+    if settings.data != place:
+        print(shell_line(["export", f"HPQ_DATA={place}"]))

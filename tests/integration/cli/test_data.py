@@ -1,0 +1,164 @@
+"""`hpq data`: archives from an HTTP server, resumed and checked; `hpq run` without data."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from hpq.datasets import find
+from hpq.errors import DataMissing
+from hpq_worker.trainers import download
+from tests.constants import ROOT
+from tests.data_files import mnist_files
+
+Hpq = Callable[..., CompletedProcess[str]]
+
+
+class Archives(HTTPServer):
+    """Serves files by name with ranges; `breaks_at` ends an answer after so many bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.ranges: list[str | None] = []
+        self.breaks_at: int | None = None
+        self.knows_ranges = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Archives
+
+    def do_GET(self) -> None:
+        content = self.server.files.get(self.path[1:])
+        asked = self.headers.get("Range")
+        self.server.ranges.append(asked)
+        if content is None:
+            self.send_error(404)
+            return
+        start = int(re.findall(r"\d+", asked)[0]) if asked and self.server.knows_ranges else 0
+        if start and start >= len(content):
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        self.wfile.write(content[start : self.server.breaks_at])
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def archives(monkeypatch: pytest.MonkeyPatch) -> Iterator[Archives]:
+    """A server with MNIST's four files, where downloads look for them; torchvision is not there."""
+    server = Archives()
+    served = []
+    for name, content in mnist_files().items():
+        server.files[name] = content
+        served.append((server.url, f"MNIST/raw/{name}", hashlib.md5(content).hexdigest()))
+    monkeypatch.setitem(download.FILES, "mnist", ("MNIST", served))
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def raw(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "MNIST" / "raw").iterdir()}
+
+
+def test_archives_are_fetched_once_and_found(archives: Archives, tmp_path: Path) -> None:
+    download.download("mnist", tmp_path)
+    assert raw(tmp_path) == archives.files
+    assert find("mnist", tmp_path).is_there()
+    asked = len(archives.ranges)
+    download.download("mnist", tmp_path)
+    assert len(archives.ranges) == asked == 4
+
+
+@pytest.mark.parametrize("knows_ranges", [True, False])
+def test_what_broke_off_is_resumed(archives: Archives, tmp_path: Path, knows_ranges) -> None:
+    archives.breaks_at, archives.knows_ranges = 50, knows_ranges
+    with pytest.raises(DataMissing, match=r"broke off after 50 of .* bytes; run it again"):
+        download.download("mnist", tmp_path)
+    assert [name for name in raw(tmp_path) if not name.endswith(".part")] == []
+    archives.breaks_at = None
+    download.download("mnist", tmp_path)
+    assert raw(tmp_path) == archives.files
+    assert archives.ranges[:2] == [None, "bytes=50-"]
+
+
+def test_a_part_that_is_whole_is_checked_and_kept(archives: Archives, tmp_path: Path) -> None:
+    download.download("mnist", tmp_path)
+    (path, *_) = (tmp_path / "MNIST" / "raw").iterdir()
+    path.rename(f"{path}.part")
+    download.download("mnist", tmp_path)
+    assert raw(tmp_path) == archives.files
+
+
+def test_another_checksum_is_refused_and_not_resumed(archives: Archives, tmp_path: Path) -> None:
+    right = dict(archives.files)
+    archives.files = {name: b"other" + content for name, content in right.items()}
+    with pytest.raises(DataMissing, match=r"has the MD5 \w+, not \w+"):
+        download.download("mnist", tmp_path)
+    assert raw(tmp_path) == {}
+    archives.files = right
+    download.download("mnist", tmp_path)
+
+
+def test_a_file_that_is_not_served_is_named_with_what_to_bring(archives, tmp_path) -> None:
+    archives.files.clear()
+    with pytest.raises(DataMissing, match="404 Not Found") as caught:
+        download.download("mnist", tmp_path)
+    said = str(caught.value)
+    assert "\n" not in said and f"bring to {tmp_path}: MNIST/raw/train-images-idx3-ubyte.gz" in said
+
+
+UNREACHABLE = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+
+
+def test_without_network_the_command_names_the_file_to_bring(hpq: Hpq, tmp_path: Path) -> None:
+    done = hpq("data", "cifar10", tmp_path, **UNREACHABLE)
+    assert done.returncode == 2 and "[data-missing]" in done.stderr
+    assert "cifar-10-python.tar.gz (MD5 c58f30108f718f92721af3b95e74349a)" in done.stderr
+
+
+def test_data_that_is_there_is_not_fetched_again(hpq: Hpq, tmp_path: Path) -> None:
+    (tmp_path / "MNIST" / "raw").mkdir(parents=True)
+    for name, content in mnist_files().items():
+        (tmp_path / "MNIST" / "raw" / name).write_bytes(content)
+    done = hpq("data", "mnist", tmp_path, **UNREACHABLE)
+    expected = [f"mnist is in {tmp_path}", f"export HPQ_DATA={tmp_path}"]
+    assert (done.returncode, done.stdout.splitlines()) == (0, expected)
+    again = hpq("data", "mnist", HPQ_DATA=str(tmp_path), **UNREACHABLE)
+    assert again.stdout.splitlines() == expected[:1]
+
+
+def test_another_name_is_refused(hpq: Hpq) -> None:
+    done = hpq("data", "imagenet")
+    assert done.returncode == 2 and "cifar10, mnist" in done.stderr
+
+
+@pytest.mark.parametrize("data", [None, "empty"])
+def test_run_without_data_stops_before_anything_is_enqueued(hpq: Hpq, tmp_path, data) -> None:
+    (tmp_path / "empty").mkdir()
+    environ = {"HPQ_DATA": str(tmp_path / data)} if data else {}
+    done = hpq("run", ROOT / "configs" / "cifar10-16.yaml", **environ)
+    assert done.returncode == 2 and "[data-missing]" in done.stderr
+    assert "hpq data cifar10" in done.stderr
+    assert hpq("ls", "--json").stdout.strip() in ("", "[]")

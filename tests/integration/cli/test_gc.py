@@ -1,0 +1,33 @@
+"""`hpq gc`: HPQ_HOME stays bounded, and what an unfinished sweep or a person needs stays."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hpq_producer.doctor.home import UNUSED_S
+
+
+def test_what_no_sweep_needs_goes_after_a_week_and_results_stay(hpq, environ, tmp_path) -> None:
+    home = tmp_path / "gc-home"
+    environ["HPQ_HOME"] = str(home)
+    (tmp_path / "train.py").write_text("print('loss=1')\n")
+    (tmp_path / "sweep.yaml").write_text(
+        "program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n"
+    )
+    sid = hpq("enqueue", "sweep.yaml").stdout.strip()
+    names = ["snapshots/old.tar.gz", "logs/gone-1.log", f"logs/{sid}.log", "logs/new-1.log",
+             "cache/bytecode/old/a.pyc", "cache/inductor/x/y", "work/s.1.1/out/model"]  # fmt: skip
+    long_ago = time.time() - UNUSED_S - 60
+    for name in names:
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x" * 1000)
+        if name != "logs/new-1.log":
+            os.utime(path, (long_ago, long_ago))
+            os.utime(path.parent, (long_ago, long_ago))
+    assert "hpq gc removes at most" in hpq("doctor").stdout
+    done = hpq("gc")
+    assert done.returncode == 0, done.stderr
+    left = {name for name in names if (home / name).exists()}
+    assert left == {f"logs/{sid}.log", "logs/new-1.log", "work/s.1.1/out/model"}

@@ -1,1 +1,0 @@
-"""Read, cache, batch and augment the data sets of the trainers."""

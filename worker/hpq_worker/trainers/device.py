@@ -1,0 +1,123 @@
+"""Where the trainers compute, and in which number formats.
+
+Threads are not set here: torch takes OMP_NUM_THREADS, which the worker sets for each runner.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from hpq.errors import DeviceUnusable
+
+_OWN_SHARE = 0.95  # of a GPU's memory, at most; the rest is for the CUDA contexts of the sharers
+_CONTEXT = 600 * 2**20  # bytes of one of them, with the libraries' code
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a device computes. Nothing here changes what a hyperparameter means."""
+
+    dtype: torch.dtype = torch.float32  # of weights, gradients and momentum
+    autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
+    graph: bool = False  # the training step is one CUDA graph
+    compile: bool = False  # the network goes through torch.compile
+    channels: int = 3  # zero channels fill up the images of cifar10 to this number
+
+
+def plan(**changes: Any) -> Plan:
+    """Return how this machine computes; `changes` to the plan of a GPU are ignored on a CPU.
+
+    A GPU has float32 weights, and bfloat16 autocast if it computes in bfloat16.
+    """
+    if pick().type == "cpu":
+        return Plan()
+    has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return replace(Plan(autocast=torch.bfloat16 if has_bf16 else None), **changes)
+
+
+def placed(model: nn.Module, plan: Plan) -> nn.Module:
+    """Move a network to the device, channels last; batch norms of half a network stay float32."""
+    model = model.to(pick(), plan.dtype, memory_format=torch.channels_last)
+    if plan.dtype in (torch.half, torch.bfloat16):
+        for module in model.modules():
+            # CUDA takes half precision images with float32 weights in these norms alone.
+            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+                module.float()
+    return model
+
+
+def pick() -> torch.device:
+    """Return the first GPU of CUDA_VISIBLE_DEVICES, else the CPU.
+
+    Raises:
+        DeviceUnusable: this process was given a GPU that torch cannot use.
+    """
+    return _pick(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+
+
+@cache
+def _pick(given: str) -> torch.device:
+    if torch.cuda.is_available():
+        _prepare_gpu(os.environ)
+        return torch.device("cuda")
+    if given.split(",")[0].strip() not in ("", "-1"):
+        raise DeviceUnusable(
+            f"GPU {given}: torch {torch.__version__} cannot use it ({why_no_gpu()}); install a"
+            " torch that fits its driver, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
+        )
+    _keep_memory()
+    return torch.device("cpu")
+
+
+def why_no_gpu() -> str:
+    """Return why torch uses no GPU, in a few words."""
+    if torch.version.cuda is None:
+        return "built without CUDA"
+    try:
+        torch.cuda.init()
+    except Exception as error:  # torch reports no driver, an old one, and no such GPU in many ways
+        first, *_ = re.split(r"\.\s+(?=[A-Z])|\n", str(error).strip())  # advice follows
+        return first.rstrip(".")[:100]
+    return "it finds none"
+
+
+def _prepare_gpu(environ: Mapping[str, str]) -> None:
+    major, minor = torch.cuda.get_device_capability()
+    built = [int(arch[3:].rstrip("af")) for arch in torch.cuda.get_arch_list() if arch[:3] == "sm_"]
+    if built and 10 * major + minor < min(built):
+        raise DeviceUnusable(
+            f"{torch.cuda.get_device_name()}: compute capability {major}.{minor} is too old for"
+            f" torch {torch.__version__} (from {min(built) / 10:g}); install an older torch,"
+            " or set CUDA_VISIBLE_DEVICES= to train on the CPU"
+        )
+    torch.backends.cudnn.benchmark = True
+    sharing = environ.get("HPQ_TRIALS_PER_GPU", "")
+    if sharing.isdigit() and int(sharing) > 1:
+        total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+        torch.cuda.set_per_process_memory_fraction(share(int(sharing), total))
+
+
+def share(trials: int, total: int) -> float:
+    """Return the part of a GPU's `total` bytes that each of N trials may take for its tensors."""
+    return max(0.01, min(_OWN_SHARE / trials, 1 / trials - _CONTEXT / total))
+
+
+def _keep_memory() -> None:
+    # glibc gives large blocks back to the kernel as soon as they are freed, and a step frees and
+    # asks for the same ones: without this, a fifth of a step on a CPU goes into page faults.
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+        if mallopt is not None:
+            mallopt(_M_MMAP_MAX, 0)
+            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)

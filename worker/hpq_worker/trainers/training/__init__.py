@@ -1,1 +1,0 @@
-"""The training loop that all shipped trainers share."""
