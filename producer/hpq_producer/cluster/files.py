@@ -129,7 +129,7 @@ def _exec(
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise UserError(
-            "kubectl, which copies files out of pods, is not on PATH; install it:"
+            "kubectl is not on PATH; install it to copy files out of pods:"
             " https://kubernetes.io/docs/tasks/tools/",
             code="program-missing",
         )

@@ -235,10 +235,7 @@ def render(options: ManifestOptions) -> str:
     """
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        text = (
-            "kubectl, which renders the manifests, is not on PATH; install it:"
-            " https://kubernetes.io/docs/tasks/tools/"
-        )
+        text = "kubectl is not on PATH; install it (https://kubernetes.io/docs/tasks/tools/)"
         raise UserError(text, code="program-missing")
     is_scaled = "keda" in options.components
     files = {".": overlay(options, "k8s")}

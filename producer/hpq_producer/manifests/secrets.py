@@ -29,7 +29,7 @@ def redis_certificate(namespace: str) -> Mapping[str, str]:
     """
     openssl = shutil.which("openssl")
     if openssl is None:
-        line = "openssl, which generates the certificate of --with tls, is not on PATH; install it"
+        line = "openssl is not on PATH; install it, --with tls needs it for the certificate"
         raise UserError(line, code="program-missing")
     names = ["hpq-redis", f"hpq-redis.{namespace}", f"hpq-redis.{namespace}.svc", "localhost"]
     also = ",".join([*(f"DNS:{name}" for name in names), "IP:127.0.0.1"])
