@@ -1,8 +1,8 @@
-"""Which parameter matters: permutation importance on out-of-bag trials, with bootstrap intervals.
+"""Compute permutation importance of parameters on out-of-bag trials, with bootstrap intervals.
 
 A forest of 100 trees predicts each trial from the trees that did not train on it. A parameter is
 important if shuffling its values makes these predictions worse. Terminal, page and Python API show
-the numbers of `importance_of`. scikit-learn is imported when it is called.
+the numbers of `importance_of`, which imports scikit-learn.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json, Params
 from hpq_producer.terminal.text import clean, number, trials_of, value
 
-MIN_SETS, MIN_R2 = 8, 0.3  # fewer, or less of the variance predicted, cannot tell
+MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
 _TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
 _MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
-_LOG_RATIO = 20.0  # of positive values: from here on they are compared as logarithms
-_MANY_WORDS = 30  # of one parameter: more of them name trials, not choices
+_LOG_RATIO = 20.0  # highest / lowest: from here on, positive values are compared as logarithms
+_MANY_WORDS = 30  # a parameter with more texts names trials, not choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def _shares(numpy: Any, grown: Any) -> Any:
 
 
 def _where_it_looked(sweep: Sweep, name: str, sets: Sequence[Params]) -> str:
-    """`auto looked mostly at lr 0.01 to 0.1`: the middle of what it drew in the later half."""
+    """Return `auto looked mostly at lr 0.01 to 0.1`: the middle 80 % of the later half."""
     if not sweep.sampler or sweep.sampler in ("random", "qmc"):
         return ""
     later = [params[name] for params in sets[len(sets) // 2 :] if name in params]

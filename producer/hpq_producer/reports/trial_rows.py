@@ -1,4 +1,4 @@
-"""A trial as one row of watch: number, what varies, how far, how good, how long. Pure."""
+"""Render a trial as one row of watch: number, parameters, step, objective, duration. Pure."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ STATE_STYLE = {
     TrialState.PRUNED: Style.CYAN,
     TrialState.CANCELLED: Style.YELLOW,
 }
-_FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlive the curve and the step
+_FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlast curve and step
 _CURVES, _CURVES_WIDE = (12, 9, 6), (24, 18, 12, 9, 6)  # columns, the widest that fits
 _LEAST_FOR_CURVES = 60  # columns of a terminal
 WIDE = 120  # columns of a terminal that has room for wide curves
 
 
 def shown_names(sweep: Sweep, chosen: Sequence[str]) -> list[str]:
-    """The parameters and metrics that are columns: the chosen ones, then all that vary."""
+    """Return the names of columns: the chosen ones, then all varying parameters."""
     return [*chosen, *(name for name in sweep.varying if name not in chosen)]
 
 
 def trial_columns(sweep: Sweep, chosen: Sequence[str], curve_title: str) -> list[Column]:
-    """The columns of `trial_row`; the chosen names are left out last."""
+    """Return the columns of `trial_row`; the chosen names are dropped last."""
     metric = clean(sweep.metric.name) if sweep.metric else "objective"
     keeps = [92] * len(chosen) + [*_FIRST_TO_STAY, *range(40, 0, -1)]
     return [
@@ -51,12 +51,12 @@ def trial_columns(sweep: Sweep, chosen: Sequence[str], curve_title: str) -> list
 
 
 def curve_widths(columns: int) -> tuple[int, ...]:
-    """How wide curves may be in a terminal, from the widest: they give room before values do."""
+    """Return widths of curves to try, from the widest; curves shrink before values are cut."""
     return _CURVES_WIDE if columns >= WIDE else _CURVES if columns >= _LEAST_FOR_CURVES else (0,)
 
 
 def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
-    """The titles that are names of the user's: parameters and metrics."""
+    """Return the titles that are parameters or metrics."""
     metric = {clean(sweep.metric.name)} if sweep.metric else set[str]()
     return {*metric, *map(clean, sweep.varying), *map(clean, metrics)}
 
@@ -64,7 +64,7 @@ def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
 def trial_row(
     trial: TrialView, snapshot: Snapshot, chosen: Sequence[str], drawn: str | None, mark: str
 ) -> list[Span]:
-    """The cells of one trial; `drawn` is its curve, None without that column."""
+    """Return the cells of one trial; `drawn` is its curve, None without that column."""
     sweep = snapshot.sweep
     running = trial.state is TrialState.RUNNING
     taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
@@ -107,7 +107,7 @@ def _words(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> str:
 
 
 def last_step(snapshot: Snapshot) -> int | None:
-    """The step at which trials of this sweep end, where all that are known ended at the same."""
+    """Return the step at which all known trials ended; None if they differ."""
     ended = (*snapshot.recent, *snapshot.best)
     steps = {t.step for t in ended if t.state is TrialState.FINISHED}
     return steps.pop() if len(steps) == 1 else None
