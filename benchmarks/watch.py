@@ -15,7 +15,7 @@ from benchmarks.server import Server, private_server
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import identity
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
-from hpq.domain.trial import Point, TrialState
+from hpq.domain.trial import Json, Point, TrialState
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.terminal.style import TerminalInfo
@@ -72,22 +72,22 @@ def _next_ms(server: Server, sid: str) -> float:
 
 
 def _draw(scenes: SceneReader, view: View) -> View:
-    frame = render(view, scenes.read(view, _LOOK), _LOOK)
+    drawn, view = render(view, scenes.read(view, _LOOK), _LOOK)
     console = Console(
         file=io.StringIO(), force_terminal=True, color_system="256",
         width=_LOOK.columns, height=_LOOK.rows, legacy_windows=False,
     )  # fmt: skip
-    console.print(frame.drawn)
-    if len(frame.view.seen.numbers) < 38:
-        raise AssertionError(f"{len(frame.view.seen.numbers)} rows")
-    return replace(frame.view, cursor=0)
+    console.print(drawn)
+    if len(view.seen.numbers) < 38:
+        raise AssertionError(f"{len(view.seen.numbers)} rows")
+    return replace(view, cursor=0)
 
 
 def fill(server: Server, sid: str, count: int) -> None:
     """Make a sweep of which half has finished and 16 trials run."""
     session = server.session()
     writer, store = session.writer(), TrialStore(session.context())
-    sets = [{"x": i, "y": i / 7, "z": "on"} for i in range(1, count + 1)]
+    sets: list[dict[str, Json]] = [{"x": i, "y": i / 7, "z": "on"} for i in range(1, count + 1)]
     writer.add_rows(sid, 1, [(dumps(one), identity(one)) for one in sets])
     writer.seal(
         Sweep(

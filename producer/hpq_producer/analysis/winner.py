@@ -81,9 +81,13 @@ class Winner:
         return f"{times}: {'beyond' if self.gap > 2 * sd else 'within'} the noise"
 
 
-def judge_winner(reader: StoreReader, sweep: Sweep) -> Winner | None:
-    """Judge a sweep's best trial from a bounded number of reads; None if there is none."""
-    best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
+def judge_winner(reader: StoreReader, sweep: Sweep, best: Sequence[Trial] = ()) -> Winner | None:
+    """Judge a sweep's best trial from a bounded number of reads; None if there is none.
+
+    `best` are the two best trials if they were read already.
+    """
+    if sweep.replicates > 1 or not best:
+        best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
     if not best or sweep.metric is None:
         return None
     number = best[0].id.number

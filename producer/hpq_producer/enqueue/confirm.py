@@ -30,7 +30,7 @@ def enqueue_confirmation(
     key = signing.key_of(session.settings, make=True)
     prefix, launch = session.settings.prefix, sweep.launch
     # Redis must not be able to have a launch record of its own signed.
-    is_mine = bool(key) and signing.is_signed(key, prefix, sweep.id, launch, sweep.signature)
+    is_mine = key is not None and signing.is_signed(key, prefix, sweep.id, launch, sweep.signature)
     if not is_mine and launch.trainer not in SHIPPED:
         raise UserError(
             f"{sweep.id}: its code is not signed with the key of this machine, so its trials are"

@@ -214,9 +214,8 @@ class _Watch:
                 raise
             self._view = View(mode=Mode.SWEEPS, note=error.notice.text)
             self._scene = self._read(terminal, screen)
-        frame = render(self._view, self._scene, terminal)
-        self._view = frame.view
-        screen.draw(frame.drawn, terminal)
+        drawn, self._view = render(self._view, self._scene, terminal)
+        screen.draw(drawn, terminal)
 
     def _read(self, terminal: TerminalInfo, screen: LiveScreen) -> Scene:
         view = self._view

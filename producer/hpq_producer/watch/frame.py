@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 
@@ -57,19 +57,14 @@ HELP = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """What rich draws, and the view with what it saw."""
-
-    drawn: RenderableType
-    view: View
+Frame = tuple[RenderableType, View]  # what rich draws, and the view with what it saw
 
 
 def render(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     """At most as many rows and columns as the terminal has."""
     if terminal.columns < LEAST_COLUMNS or terminal.rows < LEAST_ROWS:
         line = [Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]
-        return Frame(drawn=text_of(line, terminal), view=view)
+        return text_of(line, terminal), view
     if view.mode is Mode.SWEEPS:
         return _sweeps(view, scene, terminal)
     if view.mode in (Mode.LIST, Mode.FILTER) or (view.mode is Mode.CONFIRM and not view.trial):
@@ -101,11 +96,9 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     if not scene.rows:  # titles would announce rows
         words = "searching …" if scene.is_searching else position(now)
         empty = text_of([Span(words, Style.DIM)], terminal)
-        return Frame(drawn=Group(*_texts(head, terminal), empty, *below), view=now)
-    return Frame(
-        drawn=Group(*_texts(head, terminal), table, *below),
-        view=show_from(now, scene.total, seen.page),
-    )
+        return Group(*_texts(head, terminal), empty, *below), now
+    view = show_from(replace(view, seen=seen), scene.total, seen.page)
+    return Group(*_texts(head, terminal), table, *below), view
 
 
 def _texts(lines: Sequence[Line], terminal: TerminalInfo) -> list[RenderableType]:
@@ -317,9 +310,7 @@ def _page(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     old = view.seen
     total = len(view.seen.names) if is_list else max(1, len(whole) - room + 1)
     seen = Seen(total=total, page=room, names=old.names, is_paused=old.is_paused)
-    return Frame(
-        drawn=Group(*_texts([*shown, *blanks, foot], terminal)), view=replace(view, seen=seen)
-    )
+    return Group(*_texts([*shown, *blanks, foot], terminal)), replace(view, seen=seen)
 
 
 def _choices(view: View) -> list[Line]:
@@ -384,4 +375,4 @@ def _sweeps(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     foot: Line = [Span(f"{line + 1} of {len(rows)}  Enter opens  q {scene.on_quit}", Style.DIM)]
     blanks: list[Line] = [[]] * (room - len(shown))
     drawn = Group(table_of(layout, shown, terminal, line - top), *_texts([*blanks, foot], terminal))
-    return Frame(drawn=drawn, view=replace(view, seen=seen))
+    return drawn, replace(view, seen=seen)
