@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -57,12 +57,6 @@ class Importance:
         it = self.shares[0]
         share = f"{it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})"
         return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {self.sets} sets"
-
-    def record(self) -> dict[str, Any]:
-        """The same as data."""
-        shares = [asdict(one) for one in self.shares]
-        why, looked = self.why_none or None, self.looked or None
-        return dict(sets=self.sets, r2=self.r2, shares=shares, why_none=why, looked=looked)
 
 
 def importance_of(

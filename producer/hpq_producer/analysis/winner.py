@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Any
 
 from hpq.domain.sweep import Goal, ObjectiveValue, Sweep
 from hpq.domain.trial import Json, Point, ReplicateGroup, Trial, TrialId
@@ -47,10 +46,6 @@ class Winner:
     steps: str = ""  # how the value relates to the best of the curve
     stays_first: float | None = None  # share of bootstraps over replicates
     order_holds: float | None = None
-
-    def record(self) -> dict[str, Any]:
-        """The same as data."""
-        return asdict(self)
 
     def lines(self, sid: str) -> Iterator[tuple[str, str]]:
         """Yield a label and a sentence for each thing known; the gap comes first."""
