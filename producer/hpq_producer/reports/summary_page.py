@@ -178,8 +178,8 @@ def print_summary_data(reader: StoreReader, sweep: Sweep, output: Format, *, top
             "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,
-            "winner": winner.record() if winner else None,
-            "importance": importance.record() if importance else None,
+            "winner": asdict(winner) if winner else None,
+            "importance": asdict(importance) if importance else None,
             "effects": effects,
             "saved": asdict(summary.saved) if summary.saved else None,
             "failures": [
