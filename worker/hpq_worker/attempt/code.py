@@ -24,7 +24,7 @@ from hpq.code.signing import home_id
 from hpq.codes import Notice
 from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Launch, Sweep
-from hpq.domain.trial import Failure, FailureKind
+from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.errors import UserError
 from hpq_worker.files.workdir import DirectoryLock
 
@@ -116,14 +116,16 @@ class CodeBundles:
         if outcome is None or not launch.is_frozen or self.is_local(launch):
             return outcome
         finished = self._bytecode(launch) / "finished-here"
-        if outcome.failure is None:
+        if outcome.state in (TrialState.FINISHED, TrialState.PRUNED):
             with suppress(OSError):
                 finished.parent.mkdir(parents=True, exist_ok=True)
                 finished.touch()
-        elif (missing := _MISSING.search(outcome.failure.message)) and not finished.exists():
+        message = outcome.failure.message if outcome.failure else ""
+        if (missing := _MISSING.search(message)) and not finished.exists():
             host = str(sweep.provenance.get("host") or "the host of the enqueue")
-            needed = missing["file"] or missing["module"]
-            text = f"{launch.what} needs {needed}, which is only on {host}; {missing[0]}"
+            tree = re.compile(re.escape(str(self._home)) + r"/work/[^/]+/(code/)?")
+            needed = tree.sub("", missing["file"] or f"the module {missing['module']}")
+            text = f"{launch.what} needs {needed}, which is only on {host}"
             failure = Failure(kind=FailureKind.DATA_MISSING, message=text, fingerprint=text)
             return replace(outcome, failure=failure)
         return outcome
