@@ -37,7 +37,7 @@ def test_plan_takes_the_options_of_enqueue_but_for_those_of_a_new_sweep(hpq: Hpq
     of_a_new_sweep = {"--canary", "--new", "--tag", "--reuse", "--any-code"}
     shared = options("enqueue") - {"--json"}
     assert options("run") == shared | {"--workers"}
-    assert options("plan") == (shared - of_a_new_sweep) | {"--first", "--json"}
+    assert options("plan") == (shared - of_a_new_sweep) | {"--files", "--first", "--json"}
     assert of_a_new_sweep < shared
 
 
