@@ -251,7 +251,7 @@ def test_a_trial_past_its_timeout_fails_whatever_it_does(lab) -> None:
     ("command", "said"),
     [
         ('["./missing", "${args}"]', "cannot start './missing': No such file or directory"),
-        ('["./plain.txt"]', "cannot start './plain.txt': Permission denied"),
+        ('["./plain.txt"]', "cannot start 'plain.txt': Permission denied"),
         ('["${env}", "no-such-command"]', "exit status 127"),
     ],
 )

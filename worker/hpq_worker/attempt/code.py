@@ -123,8 +123,7 @@ class CodeBundles:
         message = outcome.failure.message if outcome.failure else ""
         if (missing := _MISSING.search(message)) and not finished.exists():
             host = str(sweep.provenance.get("host") or "the host of the enqueue")
-            tree = re.compile(re.escape(str(self._home)) + r"/work/[^/]+/(code/)?")
-            needed = tree.sub("", missing["file"] or f"the module {missing['module']}")
+            needed = missing["file"] or f"the module {missing['module']}"
             text = f"{launch.what} needs {needed}, which is only on {host}"
             failure = Failure(kind=FailureKind.DATA_MISSING, message=text, fingerprint=text)
             return replace(outcome, failure=failure)
@@ -291,6 +290,12 @@ class Place:
         entries = self.tree.python_path(environ.get("PYTHONPATH", ""))
         entries += self.tree.installs(editable_installs(python))
         return {**environ, **({"PYTHONPATH": os.pathsep.join(entries)} if entries else {})}
+
+    def as_enqueued(self, failure: Failure) -> Failure:
+        """A failure with paths as the user's code has them: alike in all trials."""
+        prefix = f"{self.tree.path}/" if self.tree else "\0"
+        message, mark = (t.replace(prefix, "") for t in (failure.message, failure.fingerprint))
+        return replace(failure, message=message, fingerprint=mark)
 
     def close(self, out: Path) -> str:
         """Move what was written into the tree to HPQ_OUT; return what its log should say.
