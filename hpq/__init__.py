@@ -1,7 +1,7 @@
-"""What users import: `import hpq; hpq.report({"loss": 0.3})`, `from hpq import Batches, fit`.
+"""The public names: `import hpq; hpq.report({"loss": 0.3})`, `from hpq import Batches, fit`.
 
-`report` is loaded at once and needs the standard library alone: a program's Python may have nothing
-else of hpq. Every other name loads the module that defines it at first use, and with it torch.
+`report` is loaded at once and needs the standard library only: a program's Python may have nothing
+else of hpq. Every other name loads its module, and mostly torch, at first use.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from hpq_worker.trainers.data import Split as Split
     from hpq_worker.trainers.data import load_data as load_data
     from hpq_worker.trainers.loop import fit as fit
-else:  # a type checker that sees `__getattr__` takes every misspelt name for one of hpq's
+else:  # with `__getattr__`, a type checker would accept every misspelt name
 
     def __getattr__(name):
         """Load a name of `_HOMES`.

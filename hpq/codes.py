@@ -1,4 +1,4 @@
-"""Every id of an error, a finding or a notice; an id stays when the words beside it change.
+"""Every id of an error, a finding or a notice; an id stays when its text changes.
 
 Scripts and tests read the id, people the words: `hpq: no sweep begins with 'x' [sweep-not-found]`.
 mypy rejects an id that is not in this table. A failed trial's id is its `FailureKind`.

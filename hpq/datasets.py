@@ -1,7 +1,7 @@
-"""Where CIFAR10 and MNIST lie: HPQ_DATA itself, or entries in it whose names speak of the set.
+"""Find CIFAR10 and MNIST: HPQ_DATA itself, or its entries that are named after the data set.
 
-Cheap on purpose: HPQ_DATA may be a large share, so nothing is walked; a directory is asked for
-known paths and a tar for its first members. Directories and tars are then read the same way.
+HPQ_DATA may be a large share, so no directory is walked: only known paths of a directory and the
+first members of a tar are checked. Directories and tars are then read in the same way.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Files = Iterable[tuple[re.Match[str], bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a data set lies in a directory or a tar."""
+    """The file names of a data set in a directory or a tar."""
 
     globs: tuple[str, ...]  # of the files in a directory
     member: re.Pattern[str]  # the end of a file's path, in a directory or a tar
@@ -111,14 +111,14 @@ class Source:
                     yield path, match
 
     def is_there(self) -> bool:
-        """Tell whether the path begins as a data set of the layout does."""
+        """Return whether the beginning of the path fits the layout."""
         if not self.path.is_file():
             return next(self._matches(), None) is not None
         with tarfile.open(self.path) as tar:
             for number, member in enumerate(tar):
                 if self.layout.member.search(member.name):
                     return True
-                # The next header lies behind this member, and a packed tar is unpacked up to there.
+                # The next header follows this member, and a packed tar is unpacked up to there.
                 if number >= _PEEK_MEMBERS or member.offset_data + member.size > _PEEK_BYTES:
                     return False
         return False
@@ -128,7 +128,7 @@ def find(name: str, data: Path | None) -> Source:
     """Return the first place in HPQ_DATA that holds the data set.
 
     Raises:
-        DataMissing: none holds it; the text names the place, what is accepted and `hpq data`.
+        DataMissing: no place holds it; the text names the accepted files and `hpq data`.
     """
     wanted = WANTED[name]
     remedy = f"run `hpq data {name}`, or set HPQ_DATA to a directory or file with {wanted.accepted}"

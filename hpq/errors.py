@@ -1,19 +1,19 @@
-"""Every error that hpq raises on purpose, and the exit code each one means.
+"""Every error that hpq raises on purpose, with its exit code.
 
 HpqError
 ├── UserError            the user's file, flag or parameter is wrong           exit 2
 │   ├── SweepFileError   file:line:col: path: what is wrong, what is allowed
 │   ├── SettingsError    an HPQ_* variable cannot be read
 │   ├── DataMissing      a data set is not where HPQ_DATA says
-│   └── BadParams        a trainer cannot take its parameters
+│   └── BadParams        a trainer rejects its parameters
 ├── OutOfReach           Redis (or the cluster) does not answer, or refuses     exit 3
 │   └── ServerTooOld     the server lacks what hpq needs
 ├── NotFound             no such sweep, trial or worker                         exit 4
-├── Forbidden            somebody else's sweep, or the ACL says no              exit 4
-├── Held                 the sweep is held or no worker can take it             exit 5
+├── Forbidden            another user's sweep, or the server's ACL refuses      exit 4
+├── Held                 the sweep is held or no worker can run it              exit 5
 ├── DecodeError          a value in Redis is not what this version wrote        exit 3
 ├── Diverged             the loss of an epoch is not finite                     exit 1
-└── DeviceUnusable       torch cannot use the GPU that a trainer was given      exit 1
+└── DeviceUnusable       torch cannot use the GPU of a trainer                  exit 1
 
 A message is one line: the place, what is wrong, what to do. The command line prints it with the
 error's code, an id from `hpq.codes` that stays when the words change.
@@ -40,7 +40,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-TOLD_TO_GO = 143  # 128 + SIGTERM, as shells have it: of a worker for one trial that it gave back
+TOLD_TO_GO = 143  # 128 + SIGTERM, as in shells: a worker for one trial has requeued the trial
 
 
 class HpqError(Exception):
@@ -56,7 +56,7 @@ class HpqError(Exception):
 
     @property
     def notice(self) -> Notice:
-        """The error as something to tell, where it ends nothing."""
+        """Return the error as a notice, for callers that continue."""
         return Notice(self.code, str(self))
 
     @property
@@ -65,26 +65,26 @@ class HpqError(Exception):
         return [Notice(self.code, line) for line in str(self).splitlines()]
 
     def record(self) -> dict[str, object]:
-        """The error as `--json` shows it."""
+        """Return the error as `--json` shows it."""
         return {"code": self.code, "message": str(self)}
 
 
 class UserError(HpqError):
-    """Raised where the user's file, flag or parameter is wrong."""
+    """Raised if the user's file, flag or parameter is wrong."""
 
     exit_code = ExitCode.USER
     code: Code = "usage"
 
 
 class SweepFileError(UserError):
-    """Raised where a sweep file cannot be taken; the text begins with file:line:col."""
+    """Raised if a sweep file is invalid; the text begins with file:line:col."""
 
     code: Code = "sweep-file-invalid"
 
     def __init__(
         self, text: str = "", *, code: Code | None = None, problems: Sequence[Notice] = ()
     ) -> None:
-        """`problems` in place of a text: one line each, with ids of their own."""
+        """Create an error from a text, or from `problems`: one line each, with its own id."""
         super().__init__(text or "\n".join(one.text for one in problems), code=code)
         self.problems = problems
 
@@ -97,19 +97,19 @@ class SweepFileError(UserError):
 
 
 class SettingsError(UserError):
-    """Raised where an HPQ_* variable cannot be read; the text names the variable."""
+    """Raised if an HPQ_* variable is invalid; the text names the variable."""
 
     code: Code = "setting-invalid"
 
 
 class DataMissing(UserError):
-    """Raised where a data set is not found; the text names the place and the remedy."""
+    """Raised if a data set is not found; the text names the place and the remedy."""
 
     code: Code = "data-missing"
 
 
 class BadParams(UserError, ValueError):
-    """Raised where a trainer cannot take its parameters; the text names the parameter."""
+    """Raised if a trainer rejects its parameters; the text names the parameter."""
 
 
 class Diverged(HpqError):
@@ -117,24 +117,24 @@ class Diverged(HpqError):
 
 
 class DeviceUnusable(HpqError):
-    """Raised where torch cannot use the GPU that a trainer was given: the worker's fault."""
+    """Raised if torch cannot use the GPU of a trainer: the worker's fault."""
 
 
 class OutOfReach(HpqError):
-    """Raised where Redis or the cluster does not answer or does not let us in."""
+    """Raised if Redis or the cluster does not answer, or refuses the connection."""
 
     exit_code = ExitCode.OUT_OF_REACH
     code: Code = "out-of-reach"
 
 
 class ServerTooOld(OutOfReach):
-    """Raised where the Redis server lacks a command that hpq needs."""
+    """Raised if the Redis server lacks a command that hpq needs."""
 
     code: Code = "redis-too-old"
 
 
 class NotFound(HpqError):
-    """Raised where no sweep, trial or worker has the given id."""
+    """Raised if no sweep, trial or worker has an id."""
 
     exit_code = ExitCode.UNKNOWN
     code: Code = "not-found"
@@ -142,26 +142,26 @@ class NotFound(HpqError):
 
 def no_sweep(sid: str) -> NotFound:
     """Return the error for a sweep that the store does not hold."""
-    text = f"sweep {sid!r} is not there; `hpq ls` lists what is"
+    text = f"sweep {sid!r} does not exist; `hpq ls` lists all sweeps"
     return NotFound(text, code="sweep-not-found")
 
 
 class Forbidden(HpqError):
-    """Raised where a sweep is another owner's, or the server's ACL refuses."""
+    """Raised if a sweep is another owner's, or the server's ACL refuses."""
 
     exit_code = ExitCode.UNKNOWN
     code: Code = "forbidden"
 
 
 class Held(HpqError):
-    """Raised where a sweep waits for the user, or for a worker that could take it."""
+    """Raised if a sweep waits for the user, or for a worker that can run it."""
 
     exit_code = ExitCode.HELD
     code: Code = "held"
 
 
 class DecodeError(HpqError):
-    """Raised where a stored value is not what this version writes; names key and field."""
+    """Raised if a stored value is not what this version writes; names key and field."""
 
     exit_code = ExitCode.OUT_OF_REACH
     code: Code = "value-unreadable"

@@ -14,13 +14,13 @@ _BUILD = re.compile(r"^cuda\b[^=\n]*= *'([0-9.]+)'", re.MULTILINE)
 
 @cache
 def gpu_names() -> tuple[str, ...]:
-    """The GPUs that the driver shows, with the driver's version; empty where there is none."""
-    said = _nvidia_smi("--query-gpu=name,driver_version", "--format=csv,noheader")
-    return tuple(line.strip() for line in said.splitlines())
+    """Return the GPUs that the driver shows, with the driver's version; empty if there is none."""
+    text = _nvidia_smi("--query-gpu=name,driver_version", "--format=csv,noheader")
+    return tuple(line.strip() for line in text.splitlines())
 
 
 def cuda_mismatch() -> str:
-    """Say why the torch installed here cannot use the GPUs of this machine; "" if it can."""
+    """Return why the torch installed here cannot use the GPUs of this machine; "" if it can."""
     spec = find_spec("torch")
     if spec is None or spec.origin is None or not gpu_names():
         return ""
@@ -45,7 +45,7 @@ def compare_cuda(torch_version: str, nvidia_smi: str) -> str:
 
 
 def _nvidia_smi(*options: str) -> str:
-    """What nvidia-smi prints; "" where it is missing or fails."""
+    """Return the output of nvidia-smi; "" if it is missing or fails."""
     try:
         done = subprocess.run(
             ["nvidia-smi", *options], capture_output=True, text=True, timeout=20, check=False

@@ -9,7 +9,7 @@ from hpq.codes import Code
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that a person should know: its id, and a line of text with the remedy."""
+    """A message for the user: its id, and a line of text with the remedy."""
 
     code: Code
     text: str
@@ -18,10 +18,10 @@ class Notice:
         return tagged(self.text, self.code)
 
     def record(self) -> dict[str, str]:
-        """The notice as `--json` shows it."""
+        """Return the notice as `--json` shows it."""
         return {"code": self.code, "message": self.text}
 
 
 def tagged(text: str, code: Code) -> str:
-    """A line as it is printed: the text, then the id in brackets."""
+    """Return a line as it is printed: the text, then the id in brackets."""
     return f"{text} [{code}]"

@@ -1,11 +1,11 @@
-"""What a process of hpq does at its start: end at SIGTERM, and hide its secrets from /proc.
+"""Start a process of hpq: exit on SIGTERM, and hide its secrets from /proc.
 
-The kernel gives a container's first process no default answer to a signal. Until the process has
+The kernel has no default action for signals of a container's first process. Until the process has
 a handler, SIGTERM is lost: a deleted pod would still import, claim trials, and be killed with
 them at the end of its grace.
 
-/proc/PID/environ shows a process's first environment for good, to root and to the same user, and
-so to training code. `overwrite` blanks the secrets where they lie.
+/proc/PID/environ shows a process's first environment to root and to the same user, thus also to
+training code, until the process ends. `overwrite` blanks the secrets in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import FrameType
 
 
 def end_on_sigterm() -> None:
-    """Until something else is installed, end as any other process does."""
+    """Exit on SIGTERM as any other process does, until another handler is installed."""
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _end)
 
@@ -29,7 +29,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 def ours(environ: Mapping[str, str]) -> frozenset[str]:
-    """The variables of hpq's that hold a secret there; HPQ_STORE where its URL carries one."""
+    """Return hpq's variables that hold a secret; HPQ_STORE if its URL carries one."""
     # Imported here, since settings import much, and `end_on_sigterm` must come before that.
     from hpq.connection import credentials  # noqa: PLC0415
     from hpq.settings import SECRETS, variable  # noqa: PLC0415

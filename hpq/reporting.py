@@ -1,4 +1,4 @@
-"""What training code imports: `import hpq; hpq.report({"val/loss": 0.3}, step=7)`.
+"""Report metrics from training code: `import hpq; hpq.report({"val/loss": 0.3}, step=7)`.
 
 Standard library only, one file, so that a user's environment needs nothing else of hpq. Under a
 worker the report goes to the worker's socket, which HPQ_REPORT names (a program), or to the runner
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 METRIC_NAME = re.compile(r"[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
 METRIC_RULE = "use 1 to 64 of A-Z a-z 0-9 _ . / - @ ( ) % : + and space"
 MAX_NAMES = 50  # different metric names of one trial
-MAX_STEP = 2**53  # exact in a double, which is what Redis's scripts count with
+MAX_STEP = 2**53  # exact in a double, the number type of Redis's scripts
 
 if TYPE_CHECKING:  # a program's Python may be older than ours, and cannot evaluate this
     from collections.abc import Callable
@@ -26,16 +26,16 @@ if TYPE_CHECKING:  # a program's Python may be older than ours, and cannot evalu
     Sink = Callable[[Mapping[str, float], int | None], None]
 _sink: Sink | None = None
 _RANKS = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK")  # torchrun's, Lightning's, mpirun's
-_has_said = False
+_has_warned = False
 
 
 def report(metrics: Mapping[str, object], step: int | None = None) -> None:
     """Report values at a step (nested mappings are joined with '.'); without a step, the n-th.
 
-    Of the processes of one trial rank 0 reports; the others say once that theirs are dropped.
+    Only rank 0 of the processes of a trial reports; the others print once that theirs are dropped.
 
     Raises:
-        ValueError: a name or a value cannot be a metric, or the step is no whole number (names it).
+        ValueError: a name or a value cannot be a metric, or the step is not an integer (names it).
     """
     if rank():
         _drop()
@@ -53,7 +53,7 @@ def report(metrics: Mapping[str, object], step: int | None = None) -> None:
 
 
 def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]:
-    """One level of {name: float} out of nested mappings and anything that float() takes.
+    """Return {name: float} of one level from nested mappings and values that float() accepts.
 
     Raises:
         ValueError: a name or a value cannot be a metric (names it).
@@ -74,10 +74,10 @@ def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]
 
 
 def whole(step: object) -> int | None:
-    """A step as an int, whatever counts it (numpy, torch); None stays None.
+    """Return a step of any integer type (numpy, torch) as an int; None stays None.
 
     Raises:
-        ValueError: it is not a whole number, or too large.
+        ValueError: the step is not an integer, or too large.
     """
     if step is None:
         return None
@@ -91,7 +91,7 @@ def whole(step: object) -> int | None:
 
 
 def rank() -> int:
-    """Which of the processes of a trial this is, as its launcher says; 0 for the only one."""
+    """Return the rank of this process in its trial, from the launcher; 0 for the only process."""
     for name in _RANKS:
         text = os.environ.get(name, "")
         if text.isdigit():
@@ -100,10 +100,10 @@ def rank() -> int:
 
 
 def _drop() -> None:
-    global _has_said
-    if not _has_said:
-        _has_said = True
-        print(f"hpq: rank {rank()}: rank 0 reports for the trial", file=sys.stderr, flush=True)
+    global _has_warned
+    if not _has_warned:
+        _has_warned = True
+        print(f"hpq: rank {rank()}: only reports of rank 0 count", file=sys.stderr, flush=True)
 
 
 def set_sink(sink: Sink | None) -> None:
@@ -113,19 +113,19 @@ def set_sink(sink: Sink | None) -> None:
 
 
 def encode(metrics: Mapping[str, float], step: int | None) -> bytes:
-    """One report as one datagram (JSON; NaN and infinities as Python writes them)."""
+    """Encode one report as one datagram (JSON; NaN and infinities as Python writes them)."""
     return json.dumps({"metrics": dict(metrics), "step": step}).encode()
 
 
 def ignore_printed() -> None:
-    """Printed lines `name=number` of this program are no reports from now on; the stand-in asks."""
+    """Stop reading printed lines `name=number` of this program as reports (for the stand-in)."""
     path = os.environ.get("HPQ_REPORT")
     if path and _sink is None:
         _send(path, b'{"ignore_printed": true}')
 
 
 def set_exit_code(code: int) -> None:
-    """The trial ends with this code where its program exits with 0; the last call counts."""
+    """Set the trial's exit code for a program that exits with 0; the last call counts."""
     path = os.environ.get("HPQ_REPORT")
     if path and _sink is None:
         _send(path, json.dumps({"exit_code": code}).encode())

@@ -26,21 +26,21 @@ KEY_LEAST = 16
 
 
 def parse_name(text: str) -> str:
-    """A name as in keys of Redis and of Kubernetes."""
+    """Parse a name for keys of Redis and of Kubernetes."""
     if not NAME_RULE.match(text):
         raise ValueError("use 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
     return text
 
 
 def parse_sweep(text: str) -> str:
-    """A sweep's id, or that of one trial."""
+    """Parse a sweep's id, or that of one trial."""
     if not re.fullmatch("[a-z0-9-]+(/[1-9][0-9]*)?", text):
         raise ValueError("use a sweep's id, as `hpq ls` shows it, or SWEEP/7 for one trial of it")
     return text
 
 
 def parse_seconds(text: str) -> float:
-    """A time in seconds."""
+    """Parse a time in seconds."""
     with suppress(ValueError):
         value = float(text)
         if 0 < value < 86_400:
@@ -49,7 +49,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_count(low: int, high: int) -> Callable[[str], int]:
-    """Reads a whole number from `low` to `high`."""
+    """Return a parser of integers from `low` to `high`."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):
@@ -62,42 +62,42 @@ def parse_count(low: int, high: int) -> Callable[[str], int]:
 
 
 def parse_words(text: str) -> tuple[str, ...]:
-    """Words with commas or spaces between them."""
+    """Parse words separated by commas or spaces."""
     return tuple(w for w in re.split(r"[,\s]+", text) if w)
 
 
 def parse_lines(text: str) -> tuple[str, ...]:
-    """Lines, or what semicolons part."""
+    """Parse lines, or parts separated by semicolons."""
     return tuple(w.strip() for w in re.split(r"[;\n]", text) if w.strip())
 
 
 def parse_level(text: str) -> str:
-    """How much is logged."""
+    """Parse a log level."""
     if text.lower() not in ("debug", "info", "warning", "error"):
         raise ValueError("use debug, info, warning or error")
     return text.lower()
 
 
 def parse_key(text: str) -> str:
-    """A key that signs code."""
-    # Signatures lie in Redis for all to read: a short key could be found from one by trying.
+    """Parse a key that signs code."""
+    # All users can read the signatures in Redis, and could guess a short key from one.
     if len(text) < KEY_LEAST:
         raise ValueError(
-            f"use {KEY_LEAST} characters or more, such as `openssl rand -hex 32` prints; unset,"
-            " hpq makes one under HPQ_HOME"
+            f"use {KEY_LEAST} characters or more, such as `openssl rand -hex 32` prints; or unset"
+            " it, and hpq creates a key under HPQ_HOME"
         )
     return text
 
 
 def parse_url(text: str) -> str:
-    """Where a server of Redis is."""
+    """Parse the URL of a Redis server."""
     if not text.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("use redis://, rediss:// or unix://")
     return text
 
 
 def parse_webhook(text: str) -> str:
-    """Where notices go."""
+    """Parse the URL of a webhook."""
     if not text.startswith(("https://", "http://")):
         raise ValueError("use https:// or http://")
     return text
@@ -109,7 +109,7 @@ IN_POD = "KUBERNETES_SERVICE_HOST"  # the kubelet sets it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the environment says; a field `lease_s` is read from HPQ_LEASE_S."""
+    """The settings from the environment; a field `lease_s` is read from HPQ_LEASE_S."""
 
     # Empty = the private server under HPQ_HOME; names the password file, if there is one.
     redis_url: str = field(default="", repr=False)
@@ -125,11 +125,11 @@ class Settings:
     lease_s: float = 30.0
     reap_s: float = 5.0
     grace_s: float = 12.0
-    pod_grace_s: float = 0.0  # what the kubelet gives; 0 = not said
+    pod_grace_s: float = 0.0  # the pod's grace by the kubelet; 0 = unknown
     lost_max: int = LOST_MAX
     gpus_per_trial: int = 1
     trials_per_gpu: int = 1
-    cpus: int = 0  # a pod's request; 0 = not said
+    cpus: int = 0  # a pod's request; 0 = unknown
     allow: tuple[str, ...] = ()
     code: Path | None = None
     python: str = ""  # of programs; empty = the one on PATH
@@ -145,13 +145,12 @@ class Settings:
 
     @property
     def is_for_one(self) -> bool:
-        """True where a worker is for one trial, and ends with it."""
+        """True if a worker runs one trial, and exits with it."""
         return "/" in self.sweep
 
     @property
     def cache(self) -> Path:
-        """What can be made again: decoded data sets, compiled kernels. It stays until a person
-        removes it."""
+        """The directory of decoded data sets and compiled kernels, which hpq never removes."""
         return self.home.absolute() / "cache"
 
     @property
@@ -192,51 +191,51 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "notify": parse_webhook,
 }
 
-# What training code gets; a trial may well call hpq, so these are no misspelt settings.
+# Variables of training code; a trial may call hpq, so these are not misspelt settings.
 _GIVEN = frozenset("ATTEMPT ATTEMPT_ID CHECKPOINT_DIR OUT PARAMS REPORT SWEEP_ID TRIAL_ID".split())
-LAST_WORDS_S = 5.0  # of a pod's grace, for the worker's own end
+LAST_WORDS_S = 5.0  # of a pod's grace, for the worker's own exit
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {
     "redis_url": "redis://, rediss:// (TLS) or unix://; unset: a private server under HPQ_HOME",
-    "redis_password_file": "a file with the server's password",
-    "prefix": "begins the names of all keys: sweeps of one Redis apart",
-    "user": "whose sweeps are mine",
-    "data": "where data sets lie",
-    "home": "the private server, the code key, work directories, caches, logs",
-    "store": "where checkpoints and artifacts go",
+    "redis_password_file": "file with the server's password",
+    "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
+    "user": "owner of the sweeps that you enqueue; unset: the login name",
+    "data": "directory of data sets",
+    "home": "directory of the private server, the code key, work directories, caches and logs",
+    "store": "directory or URL for checkpoints and artifacts",
     "checkpoint_s": "seconds between two checkpoints of a shipped trainer",
-    "queue": "the class of the workers started here",
-    "sweep": "the only sweep of the workers started here, or SWEEP/7, the only trial; unset: any",
-    "lease_s": "seconds without a beat until a trial is given to another",
-    "reap_s": "seconds between two looks for lost trials",
-    "grace_s": "seconds that a trial has when its worker must go; in a pod, less than it has",
-    "pod_grace_s": "a pod's terminationGracePeriodSeconds; HPQ_GRACE_S follows from it",
+    "queue": "queue of the workers started here",
+    "sweep": "run only trials of this sweep, or only the trial SWEEP/7; unset: any sweep",
+    "lease_s": "seconds without a heartbeat until a trial is requeued",
+    "reap_s": "seconds between two searches for lost trials",
+    "grace_s": "seconds for a trial to save when its worker stops; in a pod, less than its grace",
+    "pod_grace_s": "terminationGracePeriodSeconds of the pod; HPQ_GRACE_S is derived from it",
     "lost_max": "losses without progress until a trial is poison",
     "gpus_per_trial": "GPUs for each trial",
     "trials_per_gpu": "trials that share a GPU",
-    "cpus": "cores that a pod asks for, whose share OMP_NUM_THREADS is",
-    "allow": "code that workers here run unsigned, separated by ;",
-    "code": "where an image has its programs",
-    "python": "what runs programs (${interpreter}); unset: python on PATH, as with W&B",
-    "code_key": "signs and checks code, 16 characters or more; unset: the key under HPQ_HOME",
-    "pass_env": "variables that a sweep's pass_env may ask for, in a pod",
-    "port": "of /livez, /readyz and /metrics; 0: none",
-    "image": "the image's name, kept with each attempt",
-    "node": "this machine's name in tables; unset: its host name",
-    "pod": "the pod's name, by which `hpq scale` knows its worker",
-    "log": "debug, info, warning or error",
-    "notify": "a webhook that a worker posts to when a sweep is held or over; Slack's format",
+    "cpus": "CPU cores that a pod requests; OMP_NUM_THREADS is a share of them",
+    "allow": "unsigned code that workers here may run, separated by ;",
+    "code": "directory of the programs in an image",
+    "python": "Python of programs (${interpreter}); unset: python on PATH, as with W&B",
+    "code_key": "key that signs code, 16 characters or more; unset: the key under HPQ_HOME",
+    "pass_env": "variables that a sweep's pass_env may request in a pod",
+    "port": "port of /livez, /readyz and /metrics; 0: none",
+    "image": "name of the image, recorded with each attempt",
+    "node": "name of this machine in tables; unset: its host name",
+    "pod": "name of the pod, by which `hpq scale` finds its worker",
+    "log": "log level: debug, info, warning or error",
+    "notify": "webhook URL (Slack's format) for a notice when a sweep is held or over",
 }
 
 
 def variable(field: str) -> str:
-    """The environment variable that a field is read from."""
+    """Return the environment variable of a field."""
     return f"HPQ_{field.upper()}"
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    """Settings from an environment mapping; an empty variable counts as not set.
+    """Read settings from an environment mapping; an empty variable counts as not set.
 
     Raises:
         SettingsError: a variable is malformed, or an HPQ_* name is close to a known one.
@@ -251,16 +250,16 @@ def read(environ: Mapping[str, str]) -> Settings:
             values[name] = parse(text)
         except ValueError as error:
             shown = "(hidden)" if name in SECRETS else repr(text)
-            raise SettingsError(f"{variable(name)}: {shown} cannot be used: {error}") from None
+            raise SettingsError(f"{variable(name)}: {shown} is invalid: {error}") from None
     values.setdefault("home", Path("~/.hpq").expanduser())
     values.setdefault("user", _login(environ))
     pod_s = values.get("pod_grace_s")
-    if isinstance(pod_s, float):  # before the kubelet's SIGKILL there must be time to say so
+    if isinstance(pod_s, float):  # the worker must release its trial before the kubelet's SIGKILL
         values.setdefault("grace_s", max(0.5 * pod_s, pod_s - LAST_WORDS_S))
     path = values.get("redis_password_file")
     if isinstance(path, Path):
         if "redis_url" not in values:
-            line = "HPQ_REDIS_PASSWORD_FILE: set HPQ_REDIS_URL, too; it says where"
+            line = "HPQ_REDIS_PASSWORD_FILE: HPQ_REDIS_URL is not set; set it to the server's URL"
             raise SettingsError(line, code="setting-missing")
         values["redis_url"] = credentials.with_file(str(values["redis_url"]), path)
     values["in_pod"] = bool(environ.get(IN_POD))
@@ -268,14 +267,14 @@ def read(environ: Mapping[str, str]) -> Settings:
 
 
 def _refuse_misspelt(environ: Mapping[str, str]) -> None:
-    """One that looks like a setting and is none would be silently without effect."""
+    """Reject a misspelt setting, which would have no effect."""
     known = {variable(name): name for name in _PARSERS}
     for full in environ:
         name = full.removeprefix("HPQ_")
         if name == full or full in known or name in _GIVEN:
             continue
         for close in get_close_matches(name.lower(), _PARSERS, n=1, cutoff=_CLOSE):
-            text = f"{full}: there is no such setting; did you mean {variable(close)}?"
+            text = f"{full}: unknown setting; did you mean {variable(close)}?"
             raise SettingsError(text, code="setting-unknown")
 
 
@@ -285,12 +284,12 @@ def _login(environ: Mapping[str, str]) -> str:
             return environ[name]
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's uid that no passwd file knows
+    except (KeyError, OSError):  # a container's uid without an entry in passwd
         return "unknown"
 
 
 def describe(settings: Settings) -> dict[str, Json]:
-    """Each variable and its value in force, secrets hidden (what `hpq config` prints)."""
+    """Return each variable with its effective value, secrets hidden, for `hpq config`."""
     shown: dict[str, Json] = {}
     for name in _PARSERS:
         value = getattr(settings, name)

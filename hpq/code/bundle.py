@@ -1,7 +1,7 @@
 """The code of a sweep as one gzipped tar: the same files give the same bytes.
 
-The producer packs what the manifest names; whoever unpacks compares every file with the manifest,
-whose digest is in the signed launch record. So a bundle that was changed in Redis is refused.
+The producer packs the files of the manifest. The worker compares all files with the manifest's
+digest in the signed launch record, so it rejects a bundle that was changed in Redis.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def pack(files: Files) -> bytes:
 
 
 def keep(home: Path, digest: str, bundle: bytes) -> None:
-    """Keep a snapshot on this disk alone: it is too large for Redis.
+    """Keep a snapshot that is too large for Redis on this disk only.
 
     Raises:
-        UserError: the disk cannot take it.
+        UserError: the file cannot be written.
     """
     path = _kept(home, digest)
     try:
@@ -52,10 +52,10 @@ def keep(home: Path, digest: str, bundle: bytes) -> None:
 
 
 def read_kept(home: Path, digest: str) -> Files | None:
-    """A snapshot that is kept on this disk; None if there is none, or not of this digest."""
+    """Return the snapshot of this digest that this disk keeps, or None."""
     with suppress(OSError, ValueError):
         found = opened(_kept(home, digest).read_bytes(), digest, most=2**40)
-        os.utime(_kept(home, digest))  # `hpq gc` removes what is not used
+        os.utime(_kept(home, digest))  # `hpq gc` removes unused snapshots
         return found
     return None
 
@@ -65,15 +65,15 @@ def _kept(home: Path, digest: str) -> Path:
 
 
 def unpack(bundle: bytes, manifest: Mapping[str, str]) -> Files:
-    """{path: (content, mode)} of a bundle, all of it compared with the manifest.
+    """Return {path: (content, mode)} of a bundle, after a comparison with the manifest.
 
     Raises:
-        ValueError: it is no bundle, or not the one of this manifest; it may be anybody's bytes.
+        ValueError: the bytes, which any user may have written, are not the manifest's bundle.
     """
     found = _read(bundle)
     for name, (data, _) in found.items():
         if hashlib.sha256(data).hexdigest() != manifest.get(name):
-            raise ValueError(f"{name!r} is not as its manifest says")
+            raise ValueError(f"{name!r} differs from its manifest")
     missing = sorted(manifest.keys() - found.keys())
     if missing:
         raise ValueError(f"{missing[0]!r} is missing")
@@ -81,7 +81,7 @@ def unpack(bundle: bytes, manifest: Mapping[str, str]) -> Files:
 
 
 def opened(bundle: bytes, digest: str, most: int = MOST_BYTES) -> Files:
-    """{path: (content, mode)} of a bundle whose files have this code digest.
+    """Return {path: (content, mode)} of a bundle whose files have this code digest.
 
     Raises:
         ValueError: as `unpack`.
@@ -93,27 +93,27 @@ def opened(bundle: bytes, digest: str, most: int = MOST_BYTES) -> Files:
 
 
 class _Entry(tarfile.TarInfo):
-    """An entry none of whose sizes is negative: tarfile would read the same bytes for ever."""
+    """An entry without negative sizes, for which tarfile would read the same bytes for ever."""
 
     def _block(self, count: int) -> int:
         if count < 0:
-            raise ValueError("a size under zero")
+            raise ValueError("a size below zero")
         return -(-count // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
 def _read(bundle: bytes, most: int = MOST_BYTES) -> Files:
-    """What is in a bundle: regular files under inert names, each once (ValueError for others)."""
+    """Return the files of a bundle: regular, with safe names, each once (else ValueError)."""
     found: Files = {}
-    room = most
+    left = most
     try:
         data = io.BytesIO(_inflated(bundle, 2 * most))  # heads and padding of many small files
         with tarfile.open(fileobj=data, mode="r:", tarinfo=_Entry) as tar:
             for entry in tar:
                 name = entry.name
                 if not _is_plain(entry) or not is_safe_name(name) or name in found:
-                    raise ValueError(f"{name!r} is no file of the code")
-                room -= entry.size
-                if room < 0:  # before a byte of it is read
+                    raise ValueError(f"{name!r} cannot be a file of the code")
+                left -= entry.size
+                if left < 0:  # before the file is read
                     raise ValueError(_TOO_MUCH)
                 file = tar.extractfile(entry)
                 found[name] = file.read() if file else b"", 0o755 if entry.mode & 0o100 else 0o644
@@ -122,19 +122,19 @@ def _read(bundle: bytes, most: int = MOST_BYTES) -> Files:
     return found
 
 
-_TOO_MUCH = "it holds more than the 10 MiB that code may have"
+_TOO_MUCH = "it holds more than 10 MiB, the limit for code"
 _ODD = (tarfile.TarError, EOFError, zlib.error, OSError, ArithmeticError, LookupError, MemoryError,
         RecursionError)  # fmt: skip
 
 
 def _is_plain(entry: tarfile.TarInfo) -> bool:
-    """True for a file that is all there: one with holes has any size in a few bytes."""
+    """True for a file that is not sparse: a sparse one has any size in a few bytes."""
     is_sparse = entry.issparse() or any(key.startswith("GNU.sparse") for key in entry.pax_headers)
     return entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not is_sparse
 
 
 def _inflated(bundle: bytes, most: int) -> bytes:
-    """What is inside, so much of it as a bundle may be: no bomb fills the memory."""
+    """Unpack at most N bytes, so that no bomb fills the memory."""
     with gzip.GzipFile(fileobj=io.BytesIO(bundle)) as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -146,7 +146,7 @@ def write(files: Files, folder: Path) -> None:
     """Write unpacked files into a folder; each has the time WRITTEN_S.
 
     Raises:
-        OSError: one cannot be written, or is there.
+        OSError: a file cannot be written, or exists.
     """
     root = str(folder)
     for parent in sorted({"", *(name.rpartition("/")[0] for name in files)}):

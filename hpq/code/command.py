@@ -1,11 +1,10 @@
 """W&B's command template and parameter set → the argv of a program. Pure; never a shell.
 
-A macro counts where it is the whole item; `${envvar:NAME}` also inside a longer one, and so do
-the extensions `${parameter}` and `${gpus}`. Source: W&B's agent (features study, "Command macros").
+A macro is replaced if it is the whole item; `${envvar:NAME}` and the extensions `${parameter}` and
+`${gpus}` also inside a longer one. Source: W&B's agent (features study, "Command macros").
 
-Which Python `${interpreter}` is: the one on PATH, as with W&B, and not the one that runs hpq.
-
-hpq often has an environment of its own (pipx, a virtual one), where a user's libraries are not.
+`${interpreter}` is the Python on PATH, as with W&B, and not the one that runs hpq: hpq often has an
+environment of its own (pipx, a virtual one) without the user's libraries.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 
 
 def text(value: Json) -> str:
-    """A value as W&B's agent writes it on a command line: as Python prints it."""
+    """Return a value as W&B's agent writes it on a command line: as Python prints it."""
     return value if isinstance(value, str) else str(value)
 
 
 def _hydra(value: Json) -> str:
-    """A value in Hydra's grammar, which knows no None and no quoted keys. Text stays as it is."""
+    """Return a value in Hydra's grammar, which has no None and no quoted keys; text as it is."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{k}:{_hydra_inner(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
@@ -62,16 +61,16 @@ _ARGS: Mapping[str, Callable[[Params], list[str]]] = {
 }
 _HYDRA = frozenset({"${args_append_hydra}", "${args_override_hydra}"})
 _HYDRA_DIR = "hydra.run.dir="
-_MULTIRUN = frozenset({"-m", "--multirun"})  # has directories of its own
-# Shells and launchers are none: what they start may import from their working directory.
+_MULTIRUN = frozenset({"-m", "--multirun"})  # sets directories itself
+# Not shells or launchers: the programs that they start may import from the working directory.
 _INTERPRETER = re.compile(r"(?:python|pypy|Rscript|julia|node|ruby|perl)[\d.]*")
 _WITH_VALUE = frozenset({"-W", "-X"})
-GPUS = "${gpus}"  # hpq's own; a parameter of that name goes first
+GPUS = "${gpus}"  # hpq's own; a parameter of that name takes precedence
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
 
 
 def template(command: tuple[str, ...], program: str | None) -> tuple[str, ...]:
-    """A command's words but for parameters and interpreter: what HPQ_ALLOW is compared with.
+    """Return a command without parameters and interpreter, to compare with HPQ_ALLOW.
 
     Without a program, `${program}` stays as it is. Each worker has an interpreter of its own.
     """
@@ -97,7 +96,7 @@ def starts_program(command: tuple[str, ...], program: str) -> bool:
 
 
 def arguments(command: tuple[str, ...], params: Params) -> list[str]:
-    """A set's words in the form that a command gives them; `--name=value` where it names none."""
+    """Return the arguments of a trial in the command's form; `--name=value` if it has none."""
     macro = next((item for item in command if item in _ARGS), "${args}")
     return _ARGS[macro](params)
 
@@ -113,11 +112,10 @@ def argv(
     out: str = "",
     gpus: int = 1,
 ) -> tuple[str, ...]:
-    """The argv of one attempt; `params_file` holds the set as JSON for `${args_json_file}`.
+    """Return the argv of one attempt; `params_file` is for `${args_json_file}`.
 
-    `interpreter` is what `hpq.interpreter` finds for the environment that the program gets; `out`
-    is where a Hydra program writes, unless its command says another place; `gpus` is how many the
-    trial has.
+    `interpreter` is the Python of programs (see the function); `out` is the directory of a Hydra
+    program whose command sets none; `gpus` is the trial's number of GPUs.
     """
     single = {
         "${env}": _ENV,
@@ -148,18 +146,18 @@ def _expand(item: str, params: Params, environ: Mapping[str, str]) -> str:
 
 
 def interpreter(environ: Mapping[str, str], given: str = "") -> str:
-    """The Python of programs: `given` (HPQ_PYTHON), else PATH's python or python3, else hpq's own.
+    """Return the Python of programs: `given` (HPQ_PYTHON), else the one on PATH, else hpq's own.
 
     Raises:
-        SettingsError: HPQ_PYTHON names nothing that can be run.
+        SettingsError: HPQ_PYTHON is not an executable.
     """
     path = environ.get("PATH", os.defpath)
     if given:
         found = shutil.which(os.path.expanduser(given), path=path)
         if found is None:
             raise SettingsError(
-                f"HPQ_PYTHON: no program {given!r} here; name a Python, such as .venv/bin/python"
-                " with its whole path, or leave it unset for the one on PATH",
+                f"HPQ_PYTHON: no program {given!r} on this machine; set the full path of a Python,"
+                " such as /home/me/venv/bin/python, or unset it to use the one on PATH",
                 code="python-not-found",
             )
         return os.path.abspath(found)
@@ -170,7 +168,7 @@ def interpreter(environ: Mapping[str, str], given: str = "") -> str:
 
 
 def is_own(python: str) -> bool:
-    """True for the Python that runs hpq, by whatever name its environment has it."""
-    # Not where links lead: the Pythons of all virtual environments are links to one.
+    """True for the Python that runs hpq, under any name in its environment."""
+    # Links are not followed: the Pythons of all virtual environments link to one.
     one, other = Path(python), Path(sys.executable)
     return one == other or (one.parent == other.parent and one.name.startswith("python"))

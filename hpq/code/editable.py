@@ -1,4 +1,4 @@
-"""Editable installs: what a Python imports from a directory that its user edits."""
+"""Editable installs: directories that a user edits and a Python imports from."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EditableInstalls:
 
 @cache
 def editable_installs(python: str) -> EditableInstalls:
-    """Ask a Python for its editable installs, hpq's own aside; none if it does not answer."""
+    """Ask a Python for its editable installs, except hpq's own; none if it fails to answer."""
     environ = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     try:
         done = subprocess.run(

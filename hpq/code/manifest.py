@@ -1,8 +1,8 @@
-"""The snapshot of a user's code: which files it holds, and the digest of all of them.
+"""The snapshot of a user's code: its files and their common digest.
 
-The producer takes the snapshot at enqueue, and every attempt runs a copy of it. Files that appear
-later (outputs of a program) do not count, nor does what is no regular file: an editor's dangling
-lock, a pipe that nobody writes to. Files that look like secrets are never taken.
+The producer takes the snapshot at enqueue, and every attempt runs a copy of it. It leaves out files
+that appear later (outputs of a program), files that are not regular (an editor's dangling lock, a
+pipe without a writer), and files that look like secrets.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ Files = dict[str, tuple[bytes, int]]  # {path: (content, mode)}
 TRACKED = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh"})
 UNTRACKED = frozenset({".py", ".yaml", ".yml", ".json"})
 MOST_BYTES = 10 * 1024 * 1024
-_MOST_FILE_BYTES = 1024 * 1024  # of a file that is not sent by name: larger ones are data
+_MOST_FILE_BYTES = 1024 * 1024  # of a file of local code: larger ones are data
 SKIPPED = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules", "site-packages"})
 _SECRET = (".env*", "*.pem", "*.key", ".netrc")
 
 
 class CodeTooLarge(UserError):
-    """The files of a snapshot are more than may be sent."""
+    """The files of a snapshot exceed the limit."""
 
 
 def git_root(folder: Path) -> Path | None:
-    """The root of the git checkout that a folder lies in, unless it is a home directory."""
+    """Return the root of a folder's git checkout, unless it is a home directory."""
     found = _git(folder, "rev-parse", "--show-toplevel")
     root = Path(str(found[0]).rstrip("\n")) if found else None
     return None if root in (None, Path.home(), Path("/")) else root
 
 
 def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> list[Path]:
-    """The files under a folder that count as its code, relative and sorted.
+    """Return the files of the code in a folder, relative and sorted.
 
-    In a git checkout: tracked files of a code-like ending, as they are now, submodules included (of
-    any ending where the code `is_sent`: its data goes along), and untracked *.py that git does not
-    ignore; elsewhere *.py, and *.yaml and *.json where it is sent. Files named .… count where git
-    tracks them. What is sent leaves out what .hpqignore names, and without git .gitignore. The
-    `named` files (the program, code-like words of the command) always count. No secret counts, and
-    of what is not sent neither a link out of the folder nor a file over 1 MiB.
+    In a git checkout: tracked files with an ending of code, as they are now, also of submodules,
+    and untracked *.py that git does not ignore. If the code `is_sent`, files of any ending, since
+    its data is sent with it. Elsewhere: *.py, and *.yaml and *.json if the code is sent.
+    Hidden files count if git tracks them. .hpqignore excludes files of code that is sent, as does
+    .gitignore outside git. The `named` files (the program, code-like words of the command) always
+    count. Secrets never count; of local code, neither links out of the folder nor files over 1 MiB.
     """
     tracked = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
-    if tracked is None:  # perhaps for the state of a submodule
+    if tracked is None:  # perhaps a submodule is broken
         tracked = _git(folder, "ls-files", "-z", "--cached")
     if tracked is None:
         endings = UNTRACKED if is_sent else frozenset({".py"})
@@ -71,7 +71,7 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
 
 
 def _is_secret(path: Path) -> bool:
-    """True for a name of secrets; a module may be called credentials.py or id_map.py."""
+    """True for the name of a secret; modules may be called credentials.py or id_map.py."""
     name = path.name.lower()
     if any(fnmatch(name, pattern) for pattern in _SECRET):
         return True
@@ -89,12 +89,12 @@ def _is_small_and_inside(folder: Path, path: Path) -> bool:
 
 
 def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
-    """Return the test of the ignore files at the top of a folder, which answers as git does.
+    """Return a test for paths that the ignore files at the top of a folder exclude, as in git.
 
     Raises:
         UserError: a line of the files is not a pattern.
     """
-    from pathspec import GitIgnoreSpec  # noqa: PLC0415  # a tenth of a second, where code is sent
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  # takes 0.1 s, needed only to send code
 
     lines: list[str] = []
     for name in names:
@@ -105,7 +105,7 @@ def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
     except (ValueError, re.error) as error:
         text = f"{folder}: {' or '.join(names)}: {error}; correct this line"
         raise UserError(text, code="ignore-file-invalid") from None
-    return lambda path: (  # no pattern takes back a file of an ignored directory
+    return lambda path: (  # no pattern re-includes a file of an ignored directory
         spec.match_file(path) or any(spec.match_file(f"{p}/") for p in path.parents if p.parts)
     )
 
@@ -113,7 +113,7 @@ def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
 def _files(folder: Path, endings: Collection[str]) -> Iterable[Path]:
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
-            is_home = (entry / "code.key").exists()  # an HPQ_HOME, with copies of this very code
+            is_home = (entry / "code.key").exists()  # an HPQ_HOME, with copies of this code
             if not is_home and entry.name not in SKIPPED and not entry.name.startswith("."):
                 yield from _files(entry, endings)
         elif _is_code(entry, endings):
@@ -144,23 +144,23 @@ def take_snapshot(
     is_sent: bool = False,
     most: float = MOST_BYTES,
 ) -> Files:
-    """The code under a folder, without the files of which `without` says so.
+    """Read the code of a folder, except the files for which `without` returns True.
 
     Raises:
-        CodeTooLarge: the files are more than `most` bytes (names the largest).
-        UserError: one cannot be read.
+        CodeTooLarge: the files have more than `most` bytes (names the largest).
+        UserError: a file cannot be read.
     """
     sizes: dict[Path, int] = {}
     for path in files_of(folder, named, is_sent=is_sent):
         whole = folder / path
         if without is None or not without(whole):
             sizes[path] = _size(whole)
-    if sum(sizes.values()) > most:  # before a byte of them is read
+    if sum(sizes.values()) > most:  # before any file is read
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]
         shown = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
         raise CodeTooLarge(
-            f"{folder}: the code is over 10 MiB; the largest files are {shown}; leave out what is"
-            " not code: a line each in .hpqignore",
+            f"{folder}: the code is larger than 10 MiB; the largest files are {shown}; list files"
+            " that are not code in .hpqignore, one a line",
             code="code-too-large",
         )
     try:
@@ -184,8 +184,8 @@ def _size(path: Path) -> int:
 
 
 def _read(path: Path) -> tuple[bytes, int]:
-    """The content and the mode of a regular file; OSError for anything else."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else a pipe would wait for its writer
+    """Return the content and the mode of a regular file; OSError for anything else."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else opening a pipe waits for a writer
     with open(fd, "rb") as file:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
@@ -194,17 +194,17 @@ def _read(path: Path) -> tuple[bytes, int]:
 
 
 def manifest(files: Files) -> dict[str, str]:
-    """{path: sha256} of a snapshot."""
+    """Return {path: sha256} of a snapshot."""
     return {name: hashlib.sha256(data).hexdigest() for name, (data, _) in files.items()}
 
 
 def digest_of(files: Mapping[str, str]) -> str:
-    """The digest of a manifest, as hex."""
+    """Return the digest of a manifest, as hex."""
     return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()
 
 
 def changed(folder: Path, files: Mapping[str, str]) -> list[str]:
-    """The files that are not as the manifest says, sorted."""
+    """Return the files that differ from the manifest, sorted."""
     found = []
     for path, digest in sorted(files.items()):
         try:

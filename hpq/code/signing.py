@@ -1,8 +1,7 @@
-"""Launch records are signed, so that nothing in Redis becomes code by itself.
+"""Sign launch records, so that a worker runs no code that only Redis vouches for.
 
-HMAC-SHA256 with a key that Redis never holds. Both sides import this; the key is HPQ_CODE_KEY, or a
-file under HPQ_HOME that the first enqueue makes, so that workers of the same user and machine agree
-without set-up.
+HMAC-SHA256 with a key that Redis never holds: HPQ_CODE_KEY, or a file under HPQ_HOME that the first
+enqueue creates, so that workers of the same user and machine agree without set-up.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _FINGERPRINT = re.compile("[0-9a-f]{12}")
 
 
 def key_of(settings: Settings, *, make: bool) -> bytes | None:
-    """The signing key; with `make`, one is made under HPQ_HOME where there is none.
+    """Return the signing key; `make` creates one under HPQ_HOME if there is none.
 
     Raises:
         UserError: HPQ_HOME cannot be written, or the key file is readable by others.
@@ -37,7 +36,7 @@ def key_of(settings: Settings, *, make: bool) -> bytes | None:
         _make(path)
     try:
         if path.stat().st_mode & 0o077:
-            text = f"{path}: others may read this key; `chmod 600 {path}`"
+            text = f"{path}: other users can read this key; run `chmod 600 {path}`"
             raise UserError(text, code="code-key-exposed")
         return path.read_bytes().strip() or None
     except FileNotFoundError:
@@ -47,7 +46,7 @@ def key_of(settings: Settings, *, make: bool) -> bytes | None:
 
 
 def home_id(home: Path, *, make: bool = False) -> str:
-    """The random id of this HPQ_HOME, by which a machine knows its own sweeps; "" without one.
+    """Return the random id of this HPQ_HOME, which marks its own sweeps; "" without one.
 
     Raises:
         UserError: `make` is set, and HPQ_HOME cannot be written.
@@ -74,36 +73,36 @@ def _make(path: Path) -> None:
             finally:
                 draft.unlink()
     except OSError as error:
-        text = f"{path}: {error.strerror}; set HPQ_HOME to a place of yours"
+        text = f"{path}: {error.strerror}; set HPQ_HOME to a directory that you can write"
         raise UserError(text, code="code-key-unwritable") from None
 
 
 def sign(key: bytes, prefix: str, sid: str, launch: Launch) -> str:
-    """The signature of a launch record for one sweep under one prefix, as hex."""
+    """Return the signature of a launch record for one sweep under one prefix, as hex."""
     text = dumps({"prefix": prefix, "sweep": sid, "launch": encode_launch(launch)})
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def is_signed(key: bytes, prefix: str, sid: str, launch: Launch, signature: str) -> bool:
-    """True where the signature is this key's for exactly this record."""
+    """True if this key signed exactly this record."""
     right = sign(key, prefix, sid, launch).encode()
     return hmac.compare_digest(right, signature.encode())
 
 
 def fingerprint(key: bytes | None) -> str:
-    """A short name of a key that does not give it away; empty for no key."""
+    """Return a short name of a key that does not reveal it; "" for no key."""
     return hmac.new(key, b"hpq fingerprint", hashlib.sha256).hexdigest()[:12] if key else ""
 
 
 def keys_apart(sweep: Sweep, ours: str) -> str:
-    """` (key OURS; the sweep's is THEIRS)`: the two fingerprints, for a line that says they differ.
+    """Return ` (key OURS; the sweep's is THEIRS)`, for a line about keys that differ.
 
-    The sweep's is what Redis says; nothing is decided by it.
+    The sweep's fingerprint comes from Redis: no decision may depend on it.
     """
     if not sweep.signature:
         return f" (key {ours}; the sweep has no signature)"
     if not _FINGERPRINT.fullmatch(sweep.signer):
         return f" (key {ours})"
     if sweep.signer == ours:
-        return f" (key {ours}; the same signed it, and the record was changed since)"
+        return f" (key {ours}; the same key signed it, and the record was changed since)"
     return f" (key {ours}; the sweep's is {sweep.signer})"

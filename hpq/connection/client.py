@@ -1,7 +1,7 @@
-"""Clients of the Redis server: how they are made, and how their errors become one line.
+"""Create clients of the Redis server, and explain their errors in one line.
 
-Every process makes its clients here. Bytes in, bytes out (wire decodes). `guard` turns what
-redis-py raises into hpq's own errors; the command line and the worker's start-up use it.
+Every process creates its clients here. Bytes in, bytes out (wire decodes). `guard` turns errors of
+redis-py into hpq's own; the command line and the worker's start-up use it.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsEr
 
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
 _IS_CONNECT = re.compile(r"Error -?\d+ connecting to ")
-FIRST_S = 2.5  # how long a command tries to reach the server before it says that it cannot
+FIRST_S = 2.5  # after which a command gives up reaching the server
 TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
 
 
 class _Patience(Retry):
-    """Tries again what waiting may mend: to redis-py a wrong password is a ConnectionError, too."""
+    """Retries errors that may pass; to redis-py a wrong password is a ConnectionError, too."""
 
     def __init__(self, backoff: AbstractBackoff, retries: int, patience_s: float) -> None:
         super().__init__(backoff, retries)
         self._patience_s = patience_s
 
-    def call_with_retry(  # type: ignore[override]  # what it takes grows from version to version
+    def call_with_retry(  # type: ignore[override]  # its parameters differ between versions
         self, do: Any, fail: Any, is_retryable: Callable[[Exception], bool] | None = None, **kw: Any
     ) -> Any:
         begun = time.monotonic()
@@ -66,11 +66,11 @@ class _Patience(Retry):
 
 
 class PasswordUnreadable(ConnectionError):
-    """Raised at a connect where the password's file cannot be read; waiting may mend it."""
+    """Raised at a connect if the password file cannot be read; a later connect may succeed."""
 
 
 class _FromFile(CredentialProvider):
-    """The password as its file has it now: redis-py asks at each connect."""
+    """Reads the password from its file at each connect."""
 
     def __init__(self, user: str, path: Path) -> None:
         self._user, self._path = user, path
@@ -87,13 +87,13 @@ class _FromFile(CredentialProvider):
 def connect(
     url: str, *, retries: int = 5, timeout_s: float = 5.0, patience_s: float = math.inf
 ) -> Redis:
-    """A client; nothing is sent yet.
+    """Create a client, which connects at its first call.
 
-    `retries` = 0 leaves the decision to the caller (the beat thread). Waits are 50 ms to 1 s; no
-    further try begins after `patience_s`, since each may take its whole timeout.
+    With `retries` 0 the caller retries (the heartbeat thread). Waits are 50 ms to 1 s; no retry
+    begins after `patience_s`, since each may take its whole timeout.
 
     Raises:
-        SettingsError: the URL cannot be read, or a file that it names.
+        SettingsError: the URL, or a file that it names, cannot be read.
     """
     retry = _Patience(ExponentialWithJitterBackoff(base=0.05, cap=1.0), retries, patience_s)
     try:
@@ -109,22 +109,22 @@ def connect(
             health_check_interval=15,
         )
         pool = redis.connection_pool
-        pool.connection_class(**pool.connection_kwargs)  # connects nowhere, but minds its options
+        pool.connection_class(**pool.connection_kwargs)  # checks its options without connecting
         return redis
     except TypeError as error:
         option = str(error).rpartition(" ")[2]
-        text = f"HPQ_REDIS_URL: {redact(url)}: there is no option {option}; TLS has {tls.OPTIONS}"
+        text = f"HPQ_REDIS_URL: {redact(url)}: unknown option {option}; TLS has {tls.OPTIONS}"
         raise SettingsError(text, code="redis-url-invalid") from None
     except ValueError as error:
         # What could not be read may be a piece of the password.
         why = error if "password file" in str(error) else "write special characters as %XX"
-        text = f"HPQ_REDIS_URL: {redact(url)}: it cannot be read: {why}"
+        text = f"HPQ_REDIS_URL: {redact(url)}: cannot parse it: {why}"
         raise SettingsError(text, code="redis-url-invalid") from None
 
 
 @contextmanager
 def guard(url: str, *, in_pod: bool = False) -> Iterator[None]:
-    """Within it, errors of redis-py come out as one line of hpq's.
+    """Turn errors of redis-py into hpq's errors of one line.
 
     Raises:
         OutOfReach: the server does not answer, is loading, full or read-only.
@@ -137,10 +137,10 @@ def guard(url: str, *, in_pod: bool = False) -> Iterator[None]:
 
 
 def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
-    """What to tell the user of an error of redis-py: what happened and what to do, `in_pod` too."""
+    """Return hpq's error for one of redis-py; its remedy fits a pod if `in_pod`."""
     where = redact(url)
     if isinstance(error, PasswordUnreadable):
-        message = f"{where}: the password's file cannot be read: {error}"
+        message = f"{where}: cannot read the password file: {error}"
         return Forbidden(message, code="redis-password-unreadable")
     if why := tls.why_refused(error):
         return OutOfReach(f"{where}: {why}", code="redis-tls")
@@ -148,14 +148,14 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
         return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
     if isinstance(error, ResponseError) and "MISCONF" in str(error):
         reason = _reason(error).partition(" script:")[0].rpartition(": ")[2]
-        line = f"the server cannot write to its disk: {reason}; make room there"
+        line = f"the server cannot write to its disk: {reason}; free space on that disk"
         return OutOfReach(f"{where}: {line}", code="redis-disk-full")
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
     if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
         user = urlsplit(url).username or "default"
-        why = f"the user {user} may only look; use the producer's"
-        message = f"{where}: these credentials may not do that: {why}"
+        why = f"the user {user} is read-only; use the producer's credentials"
+        message = f"{where}: permission denied: {why}"
         return Forbidden(message, code="redis-read-only")
     for kinds, meaning, code, line in _EXPLAINED:
         if isinstance(error, kinds):
@@ -166,7 +166,7 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     return OutOfReach(f"{where}: {_reason(error)}", code="redis-unreachable")
 
 
-_WRITES = re.compile(r"'(evalsha|script)\b")  # whatever changes something is a script
+_WRITES = re.compile(r"'(evalsha|script)\b")  # every change is a script
 _AWAY = (ConnectionError, TimeoutError)
 
 # The first match counts: redis-py's tree has ConnectionError above most of the others.
@@ -175,13 +175,13 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], Code, str]
         (AuthenticationError, AuthorizationError),
         Forbidden,
         "redis-password-refused",
-        "the server refuses this user or password; {password}",
+        "the server rejects this user or password; {password}",
     ),
     (
         (NoPermissionError,),
         Forbidden,
         "redis-forbidden",
-        "these credentials may not do that: {reason}",
+        "permission denied: {reason}",
     ),
     (
         (BusyLoadingError,),
@@ -206,7 +206,7 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], Code, str]
         (InvalidResponse,),
         OutOfReach,
         "not-redis",
-        "what answers there is not Redis, or speaks TLS (then use rediss://)",
+        "the server is not Redis, or requires TLS (then use rediss://)",
     ),
     (
         _AWAY,
@@ -216,13 +216,13 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], Code, str]
     ),
 )
 _REMEDIES = {
-    "password": "put the right one into HPQ_REDIS_URL or HPQ_REDIS_PASSWORD_FILE",
+    "password": "correct HPQ_REDIS_URL or HPQ_REDIS_PASSWORD_FILE",
     "away": "start it or correct HPQ_REDIS_URL",
 }
-# As the manifests name these; docs/guides/kubernetes.md has how Secrets are made anew.
+# As the manifests name these; docs/guides/kubernetes.md describes how to recreate Secrets.
 _IN_POD = {
-    "password": "Secrets hpq-redis-worker and hpq-redis-users were not made together, or Redis has"
-    " not read them since: kubectl rollout restart statefulset/hpq-redis, else make all anew",
+    "password": "Secrets hpq-redis-worker and hpq-redis-users differ, or Redis has not read them;"
+    " run kubectl rollout restart statefulset/hpq-redis, else recreate all Secrets",
     "away": "see kubectl get pod hpq-redis-0 and service/hpq-redis, NetworkPolicy"
     " hpq-worker-to-redis, and HPQ_REDIS_URL in the ConfigMap",
 }
@@ -234,12 +234,12 @@ def _reason(error: BaseException) -> str:
 
 
 def short_reason(error: BaseException) -> str:
-    """What the system says of a connection, without the server's name: `Connection refused`."""
+    """Return the system's reason for a failed call, without the address: `Connection refused`."""
     return _reason(error).rpartition(". ")[2] if _IS_CONNECT.match(str(error)) else _reason(error)
 
 
 def check_server(redis: Redis, url: str, *, in_pod: bool = False) -> str:
-    """The server's version, after making sure that hpq can work on it.
+    """Check that hpq can use the server; return its version.
 
     Raises:
         ServerTooOld: below 6.2, or Redis Cluster.

@@ -1,7 +1,7 @@
-"""Where passwords are, the server's and those in URLs of stores, and how they stay out of sight.
+"""Find the passwords of the server and of file-store URLs, and hide them in text.
 
-Standard library only. The server's stands in its URL, or in a file that the URL names as
-`?password_file=PATH` (settings writes that for HPQ_REDIS_PASSWORD_FILE). A file is read at every
+Standard library only. The server's password is in its URL, or in a file that the URL names as
+`?password_file=PATH` (settings writes that for HPQ_REDIS_PASSWORD_FILE). The file is read at every
 connect, so that a rotated password needs no restart.
 """
 
@@ -21,9 +21,9 @@ from urllib.parse import (
 )
 
 _FILE = "password_file"
-# Greedy: a password may hold an @ that nobody wrote as %40.
+# Greedy: a password may hold an @ that is not written as %40.
 _IN_URL = re.compile(r"(://[^:/@\s]*):\S*@")
-# What fsspec's file systems call theirs: secret, token, account_key, X-Amz-Signature; no file.
+# Names of secrets in fsspec's file systems: secret, token, account_key, X-Amz-Signature; no files.
 _TELLING = r"[\w.-]*(?:key|secret|token|passw|passphrase|credential|sig)[\w.-]*(?<!file)(?<!path)"
 _IN_QUERY = re.compile(rf"([?&]{_TELLING}=)([^&\s]*)", re.IGNORECASE)
 _IN_STORE = re.compile(r"://[^:/@\s]*:(?:(?=([^/\s]*)@)|)(?=(\S*)@)")
@@ -31,12 +31,12 @@ _SHORTEST = 4  # characters; hiding less would eat ordinary words
 
 
 def redact(text: str) -> str:
-    """The text with the password of any URL in it hidden."""
+    """Return the text with the passwords of its URLs hidden."""
     return _IN_QUERY.sub(r"\1***", _IN_URL.sub(r"\1:***@", text))
 
 
 def carried(url: str) -> tuple[str, ...]:
-    """The passwords, keys and tokens in the URL of a store, as they stand there and decoded."""
+    """Return the passwords, keys and tokens in the URL of a store, as written and decoded."""
     if "://" not in url:  # a directory
         return ()
     raw = [text for found in _IN_STORE.findall(url) for text in found]
@@ -47,14 +47,14 @@ def carried(url: str) -> tuple[str, ...]:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """The text without these, nor the password of any URL in it."""
+    """Return the text with these secrets, and the passwords of its URLs, hidden."""
     for one in sorted((s for s in secrets if len(s) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(one, "***")
     return redact(text)
 
 
 def with_file(url: str, path: Path) -> str:
-    """The URL with the file that holds its password; one that names a file stays as it is."""
+    """Add a password file to a URL, unless the URL names one."""
     parts = urlsplit(url)
     if any(name == _FILE for name, _ in parse_qsl(parts.query)):
         return url
@@ -62,10 +62,10 @@ def with_file(url: str, path: Path) -> str:
 
 
 def split(url: str) -> tuple[str, str, Path | None]:
-    """The URL as redis-py takes it, the user and the file; without a file, the URL as it is.
+    """Return the URL for redis-py, the user and the file; without a file, the URL as it is.
 
     Raises:
-        ValueError: it has a password and a file, or cannot be read.
+        ValueError: the URL has a password and a file, or is malformed.
     """
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
@@ -84,10 +84,10 @@ def split(url: str) -> tuple[str, str, Path | None]:
 
 
 def read(path: Path) -> str:
-    """The password in a file, without the line end.
+    """Return the password in a file, without the line end.
 
     Raises:
-        OSError: it cannot be read, or is empty.
+        OSError: the file cannot be read, or is empty.
     """
     text = path.read_text("utf-8").rstrip("\r\n")
     if not text:
@@ -96,7 +96,7 @@ def read(path: Path) -> str:
 
 
 def of(url: str) -> str:
-    """The password that a URL stands for now; empty where there is none or it cannot be read."""
+    """Return the current password of a URL; "" if it has none, or the file cannot be read."""
     try:
         plain, _, path = split(url)
         if path is not None:

@@ -1,4 +1,4 @@
-"""TLS to the server: the files that a rediss:// URL names, and what its errors mean."""
+"""TLS to the server: check the files that a rediss:// URL names, and explain TLS errors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ OPTIONS = f"{CA}, {CERTIFICATE} and {KEY}"
 
 UNTRUSTED = "the server's certificate is not trusted here"
 ANOTHER_HOST = "the server's certificate is for another host"
-_ITS_HOST = f"{ANOTHER_HOST}; use the name that it is made for in HPQ_REDIS_URL"
+_ITS_HOST = f"{ANOTHER_HOST}; use the certificate's host name in HPQ_REDIS_URL"
 _OURS = f"…?{CERTIFICATE}=/path/client.pem&{KEY}=/path/client.key"
-# What OpenSSL says of a certificate; each is an outright refusal, and verification stays on.
+# OpenSSL's texts about certificates; each is an outright refusal, and verification stays on.
 _UNTRUSTED = (
     ("ostname mismatch", _ITS_HOST),
     ("IP address mismatch", _ITS_HOST),
@@ -26,35 +26,38 @@ _UNTRUSTED = (
     ),
     (
         "certificate required",
-        "the server wants a certificate of its clients; name one in HPQ_REDIS_URL:"
-        f" {_OURS}, or set tls-auth-clients no there",
+        "the server requires a client certificate; name one in HPQ_REDIS_URL:"
+        f" {_OURS}, or set tls-auth-clients no on the server",
     ),
-    ("alert unknown ca", f"the server does not trust our certificate; name another: {_OURS}"),
+    (
+        "alert unknown ca",
+        f"the server does not trust this client certificate; name another: {_OURS}",
+    ),
 )
-# What a plain port does with TLS, and a TLS port with plain text; and a server that hangs up before
-# its alert was read.
+# Errors of a plain port that receives TLS, of a TLS port that receives plain text, and of a server
+# that disconnects before its alert was read.
 _APART = (
     (
         "rediss:",
         ("Timeout", "wrong version", "record layer"),
-        "does this port speak TLS? (redis:// is without)",
+        "does this port use TLS? (redis:// does not)",
     ),
-    ("redis:", ("reset by", "closed by server"), "does this port speak TLS? then write rediss://"),
+    ("redis:", ("reset by", "closed by server"), "does this port use TLS? then write rediss://"),
     (
         "rediss:",
         ("EOF occurred", "reset by", "Broken pipe", "closed by server"),
-        f"does it want a certificate of its clients? {_OURS}",
+        f"does the server require a client certificate? {_OURS}",
     ),
 )
 
 
 def why_refused(error: Exception) -> str:
-    """What an error of a connection says of certificates; "" where it is about something else."""
+    """Explain a connection error about certificates; "" for any other error."""
     return next((meaning for sign, meaning in _UNTRUSTED if sign in str(error)), "")
 
 
 def hint(error: Exception, url: str) -> str:
-    """A question to ask where TLS may have met none; "" where nothing looks like it."""
+    """Return a question if perhaps only one side uses TLS; "" for any other error."""
     for scheme, signs, question in _APART:
         if url.startswith(scheme) and any(sign in str(error) for sign in signs):
             return f"; {question}"
@@ -65,35 +68,35 @@ def check_files(url: str) -> None:
     """Read the files that a rediss:// URL names, as the first connection will.
 
     Raises:
-        SettingsError: one is not there or cannot be used (names it).
+        SettingsError: a file is missing or unusable (names it).
     """
     if not url.startswith("rediss:"):
         return
-    told = {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
+    options = {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
     for name in (CA, CERTIFICATE, KEY):
-        if name in told:
-            _read(name, told[name])
+        if name in options:
+            _read(name, options[name])
     context = ssl.create_default_context()
     try:
-        if CA in told:
-            context.load_verify_locations(told[CA])
+        if CA in options:
+            context.load_verify_locations(options[CA])
     except ssl.SSLError:
-        raise _useless(CA, told[CA], "it holds no certificate in PEM") from None
+        raise _unusable(CA, options[CA], "the file holds no certificate in PEM") from None
     try:
-        if CERTIFICATE in told:
-            password = told.get("ssl_password", "")  # else OpenSSL asks on the terminal
-            context.load_cert_chain(told[CERTIFICATE], told.get(KEY), lambda: password)
+        if CERTIFICATE in options:
+            password = options.get("ssl_password", "")  # else OpenSSL asks on the terminal
+            context.load_cert_chain(options[CERTIFICATE], options.get(KEY), lambda: password)
     except ssl.SSLError:
-        what = "it is no certificate in PEM with its key"
-        raise _useless(CERTIFICATE, told[CERTIFICATE], what) from None
+        why = "the file is not a certificate in PEM with its key"
+        raise _unusable(CERTIFICATE, options[CERTIFICATE], why) from None
 
 
 def _read(name: str, path: str) -> None:
     try:
         Path(path).read_bytes()
     except OSError as error:
-        raise _useless(name, path, str(error.strerror)) from None
+        raise _unusable(name, path, str(error.strerror)) from None
 
 
-def _useless(name: str, path: str, why: str) -> SettingsError:
+def _unusable(name: str, path: str, why: str) -> SettingsError:
     return SettingsError(f"HPQ_REDIS_URL: {name}={path}: {why}", code="tls-file-unreadable")

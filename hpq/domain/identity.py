@@ -32,7 +32,7 @@ def canonical(params: Params) -> bytes:
     """
     data = _encode({name: _plain(value, name) for name, value in params.items()}).encode()
     if len(data) > MAX_PARAMS_BYTES:
-        raise ValueError(f"a set of {len(data):,} bytes; at most {MAX_PARAMS_BYTES:,} are taken")
+        raise ValueError(f"a set of {len(data):,} bytes; at most {MAX_PARAMS_BYTES:,} are allowed")
     return data
 
 

@@ -67,7 +67,7 @@ def retry_rule(failure: Failure | None) -> RetryRule:
 
     For one trial, commit.lua retries the failure if `progress` holds, or else if this is at most
     charged failure number `retries` + the sweep's `retries` of its kind. No trial of a stopped or
-    cancelled sweep is retried, nor one that was told to stop. reap.lua requeues a lost trial until
+    cancelled sweep is retried, nor one that was asked to stop. reap.lua requeues a lost trial until
     it is lost HPQ_LOST_MAX times in a row without progress, on two hosts unless the class has only
     one; then the trial fails as `POISON`.
     """

@@ -31,7 +31,7 @@ class Number:
 
     @property
     def allowed(self) -> str:
-        """The limits in words."""
+        """Describe the limits."""
         if self.whole:
             return f"a whole number from {self.low:.0f} to {self.high:.0f}"
         return f"a number from {self.low:g} to {self.high:g}"
@@ -53,7 +53,7 @@ class Word:
 
     @property
     def allowed(self) -> str:
-        """The choices in words."""
+        """Describe the choices."""
         return f"one of {', '.join(self.words)}"
 
     def problem(self, value: Json) -> str | None:
@@ -144,7 +144,7 @@ def _real(default: float, low: float, high: float) -> Number:
 
 
 def _images(train: int) -> dict[str, Number]:
-    """How many images of a data set are used; all by default."""
+    """Return the parameters for the number of images; all by default."""
     return {"train_images": _whole(train, 2, train), "test_images": _whole(10_000, 1, 10_000)}
 
 

@@ -101,7 +101,7 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
         OSError: a file could not be read or written.
     """
     if not is_reachable(files):  # an empty mount point is not the store
-        raise OSError(f"store {files.id} is away: {ID_FILE} is not where it was")
+        raise OSError(f"store {files.id} is away: its file {ID_FILE} is missing")
     try:
         for name in names:
             with (folder / name).open("rb") as source, files.write(f"{to}/{name}") as target:
@@ -192,7 +192,7 @@ def checked_name(name: str) -> str:
         OSError: the name is not safe (`is_safe_name`).
     """
     if not is_safe_name(name):
-        raise OSError(f"{name[:80]!r} is no name in a store")
+        raise OSError(f"{name[:80]!r} is not a valid name in a store")
     return name
 
 

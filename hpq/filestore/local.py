@@ -49,7 +49,7 @@ class _Directory:
             root.mkdir(parents=True, exist_ok=True)
             draft = root / f"{ID_FILE}.{secrets.token_hex(4)}"
             draft.write_text(new_id() + "\n", "ascii")
-            with suppress(FileExistsError):  # another process made it meanwhile
+            with suppress(FileExistsError):  # another process created it meanwhile
                 os.link(draft, path)
             draft.unlink()
         self.id = store_id_in(path.read_bytes(), str(path))

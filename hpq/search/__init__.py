@@ -1,1 +1,1 @@
-"""What is searched and how sets are chosen: pure, so that producer and worker draw alike."""
+"""Search spaces and the choice of parameters; pure, so that producer and worker draw alike."""

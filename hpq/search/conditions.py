@@ -1,4 +1,4 @@
-"""Partial sets: what `when` and `exclude` of a sweep file ask of a set. Pure."""
+"""Conditions on sets of parameters: `when` and `exclude` of a sweep file. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
 
-Names = tuple[str, ...]  # where a leaf stands in a set: one name, or more where it is nested
+Names = tuple[str, ...]  # path of a leaf in a set: one name, or more if it is nested
 MISSING = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Test:
-    """One parameter is there and has one of some values, or a number from low to high."""
+    """A parameter exists and has one of some values, or is a number from low to high."""
 
     path: Names
     values: tuple[Json, ...] = ()
@@ -22,11 +22,11 @@ class Test:
     high: float | None = None
 
     def holds(self, params: Mapping[str, Json]) -> bool:
-        """True where the set passes."""
+        """True if the set passes."""
         return self.takes(find(params, self.path))
 
     def takes(self, value: object) -> bool:
-        """True for a value that passes."""
+        """True if the value passes."""
         if value is MISSING:
             return False
         if self.low is None and self.high is None:
@@ -38,12 +38,12 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """Some tests, all of which have to hold."""
+    """Tests that must all hold."""
 
     tests: tuple[Test, ...]
 
     def matches(self, params: Mapping[str, Json]) -> bool:
-        """True where all of them hold."""
+        """True if all of them hold."""
         return all(test.holds(params) for test in self.tests)
 
 
@@ -56,14 +56,14 @@ class Condition:
 
 
 def key(value: object) -> Hashable:
-    """What equal values have in common: 3.0 is 3, but true is not 1."""
+    """Return a key that only equal values share: 3.0 equals 3, but true is not 1."""
     if isinstance(value, list | dict):
         return canonical({"": value})
     return isinstance(value, bool), value
 
 
 def find(params: Mapping[str, Json], path: Names) -> object:
-    """The value at a path of a set, or MISSING."""
+    """Return the value at a path of a set, or MISSING."""
     inside: object = params
     for name in path:
         if not isinstance(inside, dict) or name not in inside:
@@ -73,7 +73,7 @@ def find(params: Mapping[str, Json], path: Names) -> object:
 
 
 def nest(pairs: Iterator[tuple[Names, Json]] | list[tuple[Names, Json]]) -> dict[str, Json]:
-    """A set of values by their paths, in the order given."""
+    """Return a set of these values by path, in this order."""
     out: dict[str, Json] = {}
     for path, value in pairs:
         inside = out
@@ -86,9 +86,9 @@ def nest(pairs: Iterator[tuple[Names, Json]] | list[tuple[Names, Json]]) -> dict
 
 
 def drop_absent(params: dict[str, Json], when: tuple[Condition, ...]) -> dict[str, Json]:
-    """The set without what its conditions leave out; nested mappings left empty go, too.
+    """Remove the parameters whose conditions do not hold, and nested mappings that become empty.
 
-    The conditions are in an order in which each comes after those of the names it asks about.
+    Each condition must follow the conditions of the names that it tests.
     """
     for condition in when:
         if not condition.wanted.matches(params):

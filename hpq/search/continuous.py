@@ -1,7 +1,7 @@
 """Distributions over numbers, with or without rounding to a multiple of q. Pure.
 
-Standard library only: quantiles and `rng.random()`, so that one draw takes one random number and
-the same seed gives the same sets anywhere (beta alone leans on Python's own method).
+Standard library only: quantiles and `rng.random()`, so that one draw uses one random number and
+the same seed gives the same sets anywhere (only beta depends on Python's own method).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from hpq.domain.trial import Json
 from hpq.search.discrete import Distribution, Path
 
 _STANDARD = NormalDist()
-_SMALLEST = 2.0**-54  # half of rng.random()'s step: for its 0, which has no quantile
+_SMALLEST = 2.0**-54  # half of rng.random()'s step; replaces 0, which has no quantile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedDistribution(Distribution):
-    """A continuous one; with q, every draw is rounded to a multiple of it (q 2 gives integers)."""
+    """A continuous distribution; with q, each draw is rounded to a multiple of q."""
 
     q: float | int | None = None
 
@@ -31,23 +31,23 @@ class QuantizedDistribution(Distribution):
         return not isinstance(self.q, int)
 
     def reach(self) -> tuple[float, float]:
-        """The ends of what draws take before rounding; infinite where there is none."""
+        """Return the limits of draws before rounding; infinite if there is none."""
         return -math.inf, math.inf
 
     @property
     def outcomes(self) -> int | None:
-        """The multiples of q that draws are rounded to; None without q or without ends."""
+        """Number of multiples of q that draws are rounded to; None without q or limits."""
         first, last = self._counted()
         return None if first is None or last is None else max(1, last - first + 1)
 
     def outcome(self, index: int) -> Json:
-        """Counted by q from the lowest."""
+        """Return the outcome at an index; they are counted by q from the lowest."""
         first, _ = self._counted()
         assert first is not None and self.q is not None
         return _multiple(first + index, self.q)
 
     def has(self, value: Json) -> bool:
-        """A number within the ends, with q a multiple of it."""
+        """True for a number within the limits; with q, for a multiple of it."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         low, high = self.reach()
@@ -59,7 +59,7 @@ class QuantizedDistribution(Distribution):
         return is_multiple and (first is None or count >= first) and (last is None or count <= last)
 
     def _counted(self) -> tuple[int | None, int | None]:
-        """The lowest and the highest multiple of q that a share of the draws is rounded to."""
+        """Return the lowest and the highest multiple of q that draws are rounded to."""
         if self.q is None:
             return None, None
         low, high = (end / self.q for end in self.reach())
@@ -67,15 +67,15 @@ class QuantizedDistribution(Distribution):
         return first, math.ceil(high - 0.5) if math.isfinite(high) else None
 
     def draw(self, rng: Random) -> Json:
-        """A draw, rounded half to even as W&B rounds; it may leave [min, max] by up to q/2."""
+        """Draw and round half to even, as W&B does; the value may leave [min, max] by up to q/2."""
         return self.quantise(self.sample(rng))
 
     def sample(self, rng: Random) -> float:
-        """A draw before rounding."""
+        """Draw without rounding."""
         raise NotImplementedError
 
     def quantise(self, value: float) -> float | int:
-        """A value rounded to a multiple of q (or as it is, where q is too small to matter)."""
+        """Round a value to a multiple of q; a q too small to matter has no effect."""
         if self.q is None or not math.isfinite(value / self.q):
             return value
         return _multiple(round(value / self.q), self.q)
@@ -89,11 +89,11 @@ class _Ranged(QuantizedDistribution):
     high: float
 
     def reach(self) -> tuple[float, float]:
-        """Both ends."""
+        """Return both limits."""
         return self.low, self.high
 
     def known(self) -> Iterator[tuple[Path, Json]]:
-        """Both ends, rounded."""
+        """Yield both limits, rounded."""
         yield ("min",), self.quantise(self.low)
         yield ("max",), self.quantise(self.high)
 
@@ -104,21 +104,21 @@ class Uniform(_Ranged):
 
     @property
     def size(self) -> int | None:
-        """The number of steps below high; None without q, or where they are beyond counting."""
+        """Number of steps below high; None without q, or if it is infinite."""
         if self.q is None or not math.isfinite(steps := (self.high - self.low) / self.q):
             return None
-        # A step that lands on high but for rounding is not below it.
+        # A step that differs from high by a rounding error is not below it.
         return max(1, math.ceil(steps - 1e-9))
 
     def at(self, index: int) -> Json:
-        """Counted from low by q."""
+        """Return the value at an index, counted from low by q."""
         assert self.q is not None
         if isinstance(self.low, int):
             return _multiple(index, self.q, self.low)
         return _tidy(self.low + index * self.q)
 
     def sample(self, rng: Random) -> float:
-        """Written so that a range as wide as floats go does not overflow."""
+        """Draw without overflow, even if the range is as wide as floats go."""
         u = rng.random()
         return self.low * (1 - u) + self.high * u
 
@@ -127,11 +127,11 @@ class Uniform(_Ranged):
 class LogUniform(_Ranged):
     """A number whose logarithm is uniform; both ends are above 0.
 
-    W&B's inv_log_uniform says that of 1/x, which is the same distribution.
+    W&B's inv_log_uniform, in which 1/x has these properties, is the same distribution.
     """
 
     def sample(self, rng: Random) -> float:
-        """Held within the ends, which exp(log(x)) misses by a digit."""
+        """Draw within the limits, which exp(log(x)) may miss by a rounding error."""
         u = rng.random()
         value = math.exp(math.log(self.low) * (1 - u) + math.log(self.high) * u)
         return min(max(value, self.low), self.high)
@@ -146,11 +146,11 @@ class Normal(QuantizedDistribution):
     log: bool = False
 
     def reach(self) -> tuple[float, float]:
-        """No ends; e to the power of anything is above 0."""
+        """Return infinite limits, or 0 and infinity for a log-normal number."""
         return (0.0 if self.log else -math.inf), math.inf
 
     def sample(self, rng: Random) -> float:
-        """By the quantile, so that one draw takes one random number."""
+        """Draw by the quantile, which uses one random number."""
         value = self.mu + self.sigma * _STANDARD.inv_cdf(rng.random() or _SMALLEST)
         return math.exp(value) if self.log else value
 
@@ -163,11 +163,11 @@ class Beta(QuantizedDistribution):
     b: float = 1.0
 
     def reach(self) -> tuple[float, float]:
-        """0 and 1."""
+        """Return 0 and 1."""
         return 0.0, 1.0
 
     def sample(self, rng: Random) -> float:
-        """By the standard library's two gammas."""
+        """Draw as the standard library does, by two gammas."""
         return rng.betavariate(self.a, self.b)
 
 
@@ -177,5 +177,5 @@ def _multiple(count: int, q: float | int, start: int = 0) -> float | int:
 
 
 def _tidy(value: float) -> float:
-    """0.30000000000000004 as 0.3."""
+    """Return 0.30000000000000004 as 0.3."""
     return float(f"{value:.12g}")

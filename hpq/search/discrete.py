@@ -1,8 +1,8 @@
-"""Distributions over values that can be counted, and what every distribution has. Pure.
+"""Distributions over countable values, and the interface of every distribution. Pure.
 
 Every draw comes from `rng.random()`, whose sequence Python keeps from version to version, so the
-same seed gives the same sets anywhere. `size` counts what a grid steps through, without making it;
-None where a grid cannot.
+same seed gives the same sets anywhere. `size` is the number of values in a grid; None if a grid
+cannot list them.
 """
 
 from __future__ import annotations
@@ -19,62 +19,62 @@ Path = tuple[str | int, ...]  # of a key within a parameter's entry in the file
 
 
 class Distribution:
-    """What all have; the defaults are those of one that a grid cannot step through."""
+    """Interface of distributions; the defaults are for one that a grid cannot list."""
 
     __slots__ = ()
 
     @property
     def size(self) -> int | None:
-        """How many values a grid has here."""
+        """Number of values in a grid; None if a grid cannot list them."""
         return None
 
     @property
     def is_even(self) -> bool:
-        """True where a random draw is one of the grid's values, each as likely."""
+        """True if a random draw is one of the grid's values, all equally likely."""
         return False
 
     @property
     def is_fractional(self) -> bool:
-        """True where draws are floats."""
+        """True if draws are floats."""
         return False
 
     def at(self, index: int) -> Json:
-        """The grid's value at an index below `size`."""
+        """Return the grid's value at an index below `size`."""
         raise NotImplementedError
 
     @property
     def outcomes(self) -> int | None:
-        """How many different values draws take; None where they cannot be counted."""
+        """Number of different values of draws; None if they cannot be counted."""
         return self.size if self.is_even else None
 
     def outcome(self, index: int) -> Json:
-        """The value of a draw at an index below `outcomes`."""
+        """Return the value of a draw at an index below `outcomes`."""
         return self.at(index)
 
     def has(self, value: Json) -> bool:
-        """True for a value that a draw can take."""
+        """True for a value that a draw can have."""
         count = self.outcomes or 0
         return any(key(self.outcome(index)) == key(value) for index in range(count))
 
     def draw(self, rng: Random) -> Json:
-        """One random value."""
+        """Draw one random value."""
         raise NotImplementedError
 
     def known(self) -> Iterator[tuple[Path, Json]]:
-        """Values that draws can take or approach, with the key that each comes from."""
+        """Yield values that draws can have or approach, each with its key in the file."""
         yield from ()
 
 
 @dataclass(frozen=True, slots=True)
 class Categorical(Distribution):
-    """One of some values of any type, no two of them equal; a constant has one."""
+    """One of several different values of any type; a constant has one value."""
 
     values: tuple[Json, ...]
     constant: bool = False
 
     @property
     def size(self) -> int:
-        """The number of values."""
+        """Number of values."""
         return len(self.values)
 
     @property
@@ -83,11 +83,11 @@ class Categorical(Distribution):
         return True
 
     def at(self, index: int) -> Json:
-        """The value in that place of the file."""
+        """Return the value at a place in the file's list."""
         return self.values[index]
 
     def draw(self, rng: Random) -> Json:
-        """Each value as likely."""
+        """Draw one value; all are equally likely."""
         return self.values[int(rng.random() * len(self.values))]
 
     def known(self) -> Iterator[tuple[Path, Json]]:
@@ -98,18 +98,18 @@ class Categorical(Distribution):
 
 @dataclass(frozen=True, slots=True)
 class Weighted(Distribution):
-    """One of some values with a probability each (which sum to 1); no grid takes it."""
+    """One of several values with a probability each (their sum is 1); not for grids."""
 
     values: tuple[Json, ...]
     probabilities: tuple[float, ...]
 
     @property
     def outcomes(self) -> int:
-        """The number of different values that are drawn at all."""
+        """Number of different values with a probability above 0."""
         return len(self._drawn())
 
     def outcome(self, index: int) -> Json:
-        """Counted in the file's order."""
+        """Return the value at an index, in the file's order."""
         return self._drawn()[index]
 
     def _drawn(self) -> tuple[Json, ...]:
@@ -117,7 +117,7 @@ class Weighted(Distribution):
         return tuple({key(value): value for value, chance in some if chance > 0}.values())
 
     def draw(self, rng: Random) -> Json:
-        """A value by its probability; one of probability 0 never."""
+        """Draw a value by its probability, never one of probability 0."""
         left = rng.random() * math.fsum(self.probabilities)
         last: Json = None
         for value, probability in zip(self.values, self.probabilities, strict=True):
@@ -143,7 +143,7 @@ class IntUniform(Distribution):
 
     @property
     def size(self) -> int:
-        """The number of integers."""
+        """Number of integers."""
         return self.high - self.low + 1
 
     @property
@@ -152,20 +152,20 @@ class IntUniform(Distribution):
         return True
 
     def at(self, index: int) -> Json:
-        """Counted from low."""
+        """Return the integer at an index, counted from low."""
         return self.low + index
 
     def has(self, value: Json) -> bool:
-        """A whole number from low to high."""
+        """True for an integer from low to high."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and self.low <= value <= self.high and value == int(value)  # type: ignore[operator, arg-type]
 
     def draw(self, rng: Random) -> Json:
-        """Each integer as likely."""
+        """Draw one integer; all are equally likely."""
         # As integers: a float would lose the last digits of a wide range.
         return self.low + (int(rng.random() * 2**53) * self.size >> 53)
 
     def known(self) -> Iterator[tuple[Path, Json]]:
-        """Both ends."""
+        """Yield both limits."""
         yield ("min",), self.low
         yield ("max",), self.high

@@ -1,7 +1,7 @@
-"""A space of leaves that all take a finite number of values: its sets counted, and made by rank.
+"""Count the sets of a space whose parameters have finitely many values; return each by its rank.
 
-Nothing is listed but the combinations of the parameters that conditions ask
-about: for each of them the others are a plain product, so a space of 10^18 sets costs nothing.
+Only the combinations of parameters that conditions test are listed. Under each of them the other
+parameters are a plain product, so a space of 10^18 sets costs nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from itertools import accumulate, product
 from hpq.domain.trial import Json
 from hpq.search.conditions import MISSING, Condition, Names, Partial, drop_absent, find, key, nest
 
-MOST = 200_000  # combinations that are gone through
+MOST = 200_000  # combinations that may be listed
 
 
 class TooMany(ValueError):
-    """Conditions or exclusions ask about more combinations than can be gone through."""
+    """Conditions or exclusions test more combinations than may be listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A leaf: where it stands in a set, how many values it has, and each of them."""
+    """A leaf: its path in a set, its number of values, and the value at an index."""
 
     path: Names
     size: int
@@ -34,18 +34,18 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One combination of what conditions ask about, and the leaves that are free under it."""
+    """One combination of the parameters that conditions test, and the leaves free under it."""
 
     fixed: tuple[tuple[Names, Json], ...]
     free: tuple[Axis, ...]
 
     @property
     def size(self) -> int:
-        """How many sets it has."""
+        """Number of its sets."""
         return math.prod(axis.size for axis in self.free)
 
     def at(self, rank: int) -> dict[str, Json]:
-        """The set at a rank: names sorted, the last varies fastest."""
+        """Return the set at a rank: names sorted, the last varies fastest."""
         values = list(self.fixed)
         for axis in reversed(self.free):
             rank, index = divmod(rank, axis.size)
@@ -54,18 +54,18 @@ class Branch:
 
 
 class Lattice:
-    """The sets that conditions leave, in order; `count` is without those that are excluded.
+    """The sets that conditions allow, in order; `count` leaves out excluded sets.
 
-    What conditions ask about varies slowest; else the order is W&B's.
+    Parameters that conditions test vary slowest; else the order is W&B's.
     """
 
     def __init__(
         self, axes: Sequence[Axis], when: tuple[Condition, ...], exclude: tuple[Partial, ...]
     ) -> None:
-        """The axes' paths are sorted.
+        """Count the sets; the axes' paths must be sorted.
 
         Raises:
-            TooMany: conditions or exclusions ask about too many combinations.
+            TooMany: conditions or exclusions test too many combinations.
         """
         self._branches = list(_branches(axes, when))
         self._ends = list(accumulate(branch.size for branch in self._branches))
@@ -75,15 +75,15 @@ class Lattice:
         )
 
     def at(self, rank: int) -> dict[str, Json]:
-        """The set at a rank below `size`, which may be one that is excluded."""
+        """Return the set at a rank below `size`; it may be an excluded one."""
         index = bisect_right(self._ends, rank)
         return self._branches[index].at(rank - (self._ends[index - 1] if index else 0))
 
 
 def _branches(axes: Sequence[Axis], when: tuple[Condition, ...]) -> Iterator[Branch]:
-    asked = {test.path for condition in when for test in condition.wanted.tests}
-    parents = [axis for axis in axes if axis.path in asked]
-    others = [axis for axis in axes if axis.path not in asked]
+    tested = {test.path for condition in when for test in condition.wanted.tests}
+    parents = [axis for axis in axes if axis.path in tested]
+    others = [axis for axis in axes if axis.path not in tested]
     conditional = {condition.path for condition in when}
     for values in _combinations(parents):
         fixed = nest(values)
@@ -104,10 +104,10 @@ def _branches(axes: Sequence[Axis], when: tuple[Condition, ...]) -> Iterator[Bra
 
 
 def _kept(branch: Branch, exclude: tuple[Partial, ...]) -> int:
-    """How many sets of a branch are not excluded.
+    """Count the sets of a branch that are not excluded.
 
-    The values of an axis are counted by which entries they let match, so the work is the sum of
-    the axes' sizes, not their product.
+    The values of an axis are counted by the exclusions that they may match, so the work is the sum
+    of the axes' sizes, not their product.
     """
     fixed, axes = dict(branch.fixed), {axis.path: axis for axis in branch.free}
     open_ = [
@@ -117,15 +117,15 @@ def _kept(branch: Branch, exclude: tuple[Partial, ...]) -> int:
     ]
     counts = Counter({(1 << len(open_)) - 1: 1})  # bit i: entry i may match still
     for path, axis in axes.items():
-        asked = [(1 << i, [t for t in tests if t.path == path]) for i, tests in enumerate(open_)]
-        if not any(tests for _, tests in asked):
+        entries = [(1 << i, [t for t in tests if t.path == path]) for i, tests in enumerate(open_)]
+        if not any(tests for _, tests in entries):
             counts = Counter({mask: number * axis.size for mask, number in counts.items()})
             continue
         if axis.size > MOST:
             name = ".".join(path)
-            raise TooMany(f"{name} has {axis.size:,} values; at most {MOST:,} can be gone through")
+            raise TooMany(f"{name} has {axis.size:,} values; at most {MOST:,} can be checked")
         seen = Counter(
-            sum(bit for bit, tests in asked if all(test.takes(value) for test in tests))
+            sum(bit for bit, tests in entries if all(test.takes(value) for test in tests))
             for value in map(axis.at, range(axis.size))
         )
         both: Counter[int] = Counter()
@@ -139,6 +139,6 @@ def _combinations(axes: Sequence[Axis]) -> Iterator[list[tuple[Names, Json]]]:
     number = math.prod(axis.size for axis in axes)
     if number > MOST:
         names = ", ".join(".".join(axis.path) for axis in axes)
-        raise TooMany(f"{number:,} combinations of {names}; at most {MOST:,} can be gone through")
+        raise TooMany(f"{number:,} combinations of {names}; at most {MOST:,} can be checked")
     for indices in product(*(range(axis.size) for axis in axes)):
         yield [(axis.path, axis.at(i)) for axis, i in zip(axes, indices, strict=True)]

@@ -1,4 +1,4 @@
-"""Whether a set of parameters lies in a space: whether the space might have given it. Pure."""
+"""Decide whether a set of parameters lies in a space. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEAR = 1e-9  # of a limit or a step: draws reach it through logarithms, or roun
 
 
 def is_inside(params: Params, space: Space) -> bool:
-    """True where every parameter of the space has a value that it allows, and there is no other."""
+    """True if each parameter of the space has an allowed value, and the set has no others."""
     for condition in space.when:
         is_absent = find(params, condition.path) is MISSING
         if is_absent == condition.wanted.matches(params):
@@ -24,7 +24,7 @@ def is_inside(params: Params, space: Space) -> bool:
 
 def _fits(params: Params, space: Space) -> bool:
     found: list[tuple[Names, Json]] = []
-    conditional = {condition.path for condition in space.when}  # asked about already
+    conditional = {condition.path for condition in space.when}  # checked by the caller
     for path, leaf in space.leaves:
         value = find(params, path)
         if value is MISSING:
@@ -32,12 +32,12 @@ def _fits(params: Params, space: Space) -> bool:
                 continue
             return False
         found.append((path, value))  # type: ignore[arg-type]
-        if not _gives(leaf, found[-1][1]):
+        if not _allows(leaf, found[-1][1]):
             return False
     return nest(found) == dict(params)
 
 
-def _gives(leaf: Distribution, value: Json) -> bool:
+def _allows(leaf: Distribution, value: Json) -> bool:
     if not isinstance(leaf, QuantizedDistribution):
         return leaf.has(value)
     if isinstance(value, bool) or not isinstance(value, int | float):

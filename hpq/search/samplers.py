@@ -1,11 +1,10 @@
-"""Grid and random: from a space to parameter sets, lazily and the same each time. Pure.
+"""Grid and random: generate parameter sets of a space, lazily and the same each time. Pure.
 
 Nothing here depends on time, process or `hash()`: a set follows from the space, the seed and its
-index (and, where draws can repeat, from the draws before it).
+index (and, if draws can repeat, from the draws before it).
 
-Replicates: the same set several times, each with a seed of its own. Pure.
-
-The trials of a set have numbers in a row, so a trial's number says which replicate it is.
+Replicates are trials of the same set, each with a seed of its own. Their numbers are consecutive,
+so a trial's number determines its replicate.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from hpq.search.grid import Lattice
 from hpq.search.space import NothingLeft, Space
 
 LIMIT = 100_000  # sets of a sweep, unless --force
-_REPEATS = 1_000  # draws in a row that give nothing new: the space has no more
+_REPEATS = 1_000  # draws in a row without a new set, after which the space counts as exhausted
 _ROUNDS = 6
 
 
 def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[ParameterSet]:
-    """Every combination: names sorted, the last varies fastest; shuffled by the seed if asked.
+    """Yield every combination: names sorted, the last varies fastest; or shuffled by the seed.
 
     Raises:
-        ValueError: a grid cannot step through a parameter (names it).
+        ValueError: a grid cannot list the values of a parameter (names it).
     """
     lattice = space.grid
     if lattice is None:
@@ -40,22 +39,22 @@ def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[Para
 
 
 def random(space: Space, n: int | None, seed: int) -> Iterator[ParameterSet]:
-    """Up to n different sets (None = as many as there are); it ends when the space does."""
+    """Yield at most n different sets (None: no limit), until the space is exhausted."""
     every = grid(space, shuffle=True, seed=seed) if space.is_even else _drawn(space, seed)
     return islice(every, n)
 
 
 def _stepped(space: Space, lattice: Lattice, seed: int | None) -> Iterator[ParameterSet]:
-    """The sets of a lattice in order, or (with a seed) shuffled, but for those excluded."""
+    """Yield the allowed sets of a lattice in order, or shuffled by a seed."""
     size = lattice.size
     ranks = (i if seed is None else permuted(i, size, seed) for i in range(size))
     return (ParameterSet(params) for params in map(lattice.at, ranks) if space.allows(params))
 
 
 def permuted(index: int, size: int, seed: int) -> int:
-    """Where a seeded shuffle of range(size) has the index; no list is made, so size may be 10^18.
+    """Return the element at an index of a seeded shuffle of range(size), which may be 10^18.
 
-    A Feistel network on the next even number of bits, walked until it is back inside the range.
+    A Feistel network on the next even number of bits, repeated until the result is in the range.
     """
     half = max(1, ((size - 1).bit_length() + 1) // 2)
     mask = (1 << half) - 1
@@ -70,14 +69,14 @@ def permuted(index: int, size: int, seed: int) -> int:
 
 
 def _drawn(space: Space, seed: int) -> Iterator[ParameterSet]:
-    """Independent draws, each set once; what draws hardly ever hit comes shuffled at the end."""
+    """Yield independent draws, each set once; then, shuffled, the sets that draws hardly hit."""
     seen: set[bytes] = set()
     last = 0
-    # Counting a space costs as much as its conditions are wide; it is needed at the end only.
+    # A space with many conditions is costly to count, so it is counted at the end only.
     for i in count():
         try:
             params = ParameterSet(space.draw(Random(f"{seed}/{i}")))
-        except NothingLeft:  # hardly anything is not excluded
+        except NothingLeft:  # nearly all sets are excluded
             break
         if params.identity not in seen:
             seen.add(params.identity)
@@ -91,11 +90,11 @@ def _drawn(space: Space, seed: int) -> Iterator[ParameterSet]:
         yield from (params for params in every if params.identity not in seen)
 
 
-SEED = "seed"  # the parameter that is counted up, where a sweep has it
+SEED = "seed"  # a parameter of this name rises by one from replicate to replicate
 
 
 def replicated(params: ParameterSet, replicates: int) -> list[ParameterSet]:
-    """The set once for each replicate, with its parameter `seed` (if it has one) counted up."""
+    """Return the set once for each replicate; a parameter `seed` rises by one each time."""
     seed = params.get(SEED)
     if isinstance(seed, bool) or not isinstance(seed, int):
         return [params] * replicates
@@ -104,22 +103,22 @@ def replicated(params: ParameterSet, replicates: int) -> list[ParameterSet]:
 
 
 def replicate_of(sweep: Sweep, number: int) -> int:
-    """Which replicate of its set a trial is, from 1."""
+    """Return the place of a trial among the replicates of its set, from 1."""
     return (number - 1) % sweep.replicates + 1
 
 
 def seed_of(sweep: Sweep, number: int, params: Params) -> int:
-    """What a trial is to seed its random numbers with, below 2^31, which any library takes."""
+    """Return a trial's seed for random numbers, below 2^31, which any library accepts."""
     return seed_at(sweep.seed, replicate_of(sweep, number) - 1, params)
 
 
 def seed_of_result(sweep: Sweep, trial: TrialView) -> int:
-    """As `seed_of`; of a result that was taken from an older sweep, what it was seeded with."""
+    """Like `seed_of`; for a result of an older sweep, the seed that it ran with."""
     return seed_of(sweep, trial.id.number, trial.params) if trial.seed is None else trial.seed
 
 
 def seed_at(base: int, replicate: int, params: Params) -> int:
-    """The parameter `seed` of a set, if it has one; else a sweep's, plus the replicate (from 0)."""
+    """Return a set's parameter `seed`; else the sweep's seed plus the replicate (from 0)."""
     own = params.get(SEED)
     if isinstance(own, int) and not isinstance(own, bool):
         return own % 2**31

@@ -1,4 +1,4 @@
-"""What a suggester needs to know: the space, the sampler, the metric and the limits of a sweep.
+"""The search of a sweep, for its suggester: the space, the sampler, the metric and the seed.
 
 The producer writes it with the sweep; the worker that holds the suggest lease reads it.
 """
@@ -17,7 +17,7 @@ OPTUNA = "pip install 'hpq[bayes]'"
 
 
 class Sampler(StrEnum):
-    """Who chooses the sets: a draw, one of Optuna's samplers, or GP and then TPE (auto)."""
+    """What suggests parameters: draws, one of Optuna's samplers, or GP and then TPE (auto)."""
 
     RANDOM = "random"
     AUTO = "auto"
@@ -28,17 +28,17 @@ class Sampler(StrEnum):
 
     @property
     def startup(self) -> int:
-        """How many results it wants before it learns from them; until then sets are drawn."""
+        """Number of results from which it learns; until then parameters are drawn at random."""
         return 10 if self in (Sampler.AUTO, Sampler.TPE, Sampler.GP) else 1
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The modules that it is made of, beside hpq's own."""
+        """The modules that it requires, besides hpq's own."""
         return _NEEDS[self]
 
     @property
     def wants(self) -> tuple[str, ...]:
-        """The modules without which it does not do as well as it can."""
+        """The modules that it uses if they are installed."""
         return Sampler.GP.needs if self is Sampler.AUTO else self.needs
 
 
@@ -57,8 +57,8 @@ _NEEDS: dict[Sampler, tuple[str, ...]] = {
 class Search:
     """The space and how it is searched.
 
-    `take` is which of a trial's values counts: as W&B has it the best, unless the file says
-    otherwise. Without `impute_while_running` a running trial counts as one without a result yet.
+    `take` selects the value of a trial that counts: the best, as with W&B, unless the file sets
+    another. Without `impute_while_running` a running trial has no result yet.
     """
 
     space: Space
@@ -73,21 +73,21 @@ class Search:
 
 
 def is_installed(name: str) -> bool:
-    """True where a module can be imported here; it is not."""
+    """True if a module can be imported here; does not import it."""
     return find_spec(name) is not None
 
 
-def missing(sampler: Sampler, is_there: Callable[[str], bool]) -> str | None:
-    """What to install where a sampler cannot run, in a line; None where it can."""
-    gone = [name for name in sampler.needs if not is_there(name)]
+def missing(sampler: Sampler, has_module: Callable[[str], bool]) -> str | None:
+    """Return a line that names what to install if a sampler cannot run; None if it can."""
+    gone = [name for name in sampler.needs if not has_module(name)]
     return f"sampler {sampler} needs {_install(gone)}" if gone else None
 
 
-def unaided(sampler: Sampler, is_there: Callable[[str], bool]) -> str | None:
-    """What to install for better sets where a sampler can run without, in a line; None where it
-    has all that it wants, or cannot run at all."""
-    gone = [name for name in sampler.wants if not is_there(name)]
-    if not gone or missing(sampler, is_there):
+def unaided(sampler: Sampler, has_module: Callable[[str], bool]) -> str | None:
+    """Return a line that names what to install for better suggestions; None if the sampler has
+    all that it wants, or cannot run at all."""
+    gone = [name for name in sampler.wants if not has_module(name)]
+    if not gone or missing(sampler, has_module):
         return None
     return f"sampler {sampler} is {Sampler.TPE} alone without {_install(gone)}"
 

@@ -1,7 +1,7 @@
-"""The search space: named distributions, what exists under which condition, what is excluded. Pure.
+"""The search space: named distributions, conditions and exclusions. Pure.
 
-Both sides import it: the producer, which reads it from a sweep file, and a worker that makes sets
-while a sweep runs. Nested `parameters` become nested sets.
+The producer reads it from a sweep file; a suggester uses it while the sweep runs. Nested
+`parameters` become nested sets.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ TRIES = 10_000
 
 
 class NothingLeft(ValueError):
-    """Draw after draw is excluded."""
+    """All of many draws are excluded."""
 
 
 @dataclass(frozen=True)
 class Space:
     """Leaves in W&B's order (names sorted; the last varies fastest).
 
-    A leaf's path has one name, or more where parameters are nested. `varying` are the names, with
-    dots between those of a path, whose value can differ between sets, in the file's order. `when`
-    is in an order in which each condition comes after those of the names that it asks about.
+    A leaf's path has one name, or more if parameters are nested. `varying` are the names whose
+    value can differ between sets, dotted if nested, in the file's order. In `when`, each condition
+    follows the conditions of the names that it tests.
     """
 
     leaves: tuple[tuple[Names, Distribution], ...]
@@ -44,7 +44,7 @@ class Space:
         when: tuple[Condition, ...] = (),
         exclude: tuple[Partial, ...] = (),
     ) -> Space:
-        """A space of leaves that are given in the file's order."""
+        """Create a space from leaves in the file's order."""
         conditional = {condition.path for condition in when}
         varying = tuple(
             ".".join(path) for path, leaf in leaves.items() if leaf.size != 1 or path in conditional
@@ -54,28 +54,28 @@ class Space:
 
     @property
     def size(self) -> int | None:
-        """The number of sets of the grid, counted without making it; None where there is none."""
+        """Number of sets of the grid, which are not listed; None if there is no grid."""
         return self.grid.count if self.grid else None
 
     @property
     def outcomes(self) -> int | None:
-        """The number of different sets that draws take; None where they cannot be counted."""
+        """Number of different sets that can be drawn; None if they cannot be counted."""
         return self.drawn.count if self.drawn else None
 
     @property
     def is_even(self) -> bool:
-        """True where a random set is one of the grid's, each as likely."""
+        """True if a random set is one of the grid's, all equally likely."""
         return not self.when and all(leaf.is_even for _, leaf in self.leaves)
 
     @cached_property
     def grid(self) -> Lattice | None:
-        """What a grid steps through; None where it cannot (TooMany: see there)."""
+        """The sets of the grid; None if a parameter has no finite list (TooMany: see Lattice)."""
         axes = [Axis(path, leaf.size, leaf.at) for path, leaf in self.leaves if leaf.size]
         return Lattice(axes, self.when, self.exclude) if len(axes) == len(self.leaves) else None
 
     @cached_property
     def drawn(self) -> Lattice | None:
-        """What draws can come to; None where that has no number, or takes too long to count."""
+        """The sets that can be drawn; None if they are not finite, or too many to count."""
         counted = [(path, leaf, leaf.outcomes) for path, leaf in self.leaves]
         axes = [Axis(path, size, leaf.outcome) for path, leaf, size in counted if size]
         if len(axes) < len(self.leaves):
@@ -86,15 +86,15 @@ class Space:
             return None
 
     def allows(self, params: Mapping[str, Json]) -> bool:
-        """False for a set that is excluded."""
+        """False for an excluded set."""
         return not any(partial.matches(params) for partial in self.exclude)
 
     def settle(self, params: dict[str, Json]) -> dict[str, Json]:
-        """The set without the parameters that do not exist in it."""
+        """Remove the parameters whose conditions do not hold; return the set."""
         return drop_absent(params, self.when)
 
     def draw(self, rng: Random) -> dict[str, Json]:
-        """One random set, none that is excluded.
+        """Draw a random set that is not excluded.
 
         Raises:
             NothingLeft: 10,000 draws in a row are excluded.
@@ -103,9 +103,9 @@ class Space:
             params = self.settle(nest([(path, leaf.draw(rng)) for path, leaf in self.leaves]))
             if self.allows(params):
                 return params
-        raise NothingLeft("all that was drawn is excluded")
+        raise NothingLeft(f"`exclude` excludes {TRIES:,} draws in a row")
 
     def assemble(self, values: Sequence[Json]) -> dict[str, Json]:
-        """The set of these values, one for each leaf in order, without those that do not exist."""
+        """Return the set of these values, one for each leaf; conditions may remove some."""
         paths = [path for path, _ in self.leaves]
         return self.settle(nest(list(zip(paths, values, strict=True))))

@@ -174,7 +174,7 @@ class ArchiveRestore:
         """Make the sweep visible with all rows that were written.
 
         Raises:
-            UserError: the sweep was made meanwhile, or some of its rows expired.
+            UserError: the sweep was created meanwhile, or some of its rows expired.
         """
         flat = [part for pair in fields.items() for part in pair]
         reply, rest = self._scripts.run(
@@ -203,21 +203,21 @@ class ArchiveRestore:
 
     def _check(self, reply: str) -> None:
         if reply == "exists":
-            text = f"sweep {self._sid} is there; `hpq rm {self._sid}` removes it"
+            text = f"sweep {self._sid} exists; `hpq rm {self._sid}` removes it"
             raise UserError(text, code="sweep-exists")
         if reply == "removing":
             text = f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that"
             raise UserError(text, code="sweep-half-removed")
         if reply == "taken":
             raise UserError(
-                f"sweep {self._sid} is being restored by somebody else, or its files are being"
-                " removed; try again in two minutes",
+                f"another process restores sweep {self._sid}, or removes its files; try again in"
+                " two minutes",
                 code="restore-busy",
             )
         if reply == "torn":
             raise UserError(
-                f"sweep {self._sid}: what was restored expired or is not what the archive holds;"
-                " nothing was kept, restore it again",
+                f"sweep {self._sid}: the restored rows expired or differ from the archive; nothing"
+                " was kept; run `hpq restore` again",
                 code="rows-expired",
             )
 

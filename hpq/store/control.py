@@ -1,4 +1,4 @@
-"""What a person decides about a sweep: pause, resume, stop, cancel, set, retry, drain, remove."""
+"""Commands on sweeps and workers: pause, resume, stop, cancel, set, retry, drain, remove."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class SweepWriter:
     def seal(self, sweep: Sweep, *, again: bool = False, manifest: str = "") -> str | None:
         """Make a sweep visible; return None, or the id of an existing sweep with its digest.
 
-        With `again` the sweep is made although one with its digest exists. `manifest` is that of
+        With `again` the sweep is created although one with its digest exists. `manifest` is that of
         the code kept with the sweep, as JSON.
         """
         fields = flatten(sweep_codec.encode_sweep(sweep))
@@ -129,7 +129,7 @@ class SweepWriter:
             raise
         check_reply(sid, reply)
         if reply == "torn":
-            line = f"{sid}: the new rows expired before they were whole; do it again"
+            line = f"{sid}: the new trials expired before all were written; run the command again"
             raise UserError(line, code="rows-expired")
         self._context.mint(rest[0], rest[1])
         return int(rest[2])

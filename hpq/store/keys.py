@@ -4,48 +4,48 @@ P is HPQ_PREFIX, S a sweep's id, N a trial's number, C a worker class, W a worke
 of a store of files.
 
 P:sweeps        zset  sweep id → created_ms
-P:digests       hash  sweep digest → sweep id, for enqueue of what is there already
+P:digests       hash  sweep digest → sweep id, to find a sweep that is queued already
 P:last          hash  owner → id of the last sweep
 P:settle        hash  run_id of the server and since when the reaper trusts it; booked:C → when the
                       counts of class C were put right last
-P:counters      hash  things that happened, counted (stale_commits, leases_expired, code_refused, …)
-P:set-aside     list  the newest 100 ids of what lay on a ticket queue and was no ticket
+P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …)
+P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
 P:removing      set   ids of sweeps whose deletion is not done
-P:garbage:F      stream  s, n of trials (n "": of sweeps) whose files in store F may go
-P:provenance    hash  digest → JSON of what an attempt ran on
-P:ran           zset  that digest → how many sweeps have such attempts; or −ms since when none has
+P:garbage:F      stream  s, n of trials (n "": of sweeps) whose files in store F may be removed
+P:provenance    hash  digest → provenance record of an attempt, JSON
+P:ran           zset  that digest → number of sweeps with such attempts; or −ms since when none has
 P:code          hash  code digest → JSON manifest {path: sha256}
 P:b:D           string  code digest → the code itself, a gzipped tar (bundle)
-P:b:D:sweeps    set   sweep ids that have it; it goes with the last of them
+P:b:D:sweeps    set   ids of sweeps with this code; it is removed with the last of them
 P:leases        zset  S/N of each running trial → when its lease ends, ms
 P:workers       zset  W → last seen, ms
 P:bulk          zset  sweep id → up to which ended_ms points and logs of its trials were dropped
 P:w:W           hash  a worker, with its last claim; expires
 P:c:C:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:c:C:owners    hash  sweep id → owner, of the open ones
-P:c:C:busy      hash  owner with open sweeps → how many trials of theirs run
+P:c:C:busy      hash  owner with open sweeps → number of their running trials
 P:c:C:idle      zset  W → last seen idle, ms
 P:demand:C      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → parameters, JSON
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
-P:s:S:dropped   zset  N → order, of trials cancelled before anyone claimed them (+ ½: by run_cap)
+P:s:S:dropped   zset  N → order, of trials cancelled before their first claim (+ ½: by run_cap)
 P:s:S:ids       set   16-byte identities of the sweep's parameter sets
 P:s:S:running   zset  N → claimed_ms
 P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
-P:s:S:means     zset  first N of a set's replicates → mean of their objectives, where there are any
-P:s:S:band:K    zset  N → K-th value of the metric, where early termination looks at that one
-P:s:S:restoring hash  whose restoring from an archive this is, or that its files go; expires
-P:s:S:staged    hash  rows that one script call will take into a sweep; expires
+P:s:S:means     zset  first N of a set's replicates → mean of their objectives, if any
+P:s:S:band:K    zset  N → K-th value of the metric, if early termination compares at K
+P:s:S:restoring hash  token of a restore from an archive, or of a removal of files; expires
+P:s:S:staged    hash  rows that one script call will add to a sweep; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
-P:s:S:stores    set   ids of the stores that its files ever went to
+P:s:S:stores    set   ids of the stores that ever held its files
 P:s:S:events    stream  lifecycle, never trimmed while the sweep lives
-P:s:S:ran_on    set   digests of what its attempts ran on
-P:s:S:origin    hash  what is long of where the sweep came from: diff
-P:t:S/N         hash  a trial, made at its first claim
-P:t:S/N:log     stream  what it printed, the newest 1 MiB
+P:s:S:ran_on    set   digests of the provenance records of its attempts
+P:s:S:origin    hash  long texts about the sweep's origin: diff
+P:t:S/N         hash  a trial, created at its first claim
+P:t:S/N:log     stream  its output, the newest 1 MiB
 P:t:S/N:p:M     stream  values of metric M, thinned to 1,000
 
 A prefix isolates names, not permissions. No code of hpq scans for keys.
@@ -80,12 +80,12 @@ SWEEP_PARTS: Mapping[str, str] = {
 
 
 def sweep_parts(bands: Iterable[int]) -> dict[str, str]:
-    """SWEEP_PARTS, and the bands of a sweep that has early termination."""
+    """Return SWEEP_PARTS with the bands of a sweep that has early termination."""
     return {**SWEEP_PARTS, **{f"band:{band}": "zset" for band in bands}}
 
 
 def _fixed(name: str) -> Any:
-    """A property of Keys: the one key of this name under the prefix."""
+    """Create a property of Keys: the key of this name under the prefix."""
     return property(lambda keys: f"{keys.prefix}:{name}")
 
 
@@ -111,7 +111,7 @@ class Keys:
         return ":".join((self.prefix, *map(str, parts)))
 
     def bundle(self, digest: str, part: str = "") -> str:
-        """The code of a digest, or the set `sweeps` of those that have it."""
+        """Return the key of a code digest, or of the set of its `sweeps`."""
         return self._of("b", digest, part) if part else self._of("b", digest)
 
     def notice(self, sweep: str, what: str) -> str:
@@ -124,33 +124,33 @@ class Keys:
         return self._of("w", name)
 
     def worker_class(self, name: str, part: str) -> str:
-        """`part` is open, owners, busy or idle."""
+        """Return a key of a worker class; `part` is open, owners, busy or idle."""
         return self._of("c", name, part)
 
     def demand(self, worker_class: str) -> str:
         return self._of("demand", worker_class)
 
     def sweep(self, sweep: str, part: str = "") -> str:
-        """The sweep's hash, or one of its `sweep_parts`."""
+        """Return the key of a sweep's hash, or of one of its `sweep_parts`."""
         return self._of("s", sweep, part) if part else self._of("s", sweep)
 
     def trial(self, trial: TrialId, part: str = "") -> str:
-        """The trial's hash, or its log."""
+        """Return the key of a trial's hash, or of its log."""
         return self._of("t", trial, part) if part else self._of("t", trial)
 
     def points(self, trial: TrialId, metric: str) -> str:
         return self._of("t", trial, "p", metric)
 
     def of_trial(self, trial: TrialId, fields: Iterable[bytes]) -> list[str]:
-        """All keys of a trial; `fields` are those of its hash."""
+        """Return all keys of a trial; `fields` are those of its hash."""
         points = (self.points(trial, name) for name in metric_names(fields))
         return [self.trial(trial), self.trial(trial, "log"), *points]
 
     @property
     def ticket(self) -> str:
-        """How the ids of tickets begin, so that an ACL can tell them from other jobs of RQ."""
+        """The prefix of ticket ids, by which an ACL tells tickets from other jobs of RQ."""
         return f"hpq_{self.prefix}_"
 
     def queue(self, worker_class: str) -> str:
-        """The name of RQ's queue of tickets for a worker class."""
+        """Return the name of RQ's queue of tickets for a worker class."""
         return f"hpq:{self.prefix}:{worker_class}"

@@ -1,4 +1,4 @@
-"""What every writer of the store shares: the client, the keys, the Lua scripts, the tickets.
+"""Run the Lua scripts of the store, with the client, the keys and the tickets that writers share.
 
 A script is one transition: lua/NAME.lua behind its parts of lua/lib, run by its SHA. It replies a
 list that begins with a word; the head of each Lua file lists its words.
@@ -64,7 +64,7 @@ class Scripts:
     def run(
         self, script: str, /, *rows: str | bytes | int | float, **fields: Field
     ) -> tuple[str, list[Any]]:
-        """Run a script; return the word that it answers and the rest of its answer.
+        """Run a script; return the first word and the rest of its reply.
 
         `fields`, if there are any, are ARGV[1], one JSON object (wire/fields.py); `rows` follow as
         they are, since JSON holds no bytes. The rest of the answer is bytes and ints.
@@ -79,7 +79,7 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """What a writer of the store works with; without `tickets` it mints none."""
+    """The client, keys and scripts of a writer; without `tickets` it mints none."""
 
     redis: Redis
     keys: Keys

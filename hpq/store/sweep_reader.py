@@ -111,10 +111,10 @@ class SweepReader:
         if len(matches) == 1:
             return matches[0]
         if not matches:
-            text = f"no sweep begins with {ref!r}; `hpq ls` lists what is there"
+            text = f"no sweep begins with {ref!r}; `hpq ls` lists all sweeps"
             raise NotFound(text, code="sweep-not-found")
         first = ", ".join(matches[:5])
-        text = f"{ref!r} fits {len(matches)} sweeps: {first}; write more of the id"
+        text = f"{ref!r} matches {len(matches)} sweeps: {first}; type more of the id"
         raise NotFound(text, code="sweep-ambiguous")
 
     def _newest_of(self, owner: str) -> str:
@@ -127,7 +127,7 @@ class SweepReader:
             for sid, raw in zip(ids[start:], owners, strict=False):
                 if raw == owner.encode():
                     return sid
-        raise NotFound("you have no sweep yet; `hpq enqueue FILE` makes one", code="no-sweep")
+        raise NotFound("you have no sweep yet; `hpq enqueue FILE` creates one", code="no-sweep")
 
     def find_by_digest(self, digest: str) -> str | None:
         """Return the id of the sweep with this digest, or None."""

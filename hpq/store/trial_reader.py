@@ -34,7 +34,7 @@ class TrialReader:
             NotFound: the sweep has no trial with this number.
         """
         if not self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
-            text = f"trial {trial} is not there; `hpq results {trial.sweep}` lists them"
+            text = f"trial {trial} does not exist; `hpq results {trial.sweep}` lists all trials"
             raise NotFound(text, code="trial-not-found")
         return self.get_many(trial.sweep, [trial.number])[0]
 

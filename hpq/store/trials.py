@@ -1,4 +1,4 @@
-"""What a worker does with trials: claim, heartbeat, commit, release, reap.
+"""Transitions of trials that workers request: claim, heartbeat, commit, release, reap.
 
 One method a transition, each one script call that may be sent twice. A call that makes a trial
 claimable also mints tickets for its worker class; a crash between the two costs at most one
@@ -45,7 +45,7 @@ class TrialStore:
         self._scripts = context.scripts
 
     def take_notice(self, sid: str, what: str) -> bool:
-        """Return True for the one worker that is to send a notice of a sweep."""
+        """Return True for the one worker that must send a notice of a sweep."""
         key = self._keys.notice(sid, what)
         return bool(self._redis.set(key, "1", nx=True, ex=_NOTICE_TTL_S))
 

@@ -41,7 +41,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_full_server_is_no_outage_in_which_training_goes_on(outage, clock, caplog) -> None:
     outage.failed("claims", OutOfMemoryError("the server is at its maxmemory"))
     (line,) = lines(caplog)
-    assert "full" in line
+    assert "[redis-memory]" in line
     outage.answered("claims")
     (line,) = lines(caplog)
     assert "0 s" in line

@@ -122,7 +122,7 @@ def test_a_port_is_given_to_one_attempt_and_its_ranks_may_listen_there() -> None
 def test_a_rank_above_0_reports_nothing_and_says_so_once(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(reporting, "_has_said", False)
+    monkeypatch.setattr(reporting, "_has_warned", False)
     monkeypatch.setenv(name, "1")
     hpq.report({"loss": 1})
     hpq.report({"loss": 2})

@@ -123,13 +123,13 @@ class AttemptRunner:
         try:
             note = place.close(paths.out)
         except OSError as error:  # the result counts all the same
-            note = f"what was written beside the code could not be moved to HPQ_OUT: {error}"
+            note = f"cannot move the files that were written beside the code to HPQ_OUT: {error}"
         if note:
             reports.log(f"hpq: {note}\n".encode())
         return replace(result, outcome=self._judge(sweep, place, result.outcome))
 
     def _judge(self, sweep: Sweep, place: Place, outcome: Outcome | None) -> Outcome | None:
-        """Blame this machine for a failure on a full disk, or without the code's directory."""
+        """Blame this machine for a failure if its disk is full or lacks the code's directory."""
         if outcome is None or outcome.failure is None:
             return self._parts.bundles.judge(sweep, outcome)
         failure = place.as_enqueued(outcome.failure)
@@ -154,7 +154,7 @@ class AttemptRunner:
         if is_released or (outcome is not None and sweep.keep):
             if result.is_whole:
                 publisher.publish_last()
-            with suppress(RedisError):  # then the checkpoint before it stands
+            with suppress(RedisError):  # then the checkpoint before it remains the last
                 self._heartbeat.flush()
             with suppress(OSError):
                 publisher.remove_older()
@@ -244,7 +244,7 @@ class AttemptRunner:
         return sys.executable if sweep.launch.trainer else interpreter(env, self._settings.python)
 
     def _place(self, sweep: Sweep, paths: AttemptPaths) -> Place:
-        """Return where an attempt runs; of a snapshot, a copy is made for its runner."""
+        """Return where an attempt runs; copy a snapshot for its runner."""
         launch, bundles = sweep.launch, self._parts.bundles
         if not launch.bundled:
             folder = launch.code_dir or str(self._settings.code or "")

@@ -56,7 +56,7 @@ class CodeBundles:
         try:
             self._files(launch.code)
         except ValueError as error:
-            text = f"its code in Redis is not what was signed ({error}); enqueue it again"
+            text = f"its code in Redis differs from the signed code ({error}); enqueue it again"
             return Notice("code-altered", text)
         return None
 
@@ -74,7 +74,7 @@ class CodeBundles:
         """Make the code tree of a launch as a new folder.
 
         Raises:
-            OSError: the disk cannot take it, or the bundle was removed.
+            OSError: the files cannot be written, or the bundle was removed.
         """
         try:
             files = self._files(launch.code)
@@ -110,7 +110,7 @@ class CodeBundles:
     def judge(self, sweep: Sweep, outcome: Outcome | None) -> Outcome | None:
         """Blame this host for a file or module that only the host of the enqueue has.
 
-        That is so until a trial of the code has finished here.
+        Once a trial of the code has finished here, the trial itself is blamed.
         """
         launch = sweep.launch
         if outcome is None or not launch.is_frozen or self.is_local(launch):
@@ -124,7 +124,7 @@ class CodeBundles:
         if (missing := _MISSING.search(message)) and not finished.exists():
             host = str(sweep.provenance.get("host") or "the host of the enqueue")
             needed = missing["file"] or f"the module {missing['module']}"
-            text = f"{launch.what} needs {needed}, which is only on {host}"
+            text = f"{launch.what} needs {needed}, which is only on {host}; copy it here"
             failure = Failure(kind=FailureKind.DATA_MISSING, message=text, fingerprint=text)
             return replace(outcome, failure=failure)
         return outcome
@@ -139,7 +139,7 @@ class CodeBundles:
         if files is None:
             data = self._fetch(digest)
             if data is None:
-                raise ValueError("it is gone from there, or was too large for it")
+                raise ValueError("it was removed, or was too large for Redis")
             files = packing.opened(data, digest)
         self._verified[digest] = files
         if len(self._verified) > _VERIFIED:
@@ -148,8 +148,8 @@ class CodeBundles:
 
 
 class CodeTree:
-    """A directory with copies of a snapshot's files; on the machine that enqueued, every other
-    entry of the user's directory is a link into that, so that data beside the code is found."""
+    """A directory with copies of a snapshot's files; on the machine that enqueued, with links to
+    all other entries of the user's directory, so that programs find data beside the code."""
 
     def __init__(self, path: Path, files: Files, launch: Launch) -> None:
         self.path, self._files, self.launch = path, files, launch
@@ -186,15 +186,15 @@ class CodeTree:
                         os.symlink(entry.path, f"{self.path}/{name}")
 
     def word(self, word: str) -> str:
-        """A word of the command: the path of the copy if it names a file of the snapshot."""
+        """Return a word of the command; for a file of the snapshot, the path of its copy."""
         return self._mapped(word) if self._name(word) in self._files else word
 
     def python_path(self, value: str) -> list[str]:
-        """The entries of PYTHONPATH, with those inside the user's code in this tree."""
+        """Return the entries of PYTHONPATH, with paths in the user's code moved to this tree."""
         return [self._mapped(entry) for entry in value.split(os.pathsep) if entry]
 
     def installs(self, editable: EditableInstalls) -> list[str]:
-        """The paths in this tree of what is installed from the code's own directory."""
+        """Return the paths in this tree of editable installs from the code's directory."""
         paths = [self._mapped(p) for p in editable.paths if self._name(p) is not None]
         inside = {n: p for n, p in editable.packages.items() if self._name(p) is not None}
         folder = f"{self.path}/{_INSTALLED}"
@@ -209,7 +209,7 @@ class CodeTree:
         return path if name is None else os.path.normpath(f"{self.path}/{name}")
 
     def _name(self, path: str) -> str | None:
-        """The path as the root of the code has it; None for one outside it."""
+        """Return a path relative to the root of the code; None for a path outside it."""
         if "\0" in path:
             return None
         root = self.launch.root or "/code"  # code that was sent has no place of its own
@@ -218,12 +218,12 @@ class CodeTree:
         return None if name.startswith("..") else name
 
     def edited_settings(self) -> list[str]:
-        """The files other than modules that the user's directory now has otherwise."""
+        """Return the files, except modules, that the user has edited since the snapshot."""
         files = {name: file for name, file in self._files.items() if not name.endswith(".py")}
         return changed(Path(self.launch.root), manifest(files))
 
     def collect(self, out: Path) -> None:
-        """Move what a program wrote into the tree to HPQ_OUT; nothing there is replaced."""
+        """Move files that a program wrote into the tree to HPQ_OUT; replace none there."""
         for folder, _, names in os.walk(self.path):
             for name in names:
                 path = os.path.join(folder, name)
@@ -243,7 +243,7 @@ class CodeTree:
         return not is_kept or found.st_mtime != packing.WRITTEN_S
 
     def remove(self) -> None:
-        """Remove it; never fails."""
+        """Remove the tree; never fails."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self.lock is not None:
             with suppress(OSError):
@@ -261,7 +261,7 @@ class Place:
 
     @classmethod
     def live(cls, launch: Launch, folder: str) -> Place:
-        """The directory of the code as it is; the note has the digest of what is there now."""
+        """Return the user's directory; the note has the digest of its current files."""
         note = ""
         with suppress(UserError):  # a file that cannot be read
             if launch.code_dir:
@@ -271,19 +271,19 @@ class Place:
 
     @classmethod
     def in_tree(cls, launch: Launch, tree: CodeTree) -> Place:
-        """A tree; the working directory is the user's if an interpreter starts the program."""
+        """Return a tree's place; the working directory is the user's for an interpreted program."""
         is_users = launch.trainer or starts_program(launch.command, launch.program)
         cwd = launch.code_dir if tree.is_linked and is_users else tree.code_dir
         return cls(cwd=cwd, code_dir=tree.code_dir, tree=tree)
 
     def words(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """The words of a command, those that name code as paths of its copy."""
+        """Return the words of a command, with the files of the code as paths of their copies."""
         return tuple(self.tree.word(word) for word in command) if self.tree else command
 
     def environment(self, environ: Mapping[str, str], python: str) -> dict[str, str]:
-        """An environment whose PYTHONPATH leads into the copy of the code.
+        """Return an environment whose PYTHONPATH names the copy of the code, not the original.
 
-        So do the editable installs of the Python that runs the code.
+        The same holds for editable installs of the Python that runs the code.
         """
         if self.tree is None:
             return dict(environ)
@@ -298,14 +298,14 @@ class Place:
         return replace(failure, message=message, fingerprint=mark)
 
     def close(self, out: Path) -> str:
-        """Move what was written into the tree to HPQ_OUT; return what its log should say.
+        """Move files that were written into the tree to HPQ_OUT; return a line for the trial's log.
 
-        That is the digest of live code, or which settings the user's directory had otherwise.
+        The line has the digest of live code, or the settings files that were edited since.
         """
         if self.tree is None:
             return self.note
         self.tree.collect(out)
         if self.cwd == self.code_dir or not (edited := self.tree.edited_settings()):
             return ""
-        text = "edited since the enqueue; a program that read it in"
-        return f"{', '.join(edited)}: {text} {self.cwd} ran with that"
+        text = "edited since the enqueue; a program that read the file in"
+        return f"{', '.join(edited)}: {text} {self.cwd} read the edited one"

@@ -142,7 +142,8 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     files.warn_if_unknown(garbage.recent_stores())
     parts.garbage.start()
     reaper.start()
-    log.info("%s takes %s on %s", name, settings.sweep or settings.queue, device)
+    scope = f"sweep {settings.sweep}" if settings.sweep else f"queue {settings.queue}"
+    log.info("%s: ready (%s, device %s)", name, scope, device)
     try:
         consumer.serve(signals)
     finally:

@@ -246,7 +246,7 @@ class ClaimLoop:
             self._spool.settle(claim, answer)
         self._heartbeat.end()
         status: str = answer or "on disk"
-        log_end(claim, outcome, status)
+        log_end(claim, outcome, sweep.metric, status)
         self._parts.telemetry.attempt_ended(outcome, status)
         self._parts.garbage.schedule()
         return status

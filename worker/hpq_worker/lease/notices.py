@@ -1,4 +1,4 @@
-"""Send a notice when a sweep is held or over: one JSON webhook, once, by whichever worker sees it.
+"""Send a notice when a sweep is held or over: one JSON webhook, once, from the first worker to see.
 
 HPQ_NOTIFY names the URL, which never goes to Redis. Slack accepts the body. A trial never waits for
 a notice: a thread sends it, and tries again twice.
@@ -17,7 +17,7 @@ from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 
 log = logging.getLogger("hpq.notices")
-_NEWEST = 20  # sweeps that are looked at
+_NEWEST = 20  # sweeps that are checked
 _EVERY_S = 5.0
 _WAITS_S = (1.0, 10.0)  # before the second try and the third
 _TIMEOUT_S = 5.0
@@ -25,7 +25,7 @@ _WORTH_A_NOTICE = (SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED)
 
 
 class Notices:
-    """The reaper calls `look`; what has changed since the first call is worth a notice."""
+    """Sends notices of changes since the first call of `look`, which the reaper calls."""
 
     def __init__(self, url: str, worker_class: str, reader: StoreReader, store: TrialStore) -> None:
         self._url, self._class, self._reader, self._store = url, worker_class, reader, store
@@ -34,7 +34,7 @@ class Notices:
         self._stop, self._threads = Event(), list[Thread]()
 
     def look(self, *, at_once: bool = False) -> None:
-        """Send what is new; at most every few seconds, unless `at_once`.
+        """Send new notices; check at most every few seconds, unless `at_once`.
 
         Raises:
             RedisError: Redis does not answer.
@@ -54,7 +54,7 @@ class Notices:
         self._seen = {sweep.id: sweep.state for sweep in sweeps}
 
     def close(self) -> None:
-        """Give what is on its way a last moment."""
+        """Wait a few seconds for notices that are being sent."""
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=_TIMEOUT_S)
@@ -85,7 +85,7 @@ class Notices:
                 with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
                     return
             except (OSError, ValueError) as error:
-                # The error's own words may quote the URL, which is a secret.
+                # The error's text may quote the URL, which is a secret.
                 log.warning("notice not sent: %s", type(error).__name__)
             if wait_s is None or self._stop.wait(wait_s):
                 log.error("notice given up: %s", text)

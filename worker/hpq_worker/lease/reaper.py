@@ -1,6 +1,6 @@
-"""What happens when a worker dies: the other workers' reapers requeue its trials.
+"""Requeue the trials of workers that died; each worker has a reaper thread.
 
-The reaper is a thread of each worker; it also reports the worker's own presence.
+The reaper also reports the worker's own presence.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Reaper:
         self._thread.join(timeout=5)
         try:
             self._store.absent(self._describe()[0])
-            if self._notices:  # the workers of `hpq run` go when its sweep is over
+            if self._notices:  # the workers of `hpq run` exit when its sweep is over
                 self._notices.look(at_once=True)
                 self._notices.close()
         except RedisError as error:
@@ -117,13 +117,11 @@ class Reaper:
             every_ms=int(_SHARE * 1000 * settings.reap_s),
         )
         if reaped and reaped.queued:
-            log.warning("%s queued again: the worker was lost", _trials(reaped.queued))
+            log.warning("%s requeued: their worker was lost", _trials(reaped.queued))
         if reaped and reaped.ended:
-            log.warning(
-                "%s over: the worker was lost; poison, or told to stop before",
-                _trials(reaped.ended),
-            )
+            line = "%s ended: their worker was lost; poison, or stopped before"
+            log.warning(line, _trials(reaped.ended))
 
 
 def _trials(count: int) -> str:
-    return "1 trial is" if count == 1 else f"{count} trials are"
+    return "1 trial" if count == 1 else f"{count} trials"

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Sequence
 
 from hpq.connection import credentials
-from hpq.domain.attempt import Outcome
+from hpq.domain.attempt import CommitReply, Outcome
+from hpq.domain.sweep import Metric
 from hpq.domain.trial import Claim, TrialState
 from hpq.sanitize import visible
 from hpq.settings import Settings
@@ -37,9 +38,12 @@ def configure(settings: Settings) -> None:
     logging.basicConfig(level=settings.log.upper(), handlers=[handler])
 
 
-def log_end(claim: Claim, outcome: Outcome, answer: str) -> None:
-    """Log how an attempt ended, and the reply to its commit."""
-    value = "" if outcome.objective is None else f" {outcome.objective:.6g}"
-    why = f": {outcome.failure.kind}: {outcome.failure.message}" if outcome.failure else ""
+def log_end(claim: Claim, outcome: Outcome, metric: Metric | None, answer: str) -> None:
+    """Log how an attempt ended, and the reply to its commit unless it is `done`."""
+    line = f"{claim.trial} {outcome.state}"
+    if metric is not None and outcome.objective is not None:
+        line += f", {metric.name}={outcome.objective:.6g}"
+    if outcome.failure:
+        line += f": {outcome.failure.kind}: {outcome.failure.message}"
     level = logging.INFO if outcome.state is not TrialState.FAILED else logging.WARNING
-    log.log(level, "%s %s%s%s (%s)", claim.trial, outcome.state, value, why, answer)
+    log.log(level, "%s%s", line, "" if answer == CommitReply.DONE else f" ({answer})")

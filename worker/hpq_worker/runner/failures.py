@@ -117,7 +117,7 @@ def _kind(error: BaseException) -> FailureKind:
 
 
 def ruins_process(failure: Failure) -> bool:
-    """Tell whether the process of this failure must not run another attempt."""
+    """Return whether the process of this failure must not run another attempt."""
     return failure.kind in _RUINOUS or bool(_LOST_CONTEXT.search(failure.message))
 
 
@@ -146,7 +146,7 @@ def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
             fingerprint=f"killed by {_signal(-status)}",
         )
     if status == 0:
-        line = "the process of the trainer ended by itself (exit status 0)"
+        line = "the trainer's process exited by itself (exit status 0)"
         return Failure(kind=FailureKind.USER_ERROR, message=line, fingerprint=line)
     if cause := first_to_fail(tail):  # all else follows from it
         failure = of_exit(cause.status or status, cause.log, argv)
@@ -168,14 +168,14 @@ def _of_python(argv: Sequence[str]) -> str:
     if not pythons:
         return ""
     python = shutil.which(pythons[0]) or pythons[0]
-    hint = f"; this was {python}"
+    hint = f"; the program ran in {python}"
     if os.environ.get(IN_POD):
-        return f"{hint} of the pod's image; build one FROM hpq-worker with `RUN pip install` of it"
+        return f"{hint} of the pod's image; add `RUN pip install` to an image FROM hpq-worker"
     if is_own(python):
-        hint += ", which is hpq's own; to take another, set HPQ_PYTHON to the Python that has it"
+        hint += ", the Python of hpq; set HPQ_PYTHON to the Python that has the module"
     else:
-        hint += f"; hpq's own is {sys.executable}; to take another, set HPQ_PYTHON to it"
-    return f"{hint}, or start workers where its environment is active"
+        hint += f"; hpq's own is {sys.executable}; set HPQ_PYTHON to the Python that has the module"
+    return f"{hint}, or start workers with its environment active"
 
 
 def _signal(number: int) -> str:

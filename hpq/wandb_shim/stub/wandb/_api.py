@@ -94,7 +94,7 @@ def init(
     older_run = module.__dict__.get("_last_run")
     if older_run is not None and not run.disabled:
         # W&B would begin another run; a trial is one run.
-        log_once("another run begins in the same trial; its steps go on after those of the first")
+        log_once("a second run in the same trial: its steps follow those of the first")
         run._rows = older_run._rows
     elif not run.disabled:
         atexit.register(_at_exit, os.getpid())
@@ -142,7 +142,7 @@ def agent(
         raise UsageError("wandb.agent without a function: `hpq worker` starts programs, not this")
     if count not in (None, 1):
         log_once(
-            f"wandb.agent: the function runs once a trial; count={count} is not used: see --count"
+            f"wandb.agent: count={count} is ignored: the function runs once a trial; see `run_cap`"
         )
     try:
         function()
@@ -154,7 +154,7 @@ def sweep(
     sweep: Any, entity: str | None = None, project: str | None = None, prior_runs: Any = None
 ) -> str:
     """Return the id of hpq's sweep, and ignore the script's configuration."""
-    log_once("wandb.sweep: hpq's sweep file decides what is searched; the script's own is not used")
+    log_once("wandb.sweep: ignored; hpq searches what its sweep file names")
     return os.environ.get("HPQ_SWEEP_ID", "sweep")
 
 
@@ -191,7 +191,7 @@ def restore(name: str, *args: Any, **kwargs: Any) -> Any:
     """Open a file that this trial has kept.
 
     Raises:
-        UsageError: there is no run.
+        UsageError: no run is active.
     """
     if _module().run is None:
         raise UsageError("You must call `wandb.init` before calling `wandb.restore`")
@@ -228,6 +228,6 @@ def log_real_package() -> None:
     found = PathFinder.find_spec("wandb", others)
     if found is not None and found.origin is not None:  # without an origin: W&B's folder of runs
         log_once(
-            "the real wandb is installed here, but nothing goes to it: write `wandb: tee` into the"
-            " sweep file to feed both, `wandb: real` to use only that"
+            "the real wandb is installed, but receives nothing: write `wandb: tee` into the sweep"
+            " file to report to both, or `wandb: real` to report only there"
         )

@@ -54,7 +54,7 @@ def _of_file(path: str) -> dict[str, Any]:
     try:
         import yaml  # noqa: PLC0415 - only if a script names a file
     except ImportError:
-        raise ConfigError(f"{path}: PyYAML is needed to read it") from None
+        raise ConfigError(f"{path}: run `pip install pyyaml` to read this file") from None
     with open(path, encoding="utf-8") as file:
         data = yaml.safe_load(file) or {}
     data.pop("wandb_version", None)
@@ -137,8 +137,8 @@ class Config:
             return self.__dict__["_items"][key]
         except KeyError:
             raise AttributeError(
-                f"{self.__class__!r} object has no attribute {key!r}; the sweep's set has"
-                f" {', '.join(self.__dict__.get('_locked', ())) or 'nothing'}"
+                f"{self.__class__!r} object has no attribute {key!r}; the sweep's parameters are"
+                f" {', '.join(self.__dict__.get('_locked', ())) or 'none'}"
             ) from None
 
     def __contains__(self, key: object) -> bool:

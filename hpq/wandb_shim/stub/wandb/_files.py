@@ -44,7 +44,7 @@ def keep(source: str | os.PathLike[str], *name: str) -> Path | None:
         elif not (target.exists() and os.path.samefile(source, target)):
             shutil.copy2(source, target)
     except OSError as error:
-        log_once(f"{source} cannot be kept: {error.strerror or error}")
+        log_once(f"cannot copy {source}: {error.strerror or error}")
         return None
     return target
 
@@ -58,7 +58,7 @@ def keep_drawn(value: Any, *name: str) -> Path | None:
     try:
         draw(str(target), format="png")
     except Exception as error:  # of any library
-        log_once(f"{target.name} cannot be drawn: {error}")
+        log_once(f"cannot draw {target.name}: {error}")
         return None
     return target
 

@@ -109,8 +109,8 @@ class Rows:
         if step is not None:
             if step < self.step:
                 log_once(
-                    f"step {step} is below {self.step}: steps must rise, so this is dropped, as by"
-                    " W&B (say `define_metric` for another axis)"
+                    f"step {step} is below {self.step}: steps must rise, so hpq drops these values,"
+                    " as W&B does (use `define_metric` for another axis)"
                 )
                 return False
             if step > self.step:

@@ -23,7 +23,7 @@ _CHARTS = frozenset(
 
 
 class Media:
-    """An object that is no number; it accepts all arguments of W&B's class of this name."""
+    """An object that is not a number; it accepts all arguments of W&B's class of this name."""
 
     ending = ""
 
@@ -165,7 +165,7 @@ class Chart(Media):
 
 
 def keep_media(key: str, value: Any) -> None:
-    """Keep a logged value that is no number, or log that it is dropped."""
+    """Keep a logged value that is not a number, or log that it is dropped."""
     values = value if isinstance(value, (list, tuple)) else [value]
     if isinstance(value, str) or not values:
         return
@@ -174,9 +174,9 @@ def keep_media(key: str, value: Any) -> None:
             name = key if i == 0 else f"{key}-{i}"
             kept = one.keep(name) if isinstance(one, Media) else _draw(one, name)
             if not kept:
-                log_once(f"{type(one).__name__} under {key!r} is not kept: no file holds it")
+                log_once(f"{type(one).__name__} under {key!r} is dropped: it cannot be a file")
     else:
-        log_once(f"{key!r} is no number ({type(value).__name__}): not kept")
+        log_once(f"{key!r} is dropped: {type(value).__name__} is not a number")
 
 
 def _draw(figure: Any, name: str) -> bool:

@@ -202,7 +202,7 @@ class Run:
         """Open a file that this trial has kept."""
         path = _files.place(name)
         if not path.exists():
-            raise ValueError(f"{name}: this trial has kept no such file; hpq has no W&B server")
+            raise ValueError(f"{name}: this trial has saved no such file; hpq has no W&B server")
         return path.open()
 
     # --- accepted, without effect -------------------------------------------------------------
@@ -281,12 +281,14 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
         log_once("mode is disabled: nothing is reported to hpq")
     is_aside = "HPQ_TRIAL_ID" in os.environ and "WANDB_RUN_ID" not in os.environ
     if is_aside:  # a fold of a cross-validation, as W&B's own example runs them
-        log_once("a process without WANDB_RUN_ID has a run of its own, which is not the trial's")
+        log_once(
+            "this process has no WANDB_RUN_ID: its run is not the trial's, and is not reported"
+        )
     config = Config(sweep)
     exclude = set(about.get("config_exclude_keys") or ())
     include = about.get("config_include_keys")
     for key, value in to_dict(given).items():
-        # The sweep's parameters override the script's defaults, and W&B logs nothing of it.
+        # The sweep's parameters override the script's defaults; W&B does not log that.
         is_free = str(key).strip("-") not in sweep
         if is_free and key not in exclude and (not include or key in include):
             config._put(key, value, allow_val_change is not False)

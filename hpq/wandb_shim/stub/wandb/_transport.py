@@ -44,15 +44,15 @@ def log_once(text: str) -> None:
 def missing(what: str) -> str:
     """Return the error text for a name that the shim lacks."""
     return (
-        f"{what}: hpq's stand-in for wandb does not have it; write `wandb: real` (or `wandb: tee`)"
-        " into the sweep file to use the wandb that is installed"
+        f"{what}: hpq's stand-in for wandb lacks this; write `wandb: real` (or `wandb: tee`) into"
+        " the sweep file to use the installed wandb"
     )
 
 
 def send(values: Mapping[str, float], step: int) -> None:
     """Report values at a step, in pieces that fit a datagram. Only rank 0 reports."""
     if rank():
-        return log_once(f"rank {rank()}: rank 0 reports for the trial")
+        return log_once(f"rank {rank()}: reports are dropped; rank 0 reports for the trial")
     items = iter(values.items())
     while some := dict(islice(items, _NAMES)):
         report(some, step=step)
@@ -82,7 +82,7 @@ def follow_tensorboard(run: Any) -> None:
         found = True
         _wrap(writer, run)
     if not found:
-        log_once("sync_tensorboard: no SummaryWriter of torch or tensorboardX is here to listen to")
+        log_once("sync_tensorboard: import a SummaryWriter (torch, tensorboardX) before wandb.init")
 
 
 def _wrap(writer: Any, run: Any) -> None:

@@ -20,8 +20,8 @@ def _real() -> Any:
         return importlib.import_module("wandb")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{error}: `wandb: tee` in the sweep file feeds the real wandb, too, which this"
-            " program's environment lacks; pip install wandb, or remove that line"
+            f"{error}: `wandb: tee` in the sweep file needs the real wandb, which this program's"
+            " environment lacks; run `pip install wandb`, or remove that line"
         ) from None
 
 
