@@ -1,6 +1,6 @@
-"""Parse sweeps and trials on the command line: SWEEP/7, #7, or 7 of the user's last sweep.
+"""Sweeps and trials as users name them on the command line: SWEEP/7, #7, or 7 of the last sweep.
 
-Also the checks before a change: the sweep's owner, and the user's confirmation.
+Also what a command asks before it changes one: whose it is, and whether the user means it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
 
 
 def parse_targets(targets: list[str] | None) -> tuple[str | None, list[int]]:
-    """Return the sweep (None: the user's last one) and its trials (none: the sweep itself).
+    """The sweep that is meant (None: my last one) and the trials of it (none: the sweep itself).
 
     Raises:
-        UserError: the targets belong to several sweeps.
+        UserError: the targets are of several sweeps.
     """
     sweeps: list[str] = []
     numbers: list[int] = []
@@ -42,19 +42,18 @@ def parse_targets(targets: list[str] | None) -> tuple[str | None, list[int]]:
             sweeps.append(found["sweep"])
     distinct = list(dict.fromkeys(sweeps))
     if len(distinct) > 1:
-        text = f"{', '.join(distinct)}: name trials of one sweep per command"
-        raise UserError(text, code="one-sweep-only")
+        raise UserError(f"{', '.join(distinct)}: one sweep at a time", code="one-sweep-only")
     return (distinct[0] if distinct else None), numbers
 
 
-_MAX_RECENT = 200  # ended trials that are searched for a failed one
+_MAX_RECENT = 200  # ended trials among which a failed one is looked for
 
 
 def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | TrialId:
-    """Return the sweep's id or the trial that a reference names (see `parse_targets`).
+    """The sweep's id, or the trial, that a reference means (see `parse_targets`).
 
     Raises:
-        NotFound: no sweep matches, or more than one does.
+        NotFound: nothing or more than one sweep fits.
     """
     sweep, numbers = parse_targets([ref] if ref else None)
     sid = reader.sweeps.resolve(sweep, owner)
@@ -62,12 +61,12 @@ def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | Trial
 
 
 def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
-    """Return the trial that a reference names; of a sweep, a running one, else an ended one.
+    """As `find_target`, where a trial is wanted: of a sweep, one that runs, else one that ended.
 
-    Of ended trials, the last that failed, whose log has the error; else the last that ended.
+    Of those the one that failed last, since it has something to say, else the one that ended last.
 
     Raises:
-        NotFound: nothing matches, or no trial of the sweep has started.
+        NotFound: nothing fits, or no trial of the sweep has begun.
     """
     found = find_target(reader, ref, owner)
     if isinstance(found, TrialId):
@@ -76,33 +75,33 @@ def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     failed = [t for t in shot.recent if t.state is TrialState.FAILED]
     for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
-    text = f"no trial of {found} has started; see what it waits for: hpq watch {found}"
+    text = f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for"
     raise NotFound(text, code="trial-not-begun")
 
 
 def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
-    """Return the sweep if this user owns it.
+    """The sweep that is meant, if I may touch it.
 
     Raises:
-        Forbidden: another user owns it, and `force` is false.
+        Forbidden: it is another owner's, and `force` was not said.
     """
     sweep = session.sweep(ref)
     if sweep.owner != session.settings.user and not force:
-        text = f"sweep {sweep.id} belongs to {sweep.owner}; --force allows the change"
+        text = f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same"
         raise Forbidden(text, code="sweep-of-another")
     return sweep
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask for confirmation, unless `yes`.
+    """Ask for a yes, unless it was said.
 
     Raises:
-        UserError: stdin is no terminal.
+        UserError: there is nobody to ask.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        text = f"{question} stdin is no terminal to answer at; confirm with --yes"
+        text = f"{question} There is no terminal to answer at; say --yes"
         raise UserError(text, code="confirmation-missing")
     if not typer.confirm(question):
         raise typer.Abort
@@ -113,7 +112,7 @@ _MAX_COMPLETIONS = 500  # the newest sweeps
 
 
 def complete_sweep_ids(incomplete: str) -> list[str]:
-    """Return ids with this start, newest first; none if Redis is away. Starts no server."""
+    """The ids that begin so, newest first; none where Redis is away. Starts no server."""
     try:
         settings = load_settings()
         url = settings.redis_url

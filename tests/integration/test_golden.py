@@ -33,8 +33,8 @@ def test_what_a_command_says_of_itself(golden: Golden, name: str) -> None:
 # What refuses beside one sweep of two trials, demo-00000; the file sweep.yaml asks for the same.
 REFUSED = (
     "archive", "audit nope", "best nope", "cancel demo-00000",
-    "cancel demo-00000 1 --where x", "connect --role nobody", "connect --background --stop",
-    "drain", "drain nobody", "enqueue nope.yaml", "enqueue sweep.yaml --set lr",
+    "cancel demo-00000 1 --where x", "connect --role guest", "connect --background --stop",
+    "drain", "drain no-such-worker", "enqueue nope.yaml", "enqueue sweep.yaml --set lr",
     "enqueue sweep.yaml --set methd=grid", "enqueue sweep.yaml --set method=gird",
     "enqueue sweep.yaml --tag 'a b'", "get demo-00000", "get demo-00000/1", "init nope.py",
     "init .", "logs demo-00000", "logs nope/1", "ls --where 'x >'", "ls --where 'nope == 1'",

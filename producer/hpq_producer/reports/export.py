@@ -96,14 +96,14 @@ def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) 
 
 
 def cell(param: Json) -> Any:
-    """Return a parameter's cell: numbers and booleans as such, text guarded, the rest as JSON."""
+    """A parameter as a cell: numbers and truth as they are, text guarded, the rest as JSON text."""
     if param is None or isinstance(param, bool | int | float):
         return param
     return guard_formula(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
 
 
 def guard_formula(text: str) -> str:
-    """Return the text without control characters, escaped so that no spreadsheet runs it."""
+    """The text without control characters, and no formula to a spreadsheet."""
     text = clean_block(text)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
@@ -112,7 +112,7 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that other YAML parsers read as another type: 1e-3 is text to PyYAML only."""
+    """Quotes all text that some YAML reads as something else: 1e-3 is text to PyYAML only."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -124,7 +124,7 @@ _Dumper.add_representer(str, _text)
 
 
 def to_yaml(value: Any) -> str:
-    """Return YAML that means the same in YAML 1.1 and 1.2."""
+    """YAML that reads back the same under YAML 1.1 and 1.2."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
 
 

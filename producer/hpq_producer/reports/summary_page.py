@@ -160,7 +160,7 @@ def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
 
 
 def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
-    """Print the same as JSON."""
+    """Print the same as data."""
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     best = reader.trials.best(sweep, top)
     winner, importance = judge_winner(reader, sweep), summary.importance
