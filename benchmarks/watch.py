@@ -72,15 +72,15 @@ def _next_ms(server: Server, sid: str) -> float:
 
 
 def _draw(scenes: SceneReader, view: View) -> View:
-    frame = render(view, scenes.read(view, _LOOK), _LOOK)
+    drawn, view = render(view, scenes.read(view, _LOOK), _LOOK)
     console = Console(
         file=io.StringIO(), force_terminal=True, color_system="256",
         width=_LOOK.columns, height=_LOOK.rows, legacy_windows=False,
     )  # fmt: skip
-    console.print(frame.drawn)
-    if len(frame.view.seen.numbers) < 38:
-        raise AssertionError(f"{len(frame.view.seen.numbers)} rows")
-    return replace(frame.view, cursor=0)
+    console.print(drawn)
+    if len(view.seen.numbers) < 38:
+        raise AssertionError(f"{len(view.seen.numbers)} rows")
+    return replace(view, cursor=0)
 
 
 def fill(server: Server, sid: str, count: int) -> None:

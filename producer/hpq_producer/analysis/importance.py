@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -44,6 +44,7 @@ class Importance:
     """
 
     sets: int
+    of: int = 0  # sets that there are; `sets` of them were drawn evenly if they are very many
     r2: float | None = None
     shares: tuple[Share, ...] = ()
     why_none: str = ""
@@ -56,13 +57,8 @@ class Importance:
             return self.why_none
         it = self.shares[0]
         share = f"{it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})"
-        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {self.sets} sets"
-
-    def record(self) -> dict[str, Any]:
-        """The same as data."""
-        shares = [asdict(one) for one in self.shares]
-        why, looked = self.why_none or None, self.looked or None
-        return dict(sets=self.sets, r2=self.r2, shares=shares, why_none=why, looked=looked)
+        sample = f"{self.sets:,} of " if self.sets < self.of else ""
+        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {sample}{self.of:,} sets"
 
 
 def importance_of(
@@ -93,10 +89,10 @@ def importance_of(
         return Importance(sets=count, why_none=lacks)
     r2, shares = _permuted(numpy, forest, varying, [objective for _, objective in rows])
     if r2 < MIN_R2:
-        words = f"{count} sets cannot tell: a model of them predicts R² {r2:.2f}, below {MIN_R2}"
-        return Importance(sets=count, r2=r2, why_none=words)
+        words = f"{count:,} sets cannot tell: a model of them predicts R² {r2:.2f}, below {MIN_R2}"
+        return Importance(sets=len(rows), of=count, r2=r2, why_none=words)
     looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
-    return Importance(sets=count, r2=r2, shares=shares, looked=looked)
+    return Importance(sets=len(rows), of=count, r2=r2, shares=shares, looked=looked)
 
 
 def _column(values: Sequence[Json]) -> list[list[float]] | None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Any
 
 from hpq.domain.sweep import Goal, ObjectiveValue, Sweep
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView
@@ -48,10 +47,6 @@ class Winner:
     stays_first: float | None = None  # share of bootstraps over replicates
     order_holds: float | None = None
 
-    def record(self) -> dict[str, Any]:
-        """The same as data."""
-        return asdict(self)
-
     def lines(self, sid: str) -> Iterator[tuple[str, str]]:
         """Yield a label and a sentence for each thing known; the gap comes first."""
         if self.gap is not None:
@@ -81,9 +76,15 @@ class Winner:
         return f"{times}: {'beyond' if self.gap > 2 * sd else 'within'} the noise"
 
 
-def judge_winner(reader: StoreReader, sweep: Sweep) -> Winner | None:
-    """Judge a sweep's best trial from a bounded number of reads; None if there is none."""
-    best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
+def judge_winner(
+    reader: StoreReader, sweep: Sweep, best: Sequence[TrialView] = ()
+) -> Winner | None:
+    """Judge a sweep's best trial from a bounded number of reads; None if there is none.
+
+    `best` are the two best trials if they were read already.
+    """
+    if sweep.replicates > 1 or not best:
+        best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
     if not best or sweep.metric is None:
         return None
     number = best[0].id.number

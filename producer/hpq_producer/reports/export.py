@@ -8,28 +8,25 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
-
-import yaml
+from typing import TextIO
 
 import hpq
 from hpq.code.bundle import unpack
 from hpq.code.command import arguments, argv, interpreter
 from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Json, Params, TrialId, TrialView
+from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicate_of, seed_of_result
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.scores import param_value
-from hpq_producer.terminal.text import clean_block, shell_line
+from hpq_producer.terminal.output import cell, guard_formula
+from hpq_producer.terminal.text import shell_line
 
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _COLUMNS = (
     "step",
     "attempt",
@@ -93,39 +90,6 @@ def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) 
     taken.update(params)
     out += ["objective", *(f"metrics.{name}" if name in taken else name for name in metrics)]
     return [*out, *_COLUMNS, *more]
-
-
-def cell(param: Json) -> Any:
-    """A parameter as a cell: numbers and truth as they are, text guarded, the rest as JSON text."""
-    if param is None or isinstance(param, bool | int | float):
-        return param
-    return guard_formula(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
-
-
-def guard_formula(text: str) -> str:
-    """The text without control characters, and no formula to a spreadsheet."""
-    text = clean_block(text)
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes all text that some YAML reads as something else: 1e-3 is text to PyYAML only."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if _PLAIN.match(text) else "'" if text.isprintable() else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def to_yaml(value: Any) -> str:
-    """YAML that reads back the same under YAML 1.1 and 1.2."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
 
 
 def to_args(params: Params, command: tuple[str, ...] = ()) -> str:

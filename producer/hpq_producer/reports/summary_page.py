@@ -17,7 +17,8 @@ from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.diagnosis.verdict import state_counts
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.terminal.charts import Scale, bar, ends_of, scale_of
-from hpq_producer.terminal.console import show_json, show_lines, show_table, stdout_info
+from hpq_producer.terminal.console import show_lines, show_table, stdout_info
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, pad, trials_of, width
@@ -159,8 +160,8 @@ def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
     show_lines(failure_lines(summary), whole=True)
 
 
-def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
-    """Print the same as data."""
+def print_summary_data(reader: StoreReader, sweep: Sweep, output: Format, *, top: int) -> None:
+    """Print the summary as JSON, YAML or CSV."""
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     best = reader.trials.best(sweep, top)
     winner, importance = judge_winner(reader, sweep), summary.importance
@@ -171,21 +172,22 @@ def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> N
         }
         for e in summary.effects
     ]
-    show_json(
+    show_data(
         {
             "sweep": sweep_record(sweep, best[0].objective if best else None),
             "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,
-            "winner": winner.record() if winner else None,
-            "importance": importance.record() if importance else None,
+            "winner": asdict(winner) if winner else None,
+            "importance": asdict(importance) if importance else None,
             "effects": effects,
             "saved": asdict(summary.saved) if summary.saved else None,
             "failures": [
                 {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
                 for f in summary.failures
             ],
-        }
+        },
+        output,
     )
 
 
