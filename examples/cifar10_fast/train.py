@@ -30,9 +30,7 @@ DEFAULTS = {
     "train_images": 50_000,
     "test_images": 10_000,
 }
-PATCHES = (
-    24  # filters of the first layer: 12 directions of 2x2 patches of 3 colours, and their negatives
-)
+PATCHES = 24  # filters of the first layer: 12 directions of 2x2 patches, and their negatives
 SEEN = 5_000  # images (up to twice as many) whose patches determine the first layer
 LEAST_VARIANCE = 5e-4  # limits the scale of rare directions
 FASTER = 8.0  # squared: the factor of a norm's bias learning rate

@@ -21,9 +21,7 @@ parser.add_argument("--lr", type=float, default=0.05)
 parser.add_argument("--momentum", type=float, default=0.9)
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--batch-size", type=int, default=128)
-parser.add_argument(
-    "--images", type=int, default=50_000, help="training images; the test has a fifth"
-)
+parser.add_argument("--images", type=int, default=50_000, help="for training; a fifth for the test")
 args = parser.parse_args()
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -49,7 +47,7 @@ train_loader = DataLoader(train_set, args.batch_size, shuffle=True, drop_last=Tr
 test_loader = DataLoader(test_set, 500)
 
 model = resnet18(num_classes=10)
-model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)  # for images of 32 pixels instead of 224
+model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)  # images of 32 pixels, not of 224
 model.maxpool = nn.Identity()
 model = model.to(device, memory_format=torch.channels_last)
 optimizer = torch.optim.SGD(
