@@ -51,7 +51,7 @@ def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]
 
 def winner_lines(winner: Winner | None, sid: str) -> Iterator[Line]:
     """Yield one line for each piece of evidence that the winner is real."""
-    if winner is None:
+    if winner is None or winner.of < 2:
         return
     yield []
     yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]

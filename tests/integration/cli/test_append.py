@@ -13,7 +13,6 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
-from hpq.errors import UserError
 from hpq.search.membership import is_inside
 from hpq.search.space import Space
 from hpq.store.control import SweepControl
@@ -27,7 +26,7 @@ from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
 from hpq_producer.sweepfile.errors import Problems, SourceMap
 from tests.desk import Desk
-from tests.ids import refused
+from tests.ids import raises, refused
 
 Take = Callable[[], Claim | None]
 GRID = (
@@ -311,7 +310,7 @@ def test_growth_that_breaks_off_leaves_nothing(
 
     with pytest.raises(KeyboardInterrupt):
         writer.append(sid, rows, "{}", varying=[], digest="d", progress=die)
-    with pytest.raises(UserError, match="do it again"):
+    with raises("rows-expired"):
         writer.append(
             sid, rows, "{}", varying=[], digest="d",
             progress=lambda count: redis.delete(*redis.keys("*staged")),

@@ -55,7 +55,7 @@ def test_show_tells_how_each_attempt_began_and_ended(hpq: Hpq, tried: TrialId) -
     told = [line for line in page.splitlines() if line.endswith("w1 on h1")][-4:]
     assert [line.split()[:2] for line in told] == [
         ["1", "lost"],
-        ["2", "released:"],
+        ["2", "requeued:"],
         ["3", "failed"],
         ["4", "finished"],
     ]
@@ -79,7 +79,7 @@ def test_a_retry_keeps_the_hours_of_before_and_tells_them(
     assert [one.end for one in attempts_of(reader.events.of_trial(tried), trial)][3:] == [
         "finished"
     ] * 2
-    assert "trained 1m3" in hpq("summary").stdout  # of the whole sweep
+    assert "1m3" in hpq("summary").stdout  # of the whole sweep
 
 
 def test_the_story_of_a_trial_is_read_without_those_of_the_others(
