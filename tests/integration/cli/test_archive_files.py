@@ -41,7 +41,7 @@ def archived(hpq: Hpq, store, sweep_of, who, shelf, here, control: SweepControl)
     control.pause(SID)
     done = hpq("archive", SID, "s.hpq", **here)
     assert done.returncode == 0, done.stderr
-    assert "2 trials" in done.stderr and f"store {shelf.files.id} " in done.stderr
+    assert "2 trials" in done.stderr and f"store {shelf.files.id}" in done.stderr
     assert f"hpq rm --keep-files {SID}" in done.stderr
     return SID
 
@@ -80,7 +80,7 @@ def test_a_restore_without_the_store_says_that_nobody_looked(
     assert hpq("rm", archived, "--yes").returncode == 0
     assert len(shelf.files.names("hpq")) == 2  # it waits for who has that store
     said = hpq("archive", "--restore", "s.hpq").stderr
-    assert f"store {shelf.files.id} " in said and "HPQ_STORE" in said, said
+    assert f"store {shelf.files.id}:" in said and "HPQ_STORE" in said, said
     assert len(shelf.left()) == 2, "a restored sweep keeps what is still there"
     shelf.files.remove("hpq")
     done = hpq("get", f"{archived}/1", "file", **here)

@@ -241,7 +241,7 @@ def test_what_is_there_already_says_whose_it_is_and_what_it_is_called(
     sid = desk.sweep(GRID, "--name", "first")
     monkeypatch.setenv("HPQ_USER", "bob")
     said = desk.put(GRID, "--name", "second").stderr
-    assert f"{sid} is me's" in said and "first" in said
+    assert f"{sid} belongs to me" in said and "first" in said
     renamed = desk.put("name: third\n" + GRID)
     assert all(word in renamed.stderr for word in ("first", "--new", "third"))
     assert renamed.stdout.strip() == sid
@@ -366,7 +366,7 @@ def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_sp
         assert (sweep.run_cap, sweep.counts.to_come) == (8, 5)
         assert "6 trials" in done.stderr and "auto" in done.stderr
     else:
-        assert sweep.counts.is_open_ended and "open-ended" in done.stderr
+        assert sweep.counts.is_open_ended and "no trial limit" in done.stderr
     assert not audit_sweep(desk.reader, new).violations
 
 
@@ -470,4 +470,4 @@ def test_a_search_that_begins_at_its_target_says_so(
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
     reached = late.replace("maximize", "maximize, target: 0.8") + "run_cap: 4\n"
     said = desk.put(reached, "--reuse").stderr
-    assert "#2 has acc 0.9 >= 0.8" in said and "as workers ask" not in said
+    assert "#2 has acc 0.9 >= 0.8" in said and "while the sweep runs" not in said
