@@ -101,7 +101,8 @@ class Command(TyperCommand):
             param.secondary_opts = []  # no --no-once: a switch is off unless it is given
             if param.param_type_name == "argument":
                 param.metavar = param.metavar or (param.name or "").upper()
-                param.display_type_rich = lambda ctx: None  # no <str> beside the name
+                # No <str> beside the name.
+                setattr(param, "display_type_rich", lambda ctx: None)  # noqa: B010
             elif param.metavar is None and not param.type_descriptor.is_choice:
                 param.metavar = _METAVARS.get(param.type_descriptor.annotation, "TEXT")
 

@@ -51,7 +51,7 @@ class Session:
     redis: Redis
     keys: Keys
     reader: StoreReader
-    version: str = ""  # of the server
+    version: str = ""  # of Redis
     attached: Attached | None = None  # the private server, if the session uses it
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
 

@@ -57,7 +57,8 @@ LAYERS = {
 
 # The only homes of libraries that are heavy or that few files should know.
 HOMES = {
-    ("torch", "torchvision", "sklearn", "numpy", "PIL"): ("hpq_worker.trainers",),
+    ("torch", "torchvision", "PIL"): ("hpq_worker.trainers",),
+    ("sklearn", "numpy"): ("hpq_worker.trainers", "hpq_producer.analysis.importance"),
     ("rq",): ("hpq.store.tickets", "hpq_worker.consumer.rq_worker"),
     ("kubernetes", "urllib3", "websocket"): ("hpq_producer.cluster.api",),
     ("optuna", "cmaes"): ("hpq_worker.suggest",),

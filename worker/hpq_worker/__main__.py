@@ -36,15 +36,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="hpq worker")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--workers-on-cpu", type=int, default=1)
-    parser.add_argument("--end-with", type=int, metavar="PID", help="end when this parent does")
-    parser.add_argument("--until-over", action="store_true", help="end with HPQ_SWEEP's sweep")
-    parser.add_argument("--count", type=int, metavar="N", help="end after N trials")
+    parser.add_argument("--end-with", type=int, metavar="PID", help="exit when parent PID exits")
+    parser.add_argument("--until-over", action="store_true", help="exit when HPQ_SWEEP is over")
+    parser.add_argument("--count", type=int, metavar="N", help="exit after N trials")
     args = parser.parse_args()
     try:
         settings = read(os.environ)
         if not settings.redis_url:
-            where = "in a pod " if settings.in_pod else ""
-            text = f"{where}HPQ_REDIS_URL must say which Redis to work for"
+            where = " in this pod" if settings.in_pod else ""
+            text = f"HPQ_REDIS_URL is not set{where}; set it to the URL of the Redis server"
             raise UserError(text, code="setting-missing")
         if args.workers is not None and not 1 <= args.workers <= 1000:
             raise UserError(f"--workers {args.workers}: use 1 to 1000")

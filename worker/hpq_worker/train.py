@@ -46,26 +46,26 @@ def main() -> None:
     parser.add_argument(
         "--checkpoint", type=Path, metavar="DIR", help="keep checkpoints in DIR; resume from them"
     )
-    given = parser.parse_args()
-    params, here, stop = dict(given.set), Path.cwd(), _StopSignal()
-    with _one_line(), _checkpoints(given.checkpoint) as checkpoints:
+    args = parser.parse_args()
+    params, folder, stop = dict(args.set), Path.cwd(), _StopSignal()
+    with _one_line(), _checkpoints(args.checkpoint) as checkpoints:
         settings = read(os.environ)
         run = RunRequest(
             trial="by-hand/1",
             attempt=1,
             params=params,
             seed=_seed(os.environ.get("HPQ_SEED") or "0"),
-            trainer=given.trainer,
-            out=str(here / "out"),
+            trainer=args.trainer,
+            out=str(folder / "out"),
             checkpoint=str(checkpoints),
             checkpoint_s=settings.checkpoint_s,
             data=str(settings.data or ""),
             cache=str(settings.cache),
         )
-        trial = Trial(run, _say, lambda: stop.by is not None)
+        trial = Trial(run, _print, lambda: stop.by is not None)
         set_sink(trial.report)
-        sys.path.insert(0, str(here))
-        returned = _function(given.trainer)(params, trial)
+        sys.path.insert(0, str(folder))
+        returned = _function(args.trainer)(params, trial)
         if isinstance(returned, Mapping):
             trial.report(returned)
     if stop.by is not None:
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _parameters(words: list[str]) -> str | None:
-    """What the help page says of the shipped trainer among the words."""
+    """Return the help text for the shipped trainer among the words; None without one."""
     name = next((word for word in words if word in SHIPPED), None)
     if name is None:
         return None
@@ -81,14 +81,14 @@ def _parameters(words: list[str]) -> str | None:
         f"  {parameter:21} {one.default!s:8} {one.allowed}"
         for parameter, one in SHIPPED[name].params.items()
     ]
-    return "\n".join([f"parameters of {name}, their defaults and what is allowed:", *lines])
+    return "\n".join([f"parameters of {name}, with defaults and allowed values:", *lines])
 
 
 def pair(text: str) -> tuple[str, Json]:
-    """NAME=VALUE; the value as JSON, or as text if it is not JSON.
+    """Parse NAME=VALUE; the value as JSON, or as text if it is not JSON.
 
     Raises:
-        argparse.ArgumentTypeError: there is no `=`, or no name before it.
+        argparse.ArgumentTypeError: `=` or the name before it is missing.
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -101,9 +101,9 @@ def pair(text: str) -> tuple[str, Json]:
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Exit with one line and hpq's exit code at an error that hpq knows; others keep their stack.
+    """Exit with one line and hpq's exit code on an error of hpq's; other errors keep their stack.
 
-    Known are hpq's own errors, and a device or a machine without memory for the trial.
+    Out of memory, of a device or of the machine, is also one line.
     """
     try:
         yield
@@ -119,7 +119,7 @@ def _one_line() -> Iterator[None]:
 
 
 class _StopSignal:
-    """What this process was told: by a first SIGINT or SIGTERM to stop, by a second to end."""
+    """Handles SIGINT and SIGTERM: the first stops the trainer, the second ends this process."""
 
     def __init__(self) -> None:
         self.by: signal.Signals | None = None
@@ -138,13 +138,13 @@ class _StopSignal:
                 signal.signal(each, signal.SIG_DFL)  # for a third, should training code catch this
             sys.exit(128 + number)
         self.by = signal.Signals(number)
-        said = f"{self.by.name}: the trainer ends at its next step; a second signal ends it at once"
-        os.write(2, f"{said}\n".encode())  # a print may be what was interrupted
+        line = f"{self.by.name}: the trainer stops at its next step; a second signal ends it now"
+        os.write(2, f"{line}\n".encode())  # the signal may have interrupted a print
 
 
 @contextmanager
 def _checkpoints(kept: Path | None) -> Iterator[Path]:
-    # A fresh one: an earlier run, which had other parameters, left its own in the same place.
+    # A fresh directory: an earlier run with other parameters must not leave its checkpoints here.
     if kept is None:
         with tempfile.TemporaryDirectory(prefix="hpq-by-hand-") as name:
             yield Path(name)
@@ -155,7 +155,7 @@ def _checkpoints(kept: Path | None) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"--checkpoint {kept}: {error.strerror}", code="file-unwritable") from None
     if found:
-        print(f"--checkpoint {kept}: not empty, the trainer may go on from it", file=sys.stderr)
+        print(f"--checkpoint {kept}: not empty; the trainer may resume from it", file=sys.stderr)
     yield kept.resolve()
 
 
@@ -163,7 +163,7 @@ def _seed(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise SettingsError(f"HPQ_SEED: {text!r} is no whole number") from None
+        raise SettingsError(f"HPQ_SEED: {text!r} is not an integer") from None
 
 
 def _function(trainer: str) -> Callable[..., object]:
@@ -179,8 +179,8 @@ def _function(trainer: str) -> Callable[..., object]:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name not in (name, name.partition(".")[0]):
-            raise  # one that the user's code imports: its line is worth seeing
-        text = f"{trainer}: there is no module {name} in {Path.cwd()}"
+            raise  # a module that the user's code imports: the traceback shows the line
+        text = f"{trainer}: no module {name} in {Path.cwd()}; run this in its directory"
         raise UserError(text, code="trainer-not-found") from None
     found = getattr(module, function, None)
     if not callable(found):
@@ -188,7 +188,7 @@ def _function(trainer: str) -> Callable[..., object]:
     return found  # type: ignore[no-any-return]
 
 
-def _say(message: Mapping[str, Any]) -> None:
+def _print(message: Mapping[str, Any]) -> None:
     if "report" in message:
         step = "" if message["step"] is None else f"step {message['step']} "
         print(step + " ".join(f"{n}={v:g}" for n, v in message["report"].items()), flush=True)

@@ -1,4 +1,4 @@
-"""Trials for use elsewhere: CSV, YAML, command-line flags, and the shell command that runs one.
+"""Export trials as CSV, YAML, command-line options, or the shell command that runs one.
 
 In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe.
 """
@@ -50,10 +50,10 @@ def write_csv(
     params: Sequence[str],
     metrics: Sequence[str],
 ) -> None:
-    """Write trials of a sweep as CSV (RFC 4180), a row each, as they come.
+    """Write trials of a sweep as CSV (RFC 4180), one row each.
 
-    `params` and `metrics` are the columns of that kind, `metrics` beside the objective. Where sets
-    have replicates, there are columns for which one it is and what it was seeded with.
+    `params` and `metrics` are the columns of that kind, `metrics` beside the objective. With
+    replicates, two columns have the replicate's number and its seed.
     """
     writer = csv.writer(file, lineterminator="\r\n")
     more = _REPLICATES if sweep.replicates > 1 else ()
@@ -93,7 +93,7 @@ def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) 
 
 
 def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
-    """`--lr=0.1 --opt=adam`, or the form that the sweep's command asks for, quoted for a shell."""
+    """Return `--lr=0.1 --opt=adam`, or the form of the sweep's command, quoted for a shell."""
     return shell_line(arguments(command, params))
 
 
@@ -101,17 +101,15 @@ _WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"
 
 
 def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: int = 1) -> str:
-    """The shell command that a trial's worker starts, with the interpreter of workers here.
+    """Return the shell command that a worker on this machine starts for a trial.
 
-    `python` is HPQ_PYTHON.
-
-    What wants its parameters in a file gets one under /tmp, written first.
+    `python` is HPQ_PYTHON. A program that reads its parameters from a file gets one under /tmp.
 
     Raises:
-        UserError: a sweep was named.
+        UserError: `found` is a sweep.
     """
     if isinstance(found, str):
-        text = f"{found} is a sweep; name one of its trials, {found}/1"
+        text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
         raise UserError(text, code="trial-missing")
     sweep, trial = reader.sweeps.get(found.sweep), reader.trials.get(found)
     params, launch = trial.params, sweep.launch
@@ -149,7 +147,7 @@ def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: 
 
 def _trainer(trainer: str, params: Params) -> list[str]:
     sets = [w for n, v in params.items() for w in ("--set", f"{n}={json.dumps(v)}")]
-    # -P: a file of the user's, such as queue.py, must not hide a module that hpq imports.
+    # -P: a user's file, e.g. queue.py, must not hide a module that hpq imports.
     return [sys.executable, "-P", "-m", "hpq.train", trainer, *sets]
 
 

@@ -31,7 +31,7 @@ _SHIMS = {
     Wandb.STAND_IN: str(_ROOT / "wandb_shim" / "stub"),
     Wandb.TEE: str(_ROOT / "wandb_shim" / "tee"),
 }
-# A worker may itself be a rank of something; its trials are groups of their own.
+# A worker may itself be a rank of a group; its trials form groups of their own.
 _OF_A_RANK = frozenset(
     "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK OMPI_COMM_WORLD_RANK".split()
 )
@@ -70,7 +70,7 @@ def runner_environment(
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in passed or in_pods(n)}
     env["PYTHONUNBUFFERED"] = "1"
-    if not env.get("TORCHINDUCTOR_CACHE_DIR"):  # else torch has Triton's under it
+    if not env.get("TORCHINDUCTOR_CACHE_DIR"):  # else torch puts Triton's cache under it
         for name, folder in _COMPILED.items():
             env[name] = env.get(name) or str(settings.cache / folder)
     return env

@@ -33,7 +33,7 @@ from hpq_worker.runner.stall import StallDetector
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 200  # of a printed line that may be a metric
-_CORRUPT = "something wrote to the pipe on which hpq's runner reports, where only hpq may write"
+_CORRUPT = "the training code wrote to the pipe of hpq's runner; print or write to a file instead"
 _CORRUPT_END = End(
     failure=Failure(kind=FailureKind.USER_ERROR, message=_CORRUPT, fingerprint=_CORRUPT)
 )
@@ -148,10 +148,8 @@ class Execution:
         self._halt = halt
         if halt is Halt.STALLED:
             self._stall_limit_s = self._stall.limit_s
-            line = (
-                f"hpq: neither reported nor printed for {self._stall_limit_s:.0f} s; it is ended\n"
-            )
-            self._reports.log(line.encode())
+            line = f"no report and no output for {self._stall_limit_s:.0f} s; ending the trial"
+            self._reports.log(f"hpq: {line}\n".encode())
         if halt is Halt.STALLED and not self._is_program:
             self._runner.dump_stacks()
         self._runner.stop(halt)
@@ -176,10 +174,10 @@ class Execution:
                 self._end, self._is_corrupt = _CORRUPT_END, True
                 return False
             if message.get("of") == self._run_id:
-                self._take(message)
+                self._receive(message)
         return bool(data)
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def _receive(self, message: Mapping[str, Any]) -> None:
         if "report" in message:
             self._report(message["report"], message["step"])
             self._reported.update(message["report"])
@@ -198,7 +196,7 @@ class Execution:
         # After the output: what the program reported before it printed a line decides whether the
         # line is a metric.
         for message in self._socket.read() if self._socket else ():
-            self._take(message)
+            self._receive(message)
         if not data:
             return False
         self._stall.active(time.monotonic())

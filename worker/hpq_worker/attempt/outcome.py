@@ -20,7 +20,7 @@ from hpq_worker.process.protocol import End
 from hpq_worker.runner.failures import of_exit
 from hpq_worker.runner.stall import LEAST_S, STALLED, USUAL
 
-_AGAIN = "enqueue the file with --reuse: what was trained is taken"
+_AGAIN = "run `hpq enqueue FILE --reuse`, which reuses the results"
 _SHOWN = 60  # characters of a printed line
 
 
@@ -80,7 +80,7 @@ def _outcome_of(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outc
         return _ended(reports, TrialState.PRUNED)
     if halt is Halt.TIMEOUT:
         limit = f"{sweep.timeout_s:g} s"
-        return _failed(reports, FailureKind.TIMEOUT, f"not done after {limit}; see `timeout`")
+        return _failed(reports, FailureKind.TIMEOUT, f"not finished after `timeout`, {limit}")
     if halt is Halt.STALLED:
         return _stalled(ending, sweep, reports)
     if end is None:
@@ -100,11 +100,11 @@ def _by_metric(sweep: Sweep, reports: ReportBuffer, ending: AttemptEnd) -> Outco
     names = reports.names
     if metric.name in names:
         return _failed(
-            reports, FailureKind.DIVERGED, f"{metric.name} was {reports.last} at its end"
+            reports, FailureKind.DIVERGED, f"the last value of {metric.name} is {reports.last}"
         )
-    reported = f"it reported {', '.join(names)}" if names else "it reported nothing"
+    reported = f"the trial reported {', '.join(names) or 'no metric'}"
     if reports.has_dropped:
-        reported += f"; of more than {MAX_NAMES} names the rest was dropped"
+        reported += f"; hpq keeps {MAX_NAMES} names and dropped the rest"
     what = f"the metric {metric.name!r} was never reported; {reported}"
     failure = Failure(
         kind=FailureKind.UNREPORTED,
@@ -118,16 +118,16 @@ def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) 
     assert sweep.metric is not None
     name = sweep.metric.name
     if close := similar_name(name, reported):
-        return f"did you mean {close!r}? set metric.name and {_AGAIN}"
+        return f"did you mean {close!r}? correct metric.name and {_AGAIN}"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
     if ending.is_wandb:
         return f"call wandb.log({{{name!r}: …}}); after wandb.init() printed lines do not count"
-    # What looks like a report to people: `Epoch 1 val_loss=0.3 done`, `val_loss: 0.3`.
+    # Lines that look like a report to people: `Epoch 1 val_loss=0.3 done`, `val_loss: 0.3`.
     near = re.compile(rf"(?<![\w./-]){re.escape(name)}\s*[=:]\s*[-+.\d]")
     seen = [line.strip() for line in ending.tail.splitlines() if near.search(line)]
     remedy = f"print a whole line {name}=0.31, or call hpq.report({{{name!r}: …}})"
-    return f"{remedy}; {seen[-1][:_SHOWN]!r} is no such line" if seen else remedy
+    return f"{remedy}; the line {seen[-1][:_SHOWN]!r} does not count" if seen else remedy
 
 
 def _stalled(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outcome:
@@ -135,8 +135,8 @@ def _stalled(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outcome
     if not sweep.stall_s:
         limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"
     line = (
-        f"it neither reported nor printed for {limit}; its log has the stacks; to let it be silent"
-        f" longer: hpq set {sweep.id} stall=2h, then hpq retry --failed {sweep.id}"
+        f"no report and no output for {limit}; its log has the stacks; to allow a longer silence:"
+        f" hpq set {sweep.id} stall=2h, then hpq retry --failed {sweep.id}"
     )
     failure = Failure(
         kind=FailureKind.STALLED, message=line, fingerprint="neither reported nor printed"

@@ -21,12 +21,12 @@ from hpq_worker.suggest.processes import SuggesterProcesses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerParts:
-    """What the claim loop and the attempt runner of one worker work with."""
+    """The objects that the claim loop and the attempt runner of one worker share."""
 
     settings: Settings
     environ: Mapping[str, str]  # of this process, secrets included
     worker: WorkerPresence
-    provenance: str  # digest of what this worker's attempts run on
+    provenance: str  # digest of this worker's provenance record
     store: TrialStore
     launches: LaunchRecords
     trust: TrustPolicy

@@ -68,4 +68,4 @@ def _of_another(python: str, environ: Mapping[str, str]) -> dict[str, Json]:
         version, path = json.loads(done.stdout)
         return {"interpreter": python, "python": version, "packages": _packages(path)}
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return {"interpreter": python, "unknown": f"it did not answer: {error}"[:200]}
+        return {"interpreter": python, "unknown": f"the probe failed: {error}"[:200]}

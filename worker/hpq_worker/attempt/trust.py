@@ -1,4 +1,4 @@
-"""What this worker may run: shipped trainers, HPQ_ALLOW, and records signed with its key.
+"""Decide what this worker may run: shipped trainers, HPQ_ALLOW, and records signed with its key.
 
 A refusal is a reason with the remedy, not an error: `hpq workers` and `hpq show` display it.
 """
@@ -46,8 +46,8 @@ class TrustPolicy:
         if sweep.schema > SCHEMA:
             return Notice(
                 "hpq-too-old",
-                f"a newer hpq made it (schema {sweep.schema}; this worker, hpq {__version__}, reads"
-                f" {SCHEMA}); upgrade this worker",
+                f"a newer hpq created it (schema {sweep.schema}); this worker, hpq {__version__},"
+                f" reads schema {SCHEMA}; upgrade this worker",
             )
         if launch.trainer and (launch.program or launch.command):
             text = "its launch record names a trainer and a command; enqueue it again"
@@ -55,13 +55,15 @@ class TrustPolicy:
         if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
         if not self._is_allowed(sweep):
-            what = launch.what
+            remedy = "copy HPQ_CODE_KEY, or HPQ_HOME/code.key, from the machine that enqueued it"
+            if not (launch.code_dir or launch.bundled):
+                remedy += f", or list {launch.what} in HPQ_ALLOW"
             if self.key is None:
-                text = f"{what} is not in HPQ_ALLOW, and this worker has no HPQ_CODE_KEY"
+                text = f"this worker has no HPQ_CODE_KEY to check its signature; {remedy}"
                 return Notice("code-key-missing", text)
             keys = keys_apart(sweep, fingerprint(self.key))
-            why = "is not in HPQ_ALLOW and not signed with this worker's HPQ_CODE_KEY"
-            return Notice("code-not-signed", f"{what} {why}{keys}")
+            why = f"its code is not signed with this worker's HPQ_CODE_KEY{keys}"
+            return Notice("code-not-signed", f"{why}; {remedy}")
         if launch.bundled:
             return self._bundles.refusal(launch)
         if launch.code_dir and not Path(launch.code_dir).is_dir():

@@ -33,7 +33,7 @@ from hpq_worker.lease.spool import Spool
 from hpq_worker.process.logs import log_end
 
 log = logging.getLogger("hpq.worker")
-_DRAINED = tagged("drained: claims no further trial until `hpq drain --undo`", "drained")
+_DRAINED = tagged("drained; claims no more trials until `hpq drain --undo`", "drained")
 _UNDRAINED = tagged("claims trials again", "drain-undone")
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class ClaimLoop:
         self._parts, self._attempts, self._run_limit = parts, attempts, run_limit
         self._settings, self._store, self._signals = parts.settings, parts.store, parts.signals
         self._heartbeat, self._outage = parts.heartbeat, parts.outage
-        self._without_suggester = set[str]()  # sweeps for which this worker has logged so
+        self._without_suggester = set[str]()  # sweeps for which this worker logged that
         self._outages = self._outage.count  # seen by this loop
         self._spool = Spool(self._settings.home, self._settings.prefix)
         self.backoff = Backoff(parts.launches)
@@ -114,7 +114,7 @@ class ClaimLoop:
             reason = Notice("worker-fault", str(error))
         if reason is not None:
             if sid not in self._without_suggester:
-                log.warning("sweep %s gets no sets from here: %s", sid, reason)
+                log.warning("cannot suggest trials of sweep %s: %s", sid, reason)
             self._without_suggester.add(sid)
             self.backoff.refuse(sid, reason)
 
@@ -125,7 +125,7 @@ class ClaimLoop:
         except HpqError as error:
             reason = error.notice
         if reason is not None and sid not in self.backoff.reasons:
-            log.warning("sweep %s is left alone: %s", sid, reason)
+            log.warning("cannot run sweep %s: %s", sid, reason)
             self.backoff.refuse(sid, reason)
 
     def _retry(self, call: Callable[[str], T]) -> T | None:
@@ -160,7 +160,7 @@ class ClaimLoop:
             return False
         sweep, reason = admitted
         if reason is not None:
-            log.warning("sweep %s is left alone: %s", sweep.id, reason)
+            log.warning("cannot run sweep %s: %s", sweep.id, reason)
             self.backoff.refuse(sweep.id, reason)
             self._release(claim, Reason.REFUSED)
             if reason.code in DISTRUST:
@@ -171,7 +171,7 @@ class ClaimLoop:
         try:
             result = self._attempts.run(claim, sweep)
         except OSError as error:
-            why = Notice("worker-fault", f"cannot start anything here: {error}")
+            why = Notice("worker-fault", f"cannot start the trial on this machine: {error}")
             self._release_at_fault(claim, sweep.id, why)
             return False
         self._finish(claim, sweep, result)
@@ -184,11 +184,10 @@ class ClaimLoop:
             self._heartbeat.end()
             if result.halt is Halt.STOPPING:
                 if self._release(claim, Reason.STOPPING):
-                    log.info(
-                        tagged("%s: stopped; returned to the queue", "trial-returned"), claim.trial
-                    )
+                    line = tagged("%s: stopped; trial returned to the queue", "trial-returned")
+                    log.info(line, claim.trial)
             elif result.halt is Halt.UNKNOWN:
-                line = "Redis does not know %s any more: removed, or its data lost"
+                line = "Redis does not know %s any more: the sweep was removed, or its data lost"
                 log.warning(tagged(line, "trial-unknown"), claim.trial)
             else:
                 line = tagged("another worker has claimed %s since attempt %d", "attempt-lost")
@@ -204,16 +203,16 @@ class ClaimLoop:
             self._commit(claim, sweep, outcome) == CommitReply.SUSPECT
             and outcome.failure is not None
         ):
-            text = f"others do not fail as it does: {outcome.failure.message}"
+            text = f"only this worker fails like this: {outcome.failure.message}"
             why = Notice("worker-suspect", text)
-            log.error("%s: sweep %s is left to other workers: %s", claim.trial, sweep.id, why)
+            log.error("%s: this worker pauses sweep %s: %s", claim.trial, sweep.id, why)
             self.backoff.back_off(sweep.id, why)
         else:
             self.backoff.reset(sweep.id)
 
     def _release_at_fault(self, claim: Claim, sid: str, reason: Notice) -> None:
         self._heartbeat.end()
-        log.error("%s is given back: %s", claim.trial, reason)
+        log.error("%s: trial returned to the queue: %s", claim.trial, reason)
         self.backoff.back_off(sid, reason)
         is_data = reason.code == "data-missing"
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)
@@ -222,7 +221,7 @@ class ClaimLoop:
         try:
             return self._store.release(claim, reason) in ("released", "already")
         except RedisError as error:  # the lease ends by itself
-            log.warning("%s could not be given back: %s", claim.trial, error)
+            log.warning("%s: cannot return the trial to the queue: %s", claim.trial, error)
             return False
 
     def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
@@ -242,7 +241,8 @@ class ClaimLoop:
             answer = self._retry(lambda _: deliver())
         if answer is not None:
             if answer is CommitReply.UNKNOWN:  # only an operator may drop it
-                log.warning("%s: unknown; %s", claim.trial, self._spool.keep(claim, outcome))
+                kept = self._spool.keep(claim, outcome)
+                log.warning("%s: Redis does not know the trial; %s", claim.trial, kept)
             self._spool.settle(claim, answer)
         self._heartbeat.end()
         status: str = answer or "on disk"

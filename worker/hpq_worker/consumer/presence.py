@@ -1,4 +1,4 @@
-"""The presence record of a worker: what the reaper, `hpq workers` and other claims know of it."""
+"""The presence record of a worker, for the reaper, `hpq workers` and other workers' claims."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
                 self._loop.drain()  # a worker also tries one claim at its start
                 if self._is_done or self._run_limit.is_done():
                     return
-                if self._loop.is_drained:  # other workers take the tickets
+                if self._loop.is_drained:  # other workers pop the tickets
                     signals.pause(_DRAINED_S)
                     continue
                 self.work(logging_level="WARNING")
@@ -75,7 +75,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
 
     @contextmanager
     def _redis_errors_stop_rq(self) -> Iterator[None]:
-        """Leave RQ's loop on a Redis error: RQ itself would print a page, and quit (R1)."""
+        """Leave RQ's loop on a Redis error: RQ itself would print a traceback and exit (R1)."""
         try:
             yield
             self._outage.answered("tickets")
@@ -110,7 +110,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
             self._is_waiting = False
 
     def execute_job(self, job: Any, queue: Any) -> None:
-        """Claim until there is nothing left."""
+        """Run trials until none can be claimed."""
         with self._redis_errors_stop_rq():
             self.set_state(WorkerStatus.BUSY)
         self._loop.drain()
@@ -118,7 +118,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
             raise StopRequested
 
     def heartbeat(self, *args: Any, **kw: Any) -> None:
-        """As RQ's; its loop calls it after each job, too."""
+        """Send RQ's heartbeat; RQ's loop also calls this after each job."""
         with self._redis_errors_stop_rq():
             super().heartbeat(*args, **kw)
 
@@ -127,21 +127,21 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         super().register_birth()
 
     def _set_ip_address(self, connection: object) -> None:
-        """Its name but not its address: CLIENT LIST would show it to all users."""
+        """Send the worker's name, not its address: CLIENT LIST would show it to all users."""
         self._tickets.name_connection(self.name)
         self.ip_address = "unknown"
 
     def _install_signal_handlers(self) -> None:
-        """hpq handles the signals (R8): it checkpoints, releases the trial and ends."""
+        """Install none: hpq handles signals (R8). It checkpoints, releases the trial and exits."""
 
     def check_for_suspension(self, burst: bool) -> None:
-        """`rq suspend` is not hpq's pause (R13)."""
+        """Ignore `rq suspend`: it is not hpq's pause (R13)."""
 
     def run_maintenance_tasks(self) -> None:
-        """RQ's registries are not hpq's truth (R4, R5, R24)."""
+        """Run none: hpq does not use RQ's registries (R4, R5, R24)."""
 
     def subscribe(self) -> None:
-        """No commands by pub/sub, which loses them (R17)."""
+        """Do not subscribe: pub/sub loses commands (R17)."""
 
     def unsubscribe(self) -> None:
-        """As subscribe."""
+        """Do nothing: the worker has not subscribed."""

@@ -104,14 +104,14 @@ class RunLimit:
         Logs once why the sweep waits. An outage of Redis does not end the worker.
         """
         if self._budget is not None and not self._budget.are_left:
-            self._log("all runs that it was started for are done")
+            self._log("no more work, exiting")
             return True
         if self._read_sweep is None:
             return False
         try:
             sweep = self._read_sweep()
         except NotFound:
-            self._log("its sweep was removed")
+            self._log("the sweep was removed, exiting")
             return True
         except (RedisError, HpqError):  # away, or a newer hpq's: the claim loop logs it
             return False
@@ -125,15 +125,16 @@ class RunLimit:
 
 
 def _why_waiting(sweep: Sweep) -> str:
-    """Why no trial of a sweep can start; "" if one can."""
+    """Return why no trial of a sweep can start; "" if one can."""
     state = sweep.state
     if state is SweepState.RUNNING:
         return ""
     if state is SweepState.HELD:
-        line = f"sweep {sweep.id} is held: {sweep.held}; this worker waits for what you do about it"
+        line = f"sweep {sweep.id} is held: {sweep.held}; `hpq resume {sweep.id}` continues it"
         return tagged(line, "sweep-held")
     if state is SweepState.PAUSED:
-        return tagged(f"sweep {sweep.id} is paused; hpq resume {sweep.id} goes on", "sweep-paused")
+        line = f"sweep {sweep.id} is paused; `hpq resume {sweep.id}` continues it"
+        return tagged(line, "sweep-paused")
     if state.is_over:
-        return tagged(f"sweep {sweep.id} is {state}", "sweep-over")
-    return f"sweep {sweep.id} is {state}; what runs comes to its end"
+        return tagged(f"sweep {sweep.id} is {state}; no more work, exiting", "sweep-over")
+    return f"sweep {sweep.id} is {state}; its running trials end first"

@@ -31,7 +31,7 @@ def trial_of(settings: Settings) -> TrialId:
 
 
 class SingleTrialWorker:
-    """Claims one trial until it is over: also after the pod that ran it was lost."""
+    """Claims one trial until it is over, also after another pod that ran it was lost."""
 
     def __init__(self, trial: TrialId, loop: ClaimLoop, reader: StoreReader) -> None:
         self._trial, self._loop, self._reader = trial, loop, reader
@@ -41,9 +41,9 @@ class SingleTrialWorker:
         """Serve until the trial is over.
 
         Raises:
-            SystemExit: a signal came first, or this machine lacks something.
+            SystemExit: a signal came first, or another machine may succeed.
             HpqError: the trial failed, its sweep is held, or this worker cannot run it.
-            NotFound: there is no such trial.
+            NotFound: the trial does not exist.
         """
         while not signals.is_stopping:
             try:
@@ -61,10 +61,10 @@ class SingleTrialWorker:
             self._reader.sweeps.get(self._trial.sweep),
         )
         if trial.state is TrialState.FAILED:
-            why = trial.failure.message if trial.failure else "for a reason that was not kept"
+            why = trial.failure.message if trial.failure else "no reason was recorded"
             raise HpqError(f"{self._trial} failed: {why}", code="trial-failed")
         if trial.state.is_terminal or sweep.state.is_over:
-            log.info("%s is over: %s", self._trial, trial.state)
+            log.info("%s is %s; no more work, exiting", self._trial, trial.state)
             return True
         backoff = self._loop.backoff
         if backoff.fault:  # here, but perhaps not on another node
@@ -82,4 +82,4 @@ class SingleTrialWorker:
     def _log_wait(self, why: str) -> None:
         if why != self._logged:
             self._logged = why
-            log.info("waits for %s: %s", self._trial, why)
+            log.info("waiting for %s: %s", self._trial, why)

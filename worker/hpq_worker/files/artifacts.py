@@ -28,16 +28,16 @@ def publish(
     """
     sizes = {name: stat.st_size for name, stat in regular(out)}
     if sizes and files is None:
-        log_line(f"HPQ_STORE is not set: its files {_remain(out)}")
+        log_line(f"HPQ_STORE is not set; the trial's files {_remain(out)}")
     invalid = sorted(name for name in sizes if not is_safe_name(name))
     names = sorted(sizes.keys() - set(invalid))[:_MOST_FILES]
     if files is None or not names:
         return None
     if invalid or len(names) < len(sizes) - len(invalid):
-        log_line(f"some files are not kept: odd names, or more than {_MOST_FILES}; see {out}")
+        log_line(f"files with unsafe names, or beyond {_MOST_FILES}, are not stored; see {out}")
     complaint = _copy(out, names, files, to, go_on)
     if complaint:
-        log_line(f"its files could not be kept: {complaint}; they {_remain(out)}")
+        log_line(f"cannot store the trial's files: {complaint}; they {_remain(out)}")
         return None
     if len(names) == len(sizes):
         shutil.rmtree(out, ignore_errors=True)
@@ -45,16 +45,15 @@ def publish(
 
 
 def _remain(out: Path) -> str:
-    """Where files remain that no store has, and for how long."""
+    """Return where files remain that are in no store, and for how long."""
     if _is_in_pod():
-        return f"stay at {out}, in this pod, and go with it; {IN_PODS} keeps them"
+        return f"stay at {out} and are lost with this pod; {IN_PODS} adds a store"
     return f"stay at {out} on this machine"
 
 
 def no_store() -> str:
-    """Why an attempt without a store cannot resume, with the remedy."""
-    gives = f": {IN_PODS} gives pods one" if _is_in_pod() else ""
-    return f"there is no HPQ_STORE here{gives}"
+    """Return why an attempt without a store cannot resume, with the remedy."""
+    return "HPQ_STORE is not set" + (f"; {IN_PODS} adds a store" if _is_in_pod() else "")
 
 
 def _is_in_pod() -> bool:
@@ -73,4 +72,4 @@ def _copy(out: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> st
                 return ""
         except OSError as error:
             complaint = str(error)
-    return complaint or "the worker has to go"
+    return complaint or "the worker is stopping"

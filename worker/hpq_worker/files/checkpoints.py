@@ -1,4 +1,4 @@
-"""How checkpoints are published: from the directory of an attempt to the file store.
+"""Publish checkpoints: copy them from the directory of an attempt to the file store.
 
 Training code writes into a local directory at any time. A thread scans it, so that neither the
 pipes nor the heartbeat wait for a disk. Files that changed, and are equal in two scans, are copied
@@ -81,7 +81,7 @@ class CheckpointPublisher:
         pointer = self._claim.checkpoint
         if pointer is None:
             if self._claim.attempt - self._claim.unbegun > 1:
-                none = "no checkpoint was kept" if self._files else artifacts.no_store()
+                none = "no checkpoint was stored" if self._files else artifacts.no_store()
                 line = f"attempt {self._claim.attempt} starts from the beginning: {none}"
                 self._log_line(line, "training-restarted")
             return True
@@ -90,12 +90,12 @@ class CheckpointPublisher:
             return False
         if why:
             self._reports.restart(why)
-            self._log_line(f"training starts again: {why}", "training-restarted")
+            self._log_line(f"training restarts from the beginning: {why}", "training-restarted")
             return True
         self._copies.append(pointer)
         self._newest = scan(self._paths.checkpoint)
         self._reports.resume(pointer)
-        line = f"training goes on from the checkpoint of step {pointer.step}"
+        line = f"training resumes from the checkpoint of step {pointer.step}"
         self._log_line(line, "training-resumed")
         return True
 
@@ -105,9 +105,9 @@ class CheckpointPublisher:
     def _fetch(self, pointer: Checkpoint) -> str:
         """Return why the checkpoint cannot be restored; "" if it was."""
         if self._files is None:
-            return f"its checkpoint is in store {pointer.store}, and this worker has no HPQ_STORE"
+            return f"its checkpoint is in store {pointer.store}; this worker has no HPQ_STORE"
         if self._files.id != pointer.store:
-            return f"its checkpoint is in store {pointer.store}, and this worker's is another"
+            return f"its checkpoint is in store {pointer.store}; this worker uses {self._files.id}"
         if not is_safe_name(pointer.path):
             return "the path of its checkpoint leads out of the store"
         why = self._copy_back(self._files, pointer.path)
@@ -169,10 +169,10 @@ class CheckpointPublisher:
         try:
             call()
         except OSError as error:
-            message = f"a checkpoint could not be kept: {error}"
-            if message != self._error:  # it is tried again every two seconds
+            message = f"cannot store a checkpoint: {error}"
+            if message != self._error:  # each retry, every two seconds, would log it
                 self._error = message
-                self._log_line(f"{message}; training goes on", "checkpoint-not-kept")
+                self._log_line(f"{message}; training continues", "checkpoint-not-kept")
             return False
         self._error = ""
         return True
@@ -260,5 +260,5 @@ class CheckpointPublisher:
             is_late,
         )
         if kept is None:
-            self._log_line(f"its files could not be kept: the store hangs; they are in {out}")
+            self._log_line(f"cannot store the trial's files: the store hangs; they stay at {out}")
         return kept[0] if kept else None

@@ -37,7 +37,7 @@ class FileStoreHandle:
         try:
             self.open()  # an unusable store must end the worker before the first claim
         except OSError as error:
-            log.warning(tagged("%s; it is tried again at each trial", "store-unusable"), error)
+            log.warning(tagged("%s; the worker retries at each trial", "store-unusable"), error)
 
     def open(self) -> Files | None:
         """Return the store, or None if HPQ_STORE is not set.
@@ -62,9 +62,9 @@ class FileStoreHandle:
         """Warn if the sweeps have files in other stores only: HPQ_STORE may be no mount."""
         if self.id and known and self.id not in known:
             log.warning(
-                "HPQ_STORE=%s is store %s, and the files of the sweeps here are in %s: is that a"
-                " mount? Trials with checkpoints there wait for a live worker that has them; else"
-                " they start again",
+                "HPQ_STORE=%s is store %s, but the sweeps have files in %s; check that the store is"
+                " mounted. Trials with checkpoints there wait for a worker that has that store, and"
+                " restart if none is live",
                 redact(self._url),
                 self.id,
                 ", ".join(sorted(known)[:5]),
@@ -106,9 +106,7 @@ class GarbageCollector:
         while not is_over:
             self._wake.wait(self._interval_s)
             self._wake.clear()
-            is_over = (
-                self._is_over
-            )  # read first: a run that was scheduled before `close` still happens
+            is_over = self._is_over  # read first: runs scheduled before `close` still happen
             self._remove_abandoned()
             try:
                 files = self._files.open()
@@ -118,8 +116,8 @@ class GarbageCollector:
             except (OSError, RedisError) as error:
                 if str(error) != self._error:  # each retry would log it
                     self._error = str(error)
-                    log.warning("files that nobody needs stay for now: %s", error)
+                    log.warning("cannot remove unneeded files now: %s", error)
 
     def _remove_abandoned(self) -> None:
         for name in remove_abandoned(self._home):
-            log.info("what a killed worker left of %s on this disk is removed", name)
+            log.info("removed the files of %s, which a killed worker left", name)

@@ -29,7 +29,7 @@ _LOCK = re.compile(r"[a-z0-9-]+\.\d+\.\d+(-[a-z0-9]+)?\.lock\Z")
 _LONGEST_BYTES = 4_096 + 512  # of the path in it and the machine
 _PATIENCE_S, _LOOK_S = 5.0, 0.05
 SOCKET = "report"
-_LEAST_BYTES = 16_384  # a disk with less room is full
+_LEAST_BYTES = 16_384  # a disk with less free space is full
 
 
 class DirectoryLock:
@@ -63,7 +63,7 @@ class DirectoryLock:
                 return
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise OSError(f"{self._path}: another process holds it") from None
+                    raise OSError(f"{self._path}: another process holds the lock") from None
                 time.sleep(_LOOK_S)
             except OSError:  # a file system without locks: no process removes directories there
                 return
@@ -160,7 +160,7 @@ class AttemptPaths:
 
 @cache
 def machine() -> tuple[str, str]:
-    """The host name, and the id of this boot of its kernel ("" where the system has none)."""
+    """Return the host name, and the id of this boot of its kernel ("" if the system has none)."""
     boot = ""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -168,13 +168,13 @@ def machine() -> tuple[str, str]:
 
 
 def _sees_locks_of(host: str, boot: str) -> bool:
-    """Tell whether locks of that machine are visible here: same host, or same kernel."""
+    """Return whether locks of that machine are visible here: same host, or same kernel."""
     own_host, own_boot = machine()
     return host == own_host or (boot != "" and boot == own_boot)
 
 
 def full_disk(*folders: Path) -> str:
-    """Why nothing can be written here: the folder whose disk is full; "" if there is none."""
+    """Return an error that names a folder whose disk is full; "" if none is."""
     for folder in folders:
         with suppress(OSError):
             disk = os.statvfs(folder)
@@ -220,7 +220,7 @@ def _remove_if_abandoned(lock: Path) -> bool:
 
 
 def _remove_socket_dir(socket_dir: Path) -> None:
-    """Remove what a lock file names, if that is the directory of a socket and nothing else."""
+    """Remove the directory that a lock file names if it holds at most a socket."""
     if socket_dir.is_absolute() and socket_dir.name.startswith("hpq-"):
         with suppress(OSError):
             (socket_dir / SOCKET).unlink(missing_ok=True)

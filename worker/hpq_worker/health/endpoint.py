@@ -1,6 +1,6 @@
 """The HTTP server behind HPQ_PORT: WSGI pages in threads that cannot harm the supervisor.
 
-A caller may hang, leave in the middle, or come with a crowd. The server closes a connection that is
+A caller may hang or disconnect, and many may call at once. The server closes a connection that is
 older than a few seconds, and refuses a connection when too many are open, since the supervisor
 needs its file descriptors.
 """
@@ -34,7 +34,7 @@ class Endpoint:
         try:
             self._server = _Server(("", port), _Handler)
         except OSError as error:
-            text = f"HPQ_PORT: {port} cannot be used: {error.strerror}"
+            text = f"HPQ_PORT: cannot use port {port}: {error.strerror}; set another port"
             raise UserError(text, code="port-unusable") from None
         self._server.set_app(_one_app(pages))
         self.port = int(self._server.server_address[1])

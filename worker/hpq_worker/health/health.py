@@ -50,19 +50,19 @@ class Health:
         self.looped_at = self.clock()
 
     def loop(self) -> None:
-        """The supervisor's loop made a turn."""
+        """Record a turn of the supervisor's loop."""
         self.looped_at = self.clock()
 
     def worker_started(self, slot: int) -> None:
-        """A worker was started in a slot."""
+        """Record that a worker was started in a slot."""
         self.workers[slot] = WorkerHealth(message_at=self.clock(), is_running=True)
 
     def worker_ended(self, slot: int) -> None:
-        """The worker of a slot has ended."""
+        """Record that the worker of a slot has ended."""
         self.workers[slot].is_running, self.workers[slot].status = False, "down"
 
     def receive(self, slot: int, message: TelemetryMessage) -> None:
-        """Take a message of a worker."""
+        """Record a message of a worker."""
         worker = self.workers[slot]
         worker.message_at = self.clock()
         if message.kind == "state":
@@ -75,7 +75,7 @@ class Health:
             worker.failures += 1
 
     def server_metrics(self) -> Mapping[str, float]:
-        """The metrics of Redis as last read; empty if that is long ago."""
+        """Return the metrics of Redis as last read; empty if they are too old."""
         is_old = self.clock() - self.server_at > SILENT_S + self.interval_s
         return {} if is_old else self.server
 
@@ -83,11 +83,11 @@ class Health:
         """Return why this pod must be restarted; "" if it is alive."""
         now = self.clock()
         if now - self.looped_at > HANG_S:
-            text = f"the supervisor has stood still for {now - self.looped_at:.0f} s"
+            text = f"the supervisor has been stuck for {now - self.looped_at:.0f} s"
             return tagged(text, "supervisor-hung")
         for number, worker in self.workers.items():
             if worker.is_running and now - worker.message_at > SILENT_S + self.interval_s:
-                text = f"worker {number} has said nothing for {now - worker.message_at:.0f} s"
+                text = f"worker {number} has sent nothing for {now - worker.message_at:.0f} s"
                 return tagged(text, "worker-silent")
         return ""
 

@@ -22,7 +22,7 @@ class Monitor:
     """Reads the telemetry of all workers; does nothing with port 0."""
 
     def __init__(self, port: int, queue: str, slots: int, interval_s: float) -> None:
-        """`interval_s`: between two messages of a worker.
+        """Open the endpoint; `interval_s` passes between two messages of a worker.
 
         Raises UserError if the port cannot be used, SettingsError without the library.
         """
@@ -83,7 +83,7 @@ def _metrics(health: Health, queue: str) -> WorkerMetrics:
         module = import_module("hpq_worker.health.prometheus")
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"HPQ_PORT: /metrics needs {error.name}; pip install 'hpq[worker]', or leave it unset",
+            f"HPQ_PORT: /metrics needs {error.name}; run `pip install 'hpq[worker]'`, or unset it",
             code="extra-missing",
         ) from None
     found: WorkerMetrics = module.WorkerMetrics(health, queue)

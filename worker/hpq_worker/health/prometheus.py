@@ -19,15 +19,15 @@ from hpq_worker.health.telemetry import TelemetryMessage
 _SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 _STATES = ("starting", "idle", "busy", "stopping", "down")
 _COUNTED = {
-    "leases_expired": "Leases that ended without a beat.",
+    "leases_expired": "Leases that expired without a heartbeat.",
     "stale_commits": "Results refused because a later attempt has the trial.",
-    "set_aside": "What lay on a ticket queue and was no ticket.",
-    "code_refused": "Sweeps that a worker left alone: unsigned, of another key, or altered since.",
+    "set_aside": "Entries of ticket queues that were not tickets.",
+    "code_refused": "Claims refused because the code is unsigned, of another key, or altered.",
 }
 _DEMAND = "Trials of the queue that run or could be claimed now."
 _GAUGES = {
-    "redis_memory_ratio": "used_memory over maxmemory; 0 where there is no limit.",
-    "redis_aof_ok": "1 where Redis keeps an append-only file and its last write was good.",
+    "redis_memory_ratio": "used_memory over maxmemory; 0 if there is no limit.",
+    "redis_aof_ok": "1 if Redis keeps an append-only file and its last write succeeded.",
 }
 
 
@@ -50,7 +50,7 @@ class WorkerMetrics:
             registry=self._registry,
         )
         self._errors = Counter(
-            "hpq_redis_errors", "Looks at Redis that failed.", registry=self._registry
+            "hpq_redis_errors", "Calls of Redis that failed.", registry=self._registry
         )
         self._starts = Counter(
             "hpq_worker_starts", "Worker processes started.", registry=self._registry
@@ -59,7 +59,7 @@ class WorkerMetrics:
         self.page = make_wsgi_app(self._registry)
 
     def receive(self, message: TelemetryMessage) -> None:
-        """Take a message of a worker."""
+        """Count a message of a worker."""
         if message.kind == "end":
             self._attempts.labels(outcome=message.status, kind=message.reason).inc()
             self._seconds.observe(message.seconds)
@@ -67,7 +67,7 @@ class WorkerMetrics:
             self._errors.inc()
 
     def started(self) -> None:
-        """A worker process was started."""
+        """Count the start of a worker process."""
         self._starts.inc()
 
     def collect(self) -> Iterator[Metric]:
@@ -78,7 +78,7 @@ class WorkerMetrics:
         build.add_metric([__version__, str(SCHEMA), self._queue], 1)
         yield build
         workers = GaugeMetricFamily(
-            "hpq_workers", "Workers of this pod by what they do.", labels=["queue", "state"]
+            "hpq_workers", "Workers of this pod by state.", labels=["queue", "state"]
         )
         running = list(self._health.workers.values())
         for status in _STATES:
@@ -90,7 +90,7 @@ class WorkerMetrics:
             value=max((it.redis_s for it in running), default=0.0),
         )
         yield GaugeMetricFamily(
-            "hpq_ready", "1 where /readyz says yes.", value=float(not self._health.not_ready())
+            "hpq_ready", "1 if /readyz answers 200.", value=float(not self._health.not_ready())
         )
         yield from self._of_redis()
 

@@ -20,7 +20,7 @@ _MOST_BYTES = 4096  # PIPE_BUF: lines up to this arrive whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryMessage:
-    """One message. `kind` says which of the other fields count.
+    """One message; `kind` selects the fields that count.
 
     redis: Redis answered; `server` holds its metrics by name, empty if they were not read.
     error: Redis did not answer.
@@ -56,11 +56,11 @@ class Telemetry:
         return self._fd is not None
 
     def redis_answered(self, server: Mapping[str, float]) -> None:
-        """Redis answered, with these metrics."""
+        """Send that Redis answered, with these metrics."""
         self._send(TelemetryMessage(kind="redis", server=server))
 
     def redis_failed(self) -> None:
-        """Redis did not answer."""
+        """Send that Redis did not answer."""
         self._send(TelemetryMessage(kind="error"))
 
     def worker_state(self, status: str, reason: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Logs when Redis goes away and when it is back, and little between.
+"""Log when Redis stops answering and when it answers again, and little between.
 
 Several threads of a worker call Redis and retry about every second; all report to the one outage of
 their process.
@@ -18,11 +18,11 @@ from hpq.notice import tagged
 
 log = logging.getLogger("hpq.redis")
 _REMIND_S = 300.0
-_FULL = "the server is full: no trial starts until there is room; what runs trains on"
+_FULL = "Redis is out of memory: no trial starts until memory is free; running trials continue"
 
 
 class Outage:
-    """The outages that the threads of one worker see. `clock` returns monotonic seconds."""
+    """The outages that the threads of one worker meet. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, Lock()
@@ -34,7 +34,7 @@ class Outage:
         self.count = 0  # of outages so far
 
     def failed(self, thread: str, error: Exception) -> None:
-        """A thread got no answer, or an error that may pass."""
+        """Record that a thread got no answer, or an error that may pass."""
         with self._lock:
             now, reason = self._clock(), short_reason(error)
             if not self._missing:
@@ -45,9 +45,7 @@ class Outage:
             if isinstance(error, OutOfMemoryError) and type(error) not in self._logged:
                 log.warning(tagged(_FULL, "redis-memory"))
             elif not self._logged:
-                log.warning(
-                    tagged("Redis: %s; trying again, training goes on", "redis-away"), reason
-                )
+                log.warning(tagged("Redis: %s; retrying, training continues", "redis-away"), reason)
             elif type(error) not in self._logged:  # as when it loads after a restart
                 log.warning("Redis: %s", reason)
             elif now - self._logged_at >= _REMIND_S:
@@ -56,7 +54,7 @@ class Outage:
             self._logged.add(type(error))
 
     def answered(self, thread: str) -> None:
-        """A thread got its answer."""
+        """Record that a thread got its answer."""
         with self._lock:
             if not self._missing:
                 return
@@ -64,7 +62,7 @@ class Outage:
             if self._missing <= self._idle:
                 waited = f"; results that waited: {self._spooled}" if self._spooled else ""
                 again = (
-                    "the server has room" if self._logged == {OutOfMemoryError} else "Redis answers"
+                    "Redis has memory" if self._logged == {OutOfMemoryError} else "Redis answers"
                 )
                 log.warning(
                     tagged("%s again after %s%s", "redis-back"), again, self._span(), waited
@@ -75,19 +73,19 @@ class Outage:
                 self._spooled = 0
 
     def idle(self, thread: str) -> None:
-        """A thread calls Redis no more: the outage does not wait for its answer."""
+        """Record that a thread calls Redis no more: the outage can end without its answer."""
         with self._lock:
             self._idle.add(thread)
 
     def spooled(self) -> None:
-        """A result waits on disk or in memory until Redis is back."""
+        """Record that a result waits on disk or in memory until Redis is back."""
         with self._lock:
             self._spooled += 1
 
     def _reminder(self, error: Exception, reason: str) -> str:
         if isinstance(error, OutOfMemoryError):
-            return f"{_FULL} (for {self._span()} now)"
-        return f"Redis does not answer for {self._span()}: {reason}"
+            return f"{_FULL} (since {self._span()})"
+        return f"Redis has not answered for {self._span()}: {reason}"
 
     def _span(self) -> str:
         seconds = self._clock() - self._since

@@ -41,9 +41,7 @@ class Spool:
     ) -> None:
         self._folder, self._clock = home / "spool" / prefix, clock
         self._logged: set[Path] = set()  # files that stay: a newer worker's, or not movable
-        self._held: dict[
-            Path, int
-        ] = {}  # descriptors of locks: the worker that holds one commits that file
+        self._held: dict[Path, int] = {}  # locks; the worker that holds one commits that file
         self._retried_at: float | None = None  # unknown results
         self._sweeps: frozenset[str] = frozenset()  # of unknown results, those that Redis has
 
@@ -55,9 +53,9 @@ class Spool:
         try:
             self.put(claim, outcome)
         except OSError as error:
-            line = f"the result cannot be kept on disk ({error}), only by this process"
+            line = f"cannot write the result to disk ({error}); this process holds it in memory"
             return tagged(line, "result-not-on-disk")
-        return tagged("the result is on disk until it is back", "result-on-disk")
+        return tagged("the result is on disk until Redis accepts it", "result-on-disk")
 
     def put(self, claim: Claim, outcome: Outcome) -> None:
         """Keep one result, whole or not at all.
@@ -152,7 +150,7 @@ class Spool:
             claim, outcome = decode(text)
             answer = store.commit(claim, outcome)
         except Newer as error:
-            self._log_once(path, f"left for a newer worker: {error}")
+            self._log_once(path, f"only a newer worker can commit this result: {error}")
             return False
         except (ValueError, KeyError, TypeError, RecursionError, DataError) as error:
             self._set_aside(path, error)
@@ -193,9 +191,9 @@ class Spool:
         try:
             path.replace(path.with_suffix(".bad"))
         except OSError as why:  # another user's folder
-            self._log_once(path, f"not a result that can be committed: {error}; it stays: {why}")
+            self._log_once(path, f"cannot commit this result: {error}; cannot rename it: {why}")
             return
-        log.error("%s: not a result that can be committed: %s; set aside", path, error)
+        log.error("%s: cannot commit this result: %s; renamed to .bad", path, error)
 
 
 def _sync(folder: Path) -> None:

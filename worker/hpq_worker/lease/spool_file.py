@@ -46,7 +46,7 @@ def decode(text: bytes) -> tuple[Claim, Outcome]:
     data = _mapping(json.loads(text), "the file")
     sweep = _text(data["sweep"], "sweep")
     if not _SWEEP.match(sweep):
-        raise ValueError(f"sweep: {sweep[:80]!r} is no id")
+        raise ValueError(f"sweep: {sweep[:80]!r} is not an id")
     claim = Claim(
         trial=TrialId(sweep=sweep, number=_whole(data["number"], "number", least=1)),
         attempt=_whole(data["attempt"], "attempt", least=1),
@@ -59,9 +59,9 @@ def decode(text: bytes) -> tuple[Claim, Outcome]:
 def _outcome(raw: Mapping[str, Any]) -> Outcome:
     state = word(TrialState, _text(raw["state"], "state"))
     if state is None:
-        raise Newer(f"it knows no state {raw['state']!r}")
+        raise Newer(f"this worker does not know the state {raw['state']!r}")
     if not state.is_terminal:
-        raise ValueError(f"state: {state} is no end")
+        raise ValueError(f"state: {state} is not terminal")
     ran_ms, artifacts = raw.get("ran_ms"), raw.get("artifacts")  # older workers' files lack them
     return Outcome(
         state=state,
@@ -83,7 +83,7 @@ def _failure(raw: object) -> Failure | None:
     kind = word(FailureKind, raw["kind"])
     if kind is not None:
         return known(Failure, {**raw, "kind": kind})
-    message = f"{raw['kind']}: {raw['message']}"  # as readers show a kind that they do not know
+    message = f"{raw['kind']}: {raw['message']}"  # as readers show an unknown kind
     return known(Failure, {**raw, "kind": FailureKind.USER_ERROR, "message": message})
 
 
@@ -104,13 +104,13 @@ def _mapping(value: object, what: str) -> Mapping[str, Any]:
 
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{what}: {str(value)[:80]} is no text")
+        raise ValueError(f"{what}: {str(value)[:80]} is not text")
     return value
 
 
 def _whole(value: object, what: str, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
-        raise ValueError(f"{what}: {str(value)[:80]} is no number from {least}")
+        raise ValueError(f"{what}: {str(value)[:80]} is not an integer from {least}")
     return value
 
 
@@ -119,5 +119,5 @@ def _real(value: object, what: str) -> float | None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value):  # type: ignore[arg-type]
-        raise ValueError(f"{what}: {str(value)[:80]} is no finite number")
+        raise ValueError(f"{what}: {str(value)[:80]} is not a finite number")
     return float(value)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which GPUs of this machine each slot sees."""
+"""Assign the GPUs of this machine to slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hpq.gpus import gpu_names
 
 
 def visible(environ: Mapping[str, str]) -> list[str]:
-    """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     names = environ.get("CUDA_VISIBLE_DEVICES")
     if names is None:
         return [str(i) for i in range(len(gpu_names()))]
@@ -18,10 +18,10 @@ def visible(environ: Mapping[str, str]) -> list[str]:
 
 
 def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]:
-    """CUDA_VISIBLE_DEVICES of each slot; one slot without a GPU where there is none.
+    """Return CUDA_VISIBLE_DEVICES of each slot; one slot without a GPU if there is none.
 
     Raises:
-        UserError: a trial is to have more GPUs than there are, or several share several.
+        UserError: a trial needs more GPUs than are visible, or both settings are above 1.
     """
     if per_trial > 1 and trials_per_gpu > 1:
         raise SettingsError("set HPQ_GPUS_PER_TRIAL or HPQ_TRIALS_PER_GPU above 1, not both")
@@ -40,14 +40,12 @@ def idle(gpus: Sequence[str], per_trial: int) -> str:
     left = len(gpus) % per_trial
     if not left:
         return ""
-    return (
-        f"{left} of {len(gpus)} GPUs stay idle: a trial has {per_trial} (HPQ_GPUS_PER_TRIAL), and"
-        " they do not divide"
-    )
+    divisor = f"HPQ_GPUS_PER_TRIAL={per_trial} does not divide {len(gpus)}"
+    return f"{left} of {len(gpus)} GPUs stay idle: {divisor}"
 
 
 def threads(processes: int, environ: Mapping[str, str], cpus: int = 0) -> str:
-    """OMP_NUM_THREADS of each training process: an even share, unless the user has set it.
+    """Return OMP_NUM_THREADS of each training process: an even share, unless the user has set it.
 
     A trial of several GPUs has a process for each. `cpus` is the CPU request of a pod, which sees
     all cores of its node.

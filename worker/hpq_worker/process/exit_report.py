@@ -1,4 +1,4 @@
-"""Why a worker process ended: it reports to the supervisor, which logs the reason once."""
+"""Report why a worker process exits to the supervisor, which logs the reason once."""
 
 from __future__ import annotations
 

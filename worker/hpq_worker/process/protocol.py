@@ -18,7 +18,7 @@ from hpq.domain.trial import Failure, FailureKind, Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """One attempt, as the runner needs it. Paths are absolute; exactly one of trainer and argv."""
+    """One attempt for the runner. Paths are absolute; exactly one of trainer and argv is set."""
 
     trial: str
     attempt: int

@@ -16,7 +16,7 @@ _RESERVED_S = 1.0  # of the grace, for the last calls to Redis
 
 
 class ShutdownLevel(IntEnum):
-    """How this process is to stop."""
+    """How fast this process must stop."""
 
     NONE = 0
     GRACEFUL = 1  # within the grace
@@ -57,7 +57,7 @@ class Signals:
 
     @property
     def level(self) -> ShutdownLevel:
-        """Return how this process is to stop."""
+        """How fast this process must stop."""
         return ShutdownLevel(min(self.requests, ShutdownLevel.IMMEDIATE))
 
     @property

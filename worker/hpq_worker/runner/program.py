@@ -1,6 +1,6 @@
 """A trial that is a command: start it, stop it, kill its descendants.
 
-Runs inside the runner, which adopts the orphans of whatever the program starts.
+Runs inside the runner, which adopts the orphans of all processes that the program starts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Program:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-        if self._is_stopped:  # the stop came before there was anything to signal
+        if self._is_stopped:  # the stop came before the process existed
             self.stop(self._why)
         return self._process.wait()
 

@@ -36,7 +36,7 @@ class StallDetector:
         self._gaps: deque[float] = deque(maxlen=_GAPS)
 
     def active(self, now: float) -> None:
-        """The trial reported or printed."""
+        """Record that the trial reported or printed."""
         gap = now - self._active_at
         if gap >= _BURST_S:
             self._gaps.append(gap)

@@ -37,7 +37,7 @@ class Trial:
 
     @property
     def seed(self) -> int:
-        """What to seed random numbers with: another one for each replicate of a set."""
+        """Seed for random numbers; the replicates of one set of parameters have different seeds."""
         return self._run.seed
 
     def report(self, metrics: Mapping[str, object], step: int | None = None) -> None:
@@ -46,54 +46,54 @@ class Trial:
         Of processes that the trainer has forked, those of a rank above 0 report nothing.
 
         Raises:
-            ValueError: a name or a value cannot be a metric, or the step is no whole number.
+            ValueError: a name or a value cannot be a metric, or the step is not an integer.
         """
         if rank():
             return
         self._send({"report": flatten(metrics), "step": whole(step)})
 
     def phase(self, text: str) -> None:
-        """Say in a few words what slow thing begins ("loading CIFAR10")."""
+        """Show a slow step that begins, in a few words ("loading CIFAR10")."""
         self._send({"phase": text})
 
     @property
     def should_stop(self) -> bool:
-        """True once the trial is cancelled, pruned or asked to make room: return soon."""
+        """True once the trial is cancelled or pruned, or its worker stops: return soon."""
         self.has_seen_stop = self.has_seen_stop or self._is_stopped()
         return self.has_seen_stop
 
     @property
     def checkpoint_dir(self) -> Path:
-        """Where checkpoints go, with the last published one in it at the start of an attempt.
+        """Directory for checkpoints; it holds the last published one when an attempt starts.
 
-        What changes there is copied to HPQ_STORE and found by the next attempt, wherever that
-        runs; without a store it goes with the attempt. Write `x.tmp`, then rename it to `x`.
+        hpq copies changed files to HPQ_STORE, and the next attempt finds them on any machine.
+        Without a store they are lost with the attempt. Write `x.tmp`, then rename it to `x`.
         """
         return Path(self._run.checkpoint)
 
     @property
     def checkpoint_s(self) -> float:
-        """How long a shipped trainer lets pass between two checkpoints, in seconds."""
+        """Seconds between two checkpoints of a shipped trainer."""
         return self._run.checkpoint_s
 
     @property
     def data(self) -> Path | None:
-        """Where data sets lie (HPQ_DATA)."""
+        """Directory of data sets (HPQ_DATA)."""
         return Path(self._run.data) if self._run.data else None
 
     @property
     def cache(self) -> Path:
-        """Where decoded data may be kept between runs."""
+        """Directory for decoded data, which is kept between runs."""
         return Path(self._run.cache)
 
     def save(self, path: str | Path, name: str | None = None) -> Path:
         """Keep a file as an artifact of the trial, under its own name or another (`a/b.pt`).
 
-        Answers where it lies until the attempt ends and it goes to HPQ_STORE.
+        Returns the path of the copy until the attempt ends; then hpq moves it to HPQ_STORE.
 
         Raises:
             ValueError: the name would leave the artifacts' folder.
-            OSError: the file is not there, or cannot be copied.
+            OSError: the file does not exist, or cannot be copied.
         """
         name = Path(path).name if name is None else name
         if not is_safe_name(name):

@@ -54,7 +54,7 @@ def serve(sid: str, worker: str, *, may_gp: bool = True) -> None:
     search = decode_search(keys.sweep(sid), sweep.search)
     lease = SuggestLease(context, sid, worker, settings.lease_ms)
     why = Suggester(search, SweepHistory(redis, keys, sid), lease, may_gp=may_gp).run()
-    log.info("%s: makes no more sets: %s", sid, why)
+    log.info("%s: suggests no more trials: %s", sid, why)
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:

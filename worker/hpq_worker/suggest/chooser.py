@@ -42,7 +42,7 @@ class Chooser:
         self._draws = samplers.random(search.space, None, search.seed)
         self._model: OptunaModel | None = None
         self._has_logged = False
-        # It would take the placeholder of a missing conditional parameter for a value.
+        # A Gaussian process would learn the placeholder of a missing conditional parameter.
         is_flat = not search.space.when
         self._has_gp = may_gp and is_flat and unaided(search.sampler, has_module) is None
         self.by = Sampler.RANDOM  # of the last set
@@ -133,8 +133,8 @@ class Chooser:
     def _log_error(self, error: Exception) -> None:
         if not self._has_logged:
             what = f"{type(error).__name__}: {error}"
-            instead = "made by tpe" if self.by is Sampler.GP else "drawn"
-            log.error("%s fails (%s); sets are %s instead", self.by, what, instead)
+            instead = "suggested by tpe" if self.by is Sampler.GP else "drawn at random"
+            log.error("%s fails (%s); parameters are %s instead", self.by, what, instead)
         self._has_logged = True
 
     def _draw(self, number: int) -> ParameterSet | None:

@@ -28,13 +28,13 @@ from hpq_worker.suggest.history import TrialResults
 
 log = logging.getLogger("hpq.suggest")
 _LONGEST_S = 600.0  # for one set; a slower suggester hangs, and loses the lease
-_IDLE_S = 600.0  # without anything to make: the memory is better used by others
+_IDLE_S = 600.0  # without a suggestion, after which the process frees its memory
 _BLOCK_MS = 1_000
-_CLAIMS = 17  # that the pace is taken of: workers may all come at once, and then none for long
-_SHARE = 0.01  # of a worker's time, which it may have to wait for sets
-_SLOW_S = 0.3  # what such a set takes, until one was made
-_BUSY = 0.5  # of the time between two claims, which a set that takes long may take
-_RETRY_SHARE = 0.05  # of the time, which goes to seeing whether it still takes so long
+_CLAIMS = 17  # over which the pace is averaged: all workers may claim at once, then none for long
+_SHARE = 0.01  # of a worker's time, which it may wait for a suggestion
+_SLOW_S = 0.3  # assumed time of a slow suggestion, until one was measured
+_BUSY = 0.5  # of the time between two claims, which a slow suggestion may take
+_RETRY_SHARE = 0.05  # of the time, spent on measuring whether a slow sampler is still slow
 
 
 class Suggester:
@@ -51,7 +51,7 @@ class Suggester:
         self._busy_since = self._made_at = time.monotonic()
         self._make_s: dict[Sampler, float] = {}  # to make a set
         self._gap_s = 0.0  # between two claims
-        self._without_gp = 0  # sets that others made since the last that took long
+        self._without_gp = 0  # sets of other samplers since the last slow one
         self._claims: deque[int] = deque(maxlen=_CLAIMS)
 
     def run(self) -> str:
@@ -63,7 +63,7 @@ class Suggester:
         """
         if not self.acquire():
             return self._answer.word
-        log.info("makes sets, by %s; %d are there", self._search.sampler, self._answer.rows)
+        log.info("suggests by %s; the sweep has %d", self._search.sampler, self._answer.rows)
         done = Flag()
         extender = Thread(target=self._extend_lease, args=(done,), name="lease", daemon=True)
         extender.start()
@@ -92,7 +92,7 @@ class Suggester:
             log.warning("%s, where this worker runs", lacking)
         missed = self._read()
         self._made_at = time.monotonic()
-        if self._chooser.is_drawing:  # these are there at once, and run while others are prepared
+        if self._chooser.is_drawing:  # drawn at once, they run while the samplers are imported
             self._fill()
         self._warming = Thread(target=self._chooser.warm_up, name="imports", daemon=True)
         self._warming.start()
@@ -136,7 +136,7 @@ class Suggester:
                 self._fill()
             if not self._answer.is_ok:
                 return
-        if is_new:  # somebody paused it, or set limits; or workers came and went
+        if is_new:  # the sweep may be paused, its limits or the number of workers changed
             self._answer = self._lease.renew()
             self._fill()
 
@@ -232,7 +232,7 @@ class Suggester:
 
     def _stand_ins(self) -> dict[int, float]:
         """Return the values of running trials; none with one worker, whose sets must not depend on
-        what its trial reports meanwhile."""
+        the reports of its running trial."""
         if self._answer.ahead < 2 and self._search.impute_while_running is not Impute.WORST:
             return {}
         running = sorted(self._results.running)
@@ -246,7 +246,7 @@ class Suggester:
         """Extend the lease while a suggestion takes long."""
         while not done.wait(self._lease.lease_s / 3):
             if time.monotonic() - self._busy_since > _LONGEST_S:
-                log.error("a set is not made after %g s", _LONGEST_S)
+                log.error("no suggestion after %g s; another process takes over", _LONGEST_S)
                 return
             try:
                 if not self._lease.renew().is_ok:

@@ -28,7 +28,7 @@ from hpq_worker.suggest.optuna_space import axis_of
 from hpq_worker.suggest.optuna_storage import InMemoryStorage
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-_SOURCE = 10  # results, of which CMA-ES can begin at the best
+_SOURCE = 10  # results from which CMA-ES can begin
 _STATEFUL = (Sampler.CMAES, Sampler.QMC)
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
 _HUGE = 1e150  # the square of a larger value is infinite
@@ -43,15 +43,15 @@ class OptunaModel:
 
     def __init__(self, search: Search) -> None:
         self._space = search.space
-        # Of a whole number the Gaussian process looks at every value there is.
+        # The Gaussian process looks at every value of an integer.
         widest = _WIDEST if search.sampler in (Sampler.AUTO, Sampler.GP) else None
         axes = {".".join(path): (path, axis_of(leaf, widest)) for path, leaf in search.space.leaves}
-        # What has a single value has it in every set, and no axis.
+        # A parameter with a single value has no axis.
         self._axes = {name: (path, axis) for name, (path, axis) in axes.items() if axis}
         self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
         conditional = {condition.path for condition in search.space.when}
         self._conditional = {p: leaf for p, leaf in search.space.leaves if p in conditional}
-        self._asked, self._by = -1, Sampler.TPE  # the trial of the study that `ask` made; and who
+        self._asked, self._by = -1, Sampler.TPE  # the last suggestion's trial and its sampler
         self._memory, self._at = InMemoryStorage(), dict[int, int]()
         self._seed = search.seed
         self._studies: dict[Sampler, tuple[int, Study]] = {}  # and the number of a set made with it
@@ -68,7 +68,7 @@ class OptunaModel:
         self._at[number] = self._memory.add(place, self._distributions)
 
     def _value(self, number: int, params: Params, path: tuple[str, ...]) -> Json:
-        """A parameter's value; any, the same each time, where it does not exist in the set."""
+        """Return a parameter's value; a drawn one, always the same, if the set lacks it."""
         found = find(params, path)
         if found is not MISSING:
             return found  # type: ignore[return-value]
@@ -119,7 +119,7 @@ class OptunaModel:
         another suggester would lack; two samplers keep their state."""
         last, study = self._studies.get(by, (0, None))
         if study is None or (last != number and by not in _STATEFUL):
-            if by is Sampler.GP:  # more threads take thrice the time to add up so little
+            if by is Sampler.GP:  # more threads need three times as long for so little work
                 import_module("torch").set_num_threads(1)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -129,8 +129,8 @@ class OptunaModel:
         return study
 
     def _sampler(self, by: Sampler, number: int) -> BaseSampler:
-        # Who asks has drawn the first sets (see Chooser), so none of them does so again.
-        if by is Sampler.QMC:  # begins its one sequence anew: what is there already is dropped
+        # Chooser has drawn the first sets, so no sampler draws them again.
+        if by is Sampler.QMC:  # begins its one sequence anew: Chooser drops existing sets
             return QMCSampler(
                 seed=_seed(self._seed, 0), scramble=True, warn_independent_sampling=False,
                 warn_asynchronous_seeding=False,
@@ -155,8 +155,8 @@ class OptunaModel:
         return sampler
 
     def _source(self) -> list[FrozenTrial]:
-        """Results that CMA-ES begins with, for whoever takes over or begins with older ones. Its
-        first step is at the best tenth, and it takes numbers alone."""
+        """Return older results for a new CMA-ES, which begins at their best tenth; [] if there are
+        too few, or a parameter is no number."""
         if any(map(_is_choice, self._distributions.values())):
             return []
         ended = self._memory.ended()
@@ -175,7 +175,7 @@ class OptunaModel:
 
     @contextmanager
     def _results_for(self, by: Sampler) -> Iterator[None]:
-        """Give the sampler its results: warped ones to a Gaussian process."""
+        """Warp the results while a Gaussian process reads them."""
         if by is not Sampler.GP:
             yield
             return
@@ -189,9 +189,9 @@ class OptunaModel:
 
     def keep(self, number: int, params: Params) -> None:
         """Keep the suggested set as the trial of this number."""
-        if self._by is Sampler.CMAES:  # its state hangs on the trial
+        if self._by is Sampler.CMAES:  # its state belongs to the trial
             self._at[number] = self._asked
-        else:  # at the place where whoever takes over will find it, by its rounded values
+        else:  # by its rounded values, as the next suggester will read it
             self._memory.take_back()
             self.add(number, params)
 
@@ -228,5 +228,5 @@ def _is_choice(distribution: BaseDistribution) -> bool:
 
 
 def _seed(seed: int, number: int) -> int:
-    """Another one for each set."""
+    """Return the seed of one set."""
     return int.from_bytes(blake2b(f"{seed}/{number}".encode(), digest_size=4).digest(), "big")

@@ -26,7 +26,7 @@ from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 
 Coordinate = float | int
 _TAIL = 1e-6  # quantiles within it of 0 and 1 are not searched
-_MOST = 2**53  # integers that a float still tells apart
+_MOST = 2**53  # the largest range of integers that floats represent exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class OptunaAxis:
 
 
 def axis_of(leaf: Distribution, widest: int | None = None) -> OptunaAxis | None:
-    """A parameter's axis; None for one that has a single value.
+    """Return a parameter's axis; None if it has a single value.
 
-    A whole number of more than `widest` values is searched as a float, and rounded at the end.
+    An integer of more than `widest` values is searched as a float, and rounded at the end.
     """
     if isinstance(leaf, Categorical):
         return _choice(leaf.values) if len(leaf.values) > 1 else None
@@ -95,7 +95,7 @@ def _whole(
 
 
 def _counted(leaf: Uniform, q: float, widest: int | None) -> OptunaAxis | None:
-    """A uniform one by its multiple of q, from the lowest to the highest that is drawn."""
+    """Return the axis of a uniform parameter: multiples of q, from the lowest to the highest."""
     outcomes = leaf.outcomes or 1
     if outcomes == 1:
         return None
@@ -123,7 +123,7 @@ def _normal(leaf: Normal) -> OptunaAxis:
 
     def find(value: Json) -> Coordinate:
         number = _number(value)
-        if leaf.log:  # rounded down to 0, it is the least there is
+        if leaf.log:  # a value that was rounded down to 0 is the least
             number = math.log(number) if number > 0 else -math.inf
         return held(curve.cdf(number))
 

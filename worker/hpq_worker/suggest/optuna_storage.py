@@ -1,7 +1,7 @@
 """Optuna's storage interface over a plain list, which hpq's own history fills.
 
-The truth lies in Redis, so nothing here is kept; unlike Optuna's own storages it lets a trial be
-changed after its end (a retry), taken back (a set that was there already) and told at once.
+Redis holds the lasting state. Unlike Optuna's own storages this one can change a trial after its
+end (a retry), remove one (a duplicate set) and set a result at once.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ class InMemoryStorage(BaseStorage):
     # --- hpq's side ---------------------------------------------------------------------------
 
     def add(self, params: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> int:
-        """A trial that runs; answers its number."""
+        """Add a running trial; return its number."""
         number = self.create_new_trial(_STUDY)
         trial = self._trials[number]
         trial.params, trial.distributions = dict(params), dict(distributions)
         return number
 
     def put(self, number: int, state: TrialState, value: float | None = None) -> None:
-        """Say where a trial stands."""
+        """Set the state and the value of a trial."""
         trial = self._trials[number]
         trial.state, trial.values = state, None if value is None else [value]
         trial.datetime_complete = _AT if state.is_finished() else None
 
     def ended(self) -> list[FrozenTrial]:
-        """The trials that have ended with a value."""
+        """Return the trials that have ended with a value."""
         return [trial for trial in self._trials if trial.state is TrialState.COMPLETE]
 
     def value(self, numbers: Sequence[int], values: Sequence[float]) -> None:
-        """Give trials that have ended these values."""
+        """Set the values of ended trials."""
         for number, value in zip(numbers, values, strict=True):
             self._trials[number].values = [value]
 
     @property
     def count(self) -> int:
-        """How many trials there are."""
+        """Number of trials."""
         return len(self._trials)
 
     def take_back(self) -> None:
-        """Forget the newest trial."""
+        """Remove the newest trial."""
         self._trials.pop()
 
     # --- Optuna's side ------------------------------------------------------------------------

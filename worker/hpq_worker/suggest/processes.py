@@ -53,7 +53,7 @@ class _Starts:
         by = f"signal {-status}" if status < 0 else f"exit status {status}"
         if status < 0 and sampler == Sampler.AUTO and not self.is_tpe_alone:
             self.is_tpe_alone = True
-            return f"what makes its sets was killed ({by}); from now on tpe alone makes them here"
+            return f"its suggester was killed ({by}); this worker now suggests by tpe alone"
         self.faults = self.faults + 1 if status else 0
         self.reason = lines[0] if lines else by
         return None
@@ -82,7 +82,7 @@ class SuggesterProcesses:
             redis.RedisError: Redis is away.
         """
         if sweep.sampler not in set(Sampler):
-            text = f"sampler {sweep.sampler!r} is not one of this hpq's; upgrade this worker"
+            text = f"this worker does not know the sampler {sweep.sampler!r}; upgrade it"
             return Notice("hpq-too-old", text)
         sampler = Sampler(sweep.sampler)
         lacking = missing(sampler, is_installed)
@@ -97,7 +97,7 @@ class SuggesterProcesses:
             self._start(sweep.id, sweep.sampler)
         elif starts and is_early and starts.faults >= _FAULTS and sweep.id not in self._processes:
             times = f"{starts.faults} times in a row"
-            text = f"what makes its sets failed {times}: {starts.reason}; see this worker's log"
+            text = f"its suggester failed {times}: {starts.reason}; see this worker's log"
             return Notice("sampler-failed", text)
         return None
 
@@ -134,7 +134,7 @@ class SuggesterProcesses:
                 del self._processes[sid]
 
     def close(self) -> None:
-        """Terminate all."""
+        """Terminate all suggesters of this worker."""
         processes = [process for _, process in self._processes.values()]
         for process in processes:
             process.terminate()

@@ -72,7 +72,7 @@ def _frame(session: Session, sid: str) -> None:
     terminal, view = terminal_info(sys.stdout, os.environ), View(sweep=sid)
     with closing(PodWatcher(session)) as pods:
         scene = SceneReader(session.reader, pods).read(view, terminal, is_live=False)
-    print_frame(render(view, scene, terminal).drawn, terminal)
+    print_frame(render(view, scene, terminal)[0], terminal)
 
 
 def _data(session: Session, sid: str, output: Format) -> None:
