@@ -99,12 +99,12 @@ class Command(TyperCommand):
         params: list[Any] = self.params
         for param in params:
             param.secondary_opts = []  # no --no-once: a switch is off unless it is given
+            kind = getattr(param, "type_descriptor", None)  # since typer 0.29
             if param.param_type_name == "argument":
                 param.metavar = param.metavar or (param.name or "").upper()
-                # No <str> beside the name.
-                setattr(param, "display_type_rich", lambda ctx: None)  # noqa: B010
-            elif param.metavar is None and not param.type_descriptor.is_choice:
-                param.metavar = _METAVARS.get(param.type_descriptor.annotation, "TEXT")
+                param.display_type_rich = lambda ctx: None  # no <str> beside the name
+            elif kind is not None and param.metavar is None and not kind.is_choice:
+                param.metavar = _METAVARS.get(kind.annotation, "TEXT")
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{").replace("}", "") for piece in super().collect_usage_pieces(ctx)]

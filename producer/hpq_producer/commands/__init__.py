@@ -1,1 +1,1 @@
-"""The commands of `hpq`, one small module a group; `producer.cli` knows which is where."""
+"""The commands of `hpq`; the table in `hpq_producer.cli` has their modules."""

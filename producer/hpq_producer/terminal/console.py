@@ -1,7 +1,7 @@
 """Print tables and lines on the terminal that a command writes to.
 
-Off a terminal a table is as wide as its content, unless COLUMNS says otherwise, so that `| less -S`
-and `| grep` lose nothing.
+Without a terminal a table is as wide as its content, or as COLUMNS, so that `| less -S` and
+`| grep` lose nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from hpq_producer.terminal.text import trials_of
 
 
 def terminal_info(stream: TextIO, environ: Mapping[str, str]) -> TerminalInfo:
-    """What a stream can show. No colour off a terminal, with NO_COLOR or on a dumb one."""
+    """Describe a stream; no colour without a terminal, with NO_COLOR, or on a dumb terminal."""
     is_tty = stream.isatty()
     size = shutil.get_terminal_size() if not is_tty else os.get_terminal_size(stream.fileno())
-    columns, rows = size.columns or 80, size.lines or 24  # a pty may say 0x0
+    columns, rows = size.columns or 80, size.lines or 24  # a pty may report 0x0
     colour = is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     shows = can_show(stream)
     return TerminalInfo(columns=columns, rows=rows, tty=is_tty, colour=colour, unicode=shows)
 
 
 def can_show(stream: TextIO) -> bool:
-    """True where the stream's encoding has the characters of curves and bars."""
+    """Return true if the stream's encoding has the characters of curves and bars."""
     try:
         "▁█…─".encode(stream.encoding or "ascii")
     except (UnicodeError, LookupError):
@@ -43,7 +43,7 @@ _BLOCK = 500  # rows of a table that decide its widths
 
 
 def stdout_info() -> TerminalInfo:
-    """What stdout can show."""
+    """Describe stdout."""
     terminal = terminal_info(sys.stdout, os.environ)
     if terminal.tty or os.environ.get("COLUMNS", "").isdigit():
         return terminal
@@ -53,7 +53,7 @@ def stdout_info() -> TerminalInfo:
 
 
 def show_lines(lines: Iterable[Line], *, whole: bool = False) -> None:
-    """Print lines, cut to the terminal; `whole` ones go on in the next line instead."""
+    """Print lines, cut to the terminal; `whole` wraps them instead."""
     terminal = stdout_info()
     for line in lines:
         for part in fold(line, terminal.columns) if whole else [line]:
@@ -63,9 +63,9 @@ def show_lines(lines: Iterable[Line], *, whole: bool = False) -> None:
 def show_table(
     columns: Sequence[Column], rows: Iterable[Sequence[Span]], *, explain: Collection[str] = ()
 ) -> None:
-    """Print a table as its rows come; the first few hundred decide how wide its columns are.
+    """Print a table as the iterator yields its rows; the first 500 decide the columns' widths.
 
-    Below it stands what those titles are in full that are to be explained and had to be shortened.
+    A legend below the table has the full titles of `explain` that had to be shortened.
     """
     terminal, source = stdout_info(), iter(rows)
     first = list(islice(source, _BLOCK))
@@ -75,10 +75,7 @@ def show_table(
 
 
 def show_legend(layout: Layout, names: Collection[str]) -> None:
-    """Print what these names are in the titles that had to be shortened, and how many are left out.
-
-    Nothing where all are there in full.
-    """
+    """Print the full names of shortened titles, and how many columns were dropped, if any."""
     gone, legend = layout.left_out(names), layout.legend(names)
     if words := ", ".join(filter(None, [f"+{trials_of(gone, 'column')}" if gone else "", legend])):
         show_lines([[Span(f"({words})", Style.DIM)]], whole=True)
@@ -91,7 +88,7 @@ def _table(layout: Layout, rows: Iterable[Sequence[Span]]) -> Iterator[Line]:
 
 
 def print_message(text: Notice | str) -> None:
-    """Say something that is not data."""
+    """Print a message, which is no data, to stderr."""
     print(text, file=sys.stderr)
 
 
@@ -101,5 +98,5 @@ def warn(text: Notice | str) -> None:
 
 
 def discard_stdout() -> None:
-    """Send the rest of stdout to /dev/null: the reader of the pipe has gone."""
+    """Send the rest of stdout to /dev/null: the reader of the pipe has exited."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""A bar on stderr while a command counts up; nothing off a terminal."""
+"""Show a progress bar on stderr; nothing without a terminal."""
 
 from __future__ import annotations
 

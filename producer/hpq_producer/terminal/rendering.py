@@ -1,4 +1,4 @@
-"""Lines and tables as rich draws them. Pure; the layout decides what is shown and how wide."""
+"""Draw lines and tables with rich. Pure; the layout decides columns and widths."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hpq_producer.terminal.text import pad, to_ascii
 
 
 def text_of(line: Line, terminal: TerminalInfo) -> Text:
-    """A line, cut to the terminal; markup in it is text."""
+    """Return a line, cut to the terminal; its markup stays text."""
     out = Text(no_wrap=True, overflow="crop")
     for span in cut(line, terminal):
         out.append(span.text, span.style or None)
@@ -27,7 +27,7 @@ def text_of(line: Line, terminal: TerminalInfo) -> Text:
 def table_of(
     layout: Layout, rows: Sequence[Sequence[Span]], terminal: TerminalInfo, picked: int | None
 ) -> Table:
-    """A table as the layout has it; the picked row is reversed."""
+    """Return a table in this layout; the picked row is reversed."""
     # Cells bring their padding: rich takes twice the time to pad and to align them.
     table = Table(box=None, padding=0, pad_edge=False, header_style="bold")
     shown = [(c, n) for c, n in zip(layout.columns, layout.widths, strict=True) if n is not None]
@@ -58,7 +58,7 @@ def _cell(cell: Span, wide: int, size: int, right: bool, terminal: TerminalInfo)
 
 
 def lines_of(frame: RenderableType, terminal: TerminalInfo) -> list[str]:
-    """A frame as the lines that are written, without blanks at their ends."""
+    """Render a frame as lines without trailing blanks."""
     console = Console(
         width=terminal.columns, height=10_000, force_terminal=terminal.colour, markup=False,
         color_system="standard" if terminal.colour else None, legacy_windows=False, emoji=False,

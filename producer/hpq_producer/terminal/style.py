@@ -20,7 +20,7 @@ _WORD = re.compile(r"\s+|\S+")
 
 
 class Style(StrEnum):
-    """What a span is; the value is the style's name in rich."""
+    """The style of a span; the value is its name in rich."""
 
     PLAIN = ""
     BOLD = "bold"
@@ -35,7 +35,7 @@ _SGR = dict(zip(Style, ("", "1", "2", "31", "32", "33", "36"), strict=True))
 
 
 class Span(NamedTuple):
-    """A piece of a line; the text is clean already."""
+    """A piece of a line; its text is clean already."""
 
     text: str
     style: Style = Style.PLAIN
@@ -46,7 +46,7 @@ Line = Sequence[Span]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TerminalInfo:
-    """What the place that text goes to can show, and how wide and tall it is."""
+    """The width, height and abilities of the terminal or file that text is written to."""
 
     columns: int = 80
     rows: int = 24
@@ -56,12 +56,12 @@ class TerminalInfo:
 
 
 def plain(line: Line) -> str:
-    """The words of a line."""
+    """Return the text of a line."""
     return "".join(span.text for span in line)
 
 
 def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
-    """The line at most as wide as the terminal, in characters that the terminal can show."""
+    """Cut a line to the terminal's width; replace characters that the terminal cannot show."""
     out, left = [], terminal.columns
     for span in line:
         text = fit(span.text, left)
@@ -73,7 +73,7 @@ def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
 
 
 def paint(line: Line, terminal: TerminalInfo) -> str:
-    """The line as it is written: cut to the terminal, coloured if the terminal shows colour."""
+    """Return a line for print: cut to the terminal, coloured if the terminal shows colour."""
     out = [
         f"\x1b[{_SGR[span.style]}m{span.text}\x1b[0m"
         if terminal.colour and span.style and span.text.strip()
@@ -84,7 +84,7 @@ def paint(line: Line, terminal: TerminalInfo) -> str:
 
 
 def flow(items: Sequence[Line], columns: int, gap: str = "  ") -> list[Line]:
-    """Items set one after another, in as many lines as they need; no item is broken."""
+    """Join items into as few lines as possible; no item is broken."""
     lines: list[list[Span]] = []
     used = 0
     for item in items:
@@ -99,9 +99,9 @@ def flow(items: Sequence[Line], columns: int, gap: str = "  ") -> list[Line]:
 
 
 def fold(line: Line, columns: int) -> list[Line]:
-    """The line in as many as it needs: broken between words, else within; nothing is left out.
+    """Break a line into as many as needed, between words if possible.
 
-    What follows stands below where the last span, the value behind a label, began.
+    Further lines are indented to the last span, which is the value behind a label.
     """
     if width(plain(line)) <= columns:
         return [line]

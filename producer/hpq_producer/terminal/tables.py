@@ -18,7 +18,7 @@ _WORD = 6  # columns of a title that says as much as the whole: state, time, ste
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: `keep` decides who goes first (low) where the width does not do for all.
+    """A column; if the table is too wide, columns with the lowest `keep` are dropped first.
 
     `least` is what its words may be cut to, numbers among them are rounded instead; None = its
     cells stay as they are.
@@ -32,30 +32,30 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Which columns are shown and how wide; fits any row of the table."""
+    """The columns that are shown, and their widths, for every row of a table."""
 
     columns: Sequence[Column]
     widths: Sequence[int | None]  # None = left out
     is_whole: bool  # nothing is left out, and every value stands as it is
 
     def left_out(self, names: Collection[str]) -> int:
-        """How many columns with these titles did not fit."""
+        """Count the columns with these titles that did not fit."""
         sizes = zip(self.columns, self.widths, strict=True)
         return sum(size is None and column.title in names for column, size in sizes)
 
     def titles(self) -> list[Span]:
-        """The titles of the columns that are shown, shortened to them."""
+        """Return the titles of the shown columns, shortened to their widths."""
         sizes = zip(self.columns, self.widths, strict=True)
         return [Span(abbreviate(c.title, size), Style.DIM) for c, size in sizes if size is not None]
 
     def header(self) -> Line:
-        """The titles as a line."""
+        """Return the titles as a line."""
         return self._joined(self.titles())
 
     def legend(self, names: Collection[str]) -> str:
-        """What those names are in the titles that had to be shortened: `v_loss = val_loss`.
+        """Explain the shortened titles of these names: `v_loss = val_loss`.
 
-        Those of the columns that are kept longest come first, the metric before parameters.
+        Columns with the highest `keep` come first: the metric before parameters.
         """
         sizes = [(c, n) for c, n in zip(self.columns, self.widths, strict=True) if n]
         sizes.sort(key=lambda pair: -pair[0].keep)
@@ -63,12 +63,12 @@ class Layout:
         return ", ".join(f"{shown} = {title}" for shown, title in short if shown != title in names)
 
     def fitted(self, cells: Sequence[Span]) -> list[Span]:
-        """The cells of a row that are shown, cut or rounded to their columns."""
+        """Return the shown cells of a row, cut or rounded to their columns."""
         sizes = zip(cells, self.widths, strict=True)
         return [Span(_fitted(cell.text, n), cell.style) for cell, n in sizes if n is not None]
 
     def row(self, cells: Sequence[Span]) -> Line:
-        """One row as a line."""
+        """Return one row as a line."""
         return self._joined(self.fitted(cells))
 
     def _joined(self, cells: Sequence[Span]) -> Line:
@@ -81,7 +81,7 @@ class Layout:
 
 
 def _fitted(text: str, columns: int) -> str:
-    """The text, or the number rounded to its column: one that is cut would be another number."""
+    """Return the text; round a number to its column, because a cut would change it."""
     if width(text) <= columns or not is_number(text):
         return text
     short = rounded(text, columns)
@@ -89,14 +89,14 @@ def _fitted(text: str, columns: int) -> str:
 
 
 def _floor(text: str, least: int | None) -> int:
-    """How narrow a cell may get."""
+    """Return the smallest width of a cell."""
     if least is None:
         return width(text)
     return narrowest(text) if is_number(text) else min(width(text), least)
 
 
 def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -> Layout:
-    """The layout that fits these rows into `total` columns of a terminal."""
+    """Return the layout that fits these rows into `total` columns of a terminal."""
     titles = [width(column.title) for column in columns]
     cells = [max((width(row[i].text) for row in rows), default=0) for i in range(len(columns))]
     floors = [
@@ -107,7 +107,7 @@ def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -
     while len(shown) > 1 and _size([floors[i] for i in shown]) > total:
         shown.remove(min(shown, key=lambda i: (columns[i].keep, -i)))
     widths = {i: max(titles[i], cells[i]) for i in shown}
-    # Long titles give first, then long values, and short titles only where nothing else is left.
+    # Shorten long titles first, then long values, short titles last.
     words = {i: max(floors[i], min(titles[i], _WORD)) for i in shown}
     _squeeze(widths, {i: max(cells[i], words[i]) for i in shown}, total)
     _squeeze(widths, words, total)
@@ -123,7 +123,7 @@ def _size(widths: Sequence[int]) -> int:
 
 
 def _squeeze(widths: dict[int, int], floors: Mapping[int, int], total: int) -> None:
-    """Takes from whatever column is widest above its floor until the table fits."""
+    """Narrow the columns with the most space above their floors until the table fits."""
     while _size(list(widths.values())) > total:
         spare = [i for i in widths if widths[i] > floors[i]]
         if not spare:
@@ -134,7 +134,7 @@ def _squeeze(widths: dict[int, int], floors: Mapping[int, int], total: int) -> N
 def _lengthen(
     widths: dict[int, int], columns: Sequence[Column], cells: Sequence[int], total: int
 ) -> None:
-    """Gives what shortened titles leave blank to those that say more with it."""
+    """Give the columns that shortened titles leave free to titles that need them."""
     short = [i for i in widths if width(columns[i].title) > widths[i]]
     for i in short:
         widths[i] = max(min(cells[i], widths[i]), width(abbreviate(columns[i].title, widths[i])))

@@ -1,4 +1,4 @@
-"""Words and numbers as people read them in a terminal: clean, short, and no wider than told.
+"""Format text and numbers for a terminal: clean, short, and within a width.
 
 Pure. Every text that comes from Redis passes `clean` (or `clean_block`) before it is shown: names,
 parameters, errors and logs are written by other people's programs and may hold escape sequences.
@@ -38,30 +38,30 @@ _ASCII = str.maketrans(
 
 
 def clean(text: str) -> str:
-    """The text on one line, without escape sequences or control characters."""
+    """Return the text on one line, without escape sequences or control characters."""
     return CONTROL.sub(" ", _ESCAPE.sub("", text))
 
 
 def clean_block(text: str) -> str:
-    """As `clean`, but lines and tabs stay; a carriage return begins a line."""
+    """Clean as `clean`, but keep lines and tabs; a carriage return begins a line."""
     text = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL_BUT_LINES.sub("", text)
 
 
 def to_ascii(text: str) -> str:
-    """The text in ASCII, one character for one: bars and curves keep their meaning."""
+    """Return the text in ASCII, character by character, so that bars and curves stay readable."""
     if text.isascii():
         return text
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return the width of the text in columns of a terminal."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def fit(text: str, columns: int) -> str:
-    """The text cut to a number of columns, with … where something is missing."""
+    """Cut the text to a number of columns; … marks a cut."""
     if width(text) <= columns:
         return text
     if columns < 2:
@@ -70,7 +70,7 @@ def fit(text: str, columns: int) -> str:
 
 
 def pad(text: str, columns: int, *, right: bool = False) -> str:
-    """The text cut or filled with blanks to exactly a number of columns."""
+    """Cut the text, or fill it with blanks, to exactly a number of columns."""
     text = fit(text, columns)
     blanks = " " * (columns - width(text))
     return blanks + text if right else text + blanks
@@ -86,7 +86,7 @@ def is_number(text: str) -> bool:
 
 
 def rounded(text: str, columns: int) -> str:
-    """A number's text with as many digits as fit, never without its size: 1.613e-5, 1.6e-5.
+    """Round a number's text to a width but keep its exponent: 1.613e-5, 1.6e-5.
 
     Whole numbers of a usual length stay. Where not even one digit fits, it is one digit.
     """
@@ -102,12 +102,12 @@ def rounded(text: str, columns: int) -> str:
 
 
 def narrowest(text: str) -> int:
-    """How many columns a number needs with two digits of it."""
+    """Return the columns that a number needs for two of its digits."""
     return min(len(text), len(rounded(text, 0)) + 2)
 
 
 def abbreviate(name: str, columns: int) -> str:
-    """A name in so many columns: max_learning_rate, m_l_rate, mlr; what is left is cut."""
+    """Shorten a name to `columns`: max_learning_rate, m_l_rate, mlr; then cut it."""
     words = re.split(r"([_./-])", name)
     for i in range(0, len(words) - 1, 2):
         if width("".join(words)) <= columns:
@@ -120,19 +120,19 @@ def abbreviate(name: str, columns: int) -> str:
 
 
 def measure(value: float) -> str:
-    """A metric's value with four digits always, so that columns of them align: 0.8360."""
+    """Format a metric with four digits, so that its column aligns: 0.8360."""
     return f"{value:#.4g}" if 1e-4 <= abs(value) < 1e4 else number(value)
 
 
 def number(value: float) -> str:
-    """A number in at most eight characters: 0.9426, 12.5, 1200, 1.2e-05, nan."""
+    """Format a number in at most eight characters: 0.9426, 12.5, 1200, 1.2e-05, nan."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e6:
         return str(int(value))
     return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e+")
 
 
 def value(param: Json) -> str:
-    """A parameter's or any JSON value on one line."""
+    """Format a parameter, or any JSON value, on one line."""
     if isinstance(param, bool) or param is None:
         return json.dumps(param)
     if isinstance(param, int | float):
@@ -149,7 +149,7 @@ def trials_of(count: int, what: str = "trial") -> str:
 
 
 def planned(counts: Counts) -> str:
-    """How many trials a sweep will have: a number, or ∞ where it is open-ended."""
+    """Return the number of trials that a sweep will have; ∞ without a trial limit."""
     return "∞" if counts.is_open_ended else str(int(counts.planned))
 
 

@@ -153,7 +153,7 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
     lab.wait_over(sound)
     assert lab.trial(sound).objective == 9.0
     said = lab.hpq("workers").stderr
-    assert all(f"leaves {sid}" in said for sid in sids.values())
+    assert all(f"cannot run {sid}" in said for sid in sids.values())
     assert "Traceback" not in lab.log() and "evil" not in lab.log()
     assert all(not [e for e in lab.events(sid) if e == "finished"] for sid in sids.values())
 

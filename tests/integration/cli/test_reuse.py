@@ -470,4 +470,4 @@ def test_a_search_that_begins_at_its_target_says_so(
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
     reached = late.replace("maximize", "maximize, target: 0.8") + "run_cap: 4\n"
     said = desk.put(reached, "--reuse").stderr
-    assert "#2 has acc 0.9 >= 0.8" in said and "as workers ask" not in said
+    assert "#2 has acc 0.9 >= 0.8" in said and "while the sweep runs" not in said

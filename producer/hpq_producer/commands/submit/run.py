@@ -117,7 +117,7 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
     if isinstance(done, Enqueued) and not done.is_new and sweep.state.is_over:
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
         print_message(
-            f"{sweep.id} ({has}) has the same file, seed and code; starting another copy;"
+            f"{sweep.id}: {has}, with the same file, seed and code; starting another copy;"
             f" `hpq best {sweep.id}` prints the best trial of the first"
         )
         done = submit(session, submission, replace(options, new=True))
