@@ -1,5 +1,5 @@
-"""Figures of hpq beside their targets and their peers: `python -m benchmarks [NAME …]`.
+"""Measure hpq against its targets and its peers: `python -m benchmarks [NAME …]`.
 
-Not tests: nothing here fails for being slow. Every peer runs in the same run, on the same machine
-and server settings, in turn with hpq; a ratio is only ever taken within one run.
+These are not tests: no slow result fails. Each peer runs in turn with hpq, on the same machine and
+server settings; ratios compare values of one run only.
 """

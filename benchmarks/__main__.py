@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME …]`: prints figures beside their targets and their peers."""
+"""`python -m benchmarks [NAME …]`: print figures with their targets and their peers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from benchmarks.server import private_server
 from benchmarks.table import as_json, conditions, text
 
 BENCHMARKS = {
-    "enqueue": (enqueue.measure, "a grid of five parameters goes on the queue"),
+    "enqueue": (enqueue.measure, "queueing a grid of five parameters"),
     "size": (size.measure, "Redis's memory for a queued trial, at 10,000"),
     "parent": (parent.measure, "memory of a worker's parent process"),
     "gap": (gap.measure, "from the end of a trial to the first step of the next"),
-    "cli": (cli.measure, "commands, from start to exit"),
-    "drain": (drain.measure, "1,000 trials that do nothing, one worker"),
-    "recovery": (recovery.measure, "from the loss of a worker to its trial being claimable again"),
+    "cli": (cli.measure, "wall time of commands"),
+    "drain": (drain.measure, "1,000 empty trials, one worker"),
+    "recovery": (recovery.measure, "from the loss of a worker to the requeue of its trial"),
     "suggest": (suggest.measure, "a set of a bayes sweep, CPU time; workers' gaps"),
     "trainer": (trainer.measure, "CIFAR10 on a CPU, a thread, the small sweep's sets"),
     "watch": (watch.measure, "CPU time of a frame, 120 columns by 50 rows"),
@@ -28,18 +28,18 @@ _BY_NAME_ONLY = ("trainer",)  # minutes of computing, and needs CIFAR10
 
 
 def main() -> None:
-    """Measure what was asked for, all without names."""
+    """Run the named benchmarks, without names all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="each round's value, as data")
+    parser.add_argument("--json", action="store_true", help="print each round's value as JSON")
     args = parser.parse_args()
     names = args.names or [name for name in BENCHMARKS if name not in _BY_NAME_ONLY]
     if unknown := [name for name in names if name not in BENCHMARKS]:
-        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"no benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
     if args.rounds < 1:
         parser.error("--rounds: at least 1")
-    # Workers and servers that a benchmark has started must end with it.
+    # Workers and servers of a benchmark must end with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with private_server() as server:
         about = conditions(server.version)

@@ -1,9 +1,9 @@
-"""The CIFAR10 article's way, written plainly from its description: what hpq's trainer must equal.
+"""The CIFAR10 article's training by its description, which is the reference for hpq's trainer.
 
-A sample at a time is cropped, flipped and cut in NumPy, a DataLoader collates them, the loss and
-the hits are read back at each step, and each set is a process of its own. Only what a trial means
-is the article's; the text is ours. `python -m benchmarks.article ARRAYS.npz '{"epochs": 3, …}'`
-runs one set. Needs torch and NumPy, and nothing of hpq.
+NumPy crops, flips and cuts one sample at a time, a DataLoader collates them, loss and hits are read
+back at each step, and each trial is a process. The code is our own.
+`python -m benchmarks.article ARRAYS.npz '{"epochs": 3, …}'` runs one trial. Needs torch and NumPy,
+but not hpq.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = np.ndarray
 
 
 class Block(nn.Module):
-    """A 3x3 convolution, batch normalisation if asked, ReLU; then pooling, if asked."""
+    """A 3x3 convolution, optional batch normalisation, ReLU, optional pooling."""
 
     def __init__(self, c_in: int, c_out: int, batch_norm: bool, pool: bool = False) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Block(nn.Module):
         self.pool = nn.MaxPool2d(2) if pool else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """In this order: pooling before normalisation would change its statistics."""
+        """Pool last: pooling before normalisation would change its statistics."""
         x = self.conv(x)
         x = x if self.norm is None else self.norm(x)
         x = torch.relu(x)
@@ -56,7 +56,7 @@ class Network(nn.Module):
         self.linear = nn.Linear(8 * w, 10, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits of images (B, 3, 32, 32)."""
+        """Return logits (B, 10) of images (B, 3, 32, 32)."""
         x = self.layer1(self.prep(x))
         x = x + self.residual1[1](self.residual1[0](x))
         x = self.layer3(self.layer2(x))
@@ -67,7 +67,7 @@ class Network(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Draws:
-    """What is drawn for an epoch: its order, and a choice for each image of the data set."""
+    """The random draws of an epoch: its order, and the augmentation of each image."""
 
     order: Sequence[int]
     crop_y: Array
@@ -78,7 +78,7 @@ class Draws:
 
 
 def draw(n: int, cutout: int) -> Draws:
-    """From NumPy's and torch's global generators, as the article does."""
+    """Draw from NumPy's and torch's global generators, as the article does."""
     return Draws(
         order=torch.randperm(n).tolist(),
         crop_x=np.random.choice(range(2 * PAD + 1), size=n),
@@ -90,7 +90,7 @@ def draw(n: int, cutout: int) -> Draws:
 
 
 class Augmented(torch.utils.data.Dataset):
-    """Images normalised and padded once; cropped, flipped and cut each time one is taken."""
+    """Images normalised and padded once; cropped, flipped and cut at each access."""
 
     def __init__(self, images: Array, labels: Array, cutout: int) -> None:
         border = [(0, 0), (PAD, PAD), (PAD, PAD), (0, 0)]
@@ -110,7 +110,7 @@ class Augmented(torch.utils.data.Dataset):
 
 
 def normalised(images: Array) -> Array:
-    """(N, H, W, 3) uint8 to (N, 3, H, W) float32 of mean 0 and deviation 1."""
+    """Convert (N, H, W, 3) uint8 to (N, 3, H, W) float32 of mean 0 and deviation 1."""
     mean, std = np.array(MEAN, np.float32), np.array(STD, np.float32)
     return ((images.astype(np.float32) - 255 * mean) / (255 * std)).transpose(0, 3, 1, 2)
 
@@ -122,7 +122,7 @@ def train(
     dtype: torch.dtype,
     draws: Callable[[int, int], Draws] = draw,
 ) -> Iterator[dict[str, float]]:
-    """Train for `epochs`, an answer for each: losses, accuracies and seconds."""
+    """Train for `epochs`; return losses, accuracies and seconds of each."""
     place = next(model.parameters()).device
     size, epochs = params["batch_size"], params["epochs"]
     training = Augmented(
@@ -180,7 +180,7 @@ def train(
 
 
 def network(params: Mapping[str, Any], place: torch.device) -> tuple[nn.Module, torch.dtype]:
-    """The network as the article has it there: on a GPU in half precision but for its norms."""
+    """Move the network as the article does: half precision on a GPU, except batch norms."""
     torch.manual_seed(params.get("seed", 0))
     np.random.seed(params.get("seed", 0))
     model = Network(params.get("width", 64), params.get("batch_norm", "on") == "on").to(place)
@@ -195,7 +195,7 @@ def network(params: Mapping[str, Any], place: torch.device) -> tuple[nn.Module, 
 
 
 def main() -> None:
-    """One set from start to end; its last epoch is printed as JSON."""
+    """Run one trial; print its last epoch as JSON."""
     arrays = dict(np.load(sys.argv[1]))
     params = json.loads(sys.argv[2])
     place = torch.device("cuda" if torch.cuda.is_available() else "cpu")

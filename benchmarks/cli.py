@@ -1,4 +1,4 @@
-"""Commands from their start to their exit, as a person waits for them."""
+"""Measure the wall time of commands, including the interpreter's start."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.server import private_server
 from benchmarks.sweeps import put, write_grid
 
 _SWEEPS = 100
-_MORE = 3  # rounds for each that is asked for: these are short, and the machine is noisy
+_MORE = 3  # rounds per requested round: the commands are short, and the machine is noisy
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Beside Python itself and RQ's commands."""
+    """Measure hpq's commands, Python itself and RQ's commands."""
     with private_server() as server:
         file = write_grid(server.folder, 100)
         for _ in range(_SWEEPS):

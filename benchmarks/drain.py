@@ -1,4 +1,4 @@
-"""Trials that do nothing through one worker: what the queue itself costs a trial."""
+"""Run empty trials through one worker: the overhead of the queue per trial."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _SIMPLE, _FORKING = "rq.worker.SimpleWorker", "rq.worker.Worker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of one trial."""
+    """The overhead of one trial."""
 
     rate: float  # trials/s
-    executed: float  # commands, those inside scripts included
+    executed: float  # commands, including those inside scripts
     server_ms: float  # CPU of Redis
     worker_ms: float  # CPU of the worker's parent and of children that have ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A worker that waits, with its one warm-up job done, and how it is given work."""
+    """A warm, waiting worker, and a function that queues its work."""
 
     server: Server
     pid: int
-    fill: Callable[[int], tuple[str, int]]  # the key whose size counts what is done, and how many
+    fill: Callable[[int], tuple[str, int]]  # returns the key of ended jobs, and their number
 
     def run(self, count: int, during: Callable[[], object] = lambda: None) -> Cost:
-        """Drain so many. The worker is stopped while they are enqueued, so that only its own
+        """Drain `count` jobs; the worker is stopped while they are queued, so that only its own
         work is counted."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
@@ -67,7 +67,7 @@ class Load:
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """From the moment a worker finds work to its last result."""
+    """Measure from a worker's first claim to its last result."""
     with private_server() as server:
         ours, theirs = [], []
         for _ in range(rounds):
@@ -137,14 +137,14 @@ def _rq(server: Server, worker: str) -> Iterator[Load]:
 
 
 def _sent(server: Server, load: Load) -> float:
-    """Commands that a worker sends for a job, counted by MONITOR in a run of its own."""
+    """Count the commands that a worker sends per job, by MONITOR in a separate run."""
     counter = _Counter(server.url)
     load.run(_FEW, during=counter.start)
     return counter.stop(server.redis) / _FEW
 
 
 class _Counter(threading.Thread):
-    """Counts what clients send, but for what the benchmark itself asks."""
+    """Counts the commands of clients, except those of the benchmark itself."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
@@ -152,12 +152,12 @@ class _Counter(threading.Thread):
         self._listens = threading.Event()
 
     def start(self) -> None:
-        """Begin; what is sent from now on counts."""
+        """Start counting."""
         super().start()
         self._listens.wait()
 
     def run(self) -> None:
-        """Listen until the last word."""
+        """Listen until `stop`."""
         with self._redis.monitor() as monitor:  # type: ignore[no-untyped-call]
             self._listens.set()
             for seen in monitor.listen():
@@ -168,7 +168,7 @@ class _Counter(threading.Thread):
                     self._count += 1
 
     def stop(self, redis: Redis) -> int:
-        """How many were sent."""
+        """Stop; return the number of commands."""
         redis.echo("done")
         self.join()
         self._redis.close()

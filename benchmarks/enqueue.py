@@ -1,4 +1,4 @@
-"""How long it takes to put a grid on the queue, beside RQ's two ways to put the same jobs there."""
+"""Measure the time to queue a grid, and RQ's two ways to queue the same jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MANY = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of a set, but for the rate in sets a second."""
+    """The cost per set; the rate is in sets per second."""
 
     rate: float
     client_us: float
@@ -28,7 +28,7 @@ class Cost:
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Whole processes against their targets, then the calls inside them against RQ's."""
+    """Measure whole processes against their targets, then calls in process against RQ's."""
     with private_server() as server:
         yield from _processes(server, rounds)
         yield from _calls(server, rounds)

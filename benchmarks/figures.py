@@ -1,7 +1,4 @@
-"""What a benchmark measures: a figure with its rounds, its target and the figure it stands beside.
-
-Pure. Imported by every benchmark; the table is made elsewhere.
-"""
+"""The figures of benchmarks: rounds, target and the figure to compare with. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the table. `values` are one a round, or one a trial; the median speaks for them.
+    """One line of the table, with one value per round or per trial; the table shows the median.
 
-    `target` is the most that is allowed (the least, where more is better). `beside` is hpq's own
-    figure where this one is a peer's.
+    `target` is the allowed maximum, or the minimum if more is better. `beside` is hpq's own figure
+    if this one is a peer's.
     """
 
     what: str
@@ -30,19 +27,19 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The middle of the rounds."""
+        """The median of the rounds."""
         return median(self.values)
 
     @property
     def is_over(self) -> bool:
-        """True where the median misses the target."""
+        """True if the median misses the target."""
         if self.target is None:
             return False
         return self.median < self.target if self.more_is_better else self.median > self.target
 
     @property
     def ratio(self) -> float | None:
-        """How many times better hpq does than this peer; below 1 where the peer is better."""
+        """The factor by which hpq is better than this peer; below 1 if the peer is better."""
         if self.beside is None:
             return None
         ours, theirs = self.beside.median, self.median
@@ -50,7 +47,7 @@ class Figure:
         return high / low if low else None
 
     def peer(self, what: str, values: Sequence[float]) -> Figure:
-        """A peer's figure beside this one."""
+        """Return a peer's figure to compare with this one."""
         return Figure(
             what=what,
             unit=self.unit,
@@ -61,7 +58,7 @@ class Figure:
 
 
 def in_turn(rounds: int, calls: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
-    """Run all calls once a round, so that a busy moment of the machine meets them alike."""
+    """Run all calls once per round, so that a busy machine affects them equally."""
     found: dict[str, list[T]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -70,6 +67,6 @@ def in_turn(rounds: int, calls: Mapping[str, Callable[[], T]]) -> dict[str, list
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that so many percent do not exceed."""
+    """Return a percentile of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]

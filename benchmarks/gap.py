@@ -1,4 +1,4 @@
-"""From the end of one trial to the first step of the next, as training code sees it."""
+"""Measure the gap from the end of one trial to the first step of the next, in training code."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.sweeps import put, wait_over, write_trials
 from benchmarks.training import stamps
 
 _TARGET_MS = 50
-_TRIALS, _FEW = 50, 20  # few: where each trial starts a process, or torch
+_TRIALS, _FEW = 50, 20  # few: if each trial starts a process, or torch
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Every gap of one run of trials; rounds are the trials themselves."""
+    """Measure every gap of one run of trials; each trial is a round."""
     with private_server() as server:
         resident = _hpq(server, "stamps:mark", _TRIALS, resident=True)
         simple = _rq(server, _TRIALS, "rq.worker.SimpleWorker")
@@ -64,9 +64,9 @@ def _rq(server: Server, count: int, worker: str) -> list[float]:
 
 
 def _gaps_ms(stamped: Path) -> list[float]:
-    """From the last stamp of a trial to the first of the next, less what a step itself takes.
+    """Return the time from a trial's last stamp to the next one's first, less one step.
 
-    A trainer that reports each epoch stamps at its end, so its usual epoch is taken off.
+    A trainer that reports each epoch stamps at its end, so its median epoch is subtracted.
     """
     rows = [line.split() for line in stamped.read_text("ascii").splitlines()]
     pairs = list(pairwise((number, float(at)) for number, at in rows))

@@ -327,6 +327,9 @@ def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
 
 def graph(lab: Lab, clock: Clock) -> Rows:
     """Compare captured steps with single launches; break a capture; time captures."""
+    if not torch.cuda.is_available():
+        yield "nothing is captured here: this section needs CUDA"
+        return
     torch.backends.cudnn.deterministic = True
     # In half precision roundings grow within a few steps; float64 would show a stale number.
     for dtype, most in ((torch.float64, 1e-4), (usual().dtype, 5.0)):
@@ -353,9 +356,15 @@ def graph(lab: Lab, clock: Clock) -> Rows:
     torch.manual_seed(1)
     if not torch.equal(first, torch.rand(8, device=device.pick())):
         yield f"{FAILED}after it the generator does not repeat from a seed"
-    if weights_after(lab, plan)[0].graph is None and torch.cuda.is_available():
+    if weights_after(lab, plan)[0].graph is None:
         yield f"{FAILED}no capture after one that was refused"
     torch.backends.cudnn.deterministic = False
+    yield from captures(lab)
+
+
+def captures(lab: Lab) -> Rows:
+    """Time captures of a process that has had one: what each trial pays."""
+    plan = usual()
     for size in (512, 128):
         step, train = steps(lab, plan, size // lab.shrink)
         batch, seconds = next(iter(train)), []
@@ -366,11 +375,7 @@ def graph(lab: Lab, clock: Clock) -> Rows:
             step(batch, step.lr)
             wait()
             seconds.append(time.perf_counter() - began)
-        yield Figure(
-            what=f"a capture, batch {size}, when the process has had one",
-            unit="s",
-            values=seconds[1:],
-        )
+        yield Figure(what=f"a capture, batch {size}", unit="s", values=seconds[1:])
 
 
 # --- G1, G2, G7, parity: whole trials beside the peer
@@ -546,7 +551,11 @@ def sixteen(lab: Lab, clock: Clock) -> Rows:
     gaps, best, last, early = list[float](), 0.0, 0.0, 0
     with runners(lab, 1) as (runner,):
         for number, params in enumerate(sets):
-            together([runner], params, clock)
+            try:
+                together([runner], params, clock)
+            except OutOfTime:
+                yield f"{number} sets in {time.perf_counter() - runner.started:.0f} s"
+                raise
             if runner.at:
                 begun = runner.at[0] - runner.first_s
                 if not number:
@@ -796,10 +805,9 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
             if found["conditions"][name] != about[name]:
                 was = found["conditions"][name]
                 raise UserError(f"--out {out}: its {name}: {was}; here: {about[name]}")
-    section: dict[str, Any]
     for name in names:
         what, most_s = SECTIONS[name]
-        section = {"what": what, "rows": [], "notes": []}
+        section: dict[str, Any] = {"what": what, "rows": [], "notes": []}
         found["sections"][name] = section
         print(f"{name} …", file=sys.stderr, flush=True)
         clock = Clock(until=min(ends, time.perf_counter() + most_s))

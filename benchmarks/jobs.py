@@ -1,7 +1,7 @@
-"""`python -m benchmarks.jobs IMAGE`: 16 sets of digits on a cluster, a Job each or by two workers.
+"""`python -m benchmarks.jobs IMAGE`: 16 trials of digits on a cluster, as Jobs or by two workers.
 
-Needs the test cluster, up, with IMAGE (of `--target worker`) on it. What limits both ways is a
-resource of the node, of which there are two: as with GPUs, a pod that comes waits for one to go.
+Needs the running test cluster with IMAGE (of `--target worker`). Both ways are limited by a node
+resource with two units: as with GPUs, a new pod waits until another ends.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _SWEEP = """
 
 @contextmanager
 def _slots(cluster: Cluster) -> Iterator[None]:
-    """A node with two of the resource, for as long as this measures."""
+    """Give the node two units of the resource during the measurement."""
     node = cluster.get("nodes")["items"][0]["metadata"]["name"]
     path = "/status/capacity/" + _RESOURCE.replace("/", "~1")
 
@@ -81,7 +81,7 @@ def _slots(cluster: Cluster) -> Iterator[None]:
 
 
 def _limited(objects: list[dict[str, Any]]) -> None:
-    """Each worker's pod takes one of the resource, and little else."""
+    """Request one unit of the resource, and little else, for each worker's pod."""
     for one in objects:
         if one["kind"] in ("Deployment", "Job"):
             (worker,) = one["spec"]["template"]["spec"]["containers"]
@@ -90,7 +90,7 @@ def _limited(objects: list[dict[str, Any]]) -> None:
 
 
 def _run(laptop: Laptop, start: Callable[[], str]) -> tuple[list[float], float]:
-    """The gaps of a sweep that `start` begins, in seconds, and how long all of it took."""
+    """Return the gaps of a sweep that `start` starts, and its total time, in seconds."""
     begun = time.time()
     sid = start()
     laptop.wait_over(sid, _DEADLINE_S)
@@ -100,7 +100,7 @@ def _run(laptop: Laptop, start: Callable[[], str]) -> tuple[list[float], float]:
         steps.append((metrics["first"], metrics["last"]))
     ends = sorted(last for _, last in steps)
     starts = sorted(first for first, _ in steps)
-    # A set that begins has the place of the one that has ended longest ago.
+    # A starting trial takes the place of the one that ended first.
     gaps = [starts[i] - ends[i - _SLOTS] for i in range(_SLOTS, _SETS)]
     mean_s = sum(last - first for first, last in steps) / _SETS
     load = os.getloadavg()[0]
@@ -118,7 +118,7 @@ def _by_jobs(namespace: Namespace, laptop: Laptop, image: str, file: Path) -> st
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.jobs")
     parser.add_argument("image")
     image = parser.parse_args().image

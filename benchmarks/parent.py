@@ -1,4 +1,4 @@
-"""Resident memory of a worker's parent process, which must leave the machine to training."""
+"""Measure the resident memory of a worker's parent process, which training cannot use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SETTLE_S = 3.0
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Idle and after trials; RSS counts what is shared with other processes in full."""
+    """Measure an idle worker and one after trials; RSS counts shared memory in full."""
     names = ("idle", "after 100 trials")
     with private_server() as server:
         ours, theirs = zip(*((_hpq(server), _rq(server)) for _ in range(rounds)), strict=True)

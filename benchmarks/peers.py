@@ -1,6 +1,6 @@
-"""RQ as its users would use it for the same job: one job a hyperparameter set, result kept.
+"""RQ as its users run a sweep: one job per trial, results kept, RQ's default settings.
 
-`train` runs in RQ's workers and in nothing else; the settings are RQ's defaults.
+`train` runs only in RQ's workers.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ FINISHED = "rq:finished:default"  # the sorted set of jobs that have finished
 
 
 def train(**params: object) -> dict[str, float]:
-    """Nothing, with a result."""
+    """Return a result at once."""
     return {"loss": 0.0}
 
 
 def hold(file: str) -> None:
-    """Note when it begins, then go on for a long time."""
+    """Record the start time, then run for a long time."""
     with open(file, "a", encoding="ascii") as out:
         out.write(f"{time.monotonic()!r}\n")
     time.sleep(3_600)
 
 
 def enqueue(redis: Redis, every: Sequence[dict[str, Json]]) -> None:
-    """One call a set."""
+    """Queue each set by one call."""
     queue = Queue(connection=redis)
     for params in every:
         queue.enqueue(train, kwargs=params)
 
 
 def enqueue_many(redis: Redis, every: Sequence[dict[str, Json]]) -> None:
-    """One pipeline for some hundred sets."""
+    """Queue some hundred sets by one pipeline."""
     queue = Queue(connection=redis)
     rest = iter(every)
     while some := list(islice(rest, _CHUNK)):
@@ -46,7 +46,7 @@ def enqueue_many(redis: Redis, every: Sequence[dict[str, Json]]) -> None:
 
 
 def enqueue_calls(redis: Redis, function: Callable[..., object], count: int, **fixed: Json) -> None:
-    """So many jobs of a function."""
+    """Queue `count` jobs of a function."""
     queue = Queue(connection=redis)
     data = [Queue.prepare_data(function, kwargs={"number": i, **fixed}) for i in range(count)]
     queue.enqueue_many(data)

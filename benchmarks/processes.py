@@ -1,4 +1,4 @@
-"""Processes under measurement: their wall time, their memory, their CPU time. Linux."""
+"""Measure wall time, memory and CPU time of processes. Linux only."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without its HPQ_* variables, and with others."""
+    """Return this process's environment without HPQ_* variables, with other variables added."""
     mine = {name: value for name, value in os.environ.items() if not name.startswith("HPQ_")}
     return {**mine, "PYTHONPATH": str(ROOT), **(more or {})}
 
 
 def wall_s(command: Sequence[str], env: Mapping[str, str] | None = None) -> float:
-    """How long a process takes from start to exit.
+    """Return the wall time of a process in seconds.
 
     Raises:
-        CalledProcessError: it failed.
+        CalledProcessError: the process failed.
     """
     begun = time.perf_counter()
     subprocess.run(command, env=environment(env), check=True, capture_output=True)
@@ -37,7 +37,7 @@ def wall_s(command: Sequence[str], env: Mapping[str, str] | None = None) -> floa
 
 @contextmanager
 def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[int]:
-    """The pid of a process that runs meanwhile; told to stop at the end, and waited for."""
+    """Run a process during the block and yield its pid; terminate it at the end."""
     process = subprocess.Popen(
         command, env=environment(env), stdout=subprocess.DEVNULL, start_new_session=True
     )
@@ -53,7 +53,7 @@ def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
 
 
 def memory_mib(pid: int) -> tuple[float, float]:
-    """Resident memory of one process in MiB: all of it (RSS), and its share of it (PSS)."""
+    """Return the resident memory of a process in MiB: RSS and PSS."""
     found = {}
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text("ascii").splitlines():
         words = line.split()
@@ -63,6 +63,6 @@ def memory_mib(pid: int) -> tuple[float, float]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process and of its children that have ended."""
+    """Return the CPU time in seconds of a process and of its ended children."""
     fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
     return sum(int(ticks) for ticks in fields[11:15]) / _TICKS

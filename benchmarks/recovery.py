@@ -1,7 +1,7 @@
-"""From the loss of a worker to its trial being claimable again; what the beats cost meanwhile.
+"""Measure the time from the loss of a worker to the requeue of its trial, and heartbeat costs.
 
 Times are the server's: from just before the signal to the event of the requeue. A worker of another
-class lives on and reaps, but claims nothing, so that no trial is taken before it is seen.
+class reaps but claims nothing, so that the requeued trial is observed before it is claimed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _FAST = {"HPQ_LEASE_S": "2", "HPQ_REAP_S": "1", "HPQ_LOST_MAX": "1000"}
 _DEFAULT = {"HPQ_LOST_MAX": "1000"}
 _FLEET = (sys.executable, "-P", "-m", "hpq_worker", "--workers", "1")
 _TARGET_S, _DEFAULT_TARGET_S, _GRACEFUL_S = 3.5, 35.0, 2.0
-_WATCH_S = 30.0  # how long beats are counted
+_WATCH_S = 30.0  # the duration of counting heartbeats
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Kills at short leases, a few at the default, a lone worker, SIGTERM; RQ beside them."""
+    """Measure kills at short and default leases, a lone worker, SIGTERM, and RQ."""
     with private_server() as server, private_server() as other, ExitStack() as stack:
-        # RQ's job comes back after a minute or more, so it is killed first and looked at last.
+        # RQ restarts its job after a minute or more, so it is killed first and read last.
         rq = stack.enter_context(_rq_killed(other))
         killed = [s for _ in range(_KILLS // _AT_ONCE) for s in _lost(server, _AT_ONCE, _FAST)]
         default = _lost(server, _FEW, _DEFAULT)
@@ -71,7 +71,7 @@ def _hold(server: Server, count: int) -> str:
 def _lost(
     server: Server, count: int, env: Mapping[str, str], number: int = signal.SIGKILL
 ) -> list[float]:
-    """Seconds until each of so many trials is back, whose workers get a signal all at once."""
+    """Return the seconds until each trial is requeued after a signal to all workers at once."""
     server.empty()
     with running(WORKER, {**server.env, **env, "HPQ_QUEUE": "reaper"}):
         wait(lambda: server.session().reader.workers.live(), "the worker that reaps")
@@ -91,7 +91,7 @@ def _lost(
 
 
 def _lone(server: Server) -> float:
-    """The only worker is killed; its fleet starts another, which gives the trial back."""
+    """Kill the only worker; its supervisor starts another, which requeues the trial."""
     server.empty()
     with running(_FLEET, {**server.env, **_FAST}) as fleet:
         sid = _hold(server, 1)
@@ -103,7 +103,7 @@ def _lone(server: Server) -> float:
 
 
 def _silent(server: Server) -> tuple[float, float]:
-    """Beats, and all calls of scripts, that a worker sends in 5 s while its trial is silent."""
+    """Return a worker's heartbeats and script calls in 5 s while its trial reports nothing."""
     server.empty()
     with running(WORKER, server.env):
         sid = _hold(server, 1)
@@ -116,7 +116,7 @@ def _silent(server: Server) -> tuple[float, float]:
 
 
 def _calls(server: Server) -> tuple[int, int]:
-    """Scripts sent so far, and the reaper's look at the leases among what they called."""
+    """Return the number of script calls so far, and the number of reaps among them."""
     stats = server.redis.info("commandstats")
     return tuple(  # type: ignore[return-value]
         int(stats.get(f"cmdstat_{name}", {}).get("calls", 0))
@@ -136,7 +136,7 @@ def _now_ms(server: Server) -> int:
 
 
 def _wait_running(server: Server, sid: str, count: int) -> None:
-    """Until so many train, each with a beat behind it."""
+    """Wait until `count` trials run and have sent a heartbeat."""
     reader = server.session().reader
 
     def is_so() -> bool:
@@ -152,14 +152,14 @@ def _back(server: Server, sid: str, count: int, begun_ms: int) -> list[float]:
     def seen() -> list[int]:
         return [e.at_ms for e in reader.events.read(sid) if e.what == "requeued"]
 
-    wait(lambda: len(seen()) >= count, f"{count} trials given back")
+    wait(lambda: len(seen()) >= count, f"{count} requeued trials")
     return [(at_ms - begun_ms) / 1000 for at_ms in seen()[:count]]
 
 
 @contextmanager
 def _rq_killed(server: Server) -> Iterator[Callable[[], float]]:
-    """Kills a worker of RQ and its child in the midst of a job; answers how to learn when the job
-    began again on the idle peer."""
+    """Kill an RQ worker and its child during a job; return a function that returns when the job
+    started again on the idle peer."""
     stamped = server.folder / "stamps"
     words = (
         *(*RQ, "worker", "--quiet", "--url", server.url, "--worker-ttl", "16"),

@@ -1,6 +1,6 @@
-"""A Redis server of one benchmark's own: on a socket in a temporary directory, and gone after it.
+"""Start a Redis server for one benchmark, on a socket in a temporary directory.
 
-It keeps its data as hpq's embedded server does (AOF, everysec), for hpq and the peers alike.
+It persists data as hpq's private server does (AOF, everysec), for hpq and its peers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEADLINE_S = 180.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A server that runs, a client on it, and a directory for what the benchmark writes."""
+    """A running server, a client, and a directory for files of the benchmark."""
 
     url: str
     redis: Redis
@@ -35,12 +35,12 @@ class Server:
 
     @property
     def version(self) -> str:
-        """The server's version."""
+        """The version of Redis."""
         return str(self.redis.info("server")["redis_version"])
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables that send hpq's processes here; PATH as it is in the shell is added."""
+        """The environment that makes hpq's processes use this server, with the shell's PATH."""
         return {
             "HPQ_REDIS_URL": self.url,
             "HPQ_HOME": str(self.folder / "home"),
@@ -48,40 +48,40 @@ class Server:
         }
 
     def session(self) -> Session:
-        """A session as a command of hpq would have it."""
+        """Open a session as a command of hpq does."""
         settings = Settings(redis_url=self.url, home=self.folder / "home", user="bench")
         keys = Keys(settings.prefix)
         reader = StoreReader(self.redis, keys, settings.lease_ms)
         return Session(settings=settings, url=self.url, redis=self.redis, keys=keys, reader=reader)
 
     def empty(self) -> None:
-        """Forget all data."""
+        """Delete all data."""
         self.redis.flushall()
 
     def used_bytes(self) -> int:
-        """Memory of the server's data, once the buffers of what just happened are gone."""
+        """Return the server's used memory in bytes, after its buffers have shrunk."""
         last = -1
         while (used := int(self.redis.info("memory")["used_memory"])) != last:
             last = used
-            time.sleep(1.0)  # the server's own housekeeping runs each second
+            time.sleep(1.0)  # the server shrinks its buffers each second
         return used
 
     def cpu_s(self) -> float:
-        """CPU time of the server so far."""
+        """Return the CPU time of the server so far, in seconds."""
         cpu = self.redis.info("cpu")
         return float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])
 
     def commands(self) -> int:
-        """Commands executed so far, those inside scripts included."""
+        """Return the number of executed commands, including those inside scripts."""
         stats = self.redis.info("commandstats")
         return sum(int(entry["calls"]) for entry in stats.values())
 
 
 def wait(is_so: Callable[[], object], what: str, pause_s: float = 0.05) -> None:
-    """Until it is so.
+    """Wait until a condition is true.
 
     Raises:
-        SystemExit: it takes far too long.
+        SystemExit: it is false after DEADLINE_S.
     """
     until = time.monotonic() + DEADLINE_S
     while not is_so():
@@ -91,17 +91,17 @@ def wait(is_so: Callable[[], object], what: str, pause_s: float = 0.05) -> None:
 
 
 def wait_size(server: Server, key: str, size: int) -> None:
-    """Until a sorted set has so many members.
+    """Wait until a sorted set has `size` members.
 
     Raises:
-        SystemExit: it takes far too long.
+        SystemExit: it has fewer after DEADLINE_S.
     """
     wait(lambda: server.redis.zcard(key) >= size, f"{size} members of {key}")
 
 
 @contextmanager
 def private_server() -> Iterator[Server]:
-    """A server for the length of a benchmark."""
+    """Run a server during a benchmark."""
     binary = find().path
     with tempfile.TemporaryDirectory(prefix="hpq-bench-") as name:
         socket = f"{name}/redis.sock"

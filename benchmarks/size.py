@@ -1,4 +1,4 @@
-"""What a queued trial costs of Redis's memory, with everything that hpq keeps for it."""
+"""Measure the memory of Redis per queued trial, including indexes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TARGET_BYTES = 450
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Differences of used_memory at 10,000; the same each time, so a round or two is enough."""
+    """Measure differences of used_memory at 10,000 trials; they hardly vary between rounds."""
     with private_server() as server:
         file = write_grid(server.folder, _COUNT)
         every = list(parameter_sets(load(file)))

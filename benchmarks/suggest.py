@@ -1,4 +1,4 @@
-"""What a set of a late-bound sweep costs, beside Optuna by hand; how long workers wait for one."""
+"""Measure the cost of a suggestion, compare with plain Optuna; measure the workers' gaps."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _SPACE = Space.of(
         ("dropout",): Uniform(low=0.0, high=0.8),
     }
 )
-# The default is a Gaussian process while results are few, and tpe after that.
+# The default is a Gaussian process for few results, then tpe.
 _SIZES = ((50, Sampler.GP), (200, Sampler.GP), (1_000, Sampler.AUTO), (10_000, Sampler.AUTO))
 _WORKERS, _TRIALS, _TRIAL_S = 4, 60, 1.0
 _LEASE_MS = 600_000
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """CPU time of a set, taking turns; then the gaps of four workers with trials of a second."""
+    """Measure CPU time per suggestion in turns, then gaps of four workers with 1 s trials."""
     for size, sampler in _SIZES:
         with private_server() as server:
             mine, theirs = Ours(server, size, sampler), Theirs(size, sampler)
@@ -75,7 +75,7 @@ def _value(rng: Random) -> float:
 
 
 class Ours:
-    """A sweep with so many finished trials, and who makes its sets."""
+    """A sweep with `size` finished trials, and its suggester."""
 
     def __init__(self, server: Server, size: int, sampler: Sampler) -> None:
         keys = server.session().keys
@@ -107,7 +107,7 @@ class Ours:
         self._suggester.step()
 
     def _is_there(self) -> None:
-        """One live worker, for whom sets are made."""
+        """Register one live worker, for which suggestions are generated."""
         fields = {"state": "idle", "refuses": "{}", "only": ""}
         who = WorkerPresence(name="w", host="h", worker_class="default", fields=fields)
         self._store.present(who, idle=True, lifetime_ms=_LEASE_MS)
@@ -123,7 +123,7 @@ class Ours:
         self._redis.xadd(self._events, fields)  # type: ignore[arg-type]
 
     def one(self) -> float:
-        """Milliseconds of CPU time for one set."""
+        """Return the CPU time of one suggestion in milliseconds."""
         self._is_there()
         self._end(self._running)
         self._running = self._claim()
@@ -133,7 +133,7 @@ class Ours:
 
 
 class Theirs:
-    """The same by Optuna's ask and tell, in memory."""
+    """The same with Optuna's ask and tell, in memory."""
 
     def __init__(self, size: int, sampler: Sampler) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -159,7 +159,7 @@ class Theirs:
         self._next = self._study.ask(self._axes)
 
     def one(self) -> float:
-        """Milliseconds of CPU time for one set; one waits meanwhile, as hpq's does."""
+        """Return the CPU time of one suggestion in milliseconds, one generated ahead as in hpq."""
         begun = time.process_time()
         self._study.tell(self._running, _value(self._rng))
         self._running, self._next = self._next, self._study.ask(self._axes)
@@ -167,7 +167,7 @@ class Theirs:
 
 
 def _gaps_ms(server: Server, method: str) -> list[float]:
-    """From each worker's end of a trial to its next claim, by the sweep's events."""
+    """Return the times from the end of a trial to the worker's next claim, from events."""
     server.empty()
     data = {
         "trainer": "stamps:second", "code": str(TRAINING), "resident": True, "method": method,

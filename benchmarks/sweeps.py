@@ -1,6 +1,6 @@
-"""Sweeps to measure with: the article's five parameters in a grid, and files that name a trainer.
+"""Write sweep files for benchmarks: a grid of the article's five parameters, or a trainer.
 
-A set is about 120 bytes of JSON, so that what hpq adds to it can be told from it.
+A set is about 120 bytes of JSON, which is subtracted from measured sizes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TRAINING = Path(__file__).resolve().parent / "training"
 
 
 def grid(count: int) -> Json:
-    """A search space of `count` sets (a multiple of 100)."""
+    """Return a search space of `count` sets (a multiple of 100)."""
     axes: dict[str, list[Json]] = {
         "max_learning_rate": [0.0123451 + i / 1e7 for i in range(5)],
         "momentum": [0.9012301 + i / 1e7 for i in range(5)],
@@ -35,13 +35,13 @@ def grid(count: int) -> Json:
 
 
 def write_grid(folder: Path, count: int) -> Path:
-    """A sweep file of `count` sets for the trainer cifar10."""
+    """Write a sweep file of `count` sets for the trainer cifar10."""
     data: dict[str, Json] = {"trainer": "cifar10", "method": "grid"}
     return _write(folder / f"grid-{count}.yaml", {**data, "parameters": grid(count)})
 
 
 def write_trials(folder: Path, trainer: str, count: int, *, resident: bool, **fixed: Json) -> Path:
-    """A sweep file of `count` trials of a trainer of `benchmarks/training`."""
+    """Write a sweep file of `count` trials for a trainer of `benchmarks/training`."""
     parameters: dict[str, Json] = {"number": {"values": list(range(count))}}
     parameters |= {name: {"value": value} for name, value in fixed.items()}
     data: dict[str, Json] = {
@@ -56,16 +56,16 @@ def write_trials(folder: Path, trainer: str, count: int, *, resident: bool, **fi
 
 
 def put(server: Server, file: Path) -> str:
-    """Enqueue a sweep file as the command does; its id."""
+    """Enqueue a sweep file as the command does; return the sweep's id."""
     submission = prepare(load(file, limit=None), file)
     return enqueue_sweep(server.session(), submission, allow_duplicate=True).sid
 
 
 def wait_over(server: Server, sid: str, patience_s: float = DEADLINE_S) -> None:
-    """Until all trials of a sweep have finished.
+    """Wait until all trials of a sweep have finished.
 
     Raises:
-        SystemExit: one failed, or they take far too long.
+        SystemExit: a trial failed, or DEADLINE_S has passed.
     """
     reader, until = server.session().reader, time.monotonic() + patience_s
     while (counts := (sweep := reader.sweeps.get(sid)).counts).finished < counts.planned:

@@ -1,4 +1,4 @@
-"""Prints figures: a table for people, JSON for machines, each under what it was measured on."""
+"""Print figures as a table or as JSON, with the machine and versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEAD = ("", "median", "min – max", "target", "hpq is better by")
 
 
 def conditions(server: str) -> dict[str, str | int]:
-    """What the figures were measured on."""
+    """Return the machine, its load and versions."""
     return {
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "machine": f"{_cpu()}, {len(os.sched_getaffinity(0))} cores, {platform.system()}",
@@ -27,7 +27,7 @@ def conditions(server: str) -> dict[str, str | int]:
 
 
 def text(name: str, line: str, figures: Sequence[Figure]) -> str:
-    """One benchmark as a table in Markdown, aligned to be read as it is."""
+    """Return one benchmark as an aligned Markdown table."""
     rows = [_HEAD, *(_row(figure) for figure in figures)]
     wide = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     lines = [f"**{name}**: {line}", "", _line(_HEAD, wide)]
@@ -39,7 +39,7 @@ def text(name: str, line: str, figures: Sequence[Figure]) -> str:
 
 
 def as_json(about: dict[str, str | int], groups: Mapping[str, Sequence[Figure]]) -> str:
-    """Everything, with each round's value."""
+    """Return all figures, with each round's value, as JSON."""
     return json.dumps(
         {
             "conditions": about,

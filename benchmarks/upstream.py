@@ -1,8 +1,7 @@
-"""The code that the article published, run from a checkout that the caller has: none of it is here.
+"""Run the article's published code from the caller's checkout; no part of it is copied here.
 
-NVIDIA-developer-blog/kubernetes-hyperparam-exp: its utils.py and cifar10_train.py run as they are,
-but for CHANGES. Their parts are called in the order of their `main`, which itself is not: it reads
-files of the machine that it was written for.
+utils.py and cifar10_train.py of NVIDIA-developer-blog/kubernetes-hyperparam-exp run with CHANGES.
+Their parts are called in the order of their `main`, which reads files of the author's machine.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hpq.errors import UserError
 
 REPOSITORY = "NVIDIA-developer-blog/kubernetes-hyperparam-exp"
 FILES = ("utils.py", "cifar10_train.py")
-Row = dict[str, float]  # of an epoch, by hpq's names
+Row = dict[str, float]  # the metrics of an epoch, by hpq's names
 _NAMES = {
     "utils.py": (
         "device normalise pad transpose Transform Crop FlipLR Cutout PiecewiseLinear nesterov"
@@ -35,7 +34,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A pattern of their text, what stands in its place, in which precisions, and why."""
+    """A pattern in their text, its replacement, the precisions that need it, and the reason."""
 
     pattern: str
     instead: str
@@ -49,13 +48,13 @@ CHANGES = (
         pattern=r"^import torchvision$",
         instead="",
         dtypes=(_GPU, _CPU, _EXACT),
-        why="only their main uses it, to read images of a layout that it has no more",
+        why="only their main uses it, for an image layout that no longer exists",
     ),
     Change(
         pattern=r"\bnp\.float\b",
         instead="np.float64",
         dtypes=(_GPU, _CPU, _EXACT),
-        why="it meant Python's float, which is float64; NumPy 1.24 took it out",
+        why="NumPy 1.24 removed this alias of Python's float (float64)",
     ),
     Change(
         pattern=r"shape is \(\)",
@@ -67,46 +66,46 @@ CHANGES = (
         pattern=r"pin_memory=True",
         instead="pin_memory=False",
         dtypes=(_CPU, _EXACT),
-        why="pinned memory is for copies to a GPU; torch warns where there is none",
+        why="pinned memory is for copies to a GPU; torch warns without one",
     ),
     Change(
         pattern=r"\.half\(\)",
         instead=".float()",
         dtypes=(_CPU,),
-        why="half precision is for a GPU; on a CPU it takes many times as long",
+        why="half precision is for a GPU; on a CPU it is many times slower",
     ),
     Change(
         pattern=r"\.half\(\)",
         instead=".double()",
         dtypes=(_EXACT,),
-        why="equality is shown where rounding is far below what is compared",
+        why="equality is tested with rounding far below the tolerance",
     ),
     Change(
         pattern=r"np\.array\(a, np\.float32\)",
         instead="np.array(a, np.float64)",
         dtypes=(_EXACT,),
-        why="the same, of images",
+        why="the same for images",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Logger:
-    """What their loop tells of an epoch, handed on."""
+    """Receives the metrics of each epoch from their loop."""
 
     hear: Callable[[Row], None]
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Their names have a blank where hpq's have a slash."""
+        """Convert their names, which have a space instead of hpq's slash."""
         said = {name.replace(" ", "/"): float(value) for name, value in row.items()}
-        # A test ends when its last batch is read back, so the sum is true; their share of the two
-        # is not, since the last step of training may still run when its clock is read.
+        # A test ends when its last batch is read back, so the sum of both times is exact; the
+        # split is not, since training may still run when its clock is read.
         self.hear({**said, "epoch/time": said["train/time"] + said["test/time"]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """Their two modules, in a precision: half on a GPU, as they wrote it."""
+    """Their two modules in one precision, half on a GPU as in the original."""
 
     utils: Any
     script: Any
@@ -114,7 +113,7 @@ class Upstream:
     crc: str  # of both texts, before any change
 
     def model(self, width: int, batch_norm: bool, place: torch.device) -> Any:
-        """Their network with their losses, drawn from torch's global generator."""
+        """Build their network with their losses from torch's global generator."""
         names = ("prep", "layer1", "layer2", "layer3")
         channels = {name: width << doubled for doubled, name in enumerate(names)}
         net = self.script.net(channels=channels, use_bn=batch_norm)
@@ -129,7 +128,7 @@ class Upstream:
         params: Mapping[str, Any],
         hear: Callable[[Row], None],
     ) -> None:
-        """Their loop on a training and a test set; `hear` gets each epoch, and may end it all."""
+        """Run their loop on a training and a test set; `hear` gets each epoch and may stop it."""
         size, epochs, rate = params["batch_size"], params["epochs"], params["max_learning_rate"]
         self.utils.device = next(model.parameters()).device
         self.utils.train(
@@ -154,12 +153,12 @@ class Upstream:
         place: torch.device,
         hear: Callable[[Row], None],
     ) -> None:
-        """One set on images (N, 32, 32, 3) of uint8; the images are normalised before any epoch."""
+        """Run one trial on images (N, 32, 32, 3) of uint8, normalised before the first epoch."""
         utils, size, cutout = self.utils, params["batch_size"], params["data_aug_cutout_size"]
         torch.manual_seed(params.get("seed", 0))
         np.random.seed(params.get("seed", 0))
         model = self.model(params["width"], params["batch_norm"] == "on", place)
-        if place.type == "cuda":  # theirs is for cuDNN: it chooses its kernels for both sizes
+        if place.type == "cuda":  # warm-up: cuDNN chooses its kernels for both batch sizes
             for some in (size, len(arrays["test_images"]) % size):
                 if some:
                     utils.warmup_cudnn(model, some)
@@ -175,10 +174,10 @@ def _pairs(images: Any, labels: Any) -> list[Any]:
 
 
 def load(folder: Path, dtype: torch.dtype) -> Upstream:
-    """Their two modules from a checkout; `dtype` is half on a GPU, float32 or float64 on a CPU.
+    """Load their two modules; `dtype` is half on a GPU, float32 or float64 on a CPU.
 
     Raises:
-        UserError: the directory is no such checkout, or its code cannot be loaded.
+        UserError: the directory is not that checkout, or its code cannot be loaded.
     """
     texts = {name: _read(folder, name) for name in FILES}
     crc = 0
@@ -186,7 +185,7 @@ def load(folder: Path, dtype: torch.dtype) -> Upstream:
         crc = zlib.crc32(text.encode(), crc)
     utils = _module(folder, "utils.py", texts["utils.py"], dtype)
     before = sys.modules.get("utils")
-    sys.modules["utils"] = utils  # which the other imports, by a name that anybody may have
+    sys.modules["utils"] = utils  # cifar10_train imports it by this name
     try:
         script = _module(folder, "cifar10_train.py", texts["cifar10_train.py"], dtype)
     finally:
@@ -202,7 +201,7 @@ def _read(folder: Path, name: str) -> str:
         return (folder / name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise UserError(f"{folder}: {name}: {why}; give a checkout of {REPOSITORY}") from None
+        raise UserError(f"{folder}: {name}: {why}; pass a checkout of {REPOSITORY}") from None
 
 
 def _module(folder: Path, name: str, text: str, dtype: torch.dtype) -> ModuleType:
@@ -214,11 +213,11 @@ def _module(folder: Path, name: str, text: str, dtype: torch.dtype) -> ModuleTyp
         exec(compile(text, str(folder / name), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"{folder}: {name} does not load: {said}") from None
+        raise UserError(f"{folder}: cannot load {name}: {said}") from None
     _see(folder, name, module, _NAMES[name])
     return module
 
 
 def _see(folder: Path, name: str, module: ModuleType, names: Iterable[str]) -> None:
     for missing in (wanted for wanted in names if not hasattr(module, wanted)):
-        raise UserError(f"{folder}: {name} has no {missing}; give a checkout of {REPOSITORY}")
+        raise UserError(f"{folder}: {name} has no {missing}; pass a checkout of {REPOSITORY}")

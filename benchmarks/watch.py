@@ -1,4 +1,4 @@
-"""What a frame of `hpq watch` costs, for a small sweep and for a very large one."""
+"""Measure the cost of a frame of `hpq watch`, for a small and a very large sweep."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hpq_producer.watch.scene import SceneReader
 from hpq_producer.watch.view import View
 
 _SMALL, _LARGE = 100, 100_000
-_RUNNING, _CURVES = 16, 60  # trials that run, and ended ones that have a curve
+_RUNNING, _CURVES = 16, 60  # running trials, and ended ones with a curve
 _LEASE_MS = 3_600_000
-_FRAMES = 10  # a round is the mean of so many
+_FRAMES = 10  # averaged for each round
 _LOOK = TerminalInfo(columns=140, rows=58, tty=True, colour=True, unicode=True)  # 40 rows of trials
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Half of each sweep has finished, 16 trials run; CPU time of reading, layout and drawing."""
+    """Measure CPU time of reading, layout and drawing with half finished and 16 running trials."""
     with private_server() as server:
         calls: dict[str, Callable[[], float]] = {}
         for count in (_SMALL, _LARGE):
@@ -53,7 +53,7 @@ def measure(rounds: int) -> Iterator[Figure]:
 
 
 def _first_ms(server: Server, sid: str) -> float:
-    """Each frame by a reader that knows nothing yet."""
+    """Measure frames of new readers."""
     reader = server.session().reader
     begun = time.process_time()
     for _ in range(_FRAMES):
@@ -62,7 +62,7 @@ def _first_ms(server: Server, sid: str) -> float:
 
 
 def _next_ms(server: Server, sid: str) -> float:
-    """Frames that follow one another, as on a terminal."""
+    """Measure successive frames of one reader, as on a terminal."""
     scenes = SceneReader(server.session().reader)
     view = _draw(scenes, View(sweep=sid))
     begun = time.process_time()
@@ -72,19 +72,19 @@ def _next_ms(server: Server, sid: str) -> float:
 
 
 def _draw(scenes: SceneReader, view: View) -> View:
-    frame = render(view, scenes.read(view, _LOOK), _LOOK)
+    drawn, view = render(view, scenes.read(view, _LOOK), _LOOK)
     console = Console(
         file=io.StringIO(), force_terminal=True, color_system="256",
         width=_LOOK.columns, height=_LOOK.rows, legacy_windows=False,
     )  # fmt: skip
-    console.print(frame.drawn)
-    if len(frame.view.seen.numbers) < 38:
-        raise AssertionError(f"{len(frame.view.seen.numbers)} rows")
-    return replace(frame.view, cursor=0)
+    console.print(drawn)
+    if len(view.seen.numbers) < 38:
+        raise AssertionError(f"{len(view.seen.numbers)} rows")
+    return replace(view, cursor=0)
 
 
 def fill(server: Server, sid: str, count: int) -> None:
-    """Make a sweep of which half has finished and 16 trials run."""
+    """Create a sweep with half of its trials finished and 16 running."""
     session = server.session()
     writer, store = session.writer(), TrialStore(session.context())
     rows = [encode_new(ParameterSet(x=i, y=i / 7, z="on"), 0) for i in range(1, count + 1)]
@@ -101,7 +101,7 @@ def fill(server: Server, sid: str, count: int) -> None:
         )
     )
     for i in range(count // 2):
-        # The best come last, so that the rows on the screen have curves.
+        # The best trials are last, so that the visible rows have curves.
         _claim(store, sid, i % _RUNNING, ended=True, points=30 if i > count // 2 - _CURVES else 0)
     for i in range(_RUNNING):
         _claim(store, sid, i, ended=False, points=30)

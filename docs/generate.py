@@ -68,7 +68,8 @@ def paragraphs(text: str) -> Iterator[str]:
         lines = [line.strip() for line in part.splitlines() if line.strip()]
         if lines and lines[0] in ("Example:", "Examples:"):
             yield lines.pop(0)
-        if lines and all(line.removeprefix("$ ").startswith("hpq ") for line in lines):
+            yield "\n".join(["```", *lines, "```"])
+        elif lines and all(line.removeprefix("$ ").startswith("hpq ") for line in lines):
             yield "\n".join(["```", *lines, "```"])
         elif lines:
             yield textwrap.fill(" ".join(lines), COLUMNS, break_on_hyphens=False)
@@ -76,11 +77,8 @@ def paragraphs(text: str) -> Iterator[str]:
 
 def value_of(param: Any) -> str:
     """Return the placeholder of an option's value: nothing for a switch."""
-    if getattr(param, "is_bool_flag", False):
-        return ""
-    kind = param.type_descriptor
-    named = "PATH" if kind.is_path else "N" if kind.annotation in (int, float) else "TEXT"
-    return str(param.metavar or named)
+    choices = "|".join(map(str, param.type_descriptor.choices or ()))
+    return "" if param.is_flag else str(param.metavar or choices)
 
 
 def option(param: Any) -> str:

@@ -1,7 +1,8 @@
-"""`python -m tests.chaos`: a sweep under one blow after the other, and then the books.
+"""`python -m tests.chaos`: run sweeps under random faults, then audit them.
 
-Workers, runners and whole fleets are killed, stopped and told to go, connections cut, replies lost,
-Redis killed and its scripts flushed. The seed and every blow are printed. The short form is a test.
+Workers, runners and supervisors are killed, stopped and terminated, connections cut, replies lost,
+Redis killed and its scripts flushed. The seed and every fault are printed. A test runs the short
+form.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ TRAINER = """
         return {"loss": params["x"] / 10}
 """
 SCRIPTS = ("claim", "beat", "commit", "release", "presence", "reap")
-OFTEN_LOST = {"HPQ_LOST_MAX": "20"}  # here a healthy trial may lose its worker often
+OFTEN_LOST = {"HPQ_LOST_MAX": "20"}  # here a healthy trial loses its worker often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much of it: `every_s` is the mean time between two blows."""
+    """The size of a run; `every_s` is the mean time between two faults."""
 
     seed: int
     trials: int = 300
@@ -51,18 +52,18 @@ class Plan:
 
 
 class Chaos:
-    """One run of a plan in a lab; workers come in through the proxy."""
+    """One run of a plan in a lab; workers connect through the proxy."""
 
     def __init__(self, lab: Lab, plan: Plan, say: Callable[[str], None]) -> None:
         self.lab, self.plan, self.say = lab, plan, say
         self.rng = random.Random(plan.seed)
         self.proxy = Proxy(str(lab.server.socket))
         self.began = time.monotonic()
-        self.stopped: list[tuple[float, int]] = []  # when to go on, pid
+        self.stopped: list[tuple[float, int]] = []  # when to continue, pid
         self.blows: Counter[str] = Counter()
 
     def run(self) -> None:
-        """One sweep after another until the time is up; each ends with its audit."""
+        """Run one sweep after another until the time is up; audit each."""
         self.say(f"seed {self.plan.seed}: {self.plan}")
         self.lab.write("quick.py", TRAINER)
         self.lab.env["HPQ_LEASE_S"] = "2"
@@ -74,7 +75,7 @@ class Chaos:
             self.proxy.close()
 
     def one(self) -> None:
-        """Blows until the sweep is over, or the time is up and it ends in peace."""
+        """Inject faults until the sweep ends or the time is up; then let it finish."""
         lab, plan = self.lab, self.plan
         numbers = list(range(1, plan.trials + 1))
         sid = lab.enqueue(
@@ -95,24 +96,24 @@ class Chaos:
 
     @property
     def at(self) -> float:
-        """Seconds since the start."""
+        """The seconds since the start."""
         return time.monotonic() - self.began
 
     def pause(self, seconds: float) -> None:
-        """Let it run; who was stopped for long enough goes on."""
+        """Wait a little; continue processes that were stopped long enough."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.go_on()
             time.sleep(min(0.05, max(0.0, until - time.monotonic())))
 
     def staff(self) -> None:
-        """As many fleets as there should be, as a Deployment would have it."""
+        """Start missing supervisors, as a Deployment does."""
         alive = sum(fleet.poll() is None for fleet in self.lab.workers)
         for _ in range(self.plan.workers - alive):
             self.lab.worker(HPQ_REDIS_URL=self.proxy.url, **OFTEN_LOST)
 
     def go_on(self, *, all_of_them: bool = False) -> None:
-        """SIGCONT for whom it is time."""
+        """Send SIGCONT to processes whose stop is over."""
         due = [x for x in self.stopped if all_of_them or x[0] <= time.monotonic()]
         for one in due:
             self.stopped.remove(one)
@@ -120,14 +121,14 @@ class Chaos:
                 os.kill(one[1], signal.SIGCONT)
 
     def told(self, what: str, more: str = "") -> None:
-        """Note a blow."""
+        """Record a fault."""
         self.blows[what] += 1
         self.say(f"{self.at:6.1f} s  {what} {more}".rstrip())
 
-    # --- the blows ----------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------
 
     def signal(self, what: str, pattern: str, number: int) -> int:
-        """A signal to one of the processes that fit; its pid, 0 for none."""
+        """Signal one matching process; return its pid, 0 if none matches."""
         pids = sorted(self.lab.processes(pattern))
         if not pids:
             return 0
@@ -179,10 +180,10 @@ class Chaos:
         self.lab.redis.script_flush()
         self.told("SCRIPT FLUSH")
 
-    # --- the books ----------------------------------------------------------------------------
+    # --- audit --------------------------------------------------------------------------------
 
     def check(self, sid: str) -> None:
-        """All finished, none lost, none doubled; says what it took."""
+        """Assert that all trials finished, none is lost or doubled; print the statistics."""
         trials = list(self.lab.reader.trials.all(sid))
         events = self.lab.reader.events.read(sid)
         ends = Counter(e.trial for e in events if e.what == TrialState.FINISHED)
@@ -195,14 +196,14 @@ class Chaos:
         self.say(
             f"{self.at:6.1f} s  {sid}: {len(ends)} finished, {right} with the right result, "
             f"{lost} lost, {doubled} doubled; {sum(t.attempt for t in trials)} attempts, "
-            f"requeued {dict(back)}, {late} came back late and were taken, "
+            f"requeued {dict(back)}, {late} late results accepted, "
             f"{int(stale)} stale commits so far"
         )
         assert (len(ends), right, lost, doubled) == (self.plan.trials, self.plan.trials, 0, 0)
 
 
 def main() -> None:
-    """The long form."""
+    """Run the long form."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000))
     parser.add_argument("--seconds", type=float, default=300.0)

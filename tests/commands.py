@@ -1,4 +1,4 @@
-"""hpq's commands as tests run them: the installed program, in a directory, with an environment."""
+"""Run the installed hpq in a directory, with an environment."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def run_hpq(
 
 
 def stdout_of(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed that must have succeeded."""
+    """Assert that a command succeeded; return its output."""
     assert done.returncode == 0, (done.args, done.returncode, done.stdout, done.stderr)
     return done.stdout

@@ -29,35 +29,35 @@ from tests.constants import DEADLINE_S
 from tests.golden import Golden
 from tests.server import find_server
 
-# A shell that starts the tests in the background ignores SIGINT, and so would all they start.
+# A shell that starts the tests in the background ignores SIGINT, which child processes inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for name in [n for n in os.environ if n.startswith("HPQ_") or n in ("COLUMNS", "LINES")]:
     del os.environ[name]  # a developer's shell must not change what a test sees
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="Write tests/golden anew.")
+    parser.addoption("--update-golden", action="store_true", help="Rewrite tests/golden.")
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
-    """The texts that commands print, by command."""
+    """Compare texts with the golden files."""
     return Golden(update=request.config.getoption("--update-golden"))
 
 
 @pytest.fixture(autouse=True)
 def one_thread_of_torch(request: pytest.FixtureRequest) -> None:
-    """Tests run side by side: threads of each for every core would mostly wait for each other."""
+    """Use one thread per test process: more would wait for each other."""
     if request.node.get_closest_marker("torch"):
         pytest.importorskip("torch").set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
-    """The URL of a server of this test run's own."""
+    """Start a server for this test run; yield its URL."""
     with tempfile.TemporaryDirectory(prefix="hpq-t-") as folder:
         socket = f"{folder}/redis.sock"
-        # No child of this process: a runner that a test ends here kills all descendants.
+        # Not a child of this process: a runner that a test ends here kills all descendants.
         command = [find_server(), "--port", "0", "--unixsocket", socket, "--save", "",
                    "--dir", folder, "--daemonize", "yes"]  # fmt: skip
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
@@ -75,7 +75,7 @@ def redis_url() -> Iterator[str]:
 
 @pytest.fixture
 def redis(redis_url: str) -> Iterator[Redis]:
-    """An empty server."""
+    """Return a client of the emptied server."""
     client = connect(redis_url)
     client.flushall()
     yield client
@@ -119,7 +119,7 @@ def who() -> WorkerPresence:
 
 @pytest.fixture
 def take(store: TrialStore, who: WorkerPresence) -> Callable[[], Claim | None]:
-    """Claims the next trial, each time with a nonce of its own."""
+    """Return a function that claims the next trial with a new nonce."""
     nonces = iter(range(10**6))
     return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=30_000)
 
@@ -129,7 +129,7 @@ MakeSweep = Callable[..., Sweep]
 
 @pytest.fixture
 def sweep_of(writer: SweepWriter) -> MakeSweep:
-    """Makes a sweep of n trials with x = 1 … n."""
+    """Return a function that creates a sweep of n trials with x = 1 … n."""
 
     def make(n: int, sid: str = "demo-00000", **fields: object) -> Sweep:
         base: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""A directory with a script and a sweep file, and hpq's commands in it, in this process: quick."""
+"""A directory with a script and a sweep file; hpq's commands run in it, in this process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_here(
 
 
 class Desk:
-    """Where a user of a test works."""
+    """The working directory of a test's user."""
 
     def __init__(
         self, folder: Path, redis_url: str, reader: StoreReader, monkeypatch: pytest.MonkeyPatch
@@ -70,15 +70,15 @@ class Desk:
         return self.hpq("enqueue", "sweep.yaml", *words)
 
     def sweep(self, text: str, *words: str) -> str:
-        """As `put`, which must succeed; answers the sweep's id."""
+        """Enqueue a sweep file of this text; return the sweep's id."""
         done = self.put(text, *words)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
     def into(self, sid: str, text: str, *words: str) -> dict[str, Any]:
-        """Enqueue a file into a sweep; answers what it did."""
+        """Enqueue a file into a sweep; return the completed command."""
         return dict(json.loads(self.sweep(text, "--into", sid, "--json", *words)))
 
     def trials(self, sid: str) -> list[tuple[Any, str]]:
-        """The x and the state of each trial."""
+        """Return the x and the state of each trial."""
         return [(t.params["x"], t.state.value) for t in self.reader.trials.all(sid)]

@@ -1,7 +1,7 @@
-"""Texts that people read, kept in tests/golden/NAME.txt: one place to look when words change.
+"""Compare printed texts with tests/golden/NAME.txt, the one place to review changed words.
 
-A file has sections, `=== name` and the text below. `pytest --update-golden` writes what the
-commands say now; read the diff before you commit it.
+A file has sections, `=== name` and the text below. `pytest --update-golden` writes the current
+output; read the diff before you commit it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Golden:
         self._update = update
 
     def check(self, command: str, section: str, text: str) -> None:
-        """Assert that a section holds this text; with --update-golden, make it so."""
+        """Assert that a section has this text; with --update-golden, write it."""
         path = FOLDER / f"{command}.txt"
         sections = _read(path)
         if self._update:
@@ -29,7 +29,7 @@ class Golden:
             path.write_text(
                 "".join(f"=== {n}\n{sections[n]}\n\n" for n in sorted(sections)), "utf-8"
             )
-        assert sections.get(section) == text.strip("\n"), "pytest --update-golden writes it anew"
+        assert sections.get(section) == text.strip("\n"), "pytest --update-golden rewrites it"
 
 
 def _read(path: Path) -> dict[str, str]:

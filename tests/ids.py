@@ -1,4 +1,4 @@
-"""Asserts about ids: of refused commands, of errors, of notices in what was printed."""
+"""Assert ids of refused commands, of errors, and of printed notices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ID = re.compile(r"\[([a-z][a-z0-9]*(?:-[a-z0-9]+)*)\]$", re.MULTILINE)
 
 
 def ids(text: str) -> list[str]:
-    """The ids at the ends of the lines, in order."""
+    """Return the ids at the ends of the lines, in order."""
     return _ID.findall(text)
 
 
 def refused(done: subprocess.CompletedProcess[str], code: str, *words: str, exit: int = 2) -> None:
-    """Assert a command's exit code, its last id, and names that its last line has to hold."""
+    """Assert a command's exit code, its last id, and words of its last line."""
     assert (done.returncode, ids(done.stderr)[-1:]) == (exit, [code]), done.stderr
     line = done.stderr.rstrip().splitlines()[-1]
     assert all(word in line for word in words), (words, line)
@@ -28,7 +28,7 @@ def refused(done: subprocess.CompletedProcess[str], code: str, *words: str, exit
 
 @contextmanager
 def raises(code: str, *words: str) -> Iterator[pytest.ExceptionInfo[HpqError]]:
-    """Assert that an error with this id is raised, whose text holds these names."""
+    """Assert that an error with this id is raised, and that its text contains these words."""
     with pytest.raises(HpqError) as caught:
         yield caught
     assert caught.value.code == code, caught.value

@@ -1,7 +1,7 @@
-"""A lab: a Redis server, `hpq` and `hpq worker` as real processes, and nothing left of them after.
+"""A lab: a Redis server, `hpq` and `hpq worker` as real processes, all ended after the test.
 
-Every process of a lab carries LAB_ID in its environment, so that also those in sessions of their
-own are found. Training code in these tests needs no torch and is steered by files, not by time.
+Every process of a lab has LAB_ID in its environment, so that processes in new sessions are found,
+too. Training code in these tests needs no torch and is controlled by files, not by time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ END_LEASE = """
 
 
 class Lab:
-    """One test's world."""
+    """The directory, server and processes of one test."""
 
     def __init__(self, folder: Path, server: Server, url: str = "") -> None:
         self.folder, self.server = folder, server
@@ -82,21 +82,21 @@ class Lab:
         self._sweeps = itertools.count(1)
         self.env = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")} | {
             "LAB_ID": self.mark,
-            # As where hpq's environment is active: programs run in it.
+            # As in an activated environment of hpq: programs run in it.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HPQ_REDIS_URL": url or server.url,
             "HPQ_HOME": str(self.home),
             "HPQ_USER": "tester",
-            "HPQ_LEASE_S": "12",  # a worker that gets no time for so long loses its trial
+            "HPQ_LEASE_S": "12",  # a worker without CPU time for longer loses its trial
             "HPQ_REAP_S": "0.3",
             "HPQ_GRACE_S": "3",
             "CUDA_VISIBLE_DEVICES": "",
         }
 
-    # --- what a user does ---------------------------------------------------------------------
+    # --- actions of a user --------------------------------------------------------------------
 
     def write(self, name: str, text: str) -> Path:
-        """A file in the directory of the user's code."""
+        """Write a file in the directory of the user's code."""
         path = self.code / name
         path.write_text(textwrap.dedent(text), "utf-8")
         return path
@@ -106,11 +106,11 @@ class Lab:
         return run_hpq(words, self.code, self.env | env, DEADLINE_S)
 
     def ok(self, *words: object, **env: str) -> str:
-        """Run a command that must succeed; answers its stdout."""
+        """Run a command that must succeed; return its stdout."""
         return stdout_of(self.hpq(*words, **env))
 
     def enqueue(self, text: str, *flags: str, **env: str) -> str:
-        """Enqueue a sweep file; answers the sweep's id."""
+        """Enqueue a sweep file; return the sweep's id."""
         path = self.write(f"sweep-{next(self._sweeps)}.yaml", text)
         return self.ok("enqueue", path, *flags, **env).strip()
 
@@ -142,20 +142,20 @@ class Lab:
         return process
 
     def go(self) -> None:
-        """Let all steered trials go on to their end."""
+        """Let all steered trials finish."""
         (self.code / "go").touch()
 
-    # --- what a test sees ---------------------------------------------------------------------
+    # --- observations -------------------------------------------------------------------------
 
     def log(self, worker: int | None = None) -> str:
-        """What the workers have logged; of one, by its order of start."""
+        """Return the log of all workers, or of the Nth that was started."""
         logs = self._logs if worker is None else [self._logs[worker]]
         return "\n".join(path.read_text("utf-8", "replace") for path in logs if path.exists())
 
     def wait_until(
         self, is_so: Callable[[], object], what: str, deadline_s: float = DEADLINE_S
     ) -> None:
-        """Poll until it is so; fails with the log of the workers."""
+        """Poll until a condition is true; at the deadline, fail with the workers' log."""
         until = time.monotonic() + deadline_s
         while not is_so():
             if time.monotonic() > until:
@@ -163,30 +163,30 @@ class Lab:
             time.sleep(0.02)
 
     def wait_for(self, name: str) -> int:
-        """Wait for a file of the user's code; answers the pid that the steered trainer wrote."""
+        """Wait for a file of the steered trainer; return the pid in it."""
         path = self.code / name
         self.wait_until(path.exists, f"the file {name}")
         text = path.read_text("utf-8")
         return int(text) if text.isdigit() else 0
 
     def wait_over(self, sid: str, deadline_s: float = DEADLINE_S) -> None:
-        """Wait until a sweep is over, and hold the audit."""
+        """Wait until a sweep ends, and audit it."""
         is_over = lambda: self.reader.sweeps.get(sid).state.is_over  # noqa: E731
         self.wait_until(is_over, f"the end of {sid}", deadline_s)
         audit(self.reader, sid)
 
     def audit(self, sid: str) -> None:
-        """Hold the audit of a sweep that is over."""
+        """Audit an ended sweep."""
         audit(self.reader, sid)
 
     def trial(self, sid: str, number: int = 1) -> TrialView:
-        """A trial as readers see it."""
+        """Read a trial."""
         return self.reader.trials.get(TrialId(sweep=sid, number=number))
 
     def end_lease(self, sid: str, number: int = 1) -> None:
-        """End the lease of a running trial now, as if its worker had been silent for so long.
+        """Expire the lease of a running trial, as if its worker had stopped sending heartbeats.
 
-        Waits until a living worker has requeued the trial, so no test waits for a lease.
+        Waits until another worker has requeued the trial, so that no test waits for a lease.
         """
         trial = self.trial(sid, number)
         keys = (self.keys.trial(trial.id), self.keys.leases)
@@ -201,24 +201,24 @@ class Lab:
         self.wait_until(is_requeued, f"{sid}/{number} to be requeued")
 
     def events(self, sid: str, number: int = 1) -> list[str]:
-        """What happened to a trial, in order."""
+        """Return the events of a trial in order."""
         return [e.what for e in self.reader.events.read(sid) if e.trial == number]
 
     def has_claimed(self, sid: str, number: int = 1, attempt: int = 1) -> bool:
-        """True once this attempt was claimed."""
+        """Return True once this attempt was claimed."""
         return any(
             e.what == "claimed" and (e.trial, e.attempt) == (number, attempt)
             for e in self.reader.events.read(sid)
         )
 
     def printed(self, sid: str, number: int = 1) -> str:
-        """The log of a trial."""
+        """Return the log of a trial."""
         return self.reader.trials.log(TrialId(sweep=sid, number=number))[0].decode(
             "utf-8", "replace"
         )
 
     def processes(self, pattern: str = "") -> dict[int, str]:
-        """The living processes of this lab whose command line fits: {pid: command line}."""
+        """Return the live processes of this lab with a matching command: {pid: command line}."""
         found: dict[int, str] = {}
         wanted = f"LAB_ID={self.mark}".encode()
         for entry in Path("/proc").iterdir():
@@ -233,12 +233,12 @@ class Lab:
         return found
 
     def parent(self) -> int:
-        """The pid of the one worker process (not the fleet, not the runner)."""
+        """Return the pid of the only worker process (neither supervisor nor runner)."""
         (pid,) = self.processes(r"-m hpq_worker\.consumer")
         return pid
 
     def end(self) -> None:
-        """End everything; nothing of it may be left running."""
+        """End all processes, and assert that none is left."""
         for signalled in (signal.SIGTERM, signal.SIGTERM):
             for worker in self.workers:
                 if worker.poll() is None:
@@ -258,20 +258,20 @@ MakeLab = Callable[..., Lab]
 
 
 def files_of(store: Path, sid: str) -> list[str]:
-    """List a sweep's files in a store, also while a worker removes some of them.
+    """List a sweep's files in a store, even while a worker removes some of them.
 
-    Names leave out what a claim adds to its attempt's number.
+    Names omit the suffix that a claim adds to the attempt's number.
     """
     return sorted(bare(name) for name, _ in regular(store / "hpq" / sid))
 
 
 def bare(path: str) -> str:
-    """Return a path in a store without what a claim adds to its attempt's number."""
+    """Return a path in a store without the suffix of the attempt's number."""
     return re.sub(r"(/\d+)-[a-z0-9]{6}/", r"\1/", path)
 
 
 def audit(reader: StoreReader, sid: str) -> None:
-    """`hpq audit` finds nothing wrong with a sweep that is over."""
+    """Assert that `hpq audit` finds no error in an ended sweep."""
     found = audit_sweep(reader, sid)
     assert not found.violations, found.violations
     assert not found.open, found

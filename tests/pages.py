@@ -1,6 +1,6 @@
-"""The fenced blocks of a page, and a shell that types them as a reader would.
+"""Read the fenced blocks of a page, and run them in a shell as a reader would.
 
-The words behind a block's language say what it is:
+The words after a block's language select how it is run:
 
     ```sh                 typed into the reader's shell
     ```sh NAME            typed on another machine, with a home and a user of its own
@@ -42,7 +42,7 @@ class Block:
 
     @property
     def stays(self) -> bool:
-        """Return whether the last command of the block goes on while the page does."""
+        """Return whether the last command of the block keeps running until the page ends."""
         return self.words[1:] == ("stays",)
 
 
@@ -53,10 +53,10 @@ def blocks(page: Path) -> list[Block]:
 
 
 def script(page: list[Block], folder: Path, *, cluster: bool, changed: Mapping[str, str]) -> str:
-    """Return what a reader types, as one bash script.
+    """Return the commands of a page as one bash script.
 
-    Each other machine has a home under `folder`. `changed` holds what a reader replaces, such as
-    a host name.
+    Each other machine has a home under `folder`. `changed` maps text that a reader replaces, such
+    as a host name.
     """
     out = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT"]
     for block in page:
@@ -86,7 +86,7 @@ def typed(text: str, folder: Path, env: Mapping[str, str], deadline_s: float) ->
     (home / "work").mkdir(parents=True, exist_ok=True)
     path, log = folder / "page.sh", folder / "page.log"
     path.write_text(text)
-    with log.open("wb") as file:  # a pipe would stay open as long as a process of the page
+    with log.open("wb") as file:  # a pipe would stay open while any process of the page runs
         done = subprocess.run(
             ["bash", "-x", path], cwd=home / "work", env={"HOME": str(home), **env},
             stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,

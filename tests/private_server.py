@@ -1,4 +1,4 @@
-"""A home of its own for each test of the private server, and processes that use it."""
+"""Create a home for each test of the private server, and processes that use the server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STAY = "sys.stdin.readline()"
 
 
 class User:
-    """A process that attaches when told to, prints the socket or the error, and then does more."""
+    """A process that attaches on request, prints the socket or the error, then runs more code."""
 
     def __init__(self, home: Path, linger_s: float, then: str, env: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -51,22 +51,22 @@ class User:
         assert self.hear() == "ready"
 
     def say(self) -> None:
-        """Let it go on: attach, or end."""
+        """Let the process continue: attach, or end."""
         assert self.process.stdin
         self.process.stdin.write("\n")
 
     def hear(self) -> str:
-        """The next line that it prints."""
+        """Return the next line that it prints."""
         assert self.process.stdout
         return self.process.stdout.readline().strip()
 
     def attach(self) -> str:
-        """Have it attach; the socket or the error."""
+        """Let the process attach; return the socket or the error."""
         self.say()
         return self.hear()
 
     def kill(self) -> None:
-        """End it with kill -9, without its children."""
+        """Kill the process with SIGKILL, but not its children."""
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -75,7 +75,7 @@ class User:
 
 
 class Home:
-    """An HPQ_HOME, what runs for it, and its users."""
+    """An HPQ_HOME, its processes and its users."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class Home:
         then: str = STAY,
         env: Mapping[str, str] = {},
     ) -> User:
-        """A new process that is about to attach."""
+        """Start a process that is ready to attach."""
         self._users.append(User(home or self.path, linger_s, then, env))
         return self._users[-1]
 
@@ -99,7 +99,7 @@ class Home:
         return attach(self.path, linger_s=0.0)
 
     def record(self) -> Record:
-        """server.json, once the keeper has put the process ids into it."""
+        """Return server.json once the keeper has written the process ids."""
         self.until(lambda: (found := self.place.read_record()) and found.keeper_pid)
         record = self.place.read_record()
         assert record
@@ -114,16 +114,16 @@ class Home:
             os.close(lock)
 
     def info(self, field: str) -> str:
-        """One field of the server's INFO."""
+        """Return one field of the server's INFO."""
         lines = keeper.ask(str(self.record().socket), "INFO").splitlines()
         return next(line for line in lines if line.startswith(f"{field}:")).partition(":")[2]
 
     def ask(self, command: str) -> str:
-        """A command's reply from the server that runs."""
+        """Return the running server's reply to a command."""
         return keeper.ask(str(self.record().socket), command)
 
     def processes(self) -> list[str]:
-        """`pid state command` of each keeper and server of this home."""
+        """Return `pid state command` of each keeper and server of this home."""
         listed = subprocess.run(
             ["ps", "-axww", "-o", "pid=,stat=,args="], capture_output=True, text=True, check=True
         ).stdout.splitlines()
@@ -135,7 +135,7 @@ class Home:
         ]
 
     def make_keeper_look(self) -> None:
-        """Have the keeper look for users now, and wait until it has."""
+        """Make the keeper check for users now, and wait until it has."""
         pid = self.record().keeper_pid
         before = _times_waited(pid)
         os.kill(pid, signal.SIGCONT)
@@ -159,19 +159,19 @@ class Home:
 
     @staticmethod
     def until(condition: Callable[[], object], *, every_s: float = 0.005) -> None:
-        """Wait for something to become true."""
+        """Wait until a condition is true."""
         end_s = time.monotonic() + DEADLINE_S
         while not condition():
-            assert time.monotonic() < end_s, "it never became true"
+            assert time.monotonic() < end_s, "the condition stayed false"
             time.sleep(every_s)
 
     def close(self) -> None:
-        """End the users; everything else must then end by itself."""
+        """End the users; assert that the other processes end by themselves."""
         for user in self._users:
             user.kill()
         with contextlib.suppress(OSError, OutOfReach):
             if (record := self.place.read_record()) and record.keeper_pid:
-                os.kill(record.keeper_pid, signal.SIGCONT)  # now, not at its next look
+                os.kill(record.keeper_pid, signal.SIGCONT)  # check now, not at the next interval
         try:
             self.until_nothing_runs()
         except AssertionError:
@@ -186,4 +186,4 @@ def _times_waited(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("voluntary_ctxt_switches:"):
             return int(line.split()[1])
-    raise AssertionError("this system does not count them")
+    raise AssertionError("this system has no such count")

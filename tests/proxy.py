@@ -1,7 +1,6 @@
-"""A TCP proxy before a Redis server that does to a connection what networks do.
+"""A TCP proxy before a Redis server that injects network faults.
 
-It delays, cuts, swallows and tears what passes; which reply is hit is told by what its request
-holds. Threads, standard library only.
+It delays, cuts, drops and truncates data; the content of a request selects the reply to drop.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from dataclasses import dataclass, field
 
 from hpq.store.scripts import source
 
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close is a reset, as of a peer that is gone
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close sends a reset, as a vanished peer does
 
 
 def sha_of(script: str) -> bytes:
-    """What a request that runs one of hpq's scripts holds."""
+    """Return bytes that identify a request for one of hpq's scripts."""
     return hashlib.sha1(source(script).encode()).hexdigest().encode()
 
 
 @dataclass(slots=True, kw_only=True)
 class Blow:
-    """One reply that does not arrive: the next one (after `skip`) to a request with `needle`."""
+    """A reply to drop: the next one, after `skip` others, to a request with `needle`."""
 
     needle: bytes
     skip: int = 0
-    torn: bool = False  # half of it arrives
+    torn: bool = False  # the first half arrives
     struck: threading.Event = field(default_factory=threading.Event)
 
 
 class _Link:
-    """One connection of a client, and its own to the server."""
+    """One connection of a client, with its connection to the server."""
 
     def __init__(self, proxy: Proxy, client: socket.socket) -> None:
         self.proxy, self.client = proxy, client
@@ -81,7 +80,7 @@ class _Link:
         while data := end.recv(65_536):
             if self.proxy.delay_s:
                 time.sleep(self.proxy.delay_s)
-            self.proxy.is_open.wait()  # what a hole has swallowed is sent again by TCP later
+            self.proxy.is_open.wait()  # TCP later retransmits data lost in a black hole
             yield data
 
     def cut(self) -> None:
@@ -93,18 +92,18 @@ class _Link:
             end.close()
 
     def deafen(self) -> None:
-        """Half open: the server's end is gone, and the client never hears of it."""
+        """Close only the server's end, so that the client's connection is half open."""
         self.is_deaf = True
         with contextlib.suppress(OSError):
             self.server.shutdown(socket.SHUT_RDWR)
 
 
 class Proxy:
-    """Listens on 127.0.0.1; `url` is what clients are given."""
+    """Listens on 127.0.0.1; clients connect to `url`."""
 
     def __init__(self, server: str) -> None:
         self.server = server
-        self.delay_s = 0.0  # of each piece, in each direction
+        self.delay_s = 0.0  # per chunk and direction
         self.lock = threading.Lock()
         self.is_open = threading.Event()
         self.is_open.set()
@@ -120,11 +119,11 @@ class Proxy:
                 client, _ = self._listener.accept()
                 try:
                     self._links.append(_Link(self, client))
-                except OSError:  # the server is away: so is what stands before it
+                except OSError:  # the server is down, so the proxy refuses, too
                     client.close()
 
     def aimed_at(self, request: bytes) -> Blow | None:
-        """The blow whose turn it is with this request; under the lock."""
+        """Return the fault for this request, if any; the caller holds the lock."""
         for blow in [b for b in self._blows if b.needle in request]:
             if not blow.skip:
                 self._blows.remove(blow)
@@ -132,11 +131,11 @@ class Proxy:
             blow.skip -= 1
         return None
 
-    # --- what a test says ---------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------
 
     def lose(self, what: str | bytes, *, skip: int = 0, torn: bool = False) -> Blow:
-        """Lose the next reply to a script, or to a request that holds these bytes, after `skip`
-        others; the connection goes with it."""
+        """Drop the next reply to a script, or to a request with these bytes, after `skip` others,
+        and its connection."""
         needle = sha_of(what) if isinstance(what, str) else what
         blow = Blow(needle=needle, skip=skip, torn=torn)
         with self.lock:
@@ -144,26 +143,26 @@ class Proxy:
         return blow
 
     def cut(self) -> None:
-        """Reset every connection that there is; new ones are served."""
+        """Reset every open connection; new ones are served."""
         links, self._links = self._links, []
         for link in links:
             link.cut()
 
     def hole(self) -> None:
-        """Let nothing through, either way, until `mend`; nobody hears of it."""
+        """Silently hold all data in both directions until `mend`."""
         self.is_open.clear()
 
     def mend(self) -> None:
-        """End the hole; what was held goes on its way, however late."""
+        """End the black hole; deliver the data that was held."""
         self.is_open.set()
 
     def half_open(self) -> None:
-        """Let the server forget every connection that there is, and no client know of it."""
+        """Close the server's end of every connection without notice to clients."""
         for link in self._links:
             link.deafen()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._listener.close()
         self.mend()
         self.cut()

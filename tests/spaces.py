@@ -1,4 +1,4 @@
-"""A space with each of W&B's distributions, nested names and values of every kind."""
+"""A search space with all of W&B's distributions, nested names and values of every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of a worker on the store, and the files that its attempts leave."""
+"""A worker's calls of the store, and the files of its attempts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def reaped(store: TrialStore, worker_class: str, **more) -> int | None:
 
 
 class Shelf:
-    """A store of files and what it may lose."""
+    """A file store with deletable files."""
 
     def __init__(self, folder: Path, redis: Redis, keys: Keys) -> None:
         self.files = open_files(str(folder))
@@ -55,7 +55,7 @@ class Shelf:
         self.redis, self.stream = redis, keys.garbage(self.files.id)
 
     def put(self, claim: Claim, what: str) -> Checkpoint:
-        """Some files of an attempt, and a pointer to them."""
+        """Write files of an attempt, and a pointer to them."""
         path = f"{folder_of('hpq', claim.trial, claim.token)}/{what}"
         with self.files.write(f"{path}/file") as file:
             file.write(b"x")
@@ -66,7 +66,7 @@ class Shelf:
         return Artifacts(store=self.files.id, path=path, files={"file": 1})
 
     def left(self) -> list[str]:
-        """What is in the store once it has lost what it may."""
+        """Return the files left after the deletable ones are removed."""
         for _ in range(2):
             self.garbage.remove_from(self.files)
         return [name.removesuffix("/file") for name in self.files.names("hpq")]

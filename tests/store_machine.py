@@ -44,7 +44,7 @@ def row(number: int) -> tuple[str, bytes]:
 
 
 class Machine(RuleBasedStateMachine):
-    """Three workers, one sweep; a call may be sent twice, as a client does when a reply is lost."""
+    """Three workers, one sweep; a call may be repeated, as after a lost reply."""
 
     url = ""
 
@@ -69,10 +69,10 @@ class Machine(RuleBasedStateMachine):
         )
         self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
-        self.held: list[tuple[WorkerPresence, Claim]] = []  # every claim ever answered
+        self.held: list[tuple[WorkerPresence, Claim]] = []  # all claims so far
         self.asked: dict[int, tuple[str, Claim | None]] = {}  # the last claim of each worker
         self.seq = 0
-        self.taken: Counter[str] = Counter()  # commits that the store took, by trial
+        self.taken: Counter[str] = Counter()  # accepted commits by trial
 
     def enqueue(self, sweep: Sweep) -> None:
         self.writer.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
@@ -94,7 +94,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.asked)
     @rule(data=st.data())
     def claim_again_late(self, data: st.DataObject) -> None:
-        """The reply was lost, and other things happened before the client asked again."""
+        """Repeat a claim whose reply was lost, after other calls."""
         who = data.draw(st.sampled_from(sorted(self.asked)))
         nonce, got = self.asked[who]
         before = None if got is None else self.reader.trials.get(got.trial)
@@ -102,7 +102,7 @@ class Machine(RuleBasedStateMachine):
         if got is not None and before is not None:
             is_mine = (before.attempt, before.worker) == (got.attempt, self.workers[who].name)
             if is_mine and before.state is TrialState.RUNNING:
-                assert again is not None  # it may have published a checkpoint since
+                assert again is not None  # the claim may have published a checkpoint meanwhile
                 again = replace(again, checkpoint=got.checkpoint)
                 assert again == got
         if again is not None and again != got:
@@ -166,7 +166,7 @@ class Machine(RuleBasedStateMachine):
         try:
             getattr(self.control, verb)(SID)
             before = self.books()
-            getattr(self.control, verb)(SID)  # said twice, as where the reply was lost
+            getattr(self.control, verb)(SID)  # repeated, as after a lost reply
             assert self.books() == before
         except UserError:
             sweep = self.reader.sweeps.get(SID)

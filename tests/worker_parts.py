@@ -1,4 +1,4 @@
-"""The parts of a worker process on a test's store, as consumer/__main__ creates them."""
+"""Create the parts of a worker process on a test's store, as consumer/__main__ does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _no_suggester(sid: str) -> SuggestLease:
 
 
 def records_of(settings: Settings, store: TrialStore) -> LaunchRecords:
-    """What a worker with these settings knows of its sweeps."""
+    """Return the launch records of a worker with these settings."""
     bundles = CodeBundles(settings.home, lambda digest: None)
     return LaunchRecords(store, TrustPolicy(settings, bundles))
 
@@ -32,7 +32,7 @@ def records_of(settings: Settings, store: TrialStore) -> LaunchRecords:
 def worker_parts(
     settings: Settings, store: TrialStore, garbage: FileGarbage, worker: WorkerPresence
 ) -> WorkerParts:
-    """All parts; the heartbeat's thread runs."""
+    """Create all parts, with a running heartbeat thread."""
     bundles = CodeBundles(settings.home, lambda digest: None)
     trust, files = TrustPolicy(settings, bundles), FileStoreHandle(settings)
     signals, outage = Signals(settings.grace_s), Outage()

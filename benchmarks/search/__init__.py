@@ -1,1 +1,1 @@
-"""How good the sets are that a search finds, and what each costs."""
+"""Measure the quality of search methods and the cost of their suggestions."""

@@ -1,7 +1,7 @@
-"""Functions that search methods are compared on, each with its space as a sweep file has it.
+"""Test functions for search methods, each with its search space as in a sweep file.
 
-Less is better; `least` is the least value there is (of `mixed`, found by a fine grid).
-Standard library only: W&B's package runs them in an environment of its own.
+All are minimized; `least` is the minimum (for `mixed`, from a fine grid). Standard library only:
+W&B's package runs them in an environment of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Params = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Function:
-    """One function: its name, `parameters:` of a sweep file, and what a set is worth."""
+    """One function: its name, `parameters:` of a sweep file, and its value for a set."""
 
     name: str
     parameters: dict[str, Any]
@@ -62,7 +62,7 @@ def _rosenbrock(p: Params) -> float:
 
 
 def _training(p: Params) -> float:
-    """Like a validation loss: a valley in log lr that moves with batch and optimizer."""
+    """Compute a loss with a valley in log lr that moves with batch and optimizer."""
     best = {"sgd": -1.0, "adam": -2.7, "rmsprop": -3.0}[p["optimizer"]]
     best += 0.3 * math.log2(p["batch"] / 128) * 0.5
     off = math.log10(p["lr"]) - best
@@ -74,7 +74,7 @@ def _training(p: Params) -> float:
 
 
 def _mixed(p: Params) -> float:
-    """Floats, integers, a rounded number and a choice that changes where the valley lies."""
+    """Compute a function of floats, integers, a rounded number, and a choice that moves it."""
     shift = {"a": 0.2, "b": 0.5, "c": 0.8}[p["kind"]]
     x, n, q = p["x"], p["layers"], p["width"] / 64
     wave = 0.1 * math.sin(12 * x) + 0.1

@@ -1,8 +1,7 @@
-"""hpq's own search and Optuna used by hand, on the same functions, both in this process.
+"""Run hpq's search and plain Optuna on the same functions, in this process.
 
-Workers are simulated: trials last about as long as one another, so many run at once; hpq
-makes sets ahead as for trials of a minute. `python -m benchmarks.search.ours` prints a line of
-JSON a seed.
+Workers are simulated: N trials of similar duration run at once; hpq generates suggestions ahead as
+for trials of a minute. `python -m benchmarks.search.ours` prints one line of JSON for each seed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 def space_of(function: Function) -> Space:
-    """The space of a function, read as a sweep file is."""
+    """Parse the space of a function as in a sweep file."""
     out = Problems(SourceMap(file=function.name))
     space = Space.of(parameters.read_leaves(dict(function.parameters), ("parameters",), out))
     out.raise_errors()
@@ -39,7 +38,7 @@ def space_of(function: Function) -> Space:
 def by_hpq(
     function: Function, trials: int, seed: int, workers: int, sampler: Sampler
 ) -> list[float]:
-    """The values in the order of their start, as a worker's child chooses the sets."""
+    """Return hpq's values in the order of their start, suggested as by a worker's child."""
     chooser = Chooser(Search(space=space_of(function), sampler=sampler, seed=seed))
     waiting: list[tuple[int, Params]] = []
     made = 0
@@ -67,7 +66,7 @@ def by_hpq(
 
 
 def by_hand(function: Function, trials: int, seed: int, workers: int, **kw: Any) -> list[float]:
-    """The same by Optuna's own ask and tell, as its documentation has it."""
+    """Return Optuna's values by ask and tell, as in its documentation."""
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, **kw))
     asked: list[optuna.Trial] = []
     values: list[float] = []
@@ -83,7 +82,7 @@ def by_hand(function: Function, trials: int, seed: int, workers: int, **kw: Any)
 
 
 def _places(seed: int, workers: int) -> Iterator[int | None]:
-    """Which trial has ended whenever a worker is free: none for the first trials."""
+    """Yield the trial that has ended whenever a worker is free; None for the first trials."""
     clock, busy = random.Random(seed), list[tuple[float, int]]()
     now, number = 0.0, 0
     while True:
@@ -112,14 +111,14 @@ def _suggest(trial: optuna.Trial, function: Function) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--functions", nargs="*", default=[f.name for f in FUNCTIONS])
-    parser.add_argument("methods", nargs="+", help="optuna, or a sampler of hpq's")
+    parser.add_argument("methods", nargs="+", help="optuna, or a sampler of hpq")
     args = parser.parse_args()
     for method in args.methods:
         for function in (f for f in FUNCTIONS if f.name in args.functions):

@@ -1,8 +1,8 @@
-"""The table of docs/results/search.md, from the lines that `ours` and `wandb_bayes` have printed.
+"""Print the table of docs/results/search.md from the output of `ours` and `wandb_bayes`.
 
-`python -m benchmarks.search.table TRIALS FILE…`: how far the best of the first TRIALS values is
-from the least there is, median over the seeds; behind another's, the chance that hpq's auto is no
-worse (Mann–Whitney, one-sided: below 0.05 it is worse).
+`python -m benchmarks.search.table TRIALS FILE…`: the gap between the best of the first TRIALS
+values and the minimum, median over the seeds; beside other methods, the p-value that hpq's auto is
+no worse (Mann–Whitney, one-sided: below 0.05 it is worse).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Gaps = dict[tuple[str, int, str], dict[int, float]]
 
 
 def gaps(trials: int, files: list[Path]) -> Gaps:
-    """By function, workers and method: seed → gap."""
+    """Return {(function, workers, method): {seed: gap}}."""
     least = {function.name: function.least for function in FUNCTIONS}
     found: Gaps = defaultdict(dict)
     for file in files:
@@ -33,7 +33,7 @@ def gaps(trials: int, files: list[Path]) -> Gaps:
 
 
 def no_worse(ours: list[float], theirs: list[float]) -> float:
-    """The one-sided p-value of ours being larger, by the normal approximation."""
+    """Return the one-sided p-value that ours are larger, by the normal approximation."""
     n, m = len(ours), len(theirs)
     wins = sum((a > b) + 0.5 * (a == b) for a in ours for b in theirs)
     spread = (n * m * (n + m + 1) / 12) ** 0.5

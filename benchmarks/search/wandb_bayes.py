@@ -1,7 +1,7 @@
-"""W&B's bayes on the same functions, as `sweeps` from PyPI has it (it needs numpy < 2).
+"""Run W&B's bayes, `sweeps` from PyPI (needs numpy < 2), on the same functions.
 
-`python benchmarks/search/wandb_bayes.py TRIALS SEEDS WORKERS NAME…` in an environment with it;
-prints a line of JSON a seed. Imports nothing of hpq: functions.py lies beside it.
+`python benchmarks/search/wandb_bayes.py TRIALS SEEDS WORKERS NAME…` in an environment with `sweeps`
+prints one line of JSON for each seed. Imports functions.py beside it, but not hpq.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sweeps.bayes_search import bayes_search_next_run
 
 
 def search(function: Function, trials: int, seed: int, workers: int) -> list[float]:
-    """The values in the order of their start; `workers` trials run at once."""
+    """Return the values in the order of their start; `workers` trials run at once."""
     np.random.seed(seed)
     clock = random.Random(seed)
     config = {
@@ -47,7 +47,7 @@ def search(function: Function, trials: int, seed: int, workers: int) -> list[flo
 
 
 def main() -> None:
-    """Run what the command line says."""
+    """Run the command line."""
     trials, seeds, workers = map(int, sys.argv[1:4])
     for name in sys.argv[4:]:
         function = next(f for f in FUNCTIONS if f.name == name)

@@ -22,9 +22,8 @@ def main(sweep: str, size: str, file: str, *keys: str) -> None:
         scenes, view = SceneReader(session.reader), View(sweep=sweep)
         for key in ("", *keys):
             view = reduce(view, key) if key else view
-            frame = render(view, scenes.read(view, look), look)
-            view = frame.view
-    console.print(frame.drawn)
+            drawn, view = render(view, scenes.read(view, look), look)
+    console.print(drawn)
     console.save_svg(file, title=f"hpq watch {sweep}")
 
 

@@ -45,13 +45,11 @@ class StoreReader:
         except (ResponseError, KeyError):
             return None
 
-    def snapshot(
-        self, sid: str, rows: int, top: int = 3, recent: int = 3, skip: int = 0
-    ) -> Snapshot:
+    def snapshot(self, sid: str, rows: int, top: int = 3, recent: int = 3) -> Snapshot:
         """Return one moment of a sweep.
 
-        `rows` is the most running trials after the first `skip`, oldest claim first; `top` the
-        most of the best trials, and `recent` the most of those that ended last.
+        `rows` is the most running trials, oldest claim first; `top` the most of the best trials,
+        and `recent` the most of those that ended last.
 
         Raises:
             NotFound: no sweep has this id.
@@ -60,9 +58,7 @@ class StoreReader:
         last_event = self.events.last_id(sid)
         sweep = self.sweeps.get(sid)
         key = self._keys.sweep(sid)
-        running: Any = (
-            self._redis.zrange(f"{key}:running", skip, skip + rows - 1) if rows > 0 else []
-        )
+        running: Any = self._redis.zrange(f"{key}:running", 0, rows - 1) if rows > 0 else []
         ended: Any = self._redis.zrange(f"{key}:ended", 0, recent - 1, desc=True) if recent else []
         parts = [[int(n) for n in running], [int(n) for n in ended]]
         trials = iter(self.trials.get_many(sid, [n for part in parts for n in part]))

@@ -1,4 +1,4 @@
-"""The producer side: the command line, from a sweep file to sets on the queue, and the tables."""
+"""The producer side: the command line, from a sweep file to queued trials, tables and reports."""
 
 from hpq.process import end_on_sigterm
 

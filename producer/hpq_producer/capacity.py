@@ -1,4 +1,4 @@
-"""How full the server is, and whether a sweep still goes in. Refuses before anything is written."""
+"""Check that a sweep fits into the server's memory, before the first write."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from hpq.errors import OutOfReach
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of
 
-TRIAL_BYTES = 450  # of a queued trial, measured; more than 200 bytes of parameters come on top
+TRIAL_BYTES = 450  # per queued trial, measured; excludes parameters beyond 200 bytes
 
 
 def check_capacity(
     session: Session, trials: int, *, weight: int = 0, code: int = 0
 ) -> Iterator[str]:
-    """Warnings about the server's memory, before `trials` more, and their code, are written.
+    """Yield warnings about the server's memory before `trials` trials and their code are written.
 
-    `weight` is about how many bytes the trials take, where that is known (0: as waiting trials
-    do); `code` is how many their code takes.
+    `weight` is the estimated size of the trials in bytes (0: that of queued trials); `code` is
+    the size of their code in bytes.
 
     Raises:
-        OutOfReach: they do not fit below 80 % of maxmemory (says what helps).
+        OutOfReach: the trials do not fit below 80 % of maxmemory.
     """
     memory, more = session.reader.server_memory(), (weight or trials * TRIAL_BYTES) + code
-    if memory is None:  # these credentials may not ask
+    if memory is None:  # these credentials may not run INFO
         return
     if not memory.has_room(more):
         raise OutOfReach(
-            f"{size(memory.used)} of the server's maxmemory of {size(memory.limit)} are used, and"
-            f" {trials_of(trials)} would take about {size(more)} more; hpq fills {FULL:.0%} of it."
+            f"Redis is full: {size(memory.used)} of maxmemory {size(memory.limit)} are used,"
+            f" {trials_of(trials)} need about {size(more)}, and hpq fills at most {FULL:.0%}."
             f" {_remedy(session, memory.used + more, memory.limit)}",
             code="redis-memory",
         )
     if memory.limit and memory.evicts:
         yield (
-            f"maxmemory-policy is {memory.policy}: under pressure the server would throw away"
-            " trials; CONFIG SET maxmemory-policy noeviction"
+            f"maxmemory-policy is {memory.policy}: a full server would delete trials;"
+            " run: redis-cli CONFIG SET maxmemory-policy noeviction"
         )
 
 
 def _remedy(session: Session, needed: int, limit: int) -> str:
-    """What makes room for so many bytes in all: sweeps where they hold enough, or more memory."""
+    """Return the command that makes room: remove large sweeps, or raise maxmemory to fit."""
     raise_limit = f"raise maxmemory to at least {size(needed / FULL * 1.01)}"
     sweeps = [
         s
@@ -50,7 +50,7 @@ def _remedy(session: Session, needed: int, limit: int) -> str:
     ]
     sizes = session.reader.sweeps.approximate_bytes(sweeps)
     if needed - sum(sizes) > FULL * limit:
-        held = f"sweeps that can go hold only {size(sum(sizes))}: " if sweeps else ""
+        held = f"sweeps without running trials hold only {size(sum(sizes))}: " if sweeps else ""
         return held + raise_limit
     largest = sorted(zip(sizes, sweeps, strict=True), key=lambda pair: -pair[0])[:3]
     some = ", ".join(f"{s.id} (about {size(n)}, {s.state})" for n, s in largest)

@@ -1,7 +1,7 @@
-"""`hpq`: the table of commands, and how errors become one line and an exit code.
+"""`hpq`: the table of commands; errors become one line and an exit code.
 
 A command's module is imported when the command is used, so that `hpq --help` needs neither redis
-nor rq; the table below is what `--help` prints.
+nor rq. `hpq --help` prints the table below.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import errno
 import importlib
 import json
+import re
 import sys
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.main import get_command
 
 from hpq import __version__
@@ -24,61 +26,114 @@ from hpq.errors import ExitCode, HpqError, UserError
 # group → command → (module under hpq_producer.commands, one line); its function has its name
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
-        "init": ("submit.init", "Write a first sweep file from a script's options"),
-        "enqueue": ("submit.enqueue", "Put a sweep file's trials on the queue"),
-        "run": ("submit.run", "Enqueue, train and watch on this machine"),
-        "plan": ("submit.plan", "Show what a sweep file would run, and write nothing"),
-        "worker": ("admin.worker", "Start workers that pop trials and train"),
+        "init": ("submit.init", "Write a sweep file from a script's options"),
+        "enqueue": ("submit.enqueue", "Queue the trials of a sweep file"),
+        "run": ("submit.run", "Enqueue a sweep file, train on this machine and watch"),
+        "plan": ("submit.plan", "Show what a sweep file would run; write nothing"),
+        "worker": ("admin.worker", "Start workers, which claim trials and train"),
     },
     "Look": {
-        "watch": ("inspect.watch", "A sweep, live"),
-        "ls": ("inspect.ls", "Sweeps, newest first"),
-        "show": ("inspect.show", "A sweep or a trial in full"),
-        "logs": ("inspect.logs", "What a trial printed"),
-        "summary": ("inspect.summary", "Ranking and bars of a sweep"),
-        "best": ("inspect.best", "The winner's parameters"),
-        "get": ("inspect.get", "A file that a trial left"),
-        "results": ("inspect.results", "All trials as a table, CSV or JSON"),
-        "workers": ("inspect.workers", "Live workers"),
+        "watch": ("inspect.watch", "Show a sweep live"),
+        "ls": ("inspect.ls", "List sweeps, newest first"),
+        "show": ("inspect.show", "Show a sweep or a trial in full"),
+        "logs": ("inspect.logs", "Print the log of a trial"),
+        "summary": ("inspect.summary", "Rank the trials; show what mattered and what failed"),
+        "best": ("inspect.best", "Print the parameters of the best trial"),
+        "get": ("inspect.get", "Download a trial's file"),
+        "results": ("inspect.results", "Print all trials as a table, CSV, JSON or YAML"),
+        "workers": ("inspect.workers", "List live workers"),
         "wait": ("inspect.wait", "Block until a sweep is over"),
     },
     "Control": {
-        "pause": ("control.control", "Let no further trial of a sweep start"),
-        "resume": ("control.control", "Go on with a paused or held sweep"),
-        "stop": ("control.control", "Finish what runs, cancel what waits"),
+        "pause": ("control.control", "Start no further trial of a sweep"),
+        "resume": ("control.control", "Continue a paused or held sweep"),
+        "stop": ("control.control", "Finish running trials, cancel queued ones"),
         "cancel": ("control.control", "Stop a sweep or a trial now"),
         "retry": ("control.control", "Queue failed or cancelled trials again"),
-        "set": ("control.control:set_limits", "Change a sweep's limits"),
+        "set": ("control.control:set_limits", "Change a sweep's limits and tags"),
         "rm": ("control.rm", "Delete a sweep with all its results"),
     },
     "Cluster": {
-        "scale": ("cluster.scale", "More or fewer worker pods, idle ones first"),
-        "drain": ("cluster.drain", "Let workers end what runs and take nothing more"),
-        "connect": ("cluster.connect", "Reach a cluster's Redis from here"),
-        "manifests": ("cluster.manifests", "Kubernetes manifests, filled in"),
+        "scale": ("cluster.scale", "Set the number of worker pods; idle pods stop first"),
+        "drain": ("cluster.drain", "Let workers finish their trials, then stop them"),
+        "connect": ("cluster.connect", "Connect this machine to a cluster's Redis"),
+        "manifests": ("cluster.manifests", "Print the Kubernetes manifests"),
     },
     "Care": {
         "data": ("admin.data", "Download CIFAR10 or MNIST for the shipped trainers"),
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
-        "audit": ("admin.audit", "Replay a sweep's events: one end each, none lost"),
-        "config": ("admin.config", "Settings in force, secrets hidden"),
-        "schema": ("admin.schema", "The JSON Schema of sweep files, for editors"),
+        "audit": ("admin.audit", "Verify from its events that a sweep lost no trial"),
+        "config": ("admin.config", "Print the settings in use; hide secrets"),
+        "schema": ("admin.schema", "Print the JSON Schema of sweep files, for editors"),
         "redis-acl": (
             "admin.redis_acl",
-            "ACL users for producers, workers, viewers and autoscalers",
+            "Print ACL users for producers, workers, viewers and autoscalers",
         ),
-        "archive": ("admin.archive", "A sweep as one file, and back"),
-        "gc": ("admin.gc", "Remove what no sweep needs from HPQ_HOME"),
+        "archive": ("admin.archive", "Write a sweep to one file, or restore it"),
+        "gc": ("admin.gc", "Delete snapshots, logs and caches that no sweep needs"),
     },
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
+# commands of wandb, kubectl, ray and optuna → hpq's
+ALIASES = {
+    name: command
+    for command, names in {
+        "ls": "list ps sweeps studies jobs",
+        "show": "status describe info inspect",
+        "watch": "top dashboard ui monitor attach",
+        "rm": "delete remove del",
+        "worker": "agent start",
+        "enqueue": "sweep submit create apply add",
+        "run": "optimize tune launch train",
+        "results": "trials export",
+        "best": "best-trial best-trials",
+        "logs": "log",
+        "cancel": "kill terminate",
+        "workers": "agents nodes",
+        "set": "edit config-set",
+        "connect": "login port-forward proxy",
+    }.items()
+    for name in names.split()
+}
+_EXIT_CODES = {ExitCode.USER: "wrong file, option or setting", ExitCode.UNKNOWN: "not found"}
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # of a disk
+class Command(TyperCommand):
+    """A command whose --json and --csv are short for -o, and whose help names each value."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        text, found, examples = (self.help or "").partition("\n\nExample")
+        self.help, self.epilog = text, f"\b\nExample{examples}" if found else None
+        params: list[Any] = self.params
+        for param in params:
+            param.secondary_opts = []  # no --no-once: a switch is off unless it is given
+            if isinstance(param, TyperArgument):
+                param.metavar = param.metavar or (param.name or "").upper()
+                # No <str> beside the name.
+                setattr(param, "display_type_rich", lambda ctx: None)  # noqa: B010
+            elif param.metavar is None and not param.type_descriptor.is_choice:
+                param.metavar = _METAVARS.get(param.type_descriptor.annotation, "TEXT")
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if any("--output" in param.opts for param in self.params):
+            end = args.index("--") if "--" in args else len(args)
+            short = {"--json": "--output=json", "--csv": "--output=csv"}
+            args = [short.get(word, word) for word in args[:end]] + args[end:]
+        return super().parse_args(ctx, args)
+
+
+_METAVARS: dict[Any, str] = {int: "N", float: "SECONDS", Path: "PATH"}
+_JSON = re.compile(r"(^|\s)(--json|(-o|--output)[ =]?json)(\s|$)")
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class Lazy(TyperGroup):
-    """A group whose commands live in modules that are imported when used.
+    """A group that imports the module of a command when the command is used.
 
     Typer carries its own copy of click and names its types privately, hence `Any`.
     """
@@ -91,18 +146,18 @@ class Lazy(TyperGroup):
             return None
         path, _, function = WHERE[cmd_name][0].partition(":")
         module = importlib.import_module(f"hpq_producer.commands.{path}")
-        alone = typer.Typer(add_completion=False)
-        alone.command(cmd_name)(getattr(module, function or cmd_name.replace("-", "_")))
-        command: Any = get_command(alone)
-        for param in command.params:
-            param.secondary_opts = []  # no --no-once: what is off by default has no need of it
-        return command
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        made = alone.command(cmd_name, cls=Command, context_settings=_CONTEXT)
+        made(getattr(module, function or cmd_name.replace("-", "_")))
+        return get_command(alone)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0] if args else ""
         if name not in WHERE and not name.startswith("-"):
             close = get_close_matches(name, WHERE, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "`hpq --help` lists them"
+            hint = f"did you mean `hpq {close[0]}`?" if close else "`hpq --help` lists the commands"
+            if name in ALIASES:
+                hint = f"use `hpq {ALIASES[name]}`"
             raise UserError(f"no command {name!r}; {hint}", code="command-unknown")
         return super().resolve_command(ctx, args)
 
@@ -112,26 +167,31 @@ class Lazy(TyperGroup):
         for group, commands in COMMANDS.items():
             formatter.write(f"\n{group}\n")
             formatter.write_dl([(f"  {name}", line) for name, (_, line) in commands.items()])
-        codes = ", ".join(f"{c.value} {c.name.lower().replace('_', ' ')}" for c in ExitCode)
-        formatter.write(f"\nExit codes: {codes}.\n`hpq COMMAND --help` tells of each command.\n")
-        formatter.write("`hpq --install-completion` lets the shell complete commands and ids.\n")
+        names = ((c, _EXIT_CODES.get(c, c.name.lower().replace("_", " "))) for c in ExitCode)
+        codes = ", ".join(f"{int(code)} {name}" for code, name in names)
+        formatter.write("\n`hpq COMMAND --help` describes a command.\n")
+        formatter.write("`hpq --install-completion` makes the shell complete commands and ids.\n")
+        formatter.write_text(f"Exit codes: {codes}.")
 
     def main(self, *args: Any, **more: Any) -> Any:
-        """As click's, but what it finds wrong with the words is one line as all of hpq's errors."""
-        words = more.get("args") or sys.argv[1:]
-        self.as_json = (
-            "--json" in words[: words.index("--")] if "--" in words else "--json" in words
-        )
+        """Run the command line; print each error as one line, also those that click finds."""
+        words = list(more.get("args") or sys.argv[1:])
+        if words[:1] == ["help"]:
+            words = [*words[1:2], "--help"]
+        options = words[: words.index("--")] if "--" in words else words
+        self.as_json = bool(_JSON.search(" ".join(options)))
         try:
-            code = super().main(*args, **{**more, "standalone_mode": False})
+            code = super().main(*args, **{**more, "args": words, "standalone_mode": False})
         except typer.Abort:
-            code = self._say(UserError("nothing was done", code="declined"), ExitCode.SOME_FAILED)
+            code = self._say(
+                UserError("declined; nothing was changed", code="declined"), ExitCode.SOME_FAILED
+            )
         except Exception as error:
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
             what = " ".join(error.format_message().split()).rstrip(".")
-            code = self._say(UserError(f"{what}; `{where} --help` tells what it takes"))
+            code = self._say(UserError(f"{what}; `{where} --help` lists the options"))
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 
     def invoke(self, ctx: Any) -> Any:
@@ -146,20 +206,20 @@ class Lazy(TyperGroup):
             discard_stdout()
             raise typer.Exit(int(ExitCode.DONE)) from None
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in _FULL:
+            if isinstance(error, OSError) and error.errno in _FULL_DISK:
                 place = f" {error.filename}" if error.filename else ""
                 error = UserError(
-                    f"cannot write{place}: {error.strerror}; make room", code="disk-full"
+                    f"cannot write{place}: {error.strerror}; free some space", code="disk-full"
                 )
             if ctx.params.get("debug") or type(error).__module__.startswith("typer"):
                 raise
             raise typer.Exit(self._say(error)) from None
 
     def _say(self, error: Exception, exit_code: ExitCode | None = None) -> int:
-        """Print an error on stderr, with --json also on stdout; answer the exit code."""
+        """Print an error on stderr, with -o json also on stdout; return the exit code."""
         if not isinstance(error, HpqError):
             what = " ".join(f"{type(error).__name__}: {error}".split())
-            text = f"a fault of hpq's own: {what} (hpq --debug … shows where)"
+            text = f"internal error: {what}; `hpq --debug …` prints the traceback"
             error = HpqError(text, code="internal")
         for notice in error.notices:
             print(f"hpq: {notice}", file=sys.stderr)
@@ -169,7 +229,11 @@ class Lazy(TyperGroup):
 
 
 app = typer.Typer(
-    cls=Lazy, add_completion=True, pretty_exceptions_enable=False, rich_markup_mode=None
+    cls=Lazy,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=_CONTEXT,
 )
 
 
@@ -187,6 +251,6 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; what hpq knows as an error is one line on stderr and an exit code."""
+    """Run the command line."""
     hpq_process.overwrite()  # training code of this machine may run beside any command
     app(prog_name="hpq")

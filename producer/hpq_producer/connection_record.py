@@ -1,8 +1,8 @@
-"""What `hpq connect` keeps under HPQ_HOME for other commands: where a forwarded port is and leads.
+"""Records of connections, which `hpq connect` keeps under HPQ_HOME for other commands.
 
-Each connection has a record, named `background` or after its process, and a lock that the process
-holds while it lives: a record whose lock is free is that of a killed process. Passwords lie in the
-process's memory, where its owner's commands read them by /proc, so that no file keeps them.
+Each connection has a record, named `background` or by its process id, and a lock that its process
+holds while it lives: a record with a free lock belongs to a killed process. Passwords are in the
+process's memory, where the same user's commands read them through /proc, never on disk.
 Standard library only: every command reads this module.
 """
 
@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 from hpq.errors import OutOfReach
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
 
-NAMESPACE = "hpq"  # where no other is named
+NAMESPACE = "hpq"  # the default
 BACKGROUND = "background"
 CONNECT = "HPQ_CONNECT"  # in a connected shell: CONTEXT/NAMESPACE:PORT
 HOST = "127.0.0.1"
@@ -32,7 +32,7 @@ _STOP_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionRecord:
-    """A local port that leads to a cluster's Redis; `trouble` is why it does not just now."""
+    """A local port forwarded to a cluster's Redis; `trouble` is the current error, if any."""
 
     name: str
     pid: int
@@ -46,40 +46,40 @@ class ConnectionRecord:
     code_key_file: str = ""
     trouble: str = ""
     scheme: str = "redis"
-    ca_file: str = ""  # "" = whom this machine trusts
+    ca_file: str = ""  # "": the system's CAs
 
     @property
     def url(self) -> str:
-        """For HPQ_REDIS_URL; the password is in the file."""
+        """The value of HPQ_REDIS_URL; the password is in `password_file`."""
         ca = f"?ssl_ca_certs={quote(self.ca_file)}" if self.ca_file else ""
         return f"{self.scheme}://{self.user}@{HOST}:{self.port}/0{ca}"
 
     @property
     def role(self) -> str:
-        """Whose password it has, as the user's name ends."""
+        """The role, which is the end of the user's name."""
         return self.user.rpartition("-")[2]
 
     @property
     def where(self) -> str:
-        """What it leads to, for people."""
+        """The target, for messages."""
         return f"Service {self.service}, namespace {self.namespace}, context {self.context}"
 
     def environ(self) -> dict[str, str]:
-        """The variables that make a command use it."""
+        """Return the environment variables that make a command use this connection."""
         variables = {
             "HPQ_REDIS_URL": self.url,
             "HPQ_REDIS_PASSWORD_FILE": self.password_file,
             "HPQ_PREFIX": self.prefix,
             CONNECT: f"{self.context}/{self.namespace}:{self.port}",
         }
-        with suppress(OSError):  # without the key nothing is signed, and enqueue says so
+        with suppress(OSError):  # without the key, enqueue reports unsigned code
             if self.code_key_file:
                 variables["HPQ_CODE_KEY"] = Path(self.code_key_file).read_text("utf-8").strip()
         return variables
 
 
 def records_folder(home: Path) -> Path:
-    """Where the records lie."""
+    """Return the directory of the records."""
     return home / "connect"
 
 
@@ -89,14 +89,14 @@ def acquire_lock(home: Path, name: str) -> int | None:
     fd = open_lock(records_folder(home) / f"{name}.lock")
     if try_lock(fd):
         os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))
-        (records_folder(home) / f"{name}.json").unlink(missing_ok=True)  # of one that was killed
+        (records_folder(home) / f"{name}.json").unlink(missing_ok=True)  # left by a killed process
         return fd
     os.close(fd)
     return None
 
 
 def lock_holder(home: Path, name: str = BACKGROUND) -> int | None:
-    """The process that took the lock last; a record may be of one before it."""
+    """Return the id of the last process that took the lock; the record may be older."""
     try:
         return int((records_folder(home) / f"{name}.lock").read_text("ascii"))
     except (OSError, ValueError):
@@ -104,7 +104,7 @@ def lock_holder(home: Path, name: str = BACKGROUND) -> int | None:
 
 
 def write_record(home: Path, record: ConnectionRecord) -> None:
-    """Replace the record as a whole."""
+    """Replace the record atomically."""
     path = records_folder(home) / f"{record.name}.json"
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with open(draft, "w", encoding="utf-8", opener=_open_private) as file:
@@ -113,14 +113,14 @@ def write_record(home: Path, record: ConnectionRecord) -> None:
 
 
 def remove_record(home: Path, name: str) -> None:
-    """Remove the record; the lock's file, too, but for the one that others may be waiting for."""
+    """Remove the record and its lock file; the background's lock file stays for waiters."""
     (records_folder(home) / f"{name}.json").unlink(missing_ok=True)
     if name != BACKGROUND:
         (records_folder(home) / f"{name}.lock").unlink(missing_ok=True)
 
 
 def read_record(home: Path, name: str = BACKGROUND) -> ConnectionRecord | None:
-    """The record of that name, whether its process lives or not."""
+    """Return the record of that name, whether its process lives or not."""
     try:
         return ConnectionRecord(
             **json.loads((records_folder(home) / f"{name}.json").read_text("utf-8"))
@@ -130,13 +130,13 @@ def read_record(home: Path, name: str = BACKGROUND) -> ConnectionRecord | None:
 
 
 def current_trouble(home: Path, record: ConnectionRecord | None) -> str:
-    """Why a connection does not lead to Redis just now; "" if nothing is known."""
+    """Return why a connection does not reach Redis at present; "" if unknown."""
     now = read_record(home, record.name) if record else None
     return now.trouble if now else ""
 
 
 def is_alive(home: Path, name: str = BACKGROUND) -> bool:
-    """True while the process of a connection lives."""
+    """Return True while the process of a connection lives."""
     try:
         fd = os.open(records_folder(home) / f"{name}.lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -155,11 +155,10 @@ def remove_stale_records(home: Path) -> None:
 
 
 def background_connection(home: Path) -> ConnectionRecord | None:
-    """The connection in the background, if there is to be one.
+    """Return the connection in the background, if the user has started one.
 
     Raises:
-        OutOfReach: it has ended and nobody said so, or is not there yet; another server would be
-            a surprise.
+        OutOfReach: the connection has died or is not ready yet; another server is never used.
     """
     record = read_record(home)
     if record is None and is_alive(home):
@@ -168,15 +167,15 @@ def background_connection(home: Path) -> ConnectionRecord | None:
     if record is not None and not is_alive(home):
         flags = "".join(namespace_flags(record.context, record.namespace))
         raise OutOfReach(
-            f"the connection in the background to {record.where} has ended; make it again"
-            f" (hpq connect --background{flags}) or forget it (hpq connect --stop)",
+            f"the connection in the background to {record.where} has ended; restart it"
+            f" (hpq connect --background{flags}) or remove it (hpq connect --stop)",
             code="connection-ended",
         )
     return record
 
 
 def connection_of_url(home: Path, url: str) -> ConnectionRecord | None:
-    """The connection that a Redis URL goes through, if it does."""
+    """Return the live connection that a Redis URL uses, if any."""
     parts = urlsplit(url)
     if parts.hostname != HOST:
         return None
@@ -184,10 +183,10 @@ def connection_of_url(home: Path, url: str) -> ConnectionRecord | None:
 
 
 def check_shell_connection(environ: Mapping[str, str], home: Path, url: str) -> None:
-    """Where a command's shell is a connected one, see that its connection lives.
+    """Check that the connection of a connected shell lives.
 
     Raises:
-        OutOfReach: it has ended; what is current now may be another cluster, or its port another's.
+        OutOfReach: it has ended; its port or the current context may lead to another cluster.
     """
     target, _, port = environ.get(CONNECT, "").rpartition(":")
     parts = urlsplit(url)
@@ -198,16 +197,16 @@ def check_shell_connection(environ: Mapping[str, str], home: Path, url: str) -> 
         context, _, namespace = target.rpartition("/")
         raise OutOfReach(
             f"the connection of this shell, to namespace {namespace}, context {context}, has ended;"
-            f" exit, and `hpq connect{''.join(namespace_flags(context, namespace))}` again",
+            f" exit the shell and run: hpq connect{''.join(namespace_flags(context, namespace))}",
             code="connection-ended",
         )
 
 
 def shell_connection(environ: Mapping[str, str], home: Path) -> ConnectionRecord | None:
-    """The connection of a connected shell, if HPQ_REDIS_URL is still that.
+    """Return the connection of a connected shell, unless HPQ_REDIS_URL has changed.
 
     Raises:
-        OutOfReach: it has ended.
+        OutOfReach: the connection has ended.
     """
     url = environ.get("HPQ_REDIS_URL", "")
     check_shell_connection(environ, home, url)
@@ -229,12 +228,12 @@ def stop_background(home: Path) -> ConnectionRecord | None:
 
 
 def kubectl_command(context: str, namespace: str) -> str:
-    """How a command of kubectl's begins that is told to people."""
+    """Return `kubectl` with a context and a namespace, for a message."""
     return f"kubectl --context {shlex.quote(context)} -n {namespace}"
 
 
 def namespace_flags(context: str, namespace: str) -> tuple[str, str]:
-    """The two flags by which a command of hpq's that is told to people means that namespace."""
+    """Return the two options that select a namespace in an hpq command, for a message."""
     return f" --context {shlex.quote(context)}", f" --namespace {namespace}"
 
 
@@ -250,7 +249,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def with_connection(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
-    """The environment with the connection in the background; HPQ_REDIS_URL goes before it."""
+    """Return the environment with the background connection's URL, unless HPQ_REDIS_URL is set."""
     if environ.get("HPQ_REDIS_URL", "").strip():
         return environ
     record = background_connection(home)

@@ -1,4 +1,4 @@
-"""Workers of `hpq run`: a supervisor on this machine, for the length of one command."""
+"""Run the workers of `hpq run`: a supervisor on this machine, for one command."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MAX_CPU_WORKERS = 4
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end this process as SystemExit, so that its workers are told to go.
+    """Convert SIGTERM and SIGHUP to SystemExit, so that the workers are stopped first.
 
     Raises:
-        SystemExit: one of them came; the code is 128 + its number, as shells have it.
+        SystemExit: a signal arrived; the code is 128 + its number, as in a shell.
     """
 
     def leave(number: int, _frame: FrameType | None) -> None:
@@ -40,15 +40,15 @@ def exit_on_signals() -> Iterator[None]:
 
 
 class LocalWorkers:
-    """A supervisor for one sweep, which ends with the `with` block; what it logs is in a file.
+    """A supervisor for one sweep, which ends with the `with` block; its log is a file.
 
-    Without a count it has one worker a GPU, or on a machine without, one a core up to four. It ends
-    with this process, too, however that ends, and holds the private server until it has. `leave`
-    lets it go on; another LocalWorkers of the sweep then takes it over.
+    Without a count it runs one worker per GPU, or without GPUs one per core, at most four. It also
+    ends with this process, even if killed, and keeps the private server running until then. After
+    `leave` it continues; another LocalWorkers of the sweep then takes it over.
     """
 
     def __init__(self, session: Session, sweep: Sweep, count: int | None, hint: str = "") -> None:
-        """`hint` is said when Ctrl-C has told the workers to end, and another one can be heard."""
+        """`hint` is printed when Ctrl-C stops the workers; a second Ctrl-C kills them."""
         settings, self._hint = session.settings, hint
         self._grace_s = settings.grace_s
         self.log = settings.home / "logs" / f"{sweep.id}.log"
@@ -58,8 +58,8 @@ class LocalWorkers:
             "HPQ_REDIS_URL": session.url,
             "HPQ_QUEUE": sweep.worker_class,
             "HPQ_SWEEP": sweep.id,
-            "HPQ_PORT": "",  # of `hpq worker`, which may run beside; nobody probes a command
-            "HPQ_STORE": location(settings),  # they are on this machine, so one under HPQ_HOME does
+            "HPQ_PORT": "",  # another `hpq worker` may use the port
+            "HPQ_STORE": location(settings),  # a store under HPQ_HOME is reachable here
         }
         attached = session.attached
         self._held_locks = (attached.keep_across_exec(),) if attached else ()
@@ -83,15 +83,15 @@ class LocalWorkers:
 
     def __enter__(self) -> LocalWorkers:
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        # The supervisor holds this lock as long as it lives, and its number is in the file.
+        # The supervisor holds this lock while it lives; the file has its process id.
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not _try_lock(lock):
                 self._pid = int(os.pread(lock, 20, 0) or 0)
-                print_message(f"its workers run already (log: {self.log})")
+                print_message(f"workers of this sweep are already running (log: {self.log})")
                 return self
             with self.log.open("ab") as out:
-                # A session of its own: Ctrl-C is ours to answer, by an orderly stop.
+                # A new session: Ctrl-C must reach only this process, which stops the workers.
                 self._supervisor = subprocess.Popen(
                     self._command_line,
                     env=self._env,
@@ -120,7 +120,7 @@ class LocalWorkers:
             self._end_at_once()
 
     def leave(self) -> None:
-        """Let the workers go on when this process ends, until their sweep is over."""
+        """Keep the workers running after this process, until their sweep ends."""
         self._is_left = True
         self._signal(signal.SIGUSR1)
 
@@ -148,19 +148,19 @@ class LocalWorkers:
         return not is_running
 
     def _end_at_once(self) -> None:
-        """The second signal means that; two that come together are one, so it is sent again."""
+        """Send SIGTERM until the supervisor ends: a second one kills; two at once merge to one."""
         while self._is_running():
             self._signal(signal.SIGTERM)
             self._wait(1.0)
 
     def wait_for_one(self, is_there: Callable[[], bool], patience_s: float = 20.0) -> None:
-        """Return once a worker is there, the supervisor has ended, or the patience has."""
+        """Return when a worker is live, the supervisor has ended, or `patience_s` has passed."""
         until = time.monotonic() + patience_s
         while not is_there() and self.ended() is None and time.monotonic() < until:
             time.sleep(0.05)
 
     def ended(self) -> str | None:
-        """Why there are no workers any more; None while there are."""
+        """Return why the workers have ended; None while they run."""
         if self._is_running():
             return None
         lines = self.log.read_text("utf-8", "replace").strip().splitlines()

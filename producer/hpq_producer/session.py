@@ -1,4 +1,4 @@
-"""What one command works with: settings, a Redis client, the keys, readers and writers.
+"""Open the session of a command: its settings, Redis client, readers and writers.
 
 `open_session` alone decides which server the command line uses: the server that HPQ_REDIS_URL
 names, the server that `hpq connect` reaches, or the private server under HPQ_HOME.
@@ -32,7 +32,7 @@ def load_settings() -> Settings:
 
     Raises:
         SettingsError: as `hpq.settings.read`.
-        OutOfReach: the connection in the background was cut, or that of this shell.
+        OutOfReach: the background connection or the connection of this shell is lost.
     """
     settings = read(os.environ)
     if settings.redis_url:
@@ -44,19 +44,19 @@ def load_settings() -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """An open connection and what reads and writes through it."""
+    """An open connection to Redis, with the readers and writers that use it."""
 
     settings: Settings
     url: str
     redis: Redis
     keys: Keys
     reader: StoreReader
-    version: str = ""  # of the server
+    version: str = ""  # of Redis
     attached: Attached | None = None  # the private server, if the session uses it
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
 
     def context(self) -> StoreContext:
-        """Build what writers of the store share; imports rq."""
+        """Build the context that the writers of the store share; imports rq."""
         return StoreContext.open(self.redis, self.keys)
 
     def writer(self) -> SweepWriter:
@@ -68,19 +68,19 @@ class Session:
         return SweepControl(self.context())
 
     def find(self, ref: str | None) -> str:
-        """Return the id of the sweep that a reference means; None is this user's last one.
+        """Return the id of the sweep that a reference names; None: this user's last sweep.
 
         Raises:
-            NotFound: no sweep fits, or more than one does.
+            NotFound: no sweep matches, or several do.
         """
         return self.reader.sweeps.resolve(ref, self.settings.user)
 
     def sweep(self, ref: str | None) -> Sweep:
-        """As `find`, the sweep itself."""
+        """Return the sweep that a reference names, as `find`."""
         return self.reader.sweeps.get(self.find(ref))
 
     def trouble(self) -> str:
-        """What `hpq connect` knows of why Redis is out of reach; "" where it knows nothing."""
+        """Return why `hpq connect` cannot reach Redis; "" if it logged no reason."""
         return connection_record.current_trouble(self.settings.home, self.connection)
 
     @property
@@ -91,10 +91,10 @@ class Session:
 
 @contextmanager
 def open_session(settings: Settings | None = None) -> Iterator[Session]:
-    """A session for the length of a command; Redis's errors inside it come out as one line.
+    """Open a session for one command; turn errors of Redis into errors of one line.
 
     Raises:
-        SettingsError, OutOfReach, Forbidden: as settings, connection and embedded say.
+        SettingsError, OutOfReach, Forbidden: as `load_settings`, `connect` and `attach`.
     """
     settings = settings or load_settings()
     attached = None if settings.redis_url else attach(settings.home)
@@ -120,15 +120,15 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
 
 @contextmanager
 def explain_errors(connection: ConnectionRecord | None, settings: Settings) -> Iterator[None]:
-    """Say why Redis is out of reach, if the connection of `hpq connect` knows."""
+    """Add to errors why the connection of `hpq connect` cannot reach Redis."""
     try:
         yield
     except Forbidden as error:
         if connection is None or error.code != "redis-password-refused":
             raise
         raise Forbidden(
-            f"{connection.where}: Redis refuses the password of {connection.user}; if its Secret"
-            " was made anew, the connection reads it now: try again in 30 s",
+            f"{connection.where}: Redis rejects the password of {connection.user}; if its Secret"
+            " was replaced, the connection reads the new password: try again in 30 s",
             code="redis-password-refused",
         ) from None
     except OutOfReach:

@@ -1,4 +1,4 @@
-"""Folders that the wheel carries beside the code: k8s/ and configs/."""
+"""The data folders of the wheel: k8s/ and configs/."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def shipped(name: str) -> Path:
     for root in (_HERE, *_HERE.parents[:2]):
         if (root / name).is_dir():
             return root / name
-    text = f"{_HERE}: the folder {name} is not installed; install hpq again"
+    text = f"{_HERE}: the folder {name} is missing; run: pip install --force-reinstall hpq"
     raise UserError(text, code="install-incomplete")

@@ -1,4 +1,4 @@
-"""What `hpq set` may change of a sweep, and how it is written."""
+"""Parse the KEY=VALUE arguments of `hpq set`: the limits and labels of a sweep."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _seconds(text: str) -> str:
     found = _DURATION.match(text)
     length = float(found["n"]) * _UNIT_S[found["unit"]] if found else math.inf
     if length > MAX_SECONDS:
-        raise ValueError("a duration such as 90s, 15m or 2h (0: none; at most a year)")
+        raise ValueError("a duration such as 90s, 15m or 2h (0: no limit; at most a year)")
     return number(length)
 
 
 def _tags(text: str) -> str:
     words = [word for word in text.split(",") if word]
     if not all(TAG.fullmatch(word) for word in words):
-        raise ValueError("words of A-Z a-z 0-9 _ . : - with commas between (none: no tags)")
+        raise ValueError("words of A-Z a-z 0-9 _ . : - separated by commas (empty: no tags)")
     return dumps(list(dict.fromkeys(words)))
 
 
@@ -53,16 +53,16 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "canary": ("canary", _whole(0, 1_000_000)),
 }
 
-_CLOSE = 0.75  # of a word misspelt; metric is nearer to retries than difflib's 0.6
+_CLOSE = 0.75  # similarity of a typo; at difflib's 0.6, metric would match retries
 _METRIC = frozenset({"metric", "goal"})
 _DURATIONS = frozenset({"timeout_s", "stall_s"})
 
 
 def limits(changes: Sequence[str]) -> dict[str, str]:
-    """KEY=VALUE words as fields of a sweep.
+    """Return the fields of a sweep that KEY=VALUE words set.
 
     Raises:
-        UserError: a key is unknown or a value is not allowed (names what is).
+        UserError: a key is unknown or a value is not allowed; the text names the allowed ones.
     """
     fields: dict[str, str] = {}
     for text in changes:
@@ -75,19 +75,19 @@ def limits(changes: Sequence[str]) -> dict[str, str]:
         except ValueError as error:
             raise UserError(f"{key}={value}: use {error}", code="invalid-value") from None
     if not fields:
-        raise UserError(f"say what to change: KEY=VALUE, KEY one of {', '.join(_KEYS)}")
+        raise UserError(f"no KEY=VALUE: write at least one, KEY one of {', '.join(_KEYS)}")
     return fields
 
 
 def _no_limit(text: str, key: str) -> UserError:
     if key.partition(".")[0] in _METRIC:
         return UserError(
-            f"{text}: a sweep's metric stays as it is; set it in the file and"
-            " `hpq enqueue FILE --reuse`: what was trained is taken, not trained again",
+            f"{text}: a sweep's metric is fixed; change it in the file and run: hpq enqueue FILE"
+            " --reuse (which copies the finished trials instead of training them again)",
             code="limit-fixed",
         )
     if key in TOP and key not in _KEYS and key != "name":
-        message = f"{text}: {key} is part of what the sweep is; edit the file and enqueue it"
+        message = f"{text}: {key} is fixed; edit the file and enqueue it: hpq enqueue FILE"
         return UserError(message, code="limit-fixed")
     close = get_close_matches(key, _KEYS, n=1, cutoff=_CLOSE)
     hint = f"; did you mean {close[0]}?" if close else ""
@@ -96,7 +96,7 @@ def _no_limit(text: str, key: str) -> UserError:
 
 
 def in_words(fields: Mapping[str, str]) -> str:
-    """Fields of a sweep as KEY=VALUE words, durations as people write them: `stall=2h canary=0`."""
+    """Return fields of a sweep as KEY=VALUE words: `stall=2h canary=0`."""
     keys = {field: key for key, (field, _) in _KEYS.items()}
     return " ".join(
         f"{keys.get(name, name)}={_duration(text) if name in _DURATIONS else text}"
@@ -107,7 +107,7 @@ def in_words(fields: Mapping[str, str]) -> str:
 def _duration(text: str) -> str:
     try:
         seconds = float(text)
-    except ValueError:  # a newer version's
+    except ValueError:  # written by a newer hpq
         return text
     for unit in "dhm":
         if seconds and seconds % _UNIT_S[unit] == 0:

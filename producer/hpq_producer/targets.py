@@ -1,6 +1,6 @@
-"""Sweeps and trials as users name them on the command line: SWEEP/7, #7, or 7 of the last sweep.
+"""Find the sweeps and trials that a command line names: SWEEP/7, #7, or 7 of the last sweep.
 
-Also what a command asks before it changes one: whose it is, and whether the user means it.
+Before a command changes a sweep, check its owner and ask for confirmation.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
 
 
 def parse_targets(targets: list[str] | None) -> tuple[str | None, list[int]]:
-    """The sweep that is meant (None: my last one) and the trials of it (none: the sweep itself).
+    """Return the sweep (None: my last one) and the numbers of its trials ([]: the whole sweep).
 
     Raises:
-        UserError: the targets are of several sweeps.
+        UserError: the targets belong to several sweeps.
     """
     sweeps: list[str] = []
     numbers: list[int] = []
@@ -42,18 +42,19 @@ def parse_targets(targets: list[str] | None) -> tuple[str | None, list[int]]:
             sweeps.append(found["sweep"])
     distinct = list(dict.fromkeys(sweeps))
     if len(distinct) > 1:
-        raise UserError(f"{', '.join(distinct)}: one sweep at a time", code="one-sweep-only")
+        text = f"{', '.join(distinct)}: the command takes one sweep; run it once for each"
+        raise UserError(text, code="one-sweep-only")
     return (distinct[0] if distinct else None), numbers
 
 
-_MAX_RECENT = 200  # ended trials among which a failed one is looked for
+_MAX_RECENT = 200  # ended trials, searched for a failed one
 
 
 def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | TrialId:
-    """The sweep's id, or the trial, that a reference means (see `parse_targets`).
+    """Return the id of the sweep or of the trial that a reference names (see `parse_targets`).
 
     Raises:
-        NotFound: nothing or more than one sweep fits.
+        NotFound: no sweep matches, or several do.
     """
     sweep, numbers = parse_targets([ref] if ref else None)
     sid = reader.sweeps.resolve(sweep, owner)
@@ -61,12 +62,12 @@ def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | Trial
 
 
 def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
-    """As `find_target`, where a trial is wanted: of a sweep, one that runs, else one that ended.
+    """Return the trial that a reference names; for a sweep, choose one of its trials.
 
-    Of those the one that failed last, since it has something to say, else the one that ended last.
+    The first of: a running trial, the trial that failed last, the trial that ended last.
 
     Raises:
-        NotFound: nothing fits, or no trial of the sweep has begun.
+        NotFound: no trial matches, or no trial of the sweep has started.
     """
     found = find_target(reader, ref, owner)
     if isinstance(found, TrialId):
@@ -75,33 +76,33 @@ def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     failed = [t for t in shot.recent if t.state is TrialState.FAILED]
     for trial in (*shot.running, *failed, *shot.recent):
         return trial.id
-    text = f"no trial of {found} has begun; `hpq watch {found}` shows what it waits for"
+    text = f"no trial of {found} has started; `hpq watch {found}` shows the reason"
     raise NotFound(text, code="trial-not-begun")
 
 
 def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
-    """The sweep that is meant, if I may touch it.
+    """Return the sweep that a reference names, if this user may change it.
 
     Raises:
-        Forbidden: it is another owner's, and `force` was not said.
+        Forbidden: another user owns the sweep, and `force` is false.
     """
     sweep = session.sweep(ref)
     if sweep.owner != session.settings.user and not force:
-        text = f"sweep {sweep.id} is {sweep.owner}'s; --force does it all the same"
+        text = f"sweep {sweep.id} belongs to {sweep.owner}; --force changes it anyway"
         raise Forbidden(text, code="sweep-of-another")
     return sweep
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask for a yes, unless it was said.
+    """Ask for a yes, unless `yes` is true.
 
     Raises:
-        UserError: there is nobody to ask.
+        UserError: stdin is no terminal.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        text = f"{question} There is no terminal to answer at; say --yes"
+        text = f"{question} Cannot ask without a terminal; add --yes"
         raise UserError(text, code="confirmation-missing")
     if not typer.confirm(question):
         raise typer.Abort
@@ -112,7 +113,7 @@ _MAX_COMPLETIONS = 500  # the newest sweeps
 
 
 def complete_sweep_ids(incomplete: str) -> list[str]:
-    """The ids that begin so, newest first; none where Redis is away. Starts no server."""
+    """Return the ids with this prefix, newest first; [] if Redis is away. Starts no server."""
     try:
         settings = load_settings()
         url = settings.redis_url
@@ -133,7 +134,7 @@ def complete_sweep_ids(incomplete: str) -> list[str]:
 SweepRef = Annotated[
     str | None,
     typer.Argument(
-        help="A sweep's id or its beginning; without: my last one.",
+        help="Id of a sweep, or its first characters. Default: my last sweep.",
         autocompletion=complete_sweep_ids,
     ),
 ]

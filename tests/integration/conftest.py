@@ -1,4 +1,4 @@
-"""`hpq` as a user runs it, against the tests' server."""
+"""Run `hpq` as a user does, on the tests' server."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def environ(redis_url: str, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def hpq(environ: dict[str, str], tmp_path: Path, redis: Redis) -> Hpq:
-    """Runs hpq to its end, in the test's folder; in this process, since that takes no start."""
+    """Return a function that runs hpq in the test's folder, in this process for speed."""
     return lambda *words, **extra: run_here(words, tmp_path, {**environ, **extra})
 
 
 @pytest.fixture
 def hpq_process(environ: dict[str, str], tmp_path: Path, redis: Redis) -> Hpq:
-    """The same in a process of its own."""
+    """Return a function that runs hpq in a new process."""
 
     def run(*words: object, **extra: str) -> subprocess.CompletedProcess[str]:
         return run_hpq(words, tmp_path, {**environ, **extra}, DEADLINE_S)
@@ -49,5 +49,5 @@ def desk(
     reader: StoreReader,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Desk:
-    """A user's directory, on an empty server."""
+    """Return a user's directory, on an empty server."""
     return Desk(tmp_path, redis_url, reader, monkeypatch)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-import textwrap
-from typing import Any
 
 import pytest
 
@@ -22,12 +21,10 @@ SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 def test_what_a_command_says_of_itself(golden: Golden, name: str) -> None:
     group = Lazy()
     command = group.get_command(None, name)
-    wrap = textwrap.TextWrapper(100, initial_indent="    ", subsequent_indent="    ")
-    lines = textwrap.wrap(" ".join((command.help or "").split()), 100)
-    for param in command.params:
-        words: Any = getattr(param, "help", "") or ""
-        lines += ["", ", ".join(param.opts), *wrap.wrap(" ".join(words.split()))]
-    golden.check(name, "help", "\n".join(lines))
+    context = command.make_context(f"hpq {name}", [], resilient_parsing=True, terminal_width=100)
+    text = command.get_help(context)
+    assert "<bool>" not in text and re.search(r"(?m)^  Examples?:\n    hpq ", text), text
+    golden.check(name, "help", text)
 
 
 # What refuses beside one sweep of two trials, demo-00000; the file sweep.yaml asks for the same.

@@ -1,6 +1,6 @@
-"""What W&B's own package `sweeps` answers, for tests that compare hpq with it.
+"""Record the results of W&B's own package `sweeps`, with which tests compare hpq.
 
-`make oracle` runs this package in an environment of its own (.oracle/) and rewrites
-tests/data/oracle/*.json; the tests read those files and need no `sweeps`. Everything is seeded, so
-that a second run changes nothing.
+`make oracle` runs this package in its own environment (.oracle/) and rewrites
+tests/data/oracle/*.json; the tests read those files and do not need `sweeps`. Fixed seeds make runs
+reproducible.
 """

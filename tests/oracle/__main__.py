@@ -1,4 +1,4 @@
-"""`make oracle`: ask W&B's package everything again and rewrite tests/data/oracle."""
+"""`make oracle`: run W&B's package on all cases and rewrite tests/data/oracle."""
 
 from __future__ import annotations
 

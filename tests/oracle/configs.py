@@ -1,12 +1,12 @@
-"""Which sweep files W&B takes: hand-made ones, every key of every distribution, and random ones.
+"""Record which sweep files W&B accepts: hand-written, systematic and random ones.
 
 tests/data/oracle/configs.json is
 
     {"sweeps": "0.3.0",
      "cases": [{"config": {…}, "problem": "" | text, "unusable": "" | text}]}
 
-`problem` is one violation that W&B's validator reports (its client only warns of it), or
-what it raises; `unusable` is what its search raises when it is asked for the first run.
+`problem` is one violation that W&B's validator reports (its client only warns), or the validator's
+exception; `unusable` is the exception of its search for the first run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = (
     "log_uniform", "q_log_uniform", "inv_log_uniform", "normal", "q_normal", "log_normal",
     "q_log_normal", "beta", "q_beta",
 )  # fmt: skip
-# Keys that make each distribution, then values that are tried in the place of each.
+# The keys of each distribution, then values that replace each.
 GOOD: dict[str, dict[str, Any]] = {
     "constant": {"value": 3},
     "categorical": {"values": ["a", "b"]},
@@ -104,7 +104,7 @@ NESTED: list[dict[str, Any]] = [
 
 
 def answers() -> dict[str, Any]:
-    """Everything that the file holds."""
+    """Return the contents of the file."""
     warnings.simplefilter("ignore")
     seen: dict[str, dict[str, Any]] = {}
     for config in [*_tops(), *_parameters(), *_random(160)]:
@@ -127,7 +127,7 @@ def _tops() -> list[dict[str, Any]]:
 
 
 def _parameters() -> list[dict[str, Any]]:
-    """Each distribution written out and left out, with each key missing, odd or one too many."""
+    """Yield each distribution, explicit and implied, with each key missing, invalid or extra."""
     entries: list[dict[str, Any]] = [{}, {"min": 1}, {"q": 1}, {"mu": 0}, {"a": 1}, {"x": 1}]
     for name, good in GOOD.items():
         entries += [good, {**good, "distribution": name}, {"distribution": name}]
@@ -155,7 +155,7 @@ def _without(entry: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _random(number: int) -> list[dict[str, Any]]:
-    """Files as people write them; about every second with one key changed or lost."""
+    """Yield typical files; about half have one key changed or removed."""
     rng = Random("configs")
     configs = []
     for _ in range(number):

@@ -1,4 +1,4 @@
-"""Where the answers lie. Imported by the scripts that ask and by the tests that compare."""
+"""Read and write the recorded results."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ FOLDER = DATA / "oracle"
 
 
 def read(name: str) -> dict[str, Any]:
-    """The answers of that name."""
+    """Read the results of that name."""
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
     return found
 
 
 def write(name: str, answers: dict[str, Any]) -> str:
-    """Write the answers, one case a line, so that a change can be read; says what it wrote."""
+    """Write results, one case per line for readable diffs; return a line with path and size."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     lines = []
     for key, value in answers.items():

@@ -1,4 +1,4 @@
-"""W&B's grids: every set, in order.
+"""Record W&B's grids: every set, in order.
 
 tests/data/oracle/grids.json is
 
@@ -11,7 +11,7 @@ from importlib.metadata import version
 from random import Random
 from typing import Any
 
-MOST = 400  # sets of a case
+MOST = 400  # sets per case
 HAND: list[dict[str, Any]] = [
     {"a": {"values": [1, 2, 3]}},
     {"b": {"values": [1, 2]}, "a": {"values": ["x", "y"]}},
@@ -39,7 +39,7 @@ HAND: list[dict[str, Any]] = [
 
 
 def answers() -> dict[str, Any]:
-    """Everything that the file holds."""
+    """Return the contents of the file."""
     rng = Random("grids")
     return {
         "sweeps": version("sweeps"),

@@ -1,4 +1,4 @@
-"""What W&B stops: hyperband's bands, thresholds and decisions.
+"""Record which runs W&B stops: hyperband's bands, thresholds and decisions.
 
 tests/data/oracle/hyperband.json is
 
@@ -50,7 +50,7 @@ USED: list[dict[str, Any]] = [
 
 
 def answers() -> dict[str, Any]:
-    """Everything that the file holds."""
+    """Return the contents of the file."""
     rng = Random("hyperband")
     cases = []
     for early in USED:
@@ -125,7 +125,7 @@ def _ask(early: dict[str, Any], goal: str, runs: list[dict[str, Any]]) -> dict[s
 
 
 def _why(info: dict[str, Any] | None, index: int, sign: int) -> list[Any] | None:
-    """Read from the line that W&B writes for the run."""
+    """Parse the line that W&B prints for the run."""
     if info is None:
         return None
     line = next(line for line in info["lines"] if line.startswith(f"Run: {index} "))

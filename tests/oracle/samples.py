@@ -1,4 +1,4 @@
-"""What W&B draws from each distribution.
+"""Record the samples that W&B draws from each distribution.
 
 tests/data/oracle/samples.json is
 
@@ -61,7 +61,7 @@ ENTRIES: list[dict[str, Any]] = [
 
 
 def answers() -> dict[str, Any]:
-    """Everything that the file holds."""
+    """Return the contents of the file."""
     return {"sweeps": version("sweeps"), "cases": [_case(entry) for entry in ENTRIES]}
 
 
@@ -77,7 +77,7 @@ def _case(entry: dict[str, Any]) -> dict[str, Any]:
         drawn = parameter.ppf(np.arange(1, 1000) / 1000)
         return {"entry": entry, "quantiles": [float(f"{value:.7g}") for value in drawn]}
     even = (np.arange(EVEN) + 0.5) / EVEN
-    # One by one, as W&B's agent draws: given an array, the weighted choice answers the first value.
+    # One by one, as W&B's agent draws: for an array, the weighted choice returns the first value.
     weighted = parameter.type == HyperParameter.CATEGORICAL_PROB
     drawn = [parameter.ppf(x) for x in even] if weighted else parameter.ppf(even)
     counts = Counter(_plain(value) for value in drawn)

@@ -34,8 +34,8 @@ LAYERS = {
         code store
     """,
     "hpq_producer": """
-        commands embedded_redis scaffold shipped sweepfile terminal
-        analysis audit cli connection_record manifests sweep_limits
+        embedded_redis scaffold shipped sweepfile terminal
+        analysis audit cli commands connection_record manifests sweep_limits
         __main__ query session
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue
@@ -57,7 +57,8 @@ LAYERS = {
 
 # The only homes of libraries that are heavy or that few files should know.
 HOMES = {
-    ("torch", "torchvision", "sklearn", "numpy", "PIL"): ("hpq_worker.trainers",),
+    ("torch", "torchvision", "PIL"): ("hpq_worker.trainers",),
+    ("sklearn", "numpy"): ("hpq_worker.trainers", "hpq_producer.analysis.importance"),
     ("rq",): ("hpq.store.tickets", "hpq_worker.consumer.rq_worker"),
     ("kubernetes", "urllib3", "websocket"): ("hpq_producer.cluster.api",),
     ("optuna", "cmaes"): ("hpq_worker.suggest",),

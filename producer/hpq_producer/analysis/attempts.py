@@ -1,4 +1,4 @@
-"""Read a trial's attempts out of its events: where each ran, from which step, how it ended."""
+"""Reconstruct a trial's attempts from its events: host, first step, end."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Attempt:
     ran_ms: int = 0
     end: str = ""
     kind: str = ""  # of a failure
-    from_step: int | None = None  # of the checkpoint that it went on from; None: from nothing
-    restarted: str = ""  # why it could not go on from the checkpoint that there was
+    from_step: int | None = None  # of the checkpoint that it resumed; None: from the start
+    restarted: str = ""  # why the existing checkpoint was not resumed
 
 
 def attempts_of(story: Sequence[Event], trial: TrialView) -> list[Attempt]:
-    """The attempts that the events tell of, in order; the last one as the trial's row has it."""
+    """Return the attempts in order; the duration of the last one is the trial's own."""
     found: dict[int, Attempt] = {}
     for event in story:
         old = found.get(event.attempt) or Attempt(number=event.attempt)
@@ -48,11 +48,11 @@ def _apply(attempt: Attempt, event: Event) -> Attempt:
         return replace(attempt, from_step=int(step)) if step and step.isdigit() else attempt
     if event.what == "restarted":
         return replace(attempt, from_step=None, restarted=fields.get("why", ""))
-    if event.what == "resumed":  # it came back after its lease had ended
+    if event.what == "resumed":  # the worker returned after its lease had expired
         return replace(attempt, end="", kind="")
     if event.what != "requeued" and event.what not in TERMINAL:
         return attempt
-    beat = fields.get("beat_ms", "")  # the last sign of life of a lost attempt
+    beat = fields.get("beat_ms", "")  # the last heartbeat of a lost attempt
     until_ms = int(beat) if beat.isdigit() and int(beat) else at_ms
     ran_ms = max(0, until_ms - attempt.started_ms) if attempt.started_ms else 0
     end = fields.get("reason", "") if event.what == "requeued" else event.what
@@ -60,7 +60,7 @@ def _apply(attempt: Attempt, event: Event) -> Attempt:
 
 
 def attempt_record(attempt: Attempt) -> dict[str, Any]:
-    """An attempt as data."""
+    """Return an attempt as data for `--json`."""
     return {
         "attempt": attempt.number,
         "worker": attempt.worker or None,

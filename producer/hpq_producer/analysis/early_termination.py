@@ -1,4 +1,4 @@
-"""Early termination in words: the rule, why a trial was told to stop, what was saved. Pure."""
+"""Describe early termination: the rule, why a trial was stopped, the time saved. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.terminal.style import Line, Span
 from hpq_producer.terminal.text import clean, number, trials_of
 
-_FIRST = 4  # bands that are named
-_FEW = 3  # finished trials whose median says little
+_FIRST = 4  # bands that are listed
+_FEW = 3  # finished trials; the median of fewer is a guess
 
 
 def describe_rule(early: EarlyTerminate) -> str:
-    """`hyperband, eta 3, strict, at values 3, 9, 27, …`."""
+    """Return e.g. `hyperband, eta 3, strict, at values 3, 9, 27, …`."""
     words = [early.rule.value]
     if early.rule is TerminationRule.MEDIAN:
         words.append(f"of {early.min_trials} others or more")
@@ -32,7 +32,7 @@ def describe_rule(early: EarlyTerminate) -> str:
 
 
 def describe_pruning(pruning: Pruning, sweep: Sweep) -> str:
-    """`hyperband at its 9th value: loss 0.71 is number 8 of 12, and worse than 0.5`."""
+    """Return `hyperband at its 9th value: loss 0.71 is number 8 of 12, and worse than 0.5`."""
     name = clean(sweep.metric.name) if sweep.metric else "the metric"
     value, threshold = _distinct(pruning.value, pruning.threshold)
     return (
@@ -42,38 +42,38 @@ def describe_pruning(pruning: Pruning, sweep: Sweep) -> str:
 
 
 def _nth(number: int) -> str:
-    """1st, 2nd, 3rd, 4th, 11th, 21st."""
+    """Return 1st, 2nd, 3rd, 4th, 11th, 21st."""
     is_teen = number % 100 in (11, 12, 13)
     return f"{number}{'th' if is_teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def _distinct(a: float, b: float) -> tuple[str, str]:
-    """Two numbers in as few digits as tell them apart."""
+    """Format two numbers with the fewest digits that distinguish them."""
     pairs = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in (4, 6, 9, 17))
     return next((pair for pair in pairs if pair[0] != pair[1]), (repr(a), repr(b)))
 
 
 def describe_early_end(trial: TrialView, sweep: Sweep) -> str:
-    """Why a trial ended early, or was told to; empty where it was not."""
+    """Return why early termination stopped a trial, or is stopping it; "" if it did not."""
     if trial.pruning:
         text = describe_pruning(trial.pruning, sweep)
         is_so = trial.state in (TrialState.PRUNED, TrialState.RUNNING)
-        return text if is_so else f"{text}; it ended before it heard"
+        return text if is_so else f"{text}; the trial ended before the stop reached it"
     if sweep.reached and trial.state is TrialState.CANCELLED:
-        return f"the sweep's target had been reached by #{sweep.reached.trial}"
+        return f"#{sweep.reached.trial} had reached the sweep's target"
     return ""
 
 
 def describe_prune_event(event: Event, sweep: Sweep) -> str:
-    """What the event `prune` says."""
+    """Return the text of the event `prune`."""
     try:
-        return f"told to stop: {describe_pruning(decode_pruning(event.fields['why']), sweep)}"
-    except (KeyError, TypeError, ValueError):  # a newer version's
-        return "told to stop"
+        return f"stopped early: {describe_pruning(decode_pruning(event.fields['why']), sweep)}"
+    except (KeyError, TypeError, ValueError):  # written by a newer hpq
+        return "stopped early"
 
 
 def describe_target(sweep: Sweep) -> str:
-    """`target reached: #7 has acc 0.91, wanted 0.9`; empty where it was not."""
+    """Return e.g. `target reached: #7 has acc 0.91 >= 0.9`; "" if it was not reached."""
     if sweep.reached is None or sweep.metric is None:
         return ""
     it, sign = sweep.reached, ">=" if sweep.metric.goal is Goal.MAXIMIZE else "<="
@@ -82,19 +82,19 @@ def describe_target(sweep: Sweep) -> str:
 
 
 def saved_lines(summary: SweepSummary) -> Iterator[Line]:
-    """How many trials were stopped early, and about what that saved."""
+    """Yield the number of trials stopped early, and the estimated time saved."""
     saved = summary.saved
     if saved is None:
         return
     yield []
     text = f"{trials_of(saved.stopped)} stopped early"
     if saved.usual_ms is None:
-        text += "; what that saved is not known before a trial has finished"
+        text += "; the time saved is known when a trial has finished"
     else:
         share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
         text += (
-            f": about {coarse_duration(saved.ms)} of workers' time saved ({share:.0%}), if each"
-            f" had taken {coarse_duration(saved.usual_ms)}, the median of {saved.finished} finished"
+            f": about {coarse_duration(saved.ms)} of workers' time saved ({share:.0%}), if each had"
+            f" taken {coarse_duration(saved.usual_ms)}, the median of {saved.finished} finished"
         )
-        text += "; few, so this is a guess" if saved.finished < _FEW else ""
+        text += " (too few for more than a guess)" if saved.finished < _FEW else ""
     yield [Span(text)]

@@ -1,7 +1,7 @@
-"""When a sweep, or one trial of it, will be over. Pure; times in milliseconds.
+"""Estimate the time left of a sweep or of one trial. Pure; times in milliseconds.
 
-Trials are dealt to the slots as workers take them: each slot's next one starts when it is free.
-That gives the middle; the spread of the ended trials and how few they are give the range.
+Each free slot starts the next trial, as workers do; that gives the estimate. The spread and the
+number of the ended trials give its range.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from hpq.domain.snapshot import DurationStats
 
-_Z = 1.28  # of ten sweeps, eight end within the range
+_Z = 1.28  # an 80 % range
 _MIN_SPREAD = 0.1  # of the mean: workers start and stop, machines are shared
 _GUESSED_SPREAD = 0.4  # of the mean, while fewer than three trials have ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLeft:
-    """What is left: the middle and the range that most outcomes fall into."""
+    """The estimated time left, with its 80 % range."""
 
     left_ms: float
     low_ms: float
@@ -39,9 +39,9 @@ class TimeLeft:
 def sweep_eta(
     durations: DurationStats, queued: int, ages_ms: Sequence[float], slots: int
 ) -> TimeLeft | None:
-    """What is left of a sweep with `queued` trials waiting and others running for `ages_ms`.
+    """Estimate the time left of a sweep with `queued` trials, and others running for `ages_ms`.
 
-    None where no trial has ended yet or nobody works on it.
+    None if no trial has ended yet or the sweep has no workers.
     """
     if durations.ended < 1 or (not ages_ms and not queued):
         return None
@@ -64,7 +64,7 @@ def sweep_eta(
 
 
 def _uncensored(durations: DurationStats, ages_ms: Sequence[float]) -> tuple[float, float]:
-    """Mean and spread of a trial, minding that the long ones are still running."""
+    """Return mean and spread of a trial, corrected for long trials that are still running."""
     mean = durations.mean_ms
     spread = (
         durations.sd_ms if durations.ended >= 3 else max(durations.sd_ms, _GUESSED_SPREAD * mean)
@@ -76,17 +76,17 @@ def _uncensored(durations: DurationStats, ages_ms: Sequence[float]) -> tuple[flo
 
 
 def _expected_rest(mean: float, spread: float, age: float) -> float:
-    """What is left of a trial of this age: what the mean says, and a little when it is late."""
+    """Return the expected rest of a trial of this age, never 0 for one beyond the mean."""
     return max(mean - age, min(spread, mean) / 2)
 
 
 def trial_left_ms(
     age_ms: float, step: int, last_step: int | None, mean_ms: float | None
 ) -> float | None:
-    """What is left of a running trial; None where nothing tells.
+    """Estimate the time left of a running trial; None if nothing is known.
 
-    Where all ended trials ended at the same step, its own pace counts the more the further it is;
-    until then, and otherwise, what trials take on average.
+    The estimate is the mean of the ended trials. If they all ended at `last_step`, the trial's own
+    pace counts more, the further it is.
     """
     usual = mean_ms - age_ms if mean_ms is not None else None
     if last_step and 0 < step <= last_step:
@@ -97,7 +97,7 @@ def trial_left_ms(
 
 
 def coarse_duration(ms: float) -> str:
-    """A length of time in one unit: an estimate has no second digit worth reading."""
+    """Format a duration in one unit, rounded as an estimate is."""
     s = ms / 1000
     for unit, size, below in (("s", 1, 90), ("m", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf)):
         if s / size < below:

@@ -1,8 +1,8 @@
-"""Which parameter matters: permutation importance on out-of-bag trials, with bootstrap intervals.
+"""Compute permutation importance of parameters on out-of-bag trials, with bootstrap intervals.
 
 A forest of 100 trees predicts each trial from the trees that did not train on it. A parameter is
 important if shuffling its values makes these predictions worse. Terminal, page and Python API show
-the numbers of `importance_of`. scikit-learn is imported when it is called.
+the numbers of `importance_of`, which imports scikit-learn.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -18,11 +18,11 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json, Params
 from hpq_producer.terminal.text import clean, number, trials_of, value
 
-MIN_SETS, MIN_R2 = 8, 0.3  # fewer, or less of the variance predicted, cannot tell
+MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
 _TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
 _MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
-_LOG_RATIO = 20.0  # of positive values: from here on they are compared as logarithms
-_MANY_WORDS = 30  # of one parameter: more of them name trials, not choices
+_LOG_RATIO = 20.0  # highest / lowest: from here on, positive values are compared as logarithms
+_MANY_WORDS = 30  # a parameter with more texts names trials, not choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,7 @@ class Importance:
     """
 
     sets: int
+    of: int = 0  # sets that there are; `sets` of them were drawn evenly if they are very many
     r2: float | None = None
     shares: tuple[Share, ...] = ()
     why_none: str = ""
@@ -56,13 +57,8 @@ class Importance:
             return self.why_none
         it = self.shares[0]
         share = f"{it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})"
-        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {self.sets} sets"
-
-    def record(self) -> dict[str, Any]:
-        """The same as data."""
-        shares = [asdict(one) for one in self.shares]
-        why, looked = self.why_none or None, self.looked or None
-        return dict(sets=self.sets, r2=self.r2, shares=shares, why_none=why, looked=looked)
+        sample = f"{self.sets:,} of " if self.sets < self.of else ""
+        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {sample}{self.of:,} sets"
 
 
 def importance_of(
@@ -93,10 +89,10 @@ def importance_of(
         return Importance(sets=count, why_none=lacks)
     r2, shares = _permuted(numpy, forest, varying, [objective for _, objective in rows])
     if r2 < MIN_R2:
-        words = f"{count} sets cannot tell: a model of them predicts R² {r2:.2f}, below {MIN_R2}"
-        return Importance(sets=count, r2=r2, why_none=words)
+        words = f"{count:,} sets cannot tell: a model of them predicts R² {r2:.2f}, below {MIN_R2}"
+        return Importance(sets=len(rows), of=count, r2=r2, why_none=words)
     looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
-    return Importance(sets=count, r2=r2, shares=shares, looked=looked)
+    return Importance(sets=len(rows), of=count, r2=r2, shares=shares, looked=looked)
 
 
 def _column(values: Sequence[Json]) -> list[list[float]] | None:
@@ -163,7 +159,7 @@ def _shares(numpy: Any, grown: Any) -> Any:
 
 
 def _where_it_looked(sweep: Sweep, name: str, sets: Sequence[Params]) -> str:
-    """`auto looked mostly at lr 0.01 to 0.1`: the middle of what it drew in the later half."""
+    """Return `auto looked mostly at lr 0.01 to 0.1`: the middle 80 % of the later half."""
     if not sweep.sampler or sweep.sampler in ("random", "qmc"):
         return ""
     later = [params[name] for params in sets[len(sets) // 2 :] if name in params]

@@ -1,4 +1,4 @@
-"""Sweeps, trials and workers as data for `--json`: stable names, seconds, ISO 8601. Pure."""
+"""Convert sweeps, trials and workers to data for `--json`: seconds, ISO 8601 times. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from hpq_producer.analysis.scores import group_record
 
 
 def finite(value: float | None) -> float | None:
-    """The value, or None for what JSON cannot say (NaN, infinities)."""
+    """Return the value, or None for NaN and infinities, which JSON lacks."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def iso(ms: int) -> str | None:
-    """A time in milliseconds as text with its zone; None for 0."""
+    """Format a time in milliseconds as ISO 8601 in UTC; None for 0."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat("T", "milliseconds") if ms else None
 
 
 def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
-    """What `ls` and `show` say of a sweep."""
+    """Return a sweep as data for `ls` and `show`."""
     counts = sweep.counts
     return {
         "id": sweep.id,
@@ -57,9 +57,9 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
 
 
 def source_of_result(trial: TrialView, sweep: Sweep) -> str:
-    """The trial that trained what was taken from an older sweep, and its seed, if that is another.
+    """Return the trial of an older sweep whose result was copied, with its seed if that differs.
 
-    "" for a trial that ran here.
+    "" for a trial that ran in this sweep.
     """
     own = seed_of(sweep, trial.id.number, trial.params)
     is_another = trial.reused and trial.seed is not None and trial.seed != own
@@ -67,7 +67,7 @@ def source_of_result(trial: TrialView, sweep: Sweep) -> str:
 
 
 def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
-    """What `results` and `show` say of a trial."""
+    """Return a trial as data for `results` and `show`."""
     failure, number = trial.failure, trial.id.number
     return {
         "sweep": trial.id.sweep,
@@ -86,8 +86,8 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
         "host": trial.host or None,
         "started": iso(trial.claimed_ms),
         "ended": iso(trial.ended_ms),
-        "duration_s": trial.duration_ms / 1000,  # of the latest attempt
-        "total_s": trial.total_ms / 1000,  # of all
+        "duration_s": trial.duration_ms / 1000,  # the latest attempt
+        "total_s": trial.total_ms / 1000,  # all attempts
         "restarted": trial.restarted or None,
         "reused": trial.reused or None,
         "pruning": asdict(trial.pruning) if trial.pruning else None,
@@ -106,7 +106,7 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
 def snapshot_record(
     shot: Snapshot, needs: Sequence[Notice], left: TimeLeft | None
 ) -> dict[str, Any]:
-    """What a frame of `watch` shows; `left_s` is what is left of the sweep, with its range."""
+    """Return the data of a frame of `watch`; `left_s` is the time left, with its range."""
     best = shot.best[0].objective if shot.best else None
     return {
         "at": iso(shot.at_ms),
@@ -121,7 +121,7 @@ def snapshot_record(
 
 
 def worker_record(worker: Worker) -> dict[str, Any]:
-    """What `workers` says of a worker."""
+    """Return a worker as data for `workers`."""
     return {
         "name": worker.name,
         "host": worker.host,

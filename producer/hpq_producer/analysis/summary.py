@@ -1,4 +1,4 @@
-"""What a sweep taught: which parameter values did well, and what failed. Pure."""
+"""Summarize a sweep: the effect of parameter values, failures, time saved. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hpq_producer.analysis.scores import flatten
 from hpq_producer.terminal.text import clean, number, value
 
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
-_MAX_VALUES = 8  # of one parameter; more of them are put into quarters
+_MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
 _QUARTERS = 4
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
@@ -31,21 +31,21 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a parameter's values did to the objective on average."""
+    """The mean objective for each value of a parameter."""
 
     param: str
     levels: tuple[Level, ...]
 
     @property
     def size(self) -> float:
-        """Between the best and the worst mean."""
+        """The difference between the best and the worst mean."""
         means = [level.mean for level in self.levels]
         return max(means) - min(means)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
-    """Trials that failed alike."""
+    """Trials that failed with the same kind of error."""
 
     kind: str
     count: int
@@ -55,10 +55,10 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSaved:
-    """Trials that were stopped early, and the time that they would have taken beyond what they did.
+    """Trials that were stopped early, and the estimated time that this saved.
 
-    `usual_ms` is the median of the finished trials (None: none has finished), `ran_ms` what all
-    finished and stopped ones took.
+    `usual_ms` is the median of the finished trials (None: none has finished), `ran_ms` the total
+    of all finished and stopped ones.
     """
 
     stopped: int
@@ -70,20 +70,20 @@ class TimeSaved:
 
 @dataclass(slots=True)
 class SweepSummary:
-    """Takes trials one by one and keeps of them only what a summary needs."""
+    """Accumulates trials one by one, and keeps only the values that a summary needs."""
 
     sweep: Sweep
     objectives: list[float] = field(default_factory=list)
-    sets: list[dict[str, Json]] = field(default_factory=list)  # what varies of their parameters
-    pruned: int = 0  # of those with an objective
-    reused: int = 0  # trials with the result of an older sweep's
+    sets: list[dict[str, Json]] = field(default_factory=list)  # their varying parameters
+    pruned: int = 0  # pruned trials with an objective
+    reused: int = 0  # trials whose results were copied from older sweeps
     total_ms: int = 0  # of all attempts
-    before_ms: int = 0  # of attempts that another attempt followed
+    before_ms: int = 0  # of attempts that were restarted
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
     _took: dict[TrialState, list[int]] = field(default_factory=dict)
 
     def add(self, trials: Iterable[TrialView]) -> SweepSummary:
-        """Count these trials in."""
+        """Add trials."""
         for trial in trials:
             self.reused += bool(trial.reused)
             if trial.state in _RANKED and not trial.reused:
@@ -94,7 +94,7 @@ class SweepSummary:
                 self.objectives.append(trial.objective)
                 self.pruned += trial.state is TrialState.PRUNED
                 leaves = {**flatten(trial.params), **trial.params}
-                # A condition may have left a name out.
+                # A condition may omit a parameter.
                 self.sets.append({n: leaves[n] for n in self.sweep.varying if n in leaves})
             if trial.failure is not None and trial.state is TrialState.FAILED:
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
@@ -109,7 +109,7 @@ class SweepSummary:
 
     @property
     def saved(self) -> TimeSaved | None:
-        """What early termination saved; None where it stopped nothing."""
+        """The time saved by early termination; None if it stopped no trial."""
         stopped = self._took.get(TrialState.PRUNED, [])
         finished = self._took.get(TrialState.FINISHED, [])
         if not stopped:
@@ -150,12 +150,12 @@ class SweepSummary:
 def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:
     """The mean objective for each value of a parameter; quarters of many numbers.
 
-    None where it did not vary among these trials, or has many values that are no numbers.
+    None if it did not vary among these trials, or has too many values that are not numbers.
     """
     groups: dict[str, list[float]] = {}
     for v, objective in zip(values, objectives, strict=True):
         groups.setdefault(json.dumps(v, sort_keys=True), []).append(objective)
-    # A mean of one trial says nothing of its value: numbers that hardly repeat go into quarters.
+    # The mean of a single trial is noise: numbers that rarely repeat are grouped into quarters.
     if len(groups) > min(_MAX_VALUES, max(_QUARTERS, len(objectives) // 2)):
         return _quarters(param, values, objectives)
     if len(groups) < 2:
@@ -178,7 +178,7 @@ def _quarters(param: str, values: Sequence[Json], objectives: Sequence[float]) -
     for end in range(1, len(numbers) + 1):
         is_last = end == len(numbers)
         if not is_last and (
-            number(numbers[end][0]) == number(numbers[end - 1][0])  # one bar for what reads alike
+            number(numbers[end][0]) == number(numbers[end - 1][0])  # equal labels share a bar
             or end - begin < least
             or end * _QUARTERS // len(numbers) == begin * _QUARTERS // len(numbers)
         ):

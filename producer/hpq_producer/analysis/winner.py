@@ -1,4 +1,4 @@
-"""Is the winner real: its gap to the second, the noise, the luck of the best of N, and its curve.
+"""Judge whether the winner is real: its gap to the second, noise, luck of the best of N, curve.
 
 Terminal, page and Python API show the lines of `Winner`. Pure but for `judge_winner`, which reads.
 """
@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Any
 
 from hpq.domain.sweep import Goal, ObjectiveValue, Sweep
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView
@@ -29,7 +28,7 @@ _STILL = 0.02  # of the curve's range: less is no rise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """What is known of whether the best trial is better, or was lucky. Values are the metric's.
+    """Evidence on whether the best trial is better or was lucky. Values are the metric's.
 
     `noise` is the pooled standard deviation of replicates, None if there are none. `luck` is how
     far the best of `of` equal trials lies above their mean, in standard deviations.
@@ -47,10 +46,6 @@ class Winner:
     steps: str = ""  # how the value relates to the best of the curve
     stays_first: float | None = None  # share of bootstraps over replicates
     order_holds: float | None = None
-
-    def record(self) -> dict[str, Any]:
-        """The same as data."""
-        return asdict(self)
 
     def lines(self, sid: str) -> Iterator[tuple[str, str]]:
         """Yield a label and a sentence for each thing known; the gap comes first."""
@@ -81,9 +76,15 @@ class Winner:
         return f"{times}: {'beyond' if self.gap > 2 * sd else 'within'} the noise"
 
 
-def judge_winner(reader: StoreReader, sweep: Sweep) -> Winner | None:
-    """Judge a sweep's best trial from a bounded number of reads; None if there is none."""
-    best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
+def judge_winner(
+    reader: StoreReader, sweep: Sweep, best: Sequence[TrialView] = ()
+) -> Winner | None:
+    """Judge a sweep's best trial from a bounded number of reads; None if there is none.
+
+    `best` are the two best trials if they were read already.
+    """
+    if sweep.replicates > 1 or not best:
+        best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
     if not best or sweep.metric is None:
         return None
     number = best[0].id.number
@@ -132,7 +133,7 @@ def pooled_sd(groups: Sequence[ReplicateGroup]) -> float | None:
 def _bootstrapped(
     sweep: Sweep, groups: Sequence[ReplicateGroup]
 ) -> tuple[float | None, float | None]:
-    """In how many resamples of the replicates the first stays first, and the order holds."""
+    """Return the shares of resamples in which the first stays first, and the order holds."""
     if len(groups) < 2 or any(len(g.objectives) < 2 for g in groups):
         return None, None
     rng, sign = random.Random(0), 1 if sweep.metric and sweep.metric.goal is Goal.MINIMIZE else -1
@@ -146,7 +147,7 @@ def _bootstrapped(
 
 
 def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[bool, str]:
-    """Whether the curve still improves, and where its best value lies."""
+    """Return whether the curve still improves, and a sentence on the step of its best value."""
     metric, points = sweep.metric, [p for p in curve if math.isfinite(p.value)]
     if metric is None or len(points) < 4:
         return False, ""
@@ -168,7 +169,7 @@ def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[b
 
 
 def _edges(sweep: Sweep, trial: TrialView) -> Iterator[str]:
-    """`lr=0.8 is the highest of 0.1 to 0.8`: numbers at an end of their range in the file."""
+    """Yield `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of the file's range."""
     for name, v in flatten(trial.params).items():
         ends = _ends(_entry(sweep.spec.get("parameters"), name)) if name in sweep.varying else None
         if ends is None or not isinstance(v, int | float):
@@ -182,7 +183,7 @@ def _edges(sweep: Sweep, trial: TrialView) -> Iterator[str]:
 
 
 def _ends(entry: Mapping[str, Json]) -> tuple[float, float] | None:
-    """The lowest and the highest number that the file allows; None for words and few values."""
+    """Return the lowest and the highest number that the file allows; None for a short list."""
     kind, values = str(entry.get("distribution", "")), entry.get("values")
     found = values if isinstance(values, list) else [entry.get("min"), entry.get("max")]
     numbers = [float(v) for v in found if isinstance(v, int | float) and not isinstance(v, bool)]
@@ -194,7 +195,7 @@ def _ends(entry: Mapping[str, Json]) -> tuple[float, float] | None:
 
 
 def _entry(parameters: Json, name: str) -> Mapping[str, Json]:
-    """What the file says of a parameter, which may be nested."""
+    """Return the file's entry of a parameter, which may be nested."""
     if not isinstance(parameters, dict):
         return {}
     if isinstance(found := parameters.get(name), dict):

@@ -1,1 +1,1 @@
-"""Archives: a sweep as one file, and back."""
+"""Write a sweep into one file, and restore it from that file."""

@@ -1,10 +1,10 @@
-"""The archive's file: gzipped JSON lines. A header, rows of the sweep's keys, and their number.
+"""The file format of an archive: gzipped JSON lines. A header, rows of Redis keys, a row count.
 
     {"hpq-archive": 1, "schema": 1, "sweep": "digits-3u4d4", "trials": 16, …}
     {"trial": 7, "part": "log", "kind": "stream", "items": [["1763700000000-0", "d", "epoch 1"], …]}
     {"end": 812}
 
-Trial 0 is the sweep itself; "part" is what follows in the key's name. Text that is not UTF-8 is
+Trial 0 is the sweep itself; "part" is the rest of the key's name. Text that is not UTF-8 is
 {"b64": …}. The file holds no secret: neither the code key nor the server's address is in Redis.
 """
 
@@ -27,9 +27,9 @@ from hpq.errors import UserError
 from hpq.store.keys import SWEEP_PARTS
 
 FORMAT = 1
-_LINE = 64 * 1024 * 1024  # bytes; what is longer was not written by hpq
+_LINE = 64 * 1024 * 1024  # bytes; hpq writes no longer line
 _SID = re.compile(r"[a-z0-9][a-z0-9-]{0,80}\Z")
-_SHARED = ("provenance", "code", "bundle")  # of all sweeps; an archive has what its sweep refers to
+_SHARED = ("provenance", "code", "bundle")  # hashes that all sweeps share
 _WIDTH = {"hash": 2, "zset": 2, "set": 1}
 _BAND = re.compile(r"band:[1-9][0-9]{0,15}\Z")
 _STREAM_ID = re.compile(rb"[0-9]{1,15}-[0-9]{1,15}\Z")
@@ -37,17 +37,17 @@ _STREAM_ID = re.compile(rb"[0-9]{1,15}-[0-9]{1,15}\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What an archive is of."""
+    """The first line of an archive: its sweep and number of trials."""
 
     sweep: str
     trials: int
     schema: int
-    thinned: int = 0  # trials whose logs and points had been dropped; known to who writes it
+    thinned: int = 0  # trials without logs and points, dropped earlier; 0 when read from a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Some items of one key, each a tuple as its kind has them; `part` "" is the hash itself."""
+    """Items of one Redis key; the length of each tuple depends on `kind`. `part` "": the hash."""
 
     trial: int
     part: str
@@ -61,13 +61,13 @@ class Row:
 
 
 class ArchiveInvalid(UserError):
-    """Raised where a line is not what hpq writes; the text says what is wrong."""
+    """Raised if a line of an archive is not in hpq's format; the text names the error."""
 
     code: Code = "archive-invalid"
 
 
 def encode_header(header: Header, version: str) -> str:
-    """The first line."""
+    """Return the first line."""
     return json.dumps(
         {
             "hpq-archive": FORMAT,
@@ -80,13 +80,13 @@ def encode_header(header: Header, version: str) -> str:
 
 
 def encode_row(row: Row) -> str:
-    """A line of items."""
+    """Return the line of one row."""
     items = [[_text(part) for part in item] for item in row.items]
     return json.dumps({"trial": row.trial, "part": row.part, "kind": row.kind, "items": items})
 
 
 def encode_end(lines: int) -> str:
-    """The last line."""
+    """Return the last line, with the number of rows."""
     return json.dumps({"end": lines})
 
 
@@ -98,10 +98,10 @@ def _text(raw: bytes) -> str | dict[str, str]:
 
 
 def read(path: Path) -> Iterator[Header | Row]:
-    """The header, then the rows; everything is checked, the end as well.
+    """Yield the header, then the rows; check every line and the end.
 
     Raises:
-        UserError: the file is not there, foreign, torn or of a newer hpq.
+        UserError: the file is missing, no archive, truncated, or written by a newer hpq.
     """
     try:
         with gzip.open(path, "rb") as file:
@@ -109,10 +109,10 @@ def read(path: Path) -> Iterator[Header | Row]:
     except ArchiveInvalid as error:
         raise ArchiveInvalid(f"{path}: {error}", code=error.code) from None
     except EOFError:
-        text = f"{path}: torn: the file ends before the archive does"
+        text = f"{path}: truncated: the file ends before the archive does; copy it again"
         raise ArchiveInvalid(text, code="archive-torn") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        text = f"{path}: not an archive of hpq's, or a damaged one: {error}"
+        text = f"{path}: not an hpq archive, or damaged: {error}"
         raise ArchiveInvalid(text) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}", code="file-unreadable") from None
@@ -126,31 +126,31 @@ def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:
         data = _parse(line, count + 2)
         if "end" in data:
             if data["end"] != count or file.read(1):
-                text = f"torn: {count} lines of items, and its end says {data['end']!r:.20}"
+                text = f"truncated: {count} rows, but its last line counts {data['end']!r:.20}"
                 raise ArchiveInvalid(text, code="archive-torn")
             return
         count += 1
         try:
             yield _row(data, header)
         except (KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise ArchiveInvalid(f"line {count + 1}: not a row of hpq's: {error}") from None
-    raise ArchiveInvalid("torn: its last line is missing", code="archive-torn")
+            raise ArchiveInvalid(f"line {count + 1}: not an archive row: {error}") from None
+    raise ArchiveInvalid("truncated: its last line is missing; copy it again", code="archive-torn")
 
 
 def _parse(line: bytes, number: int) -> dict[str, Any]:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
-        raise ArchiveInvalid(f"line {number}: not an archive of hpq's, or a torn one") from None
+        raise ArchiveInvalid(f"line {number}: not an hpq archive, or truncated") from None
     if not isinstance(data, dict):
-        raise ArchiveInvalid(f"line {number}: not an archive of hpq's")
+        raise ArchiveInvalid(f"line {number}: not an hpq archive")
     return data
 
 
 def _header(data: dict[str, Any]) -> Header:
     form, schema, trials = data.get("hpq-archive"), data.get("schema"), data.get("trials")
     if not isinstance(form, int) or not isinstance(schema, int) or not isinstance(trials, int):
-        raise ArchiveInvalid("not an archive of hpq's: its first line does not say so")
+        raise ArchiveInvalid("not an hpq archive: its first line is no archive header")
     if form > FORMAT or schema > SCHEMA:
         raise ArchiveInvalid(
             f"written by a newer hpq (format {form}, schema {schema}); this one reads up to"
@@ -159,7 +159,7 @@ def _header(data: dict[str, Any]) -> Header:
         )
     sid = data.get("sweep")
     if not isinstance(sid, str) or not _SID.match(sid):
-        raise ArchiveInvalid("not an archive of hpq's: it names no sweep")
+        raise ArchiveInvalid("not an hpq archive: its header names no sweep")
     return Header(sweep=sid, trials=trials, schema=schema)
 
 
@@ -173,12 +173,12 @@ def _row(data: dict[str, Any], header: Header) -> Row:
         raise ValueError(f"{part!r:.40} of trial {trial!r:.20} as {kind!r:.20}")
     items = tuple(tuple(_bytes(value) for value in item) for item in data["items"])
     if not items or not all(_fits(item, kind) for item in items):
-        raise ValueError(f"items that are none of a {kind}")
+        raise ValueError(f"items that do not fit a {kind}")
     return Row(trial=trial, part=part, kind=kind, items=items)
 
 
 def _kind(trial: int, part: str, kind_name: str) -> str:
-    """What a key with this name has to be; empty for a name that is none."""
+    """Return the Redis type that a key of this name must have; "" if hpq has no such key."""
     if kind_name == "shared":
         return kind_name if part in _SHARED and not trial else ""
     if not part:
@@ -204,13 +204,13 @@ def _bytes(value: Any) -> bytes:
     return base64.b64decode(value["b64"], validate=True)
 
 
-# What a row takes on Redis and Valkey beside its bytes, as measured; small keys take less.
+# Memory overhead per item on Redis and Valkey, in bytes, measured; small keys take less.
 _ITEM_BYTES = {"hash": 60, "zset": 110, "set": 60, "stream": 0, "shared": 60}
 _KEY_BYTES = 150
-_STREAM_BYTES = 4_096  # a stream takes that from its first entry on
+_STREAM_BYTES = 4_096  # the smallest allocation of a stream
 
 
 def memory_bytes(row: Row) -> int:
-    """Estimate how many bytes of the server's memory a row takes: rather too many."""
+    """Return an upper estimate of the server's memory that a row takes, in bytes."""
     held = sum(_ITEM_BYTES[row.kind] + sum(map(len, item)) for item in row.items)
     return _KEY_BYTES + (max(_STREAM_BYTES, held) if row.kind == "stream" else held)

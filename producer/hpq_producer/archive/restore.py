@@ -1,4 +1,4 @@
-"""A sweep out of a file into the store: the file is read to its end before anything is written."""
+"""Restore a sweep from an archive; the whole file is checked before the first write."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from hpq_producer.session import Session
 
 
 def restore(session: Session, path: Path, files: FileChecker | None = None) -> Header:
-    """Bring a sweep back as it was; nobody sees it before it is whole.
+    """Restore a sweep; it becomes visible when it is complete.
 
-    Pointers whose files the store at hand has not any more are left out.
+    Pointers to files that the reachable file store has lost are omitted.
 
     Raises:
-        UserError: the file is foreign, torn or newer, or the sweep is there.
-        OutOfReach: the server has no room for it, or the store does not answer.
+        UserError: the file is no archive, truncated or newer, or the sweep exists.
+        OutOfReach: the server has no room for the sweep, or the file store does not answer.
     """
     header, fields, weight = _check(path)
     if session.reader.sweeps.exists(header.sweep):
-        text = f"sweep {header.sweep} is there; `hpq rm {header.sweep}` removes it"
+        text = f"sweep {header.sweep} already exists; remove it first: hpq rm {header.sweep}"
         raise UserError(text, code="sweep-exists")
     for _ in check_capacity(session, header.trials, weight=weight):
         pass
@@ -40,13 +40,13 @@ def restore(session: Session, path: Path, files: FileChecker | None = None) -> H
             elif row.trial or row.part:
                 restoring.write(row.trial, row.part, row.kind, list(_flat(_checked(row, look))))
         restoring.reveal(fields)
-        for row in _rows(path):  # the last sweep that had the same may have been removed meanwhile
+        for row in _rows(path):  # again: removing another sweep may have deleted shared entries
             if row.is_shared:
                 _share(restoring, row)
     except BaseException as error:
         restoring.discard()
         if isinstance(error, OSError):
-            text = f"{header.sweep}: the store of its files: {error}"
+            text = f"{header.sweep}: cannot use the file store: {error}"
             raise OutOfReach(text, code="store-unusable") from None
         raise
     return header
@@ -64,7 +64,7 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
-    """The header, the sweep's own hash and about how many bytes the server needs for all of it."""
+    """Return the header, the sweep's own hash, and the estimated memory of all rows in bytes."""
     lines = read(path)
     header = next(lines)
     assert isinstance(header, Header)
@@ -80,9 +80,9 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
     try:
         sweep = sweep_codec.decode_sweep("its sweep", header.sweep, fields, 0, 0, 0)
     except DecodeError as error:
-        raise ArchiveInvalid(f"{path}: not an archive of hpq's: {error}") from None
+        raise ArchiveInvalid(f"{path}: not an hpq archive: {error}") from None
     if not sweep.created_ms or not sweep.worker_class or numbers != header.trials:
-        raise ArchiveInvalid(f"{path}: not an archive of hpq's: rows of its sweep are missing")
+        raise ArchiveInvalid(f"{path}: not an hpq archive: rows of its sweep are missing")
     return header, fields, weight
 
 

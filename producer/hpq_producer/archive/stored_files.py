@@ -1,4 +1,4 @@
-"""Which files of a sweep lie in stores, and whether the store at hand still has them."""
+"""The checkpoints and artifacts of a sweep in file stores, and whether they still exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpq_producer.terminal.text import clean, size, trials_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFiles:
-    """How many trials of a sweep have files, how many bytes their artifacts take, and where."""
+    """The number of trials with files, the artifacts' size in bytes, and the file stores."""
 
     trials: int = 0
     size: int = 0
@@ -33,7 +33,7 @@ class KeptFiles:
 
 
 def files_of(session: Session, sid: str) -> KeptFiles:
-    """Return which files the trials of a sweep have in file stores."""
+    """Return the files that the trials of a sweep have in file stores."""
     stores = session.reader.sweeps.file_stores(sid)
     if not stores:
         return KeptFiles()
@@ -45,28 +45,28 @@ def files_of(session: Session, sid: str) -> KeptFiles:
 
 
 def store_here(session: Session) -> Files | None:
-    """The store that this shell can reach; None where none was ever used here.
+    """Return the file store of this shell's settings; None if its directory does not exist.
 
     Raises:
-        OSError: it is away.
+        OSError: the file store does not answer.
         SettingsError: HPQ_STORE cannot be used.
     """
     place = location(session.settings)
     if not session.settings.store and not Path(place).exists():
-        return None  # not made now
+        return None  # restoring creates no file store
     return open_files(place)
 
 
 @dataclass(slots=True)
 class FileChecker:
-    """Compares the pointers of trials that are restored with the store at hand, if there is one."""
+    """Removes pointers to missing files from restored trials; without a store, keeps them all."""
 
     files: Files | None
-    gone: int = 0  # trials whose files are not there any more
-    unseen: set[str] = field(default_factory=set)  # stores that are not at hand
+    gone: int = 0  # trials whose files are missing
+    unseen: set[str] = field(default_factory=set)  # stores that this shell cannot reach
 
     def checked(self, row: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """The fields of a trial without the pointers whose files are gone.
+        """Return the fields of a trial without the pointers to missing files.
 
         Raises:
             OSError: the store does not answer.

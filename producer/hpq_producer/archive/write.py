@@ -1,4 +1,4 @@
-"""A sweep out of the store into a file, in pages, whole or not at all."""
+"""Write a sweep into an archive, page by page; a failed write leaves no file."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from hpq.store.archive import ArchiveReader, Item
 from hpq_producer.archive.format import Header, Row, encode_end, encode_header, encode_row
 from hpq_producer.session import Session
 
-_ITEMS, _BYTES = 500, 256 * 1024  # of a line, at most, unless a single item is larger
+_ITEMS, _BYTES = 500, 256 * 1024  # limits of one line; a single larger item gets a line of its own
 
 
 def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
     """Write a sweep into a file that appears only when it is complete.
 
     Raises:
-        UserError: trials of it run, it changed meanwhile, the file is there or cannot be written.
+        UserError: a trial runs, the sweep changed meanwhile, the file exists or is unwritable.
     """
     sweep = session.reader.sweeps.get(sid)
     if sweep.schema > SCHEMA:
-        text = f"{sid}: made by a newer hpq (schema {sweep.schema}): upgrade this one"
+        text = f"{sid}: created by a newer hpq (schema {sweep.schema}); upgrade this hpq"
         raise UserError(text, code="hpq-too-old")
     if sweep.counts.running:
         raise UserError(
-            f"{sid}: {sweep.counts.running} trials run; `hpq pause {sid}`, and archive it when they"
-            " have ended",
+            f"{sid} has running trials ({sweep.counts.running}); pause it (hpq pause {sid}), and"
+            " archive it when they have ended",
             code="trials-running",
         )
     if path.exists() and not force:
-        raise UserError(f"{path}: is there; --force writes over it", code="file-exists")
+        raise UserError(f"{path}: already exists; --force replaces it", code="file-exists")
     header = Header(sweep=sid, trials=sweep.counts.total, schema=sweep.schema)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -50,7 +50,7 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
         else:
             os.link(draft, path)
     except FileExistsError:
-        raise UserError(f"{path}: is there; --force writes over it", code="file-exists") from None
+        raise UserError(f"{path} already exists; --force replaces it", code="file-exists") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
     finally:
@@ -60,7 +60,7 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
 
 
 def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> int:
-    """Write all lines; return how many trials have lost log and points to a full server."""
+    """Write all lines; return how many trials lost their log and points to a full server."""
     file.write(encode_header(header, __version__).encode() + b"\n")
     count = thinned = 0
     for count, row in enumerate(rows, start=1):  # noqa: B007

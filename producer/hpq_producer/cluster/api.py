@@ -1,7 +1,7 @@
-"""The Kubernetes API as hpq uses it: objects as JSON, and what goes wrong as one line.
+"""A Kubernetes API client: objects as JSON, errors as one line.
 
-The only module that imports the kubernetes library, and only once a cluster is asked for: it reads
-the kubeconfig, logs in as that says, and opens streams.
+The only module that imports the kubernetes library, and only when a command needs a cluster. The
+library reads the kubeconfig, logs in, and opens streams.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hpq_producer.connection_record import NAMESPACE, namespace_flags
 Object = Mapping[str, Any]
 MERGE, PLAIN = "application/merge-patch+json", "application/json"
 _CONNECT_S, _READ_S = 3.0, 10.0
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)  # other YAML than a kubeconfig's
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError)  # YAML that is no kubeconfig
 
 
 def has_kubeconfig(environ: Mapping[str, str]) -> bool:
-    """True where there is a file that may name a cluster; reads none of it."""
+    """Return True if a kubeconfig file exists; does not read the file."""
     named = environ.get("KUBECONFIG", "")
     places = named.split(os.pathsep) if named else [str(Path.home() / ".kube" / "config")]
     return any(place and Path(place).expanduser().is_file() for place in places)
@@ -32,19 +32,19 @@ def has_kubeconfig(environ: Mapping[str, str]) -> bool:
 class KubernetesApi:
     """One cluster, with the credentials of one context of the kubeconfig.
 
-    Every call raises OutOfReach where the cluster does not answer, Forbidden where it does not let
-    these credentials, NotFound where an object is not there, UserError where it cannot be so.
+    Every call raises OutOfReach if the cluster does not answer, Forbidden if the credentials lack
+    a permission, NotFound if an object does not exist, UserError if the request is invalid.
     """
 
     def __init__(
         self, context: str | None, namespace: str, *, beside_connection: bool = False
     ) -> None:
-        """`context` None is the kubeconfig's current one. Connects nowhere yet.
+        """Load a context of the kubeconfig (None: the current one) without connecting.
 
-        `beside_connection`: hpq's commands here go by a connection unless they are told where to.
+        `beside_connection`: commands without --context use a connection of `hpq connect`.
 
         Raises:
-            OutOfReach: there is no kubeconfig, or it cannot be used.
+            OutOfReach: the kubeconfig is missing or unusable.
             UserError: it has no such context, or the kubernetes library is not installed.
         """
         try:  # here: the import takes half a second
@@ -52,7 +52,7 @@ class KubernetesApi:
         except ModuleNotFoundError as error:
             raise UserError(
                 f"cannot reach a cluster: the Python package {error.name} is not installed;"
-                " pip install 'hpq[cluster]'",
+                " run: pip install 'hpq[cluster]'",
                 code="extra-missing",
             ) from None
 
@@ -70,33 +70,33 @@ class KubernetesApi:
 
     @property
     def server(self) -> str:
-        """The API server's address."""
+        """The URL of the API server."""
         return str(self._configuration.host)
 
     @property
     def flags(self) -> str:
-        """What a command of hpq's needs to mean this namespace; "" where it does by itself."""
+        """The options that select this namespace in an hpq command; "" if it is the default."""
         both = namespace_flags(self.context, self.namespace)
         return "".join(
             f for f, is_default in zip(both, self._is_default, strict=True) if not is_default
         )
 
     def of(self, path: str) -> str:
-        """The path of something in the namespace, as "pods" or "apps/v1/deployments/NAME"."""
+        """Return the URL path of "pods" or "apps/v1/deployments/NAME" in this namespace."""
         group, _, rest = path.partition("/v1/")
         root = f"/apis/{group}/v1" if rest else "/api/v1"
         return f"{root}/namespaces/{self.namespace}/{rest or path}"
 
     def get(self, path: str, **query: str) -> Any:
-        """GET, as JSON."""
+        """Send a GET request and return the JSON answer."""
         return self._call("GET", path, query=query)
 
     def patch(self, path: str, body: Object) -> Any:
-        """A merge patch."""
+        """Send a merge patch and return the JSON answer."""
         return self._call("PATCH", path, body=body, kind=MERGE)
 
     def post(self, path: str, body: Object) -> Any:
-        """POST, as JSON."""
+        """Send a POST request and return the JSON answer."""
         return self._call("POST", path, body=body, kind=PLAIN)
 
     def delete(self, path: str) -> Any:
@@ -104,7 +104,7 @@ class KubernetesApi:
         return self._call("DELETE", path)
 
     def allows(self, verb: str, resource: str, name: str = "") -> bool:
-        """Whether these credentials may; `resource` as "apps/deployments/scale" or "pods"."""
+        """Return True if these credentials may use a verb on "apps/deployments/scale" or "pods"."""
         group, _, rest = resource.partition(":")
         plural, _, sub = (rest or group).partition("/")
         attributes = {
@@ -118,7 +118,7 @@ class KubernetesApi:
         return bool(answer["status"].get("allowed"))
 
     def stream(self, path: str, **query: str | Sequence[str]) -> Any:
-        """An open websocket, as port-forward and exec have it."""
+        """Open a websocket for port-forward or exec."""
         import websocket  # noqa: PLC0415  # belongs to the kubernetes library
         from kubernetes.stream.ws_client import create_websocket  # noqa: PLC0415
         from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415
@@ -170,13 +170,13 @@ class KubernetesApi:
         try:
             return json.loads(text)
         except ValueError:
-            line = f"{self.server}: what answers there is no Kubernetes API"
+            line = f"{self.server}: the answer is not from a Kubernetes API; check: kubectl version"
             raise OutOfReach(line, code="cluster-unreachable") from None
 
     def _unreachable(self, error: Exception) -> HpqError:
         return OutOfReach(
             f"cluster of context {self.context}, {self.server}: no answer: {_last_message(error)};"
-            " is the right context chosen, and the network there? (--context NAME)",
+            " check the network, or choose another cluster: --context NAME",
             code="cluster-unreachable",
         )
 
@@ -188,26 +188,26 @@ class KubernetesApi:
         where = f"context {self.context}, namespace {self.namespace}"
         if status == 401:
             return Forbidden(
-                f"context {self.context}: the cluster does not know these credentials;"
-                " log in again",
+                f"context {self.context}: the cluster rejected these credentials; log in again, and"
+                " check with: kubectl auth whoami",
                 code="cluster-credentials-refused",
             )
         if status == 403 and "exceeded quota" not in message:
             return Forbidden(
-                f"{where}: {message}; an administrator binds you to the Role hpq-operator there"
-                " (hpq-viewer to look only)",
+                f"{where}: {message}; ask an administrator to bind you to the Role hpq-operator"
+                " (hpq-viewer for reading only)",
                 code="cluster-forbidden",
             )
         if status == 404:
             return NotFound(f"{where}: {message}", code="cluster-object-missing")
         if status >= 500:
-            line = f"{where}: the cluster is in trouble: {message}"
+            line = f"{where}: the API server failed: {message}"
             return OutOfReach(line, code="cluster-unreachable")
         return UserError(f"{where}: {message}", code="cluster-refused")
 
 
 def _context(config: Any, wanted: str | None) -> tuple[str, str]:
-    """The context that is meant, and the current one."""
+    """Return the chosen context and the current one."""
     from yaml import YAMLError  # noqa: PLC0415  # as the kubernetes library reads it
 
     files = config.kube_config
@@ -220,21 +220,21 @@ def _context(config: Any, wanted: str | None) -> tuple[str, str]:
     except (config.ConfigException, YAMLError, OSError, *_MALFORMED) as error:
         why = _last_message(error).removeprefix("Invalid kube-config file. ")
         raise OutOfReach(
-            f"no cluster: the kubeconfig (KUBECONFIG, or ~/.kube/config) cannot be used: {why};"
-            " `kubectl config view` shows what is in it",
+            f"no cluster: the kubeconfig (KUBECONFIG, or ~/.kube/config) is unusable: {why};"
+            " print it: kubectl config view",
             code="kubeconfig-unusable",
         ) from None
     has = ", ".join(names) or "none"
     if wanted is not None and wanted not in names:
         raise UserError(f"--context {wanted}: the kubeconfig has {has}", code="context-unknown")
     if wanted is None and not current:
-        text = f"the kubeconfig has no current context; --context NAME (has {has})"
+        text = f"the kubeconfig has no current context; choose one: --context NAME (it has {has})"
         raise UserError(text, code="context-unknown")
     return wanted if wanted is not None else current, current
 
 
 def _last_message(error: object) -> str:
-    """The last thing that was said, without the objects that stand before it."""
+    """Return the last message of a chain of errors, without reprs of objects."""
     text = " ".join(str(error).split())
     for mark in ("(Caused by ", "Failed to establish a new connection: ", "[Errno "):
         text = text.rpartition(mark)[2] or text

@@ -1,6 +1,6 @@
-"""A store on a volume that only pods see: `kubectl exec` copies its files out of a worker's pod.
+"""Copy files out of a file store on a volume that only pods mount, by `kubectl exec`.
 
-`sh`, `printf` and `cat` run there, which every image has that a worker starts in.
+The commands are `sh`, `printf` and `cat`, which every worker image has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Raw = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodVolume:
-    """A store as one pod sees it."""
+    """The file store that one pod mounts."""
 
     api: KubernetesApi
     pod: str
@@ -38,11 +38,11 @@ class PodVolume:
     id: str
 
     def copy(self, name: str, size: int, path: Path) -> None:
-        """Copy a file of `size` bytes to a path, whole or not at all.
+        """Copy a file of `size` bytes to a path; a failed copy leaves no file.
 
         Raises:
-            Gone: the store does not have it.
-            UnreadableFile: it cannot be read, or has another size.
+            Gone: the store does not have the file.
+            UnreadableFile: the file cannot be read, or has another size.
             OSError: the path cannot be written.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,17 +54,17 @@ class PodVolume:
             if "No such file" in why:
                 raise Gone(why)
             if why or draft.stat().st_size != size:
-                raise UnreadableFile(why or f"{draft.stat().st_size} bytes came of {size}")
+                raise UnreadableFile(why or f"got {draft.stat().st_size} of {size} bytes")
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
 
 
 def find_volume(api: KubernetesApi, left: Artifacts) -> PodVolume:
-    """The store that has these, in a worker's pod that runs now: a ready one, if there is one.
+    """Find a running worker pod, a ready one first, that mounts the store of these artifacts.
 
     Raises:
-        NotFound: no pod of a worker runs, or none has that store.
+        NotFound: no worker pod runs, or none mounts that store.
         Forbidden: these credentials may not run a command in a pod.
         HpqError: as `KubernetesApi`.
     """
@@ -74,12 +74,11 @@ def find_volume(api: KubernetesApi, left: Artifacts) -> PodVolume:
     )
     if not running:
         raise NotFound(
-            f"no worker's pod runs in namespace {api.namespace}; `hpq scale 1{api.flags}` starts"
-            " one",
+            f"no worker pod runs in namespace {api.namespace}; start one: hpq scale 1{api.flags}",
             code="no-worker",
         )
     alike: dict[str, Raw] = {}
-    for raw in running:  # pods of one template have one store
+    for raw in running:  # all pods of one template mount the same store
         alike.setdefault(pod_of(raw).owner or raw["metadata"]["name"], raw)
     others = []
     for raw in alike.values():
@@ -92,7 +91,7 @@ def find_volume(api: KubernetesApi, left: Artifacts) -> PodVolume:
 
 
 def copy_command(api: KubernetesApi, kept: str, path: str) -> str:
-    """The command that copies a file of the store, for who may."""
+    """Return the kubectl command that copies a file of the store; it needs pods/exec."""
     kubectl, source = kubectl_command(api.context, api.namespace), shlex.quote(f"/{kept}")
     words = shlex.join(["exec", "deploy/hpq-worker", "--", "sh", "-c", f'cat "$HPQ_STORE"{source}'])
     return f"{kubectl} {clean(words)} > {clean(shlex.quote(path))}"
@@ -121,7 +120,7 @@ def _exec(
     words: Sequence[str],
     out: IO[bytes] | int = subprocess.PIPE,
 ) -> tuple[str, str]:
-    """Run a command in a pod; answers what it prints, unless that goes to `out`, and its error.
+    """Run a command in a pod; return its output, unless written to `out`, and its error text.
 
     Raises:
         UserError: kubectl is not installed.
@@ -130,7 +129,7 @@ def _exec(
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise UserError(
-            "kubectl is not on PATH, which copies files out of pods; install it:"
+            "kubectl is not on PATH; install it to copy files out of pods:"
             " https://kubernetes.io/docs/tasks/tools/",
             code="program-missing",
         )
@@ -141,8 +140,8 @@ def _exec(
     said = done.stderr.decode("utf-8", "replace").strip()
     if done.returncode and "(Forbidden)" in said:
         raise Forbidden(
-            f"context {api.context} may not run a command in a pod (pods/exec, namespace"
-            f" {api.namespace}), which hpq's Roles leave out",
+            f"context {api.context} may not run commands in pods (pods/exec, namespace"
+            f" {api.namespace}); hpq's Roles do not include it: ask an administrator",
             code="rights-missing",
         )
     if done.returncode:
@@ -152,7 +151,7 @@ def _exec(
 
 
 def _describe_store(found: PodVolume) -> str:
-    """What a pod has in place of the store."""
+    """Return the store that a pod mounts, or its HPQ_STORE, for a message."""
     if not found.folder:
         return "no HPQ_STORE"
     if "://" in found.folder:

@@ -1,7 +1,6 @@
-"""Pods and Deployments as hpq shows them, read from the API's JSON. Pure.
+"""Parse pods and Deployments from the API's JSON. Pure.
 
-What stands between a pod and its work is one short reason: the scheduler's, the kubelet's or the
-kernel's word for it, and what it is about.
+A pod that does not work has one short reason, from the scheduler, the kubelet or the kernel.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ _SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
 _COUNT = re.compile(r"^\d+ ")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
 _MAX_LENGTH = 160
-_BY_SIGNAL = 128  # exit codes above it, as shells have them
+_BY_SIGNAL = 128  # a shell's exit code of a process killed by signal N is 128 + N
 
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A worker's pod; `reason` is why it does not work, or worked its last; "" where it is well."""
+    """A worker's pod; `reason` is why it does not work or has ended, "" if it works."""
 
     name: str
     phase: str  # Pending | Running | Succeeded | Failed | Unknown | Terminating
@@ -44,7 +43,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A Deployment of workers: how many pods are wanted, there and ready, and why not."""
+    """A Deployment of workers: the pods wanted, present and ready, and why fewer are ready."""
 
     name: str
     queue: str
@@ -55,18 +54,18 @@ class Deployment:
     is_rolling: bool = False  # some pods are of an older template
     selector: str = ""
     image: str = ""
-    gpus: int = 0  # of each pod
-    settings: tuple[str, ...] = ()  # the ConfigMaps that its pods read at their start
-    autoscaler: str = ""  # who wants none, where none are wanted: "ScaledObject NAME", "HPA NAME"
+    gpus: int = 0  # per pod
+    settings: tuple[str, ...] = ()  # ConfigMaps that the pods read when they start
+    autoscaler: str = ""  # "ScaledObject NAME" or "HPA NAME" that scaled it to 0
 
     @property
     def flag(self) -> str:
-        """What `hpq scale N` needs to mean it: " --queue CLASS", "" for the class `default`."""
+        """The option that selects it in `hpq scale N`: " --queue CLASS"; "" for `default`."""
         return "" if self.queue == DEFAULT_CLASS else f" --queue {self.queue}"
 
 
 def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
-    """A pod from the API; `events` are warnings about it, for what its status does not say."""
+    """Parse a pod; `events` are warnings about it, used if its status gives no reason."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     is_ending = bool(meta.get("deletionTimestamp"))
     owners = meta.get("ownerReferences") or [{}]
@@ -86,14 +85,14 @@ def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
 
 
 def is_done(raw: Object) -> bool:
-    """True for a pod that stays as a record only: it is done, or its Job has made another."""
+    """Return True for an ended pod that is only a record, or that its Job has replaced."""
     phase = raw.get("status", {}).get("phase")
     owners = raw["metadata"].get("ownerReferences") or [{}]
     return bool(phase == "Succeeded" or (phase == "Failed" and owners[0].get("kind") == "Job"))
 
 
 def deployment_of(raw: Object) -> Deployment:
-    """A Deployment from the API."""
+    """Parse a Deployment."""
     spec, status = raw["spec"], raw.get("status", {})
     template = spec["template"]
     labels = spec["selector"].get("matchLabels", {})
@@ -119,7 +118,7 @@ def deployment_of(raw: Object) -> Deployment:
 
 
 def queue_of(meta: Object, spec: Object) -> str:
-    """The worker class of a pod or a template: its label hpq/queue, or its HPQ_QUEUE."""
+    """Return the worker class of a pod or a template: its label hpq/queue, or its HPQ_QUEUE."""
     label = meta.get("labels", {}).get("hpq/queue")
     if label:
         return str(label)
@@ -130,7 +129,7 @@ def queue_of(meta: Object, spec: Object) -> str:
 
 
 def container_of(spec: Object) -> Object:
-    """The container of a pod that is the worker."""
+    """Return the worker's container of a pod."""
     containers = spec["containers"]
     found: Object = next((c for c in containers if c["name"] == CONTAINER), containers[0])
     return found
@@ -144,7 +143,7 @@ def _deletion_cost(meta: Object) -> int:
 
 
 def _statuses(status: Object) -> list[Object]:
-    """Of a pod's containers; not of those that ran before the worker and have done their part."""
+    """Return the statuses of a pod's containers, without init containers that succeeded."""
     first = status.get("initContainerStatuses", ())
     todo = [s for s in first if s.get("state", {}).get("terminated", {}).get("exitCode") != 0]
     return [*todo, *status.get("containerStatuses", ())]
@@ -155,7 +154,7 @@ def _has_condition(status: Object, kind: str) -> bool:
 
 
 def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
-    if status.get("phase") == "Failed" and status.get("reason"):  # evicted, say: no container tells
+    if status.get("phase") == "Failed" and status.get("reason"):  # e.g. Evicted
         return _shorten(f"{status['reason']}: {status.get('message', '')}")
     for one in status.get("conditions", ()):
         if one["type"] == "PodScheduled" and one["status"] == "False":
@@ -166,12 +165,12 @@ def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
         waiting = state.get("waiting", {})
         why = str(waiting.get("reason", ""))
         if why == "CrashLoopBackOff":
-            return f"{why}: {before or 'its container ends at once'}"
+            return f"{why}: {before or 'its container ends immediately'}"
         if why not in _SAYS_NOTHING:
             return _shorten(f"{why}: {_image(why, one) or waiting.get('message', '')}")
         if over := _termination_reason(state.get("terminated"), limit):
             return over
-        if before and not _has_condition(status, "Ready"):  # between two of its ends
+        if before and not _has_condition(status, "Ready"):  # running between two crashes
             return before
     if status.get("phase") == "Failed":
         return _shorten(f"Failed: {status.get('message', '')}")
@@ -179,7 +178,7 @@ def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
 
 
 def scheduling_reason(reason: str, message: str) -> str:
-    """What the scheduler lacks, as "Insufficient nvidia.com/gpu"; without what it tried in vain."""
+    """Return what the scheduler lacks, e.g. "Insufficient nvidia.com/gpu", without preemption."""
     if reason != "Unschedulable":
         return reason
     said = message.partition(" nodes are available: ")[2].partition(". ")[0].rstrip(".")
@@ -204,17 +203,17 @@ def _termination_reason(over: Object | None, limit: str) -> str:
     if over.get("reason") == "OOMKilled":
         return f"OOMKilled (memory limit {limit})" if limit else "OOMKilled"
     code = int(over.get("exitCode", 0))
-    if code > _BY_SIGNAL:  # the last line of its log tells of something else
-        return f"its container was ended by signal {code - _BY_SIGNAL}"
+    if code > _BY_SIGNAL:  # the last log line is not the reason then
+        return f"its container was killed by signal {code - _BY_SIGNAL}"
     said = str(over.get("message", "")).strip().splitlines()
     why = said[-1] if said else f"{over.get('reason', 'ended')}, exit code {code}"
     return _shorten(f"its container ended: {why}")
 
 
 def _reason_from_events(status: Object, found: Sequence[Object], events: Iterable[Object]) -> str:
-    """From events, for a pod whose own status only says that it is being made."""
+    """Return the reason from events, for a pod whose status is only ContainerCreating."""
     if _has_condition(status, "Ready") or status.get("phase") != "Pending":
-        return ""  # a probe's words say less than the pod's log
+        return ""  # the pod's log explains more than a failed probe
     for event in reversed(list(events)):
         if event.get("reason") in ("FailedMount", "FailedCreatePodSandBox", "Failed"):
             return _shorten(_last_part(str(event.get("message", ""))))
@@ -222,18 +221,18 @@ def _reason_from_events(status: Object, found: Sequence[Object], events: Iterabl
 
 
 def _last_part(message: str) -> str:
-    """`MountVolume.SetUp failed for volume "x" : secret "y" not found` without its beginning."""
+    """Return `secret "y" not found` of `MountVolume.SetUp failed for volume "x" : secret …`."""
     return message.rpartition(" : ")[2] or message
 
 
 def _replica_failure(status: Object) -> str:
-    """Why a Deployment cannot make its pods."""
+    """Return why a Deployment cannot create pods."""
     for one in status.get("conditions", ()):
         if one["type"] == "ReplicaFailure" and one["status"] == "True":
             said = str(one.get("message", ""))
             if over := _QUOTA.search(said):
                 name, asked, used, limit = over.groups()
-                return f"quota {name} is used up: {asked} wanted, {used} used, {limit} allowed"
+                return f"quota {name} is exhausted: {asked} requested, {used} used, {limit} allowed"
             return _shorten(f"{one.get('reason', '')}: {said}")
     return ""
 

@@ -1,8 +1,7 @@
-"""hpq's part of a cluster: Deployments of workers, their pods, and the autoscalers.
+"""Read the Deployments of workers of a cluster, their pods and their autoscalers.
 
-`PodWatcher` reads it in a thread of its own, so that a dead API server never slows a frame; and
-only if the pods are those of this Redis: it is reached by `hpq connect`, or a live worker says that
-its pod is one of them.
+`PodWatcher` reads them in a thread, so that a dead API server never slows a frame. It shows only
+pods of this Redis: if `hpq connect` reaches it, or a live worker runs in one of these pods.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from hpq_producer.connection_record import NAMESPACE
 from hpq_producer.session import Session
 
 _DEPLOYMENT = "hpq-worker"
-_REFUSED = "Error creating: "  # how the event of a pod that could not be made begins
+_REFUSED = "Error creating: "  # in the event of a pod that could not be created
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """hpq's workers in a namespace; `at` is time.monotonic(), `flags` are `KubernetesApi.flags`."""
+    """The workers in a namespace; `at` is time.monotonic(), `flags` are `KubernetesApi.flags`."""
 
     context: str
     namespace: str
@@ -45,16 +44,17 @@ class ClusterSnapshot:
     flags: str = ""
 
     def deployment_of(self, queue: str) -> Deployment | None:
-        """The Deployment of a worker class."""
+        """Return the Deployment of a worker class, if any."""
         return next((one for one in self.deployments if one.queue == queue), None)
 
 
 def read_cluster(api: KubernetesApi) -> ClusterSnapshot:
-    """Two to four requests: events are asked for only where the status of a pod or a Deployment
-    does not say enough, and autoscalers where a Deployment is scaled to 0.
+    """Read Deployments and pods with two to four requests.
+
+    Events are read only if a status has no reason, autoscalers only if a Deployment is at 0 pods.
 
     Raises:
-        NotFound: hpq has no Deployment there.
+        NotFound: the namespace has no Deployment of workers.
         HpqError: as `KubernetesApi`.
     """
     raws = deployments(api)
@@ -83,7 +83,7 @@ def read_cluster(api: KubernetesApi) -> ClusterSnapshot:
 
 
 def deployments(api: KubernetesApi) -> list[Any]:
-    """The Deployments of workers; where these may not be listed, the one that always is there."""
+    """Return the Deployments of workers; if listing is forbidden, only the default one."""
     try:
         found: list[Any] = api.get(api.of("apps/v1/deployments"), labelSelector=WORKER_SELECTOR)[
             "items"
@@ -96,17 +96,17 @@ def deployments(api: KubernetesApi) -> list[Any]:
 
 
 def autoscaler_of(api: KubernetesApi, name: str) -> str:
-    """Who sets the replicas of a Deployment, as "ScaledObject hpq-worker"; "" for nobody else."""
+    """Return the autoscaler of a Deployment, e.g. "ScaledObject hpq-worker"; "" if none."""
     return autoscalers(api).get(name, "")
 
 
 def autoscalers(api: KubernetesApi) -> dict[str, str]:
-    """The same for all Deployments that have one, by their names; a paused KEDA counts as none."""
+    """Return the autoscalers by Deployment name; a paused ScaledObject counts as none."""
     try:
         found = api.get(
             f"/apis/autoscaling/v2/namespaces/{api.namespace}/horizontalpodautoscalers"
         )["items"]
-    except HpqError:  # may not be asked for: then nobody is told
+    except HpqError:  # viewers may lack the permission; only a hint depends on the answer
         return {}
     names = {}
     for one in found:
@@ -128,7 +128,7 @@ def _needs_events(pod: Pod) -> bool:
 
 
 def _with_newest_refusal(raw: Any, events: Sequence[Any]) -> Any:
-    """A Deployment with the newest refusal of a pod: its own condition keeps the first one's."""
+    """Return a Deployment with the newest pod refusal; its condition keeps only the first one."""
     name = raw["metadata"]["name"]
     messages = [
         str(event.get("message", "")).rpartition(_REFUSED)[2]
@@ -155,7 +155,7 @@ def _is_refusal(condition: Any) -> bool:
 
 
 def warning_events(api: KubernetesApi, name: str = "") -> Sequence[Any]:
-    """Events that warn, of one object or of all, the newest last; none where they are forbidden."""
+    """Return Warning events of one object or of all, newest last; none if forbidden."""
     about = f",involvedObject.name={name}" if name else ""
     try:
         found = api.get(api.of("events"), fieldSelector=f"type=Warning{about}", limit="500")[
@@ -167,12 +167,12 @@ def warning_events(api: KubernetesApi, name: str = "") -> Sequence[Any]:
 
 
 INTERVAL_S = 3.0
-STALE_S = 30.0  # what was seen so long ago is not shown any more
-_FIRST_WAIT_S = 4.0  # how long a command that prints once waits
+STALE_S = 30.0  # an older snapshot is not shown
+_FIRST_WAIT_S = 4.0  # the longest wait of a command that prints once
 
 
 class PodWatcher:
-    """What was seen last, and why nothing is seen now."""
+    """Read the pods every few seconds; `why` is the last error."""
 
     def __init__(self, session: Session) -> None:
         self._connection, self._stop = session.connection, threading.Event()
@@ -187,18 +187,18 @@ class PodWatcher:
 
     @property
     def in_cluster(self) -> bool:
-        """True where Redis is reached by `hpq connect`: its workers are pods, seen or not."""
+        """True if `hpq connect` reaches Redis: then its workers are pods, visible or not."""
         return self._connection is not None
 
     @property
     def may_mean_cluster(self) -> bool:
-        """True on the private server where a kubeconfig is: a cluster's may have been meant."""
+        """True on the private server if a kubeconfig exists: the user may mean the cluster."""
         return self._is_private and has_kubeconfig(os.environ)
 
     def snapshot(self, workers: Sequence[Worker], *, wait: bool = False) -> ClusterSnapshot | None:
-        """The newest look, if it is at this Redis's pods; the first call begins to look.
+        """Return the newest snapshot if its pods use this Redis; the first call starts the thread.
 
-        With `wait` it waits a little for the first look, once.
+        With `wait` the first call waits at most 4 s for a snapshot.
         """
         if not self._can_look or not (self._connection or any(w.pod for w in workers)):
             return None
@@ -213,13 +213,13 @@ class PodWatcher:
         return snapshot if self._connection or any(w.pod in names for w in workers) else None
 
     def snapshot_now(self, workers: Sequence[Worker]) -> ClusterSnapshot | None:
-        """As `snapshot`, after waiting a little for the first look."""
+        """Return one snapshot, after waiting at most 4 s for it, and stop the thread."""
         snapshot = self.snapshot(workers, wait=True)
         self.close()
         return snapshot
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._stop.set()
 
     def _start(self) -> None:
@@ -238,7 +238,7 @@ class PodWatcher:
                 self._snapshot, self.why = read_cluster(api), ""
             except HpqError as error:
                 self.why = str(error)
-            except Exception as error:  # what shows trials goes on without pods
+            except Exception as error:  # trials are shown without pods
                 self.why = f"{type(error).__name__}: {error}"
             self._has_looked.set()
             self._stop.wait(INTERVAL_S)

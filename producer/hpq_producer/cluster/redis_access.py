@@ -1,4 +1,4 @@
-"""Where a cluster's Redis is and who may come in: its Service, its pods, and the role's Secret."""
+"""The address and credentials of a cluster's Redis: its Service, its pods, and Secrets."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ PART_OF_HPQ = f"{_LABEL}={_WHOLE}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisCredentials:
-    """A role's name and password on the server; `ca` is the certificate that a TLS server's has."""
+    """A role's user and password on the server; `ca` is the CA certificate of a TLS server."""
 
     user: str
     password: str
     ca: str = ""
 
     def prefix(self, role: str) -> str:
-        """The prefix of the keys that the user may touch, which its name begins with."""
+        """Return the key prefix of the user, which is the start of its name."""
         return self.user.removesuffix(f"-{role}")
 
 
 class RedisService:
-    """The Redis of one namespace."""
+    """The Redis Service of one namespace."""
 
     def __init__(self, api: KubernetesApi) -> None:
-        """Raises NotFound where there is none, and as `KubernetesApi`."""
+        """Read the Service; raise NotFound if it does not exist, and as `KubernetesApi`."""
         self.api = self._api = api
         self.name = SERVICE
         try:
@@ -48,14 +48,14 @@ class RedisService:
 
     @property
     def scheme(self) -> str:
-        """redis, or rediss where the Service's port says so."""
+        """The URL scheme: rediss if the Service's port is named so, else redis."""
         return _scheme(self._spec)
 
     def dial(self) -> Any:
-        """A stream to the pod that is ready now.
+        """Open a stream to the ready pod.
 
         Raises:
-            OutOfReach: there is none.
+            OutOfReach: no pod is ready.
         """
         labels = ",".join(f"{k}={v}" for k, v in self._spec["selector"].items())
         pods = self._api.get(self._api.of("pods"), labelSelector=labels)["items"]
@@ -72,15 +72,15 @@ class RedisService:
         return self._api.stream(path, ports=str(self._target(pod)))
 
     def credentials(self, role: str, prefix: str) -> RedisCredentials:
-        """What the Secret of a role says; one without a user's name is of this prefix.
+        """Read the Secret of a role; the user's name is PREFIX-ROLE if the Secret has none.
 
         Raises:
-            NotFound, Forbidden: with what to do.
+            NotFound, Forbidden: the Secret does not exist, or may not be read.
         """
         try:
             data = self._secret(f"hpq-redis-{role}")
         except Forbidden as error:
-            hint = "; to look only: --role viewer" if role != "viewer" else ""
+            hint = "; for reading only: --role viewer" if role != "viewer" else ""
             raise Forbidden(f"{error}{hint}", code="cluster-forbidden") from None
         user = data.get("username") or f"{prefix}-{role}"
         return RedisCredentials(
@@ -88,7 +88,7 @@ class RedisService:
         )
 
     def code_key(self) -> str:
-        """The key that code is signed with; "" where these credentials may not have it."""
+        """Return the key that signs code; "" if these credentials may not read it."""
         try:
             return self._secret(CODE_KEY).get("key", "")
         except HpqError:
@@ -107,11 +107,11 @@ class RedisService:
                 "items"
             ]
         except Forbidden:
-            is_first = False  # its Service is there, and so are the others as a rule
-        if not is_first:  # one alone would have a password that the others do not know
+            is_first = False  # the Service exists, so the other Secrets most likely do
+        if not is_first:  # the password of a single new Secret would not match the others
             return recreate_secrets(self._api)
         with_tls = " --with tls" if self.scheme == "rediss" else ""
-        return f"`{_create(self._api, with_tls)}` makes it, once"
+        return f"create it: {_create(self._api, with_tls)}"
 
     def _target(self, pod: Any) -> int:
         target = self._port.get("targetPort", self._port["port"])
@@ -123,22 +123,22 @@ class RedisService:
 
 
 def recreate_secrets(api: KubernetesApi) -> str:
-    """How all Secrets are made again, which fit only together; with TLS, its certificate, too."""
+    """Return the commands that recreate all Secrets together, with TLS also the certificate."""
     kubectl = kubectl_of(api)
     return (
-        f"make all of them anew: {kubectl} delete secret -l {PART_OF_HPQ};"
+        f"recreate all Secrets: {kubectl} delete secret -l {PART_OF_HPQ};"
         f" {_create(api, _tls(api))};"
         f" {kubectl} rollout restart statefulset,deployment -l {PART_OF_HPQ}"
     )
 
 
 def kubectl_of(api: KubernetesApi) -> str:
-    """How a command of kubectl's begins that is told to people."""
+    """Return `kubectl` with this context and namespace, for a message."""
     return kubectl_command(api.context, api.namespace)
 
 
 def expected_secrets(api: KubernetesApi) -> Iterator[str]:
-    """The Secrets that pods mount."""
+    """Yield the names of the Secrets that pods mount."""
     yield from SECRETS
     if _is_tls(api):
         yield CERTIFICATE
@@ -150,12 +150,12 @@ def _create(api: KubernetesApi, with_tls: str) -> str:
 
 
 def _tls(api: KubernetesApi) -> str:
-    """The flag with which a certificate is made; "" where there is none to make."""
+    """Return the option that creates a certificate; "" if hpq creates none."""
     try:
         labels = api.get(api.of(f"secrets/{CERTIFICATE}"))["metadata"].get("labels") or {}
-    except HpqError:  # not there, or not for these eyes
+    except HpqError:  # missing or forbidden
         return " --with tls" if _is_tls(api) else ""
-    is_ours = labels.get(_LABEL) == _WHOLE  # else it stays where it is: cert-manager's, say
+    is_ours = labels.get(_LABEL) == _WHOLE  # else another tool, e.g. cert-manager, owns it
     return " --with tls" if is_ours else ""
 
 
@@ -172,20 +172,20 @@ def _scheme(service: Any) -> str:
 
 
 def explain_missing(api: KubernetesApi, what: str = f"Service {SERVICE}") -> str:
-    """Why there is no such thing: the namespace is not there, or hpq is not in it."""
+    """Explain a missing object: the namespace does not exist, or hpq is not installed in it."""
     where = f"context {api.context}: "
     try:
         api.get(f"/api/v1/namespaces/{api.namespace}")
     except NotFound:
-        return f"{where}there is no namespace {api.namespace}; choose one: --namespace NAME"
-    except HpqError:  # it may not be asked for
+        return f"{where}namespace {api.namespace} does not exist; choose one: --namespace NAME"
+    except HpqError:  # reading namespaces is forbidden
         return (
-            f"{where}no {what} in namespace {api.namespace}, if there is such a"
-            " namespace; choose one: --namespace NAME"
+            f"{where}no {what} in namespace {api.namespace}, if that exists;"
+            " choose another: --namespace NAME"
         )
     return (
-        f"{where}no {what} in namespace {api.namespace}; put hpq there (`hpq manifests"
-        f" --image IMAGE --namespace {api.namespace} | {kubectl_of(api)} apply -f -`, without GPUs"
+        f"{where}no {what} in namespace {api.namespace}; install hpq: hpq manifests"
+        f" --image IMAGE --namespace {api.namespace} | {kubectl_of(api)} apply -f - (without GPUs:"
         " --gpus 0), or choose another: --namespace NAME"
     )
 

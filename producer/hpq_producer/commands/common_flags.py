@@ -1,4 +1,4 @@
-"""The flags that several commands share. Imports nothing that would make readers slow to start."""
+"""The options that several commands share."""
 
 from __future__ import annotations
 
@@ -6,19 +6,32 @@ from typing import Annotated
 
 import typer
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from hpq_producer.terminal.output import Format
+
+Output = Annotated[
+    Format,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FORMAT",
+        help="Print table, json, yaml or csv; --json is short for -o json.",
+    ),
+]
 Context = Annotated[
     str | None,
-    typer.Option(help="The cluster's name in the kubeconfig; without: the current."),
+    typer.Option(metavar="NAME", help="Context in the kubeconfig. Default: the current one."),
 ]
 Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Where hpq is; without: hpq.")
+    str | None,
+    typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of hpq. Default: hpq."),
 ]
 WhereSweep = Annotated[
     str | None,
-    typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'state == held'."),
+    typer.Option(
+        "--where", metavar="EXPR", help="List only sweeps that match EXPR, e.g. 'state == held'."
+    ),
 ]
 WhereExpr = Annotated[
     str | None,
-    typer.Option("--where", metavar="EXPR", help="Only those of which it is so: 'lr > 0.1'."),
+    typer.Option("--where", metavar="EXPR", help="Only trials that match EXPR, e.g. 'lr > 0.1'."),
 ]

@@ -75,7 +75,7 @@ def _claim(api: KubernetesApi, claim: dict[str, dict[str, object]]) -> Finding:
     )
 
 
-_QUOTA = re.compile(r"quota (\S+) is used up")
+_QUOTA = re.compile(r"quota (\S+) is exhausted")
 _RANGE = re.compile(r"(maximum|minimum) \S+ usage per|limit to request ratio per")
 
 

@@ -1,1 +1,1 @@
-"""From a sweep's spec to trials on the queue."""
+"""Queue the trials of a sweep file."""

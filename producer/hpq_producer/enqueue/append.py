@@ -1,4 +1,4 @@
-"""Append the trials of a sweep file that an existing sweep lacks; nothing else of it changes.
+"""Append missing trials of a sweep file to an existing sweep; nothing else of it changes.
 
 `plan_append` reads, `append_trials` writes, all trials in one step.
 """
@@ -24,7 +24,7 @@ from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 from hpq_producer.terminal.text import trials_of
 
-# Keys whose edit is what --into is for, or changes nothing that runs.
+# Keys that --into applies, or that do not affect the trials.
 _APPENDABLE_KEYS = frozenset(
     {"parameters", "run_cap", "seed", "order", "method", LIST, "points", "exclude", "when"}
     | {"name", "description", "project", "entity"}
@@ -36,7 +36,7 @@ _SPACE_KEYS = ("parameters", "when", "exclude", "points")
 class AppendPlan:
     """The trials of a file that a sweep lacks, and the number of those that it has.
 
-    `new` are their parameters, those of a set's replicates in a row.
+    `new` are their parameters; replicates follow each other.
     """
 
     new: tuple[ParameterSet, ...]
@@ -48,16 +48,16 @@ def plan_append(session: Session, sweep: Sweep, submission: Submission) -> Appen
     """Compare a file with a sweep.
 
     Raises:
-        UserError: the file has another code, metric or number of replicates, or its parameters
-            are chosen while the sweep runs.
+        UserError: code, metric or number of replicates differ, or the parameters are chosen while
+            the sweep runs.
     """
     spec = submission.spec
     _check_comparable(sweep, submission)
     if sweep.sampler or submission.spec.is_late:
         raise UserError(
-            f"{submission.file}: its sets are made while it runs; `hpq set {sweep.id} run_cap=N`"
-            " lets it run on, and an edited space is a new sweep, which --reuse begins with these"
-            " results",
+            f"{submission.file}: parameters are chosen while the sweep runs, so --into does not"
+            f" apply; for more trials: hpq set {sweep.id} run_cap=N; for another space: hpq enqueue"
+            " FILE --reuse (a new sweep with these results)",
             code="sets-chosen-late",
         )
     new, existing, notes = _missing_trials(session, sweep, submission)
@@ -65,7 +65,7 @@ def plan_append(session: Session, sweep: Sweep, submission: Submission) -> Appen
         notes.append(line)
     edited = _edited(sweep, spec)
     if edited:
-        notes.append(f"{', '.join(edited)}: not changed by --into; see `hpq set {sweep.id}`")
+        notes.append(f"{', '.join(edited)}: not changed by --into; use hpq set {sweep.id}")
     return AppendPlan(new=tuple(new), existing=existing, notes=tuple(notes))
 
 
@@ -82,7 +82,7 @@ def append_trials(
 
     Raises:
         UserError: the sweep was stopped or cancelled.
-        OutOfReach: the server has no room for it.
+        OutOfReach: the server has no room for the trials.
     """
     for line in check_capacity(session, len(plan.new)):
         warn(line)
@@ -99,79 +99,81 @@ def append_trials(
 
 
 def latest_spec(sweep: Sweep) -> Mapping[str, Json]:
-    """The data of the file that the sweep was given last."""
+    """Return the data of the sweep's newest file."""
     return sweep.files[-1].spec if sweep.files else sweep.spec
 
 
 def _check_comparable(sweep: Sweep, submission: Submission) -> None:
-    """Refuse a file whose trials do not compare with those of the sweep."""
+    """Refuse a file whose trials are not comparable with those of the sweep."""
     spec, launch = submission.spec, submission.code.launch
     was, difference = sweep.launch, ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
         now, before = launch.trainer or launch.program, was.trainer or was.program
-        difference = f"it runs {now}, and the sweep {before}"
+        difference = f"it runs {now} and the sweep {before}"
     elif launch.code != was.code:
-        difference = "the code was edited since"
+        difference = "the code has changed"
     elif launch.code_dir != was.code_dir:
-        difference = f"the code lies in {launch.code_dir}, and the sweep's in {was.code_dir}"
+        difference = f"its code is in {launch.code_dir} and the sweep's in {was.code_dir}"
     elif launch != replace(was, home=""):
-        difference = "the command, or what it is given, is another"
+        difference = "the command or its environment has changed"
     elif spec.replicates != sweep.replicates:
         difference = (
-            f"it has {spec.replicates} replicates of a set, and the sweep {sweep.replicates}"
+            f"it has replicates: {spec.replicates} and the sweep replicates: {sweep.replicates}"
         )
     elif spec.metric != sweep.metric:
-        difference = "the metric is another"
+        difference = "the metric has changed"
     if difference:
         raise UserError(
-            f"{submission.file}: {difference}, so its trials would not compare with those of"
-            f" {sweep.id}; without --into it is a sweep of its own",
+            f"{submission.file}: {difference}, so its trials are not comparable with those of"
+            f" {sweep.id}; start a new sweep: hpq enqueue {submission.file}",
             code="sweep-differs",
         )
 
 
 def _edited(sweep: Sweep, spec: SweepSpec) -> list[str]:
-    """Keys of the file that are edited and that --into does not change."""
+    """Return edited keys of the file that --into does not apply."""
     before, now = latest_spec(sweep), spec.source
     keys = sorted({*before, *now} - _APPENDABLE_KEYS)
     return [key for key in keys if not same_data(before.get(key), now.get(key))]
 
 
 def _note_on_seed(sweep: Sweep, spec: SweepSpec) -> str:
-    """What to say of an edited seed: of random it draws other sets, but none is trained with it."""
+    """Return a note on an edited seed, unless it only draws other random parameters."""
     if spec.seed == sweep.seed or (spec.method == "random" and spec.replicates == 1):
         return ""
     return (
-        f"seed: stays {sweep.seed}, for new trials, too; --into does not change it,"
-        f" {spec.seed} is a sweep of its own"
+        f"seed: --into does not change it: new trials use {sweep.seed}, too; for seed"
+        f" {spec.seed}, start a new sweep without --into"
     )
 
 
 def _missing_trials(
     session: Session, sweep: Sweep, submission: Submission
 ) -> tuple[list[ParameterSet], int, list[str]]:
-    """The trials that the sweep lacks, how many it has, and notes for the user."""
+    """Return the trials that the sweep lacks, the number that it has, and notes for the user."""
     spec, requested = submission.spec, submission.spec.trials or 0
     if spec.method in ("grid", LIST):
         new, existing = _missing_sets(session, sweep.id, parameter_sets(spec), spec.replicates)
         return new, existing, []
-    # Random: run_cap counts all trials but the cancelled ones, also those that have ended.
+    # Random: run_cap counts all trials except cancelled ones, ended ones included.
     total = sweep.counts.total
     kept = total - sweep.counts.cancelled
     wanted = requested - kept
     if wanted <= 0:
-        line = f"{trials_of(kept)} stay, and the file asks for {requested}: none is added"
+        line = f"the sweep has {trials_of(kept)} and the file requests {requested}: none added"
         return [], kept, [line]
     before = latest_spec(sweep)
     same = all(same_data(before.get(key), spec.source.get(key)) for key in _SPACE_KEYS)
     same = same and before.get("seed", 0) == spec.seed
     drawn = parameter_sets(replace(spec, run_cap=total + wanted))
     if same:
-        note = f"{wanted} more of the same sequence"
+        note = f"{wanted} more of the same random sequence"
     else:
-        note = f"another space or seed: {trials_of(kept)} stay, {wanted} are drawn from the new one"
+        note = f"space or seed has changed: {trials_of(kept)} kept, {wanted} drawn from the new one"
         if spec.space is not None and spec.space.outcomes is None:
-            drawn = islice(drawn, total // spec.replicates, None)  # not the same quantiles again
+            drawn = islice(
+                drawn, total // spec.replicates, None
+            )  # skip the quantiles already drawn
     new, _ = _missing_sets(session, sweep.id, drawn, spec.replicates, wanted)
     return new, kept, [note]
 
@@ -183,7 +185,7 @@ def _missing_sets(
     replicates: int,
     max_trials: int | None = None,
 ) -> tuple[list[ParameterSet], int]:
-    """Trials of the sets that the sweep lacks, and the number of trials of the others."""
+    """Return the trials that the sweep lacks, and the number of those that it has."""
     source, existing = iter(candidates), 0
     new: dict[bytes, ParameterSet] = {}
     max_sets = None if max_trials is None else max_trials // replicates

@@ -1,4 +1,4 @@
-"""Finds the code that a sweep file names, and what it is: the launch record before it is signed."""
+"""Find the code that a sweep file names, and build its launch record, still unsigned."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class DiscoveredCode:
     launch: Launch
     files: Files | None = None  # of the snapshot
     folder: Path = Path()
-    is_sent: bool = True  # False: too large, so that the snapshot stays on this disk
-    namesake: str = ""  # what is said of another program of that name beside the sweep file
+    is_sent: bool = True  # False: too large; the snapshot stays on this disk
+    namesake: str = ""  # warning: another program of this name is beside the sweep file
 
     @property
     def manifest(self) -> dict[str, str]:
@@ -49,7 +49,7 @@ class DiscoveredCode:
 
 
 class _CodeNotFound(Exception):
-    """Raised where the code that a file names is not found; `find_code` says where it is named."""
+    """Raised if the code that a file names is not found; `find_code` adds the position."""
 
 
 def find_code(
@@ -60,14 +60,14 @@ def find_code(
     *,
     is_live: bool = False,
 ) -> DiscoveredCode:
-    """The code that a sweep file means; `code_dir` is --code.
+    """Find the code of a sweep file; `code_dir` is --code.
 
-    A program is looked for as W&B does, from the working directory, and then beside the file. What
-    `code:` or --code names runs from a copy alone; of other code a snapshot runs over its
-    directory, and if it `is_live` (--live) the directory as it is.
+    A program is searched for in the working directory, as W&B does, and then beside the file. Code
+    named by `code:` or --code runs from a copy alone. Of other code, a snapshot runs over its
+    directory, or the directory itself if `is_live` (--live).
 
     Raises:
-        UserError: it is nowhere (names the places), or what is sent by name is too large.
+        UserError: the code is not found, or code named by `code:` or --code is too large.
     """
     named_file, file = file, file.resolve()
     if spec.trainer in SHIPPED:
@@ -82,13 +82,13 @@ def find_code(
         ) from None
     folder, is_named = folder.resolve(), bool(code_dir or spec.code)
     if is_named and is_live:
-        raise UserError("--live runs the code's directory as it is; leave out --code and code:")
+        raise UserError("--live runs the code's directory itself; remove --code and code:")
     words = {word for word in spec.command if "\0" not in word and Path(word).suffix in TRACKED}
     words |= {spec.program} - {""}
     named = {path for word in words if (path := _normal(folder, word)).is_file()}
 
     def is_no_code(path: Path) -> bool:
-        """The sweep file, and other sweeps' beside it: their edits change nothing that runs."""
+        """Return True for sweep files: an edit of one does not change the code."""
         return path.resolve() == file or (path not in named and is_sweep_file(path))
 
     root, files, is_sent = folder, {}, True
@@ -120,9 +120,9 @@ def find_code(
 def _frozen(
     spec: SweepSpec, folder: Path, named: set[Path], is_no_code: Callable[[Path], bool]
 ) -> tuple[Path, Files, bool]:
-    """The root of local code, its snapshot, and whether it is small enough to be sent.
+    """Return the root of local code, its snapshot, and whether it is small enough to be sent.
 
-    The root is that of the git checkout, or else the directory; of too much code, the program's
+    The root is that of the git checkout, or else the directory; for too much code, the program's
     own directory.
     """
     program = _normal(folder, spec.program)
@@ -138,7 +138,7 @@ def _frozen(
 
 
 def _normal(folder: Path, word: str) -> Path:
-    """A path that a word of a command may mean; links are not followed."""
+    """Return the path that a word of a command may name; links are not followed."""
     return Path(os.path.normpath(folder / word))
 
 
@@ -153,8 +153,8 @@ def _warn_of_namesake(spec: SweepSpec, folder: Path, beside: Path) -> str:
     if ours.samefile(other) or cmp(ours, other, shallow=False):
         return ""
     return (
-        f"{spec.program} in {beside}, beside the sweep file, is another one; this runs that in"
-        f" {folder} (for the other: enqueue it from there, or --code {beside})"
+        f"two programs are named {spec.program}: this sweep runs the one in {folder}, not the one"
+        f" beside the sweep file; for that one, add --code {beside}"
     )
 
 
@@ -171,7 +171,7 @@ def _launch(spec: SweepSpec, digest: str) -> Launch:
 
 
 def _code_folder(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None) -> Path | None:
-    """Where local code lies; None for an installed trainer."""
+    """Return the directory of local code; None for an installed trainer."""
     named = code_dir if code_dir is not None else spec.code
     if named:
         folder = (cwd if code_dir is not None else file.parent) / Path(named).expanduser()
@@ -203,12 +203,12 @@ def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
 
 
 def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:
-    """True where a command without a program has a file of that folder among its words."""
+    """Return True if a word of a command names a file in that folder."""
     return any((folder / word).is_file() for word in command if word and "\0" not in word)
 
 
 def _position(spec: SweepSpec, file: Path) -> str:
-    """Where the file, or else a flag, names the code: file:line:col: key."""
+    """Return where the file or an option names the code: file:line:col: key."""
     key = "program" if spec.program else "trainer"
     document = yaml_reader.parse(read(file), str(file))
     data = document.data if isinstance(document.data, dict) else {}
@@ -218,7 +218,7 @@ def _position(spec: SweepSpec, file: Path) -> str:
 
 
 def _similar_names(program: str, places: list[Path]) -> list[str]:
-    """The files that a misspelt program may mean: those of its ending, where it would be."""
+    """Return files with the program's suffix in its directory, for a hint on a typo."""
     inside = PurePath(program).parent
     found: list[str] = []
     for place in places:
@@ -237,11 +237,11 @@ def _has_module(folder: Path, trainer: str) -> bool:
 
 
 def _installed(trainer: str, *looked: Path) -> str:
-    """The distribution and version of an installed trainer."""
+    """Return the distribution and version of an installed trainer."""
     module = trainer.partition(":")[0]
     top = module.split(".")[0]
     if importlib.util.find_spec(top) is None:
         places = " nor in ".join(dict.fromkeys(str(p) for p in looked))
-        raise _CodeNotFound(f"{trainer!r}: no module {top!r} in {places}, and none installed")
+        raise _CodeNotFound(f"{trainer!r}: module {top!r} is neither in {places} nor installed")
     names = metadata.packages_distributions().get(top, [])
     return "+".join(f"{name}=={metadata.version(name)}" for name in names) or f"module {top}"

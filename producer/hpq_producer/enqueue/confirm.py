@@ -1,4 +1,4 @@
-"""`hpq best --confirm N`: the best sets again with N other seeds, as a sweep of its own."""
+"""`hpq best --confirm N`: queue a sweep of the best parameters with N other seeds."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from hpq_producer.session import Session
 def enqueue_confirmation(
     session: Session, sweep: Sweep, best: Sequence[TrialView], seeds: int
 ) -> Enqueued:
-    """Queue each of these trials' sets with N seeds that the sweep has not used.
+    """Queue the parameters of these trials with N seeds that the sweep has not used.
 
-    The same question asked again names the sweep that answers it.
+    An identical request returns the existing sweep.
 
     Raises:
-        UserError: the code is not signed with the key of this machine.
+        UserError: the code is not signed with this machine's key.
     """
     key = signing.key_of(session.settings, make=True)
     prefix, launch = session.settings.prefix, sweep.launch
-    # Redis must not be able to have a launch record of its own signed.
+    # Otherwise a launch record forged in Redis would be signed here.
     is_mine = key is not None and signing.is_signed(key, prefix, sweep.id, launch, sweep.signature)
     if not is_mine and launch.trainer not in SHIPPED:
         raise UserError(
-            f"{sweep.id}: its code is not signed with the key of this machine, so its trials are"
-            " not queued again; ask who enqueued it to confirm it, or copy HPQ_CODE_KEY from there",
+            f"{sweep.id}: its code is signed with another machine's key; run this command there, or"
+            " copy HPQ_CODE_KEY from there",
             code="code-key-differs",
         )
     numbers, seed = [trial.id.number for trial in best], sweep.seed + sweep.replicates

@@ -1,4 +1,4 @@
-"""What trials of the same code took before, for `hpq plan`. Reads only; makes no new server."""
+"""Estimate the duration of trials from earlier ones, for `hpq plan`; starts no server."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from hpq_producer.enqueue.reuse import Reuse, ReuseCriteria, sweeps_of_same_code
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.session import load_settings, open_session
 
-_MAX_TRIALS = 2_000  # trials that are looked at, of the newest sweeps first
+_MAX_TRIALS = 2_000  # trials read, newest sweeps first
 _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurationEstimate:
-    """How long finished trials took: the median of `trials` of them, in milliseconds.
+    """The median duration of `trials` finished trials, in milliseconds.
 
-    `gpus` is how many each had; 0 where they ran on a CPU.
+    `gpus` is the number of GPUs of each; 0 for CPU trials.
     """
 
     median_ms: float
     trials: int
-    same_code: bool  # or of the same program or trainer in its place, edited since
+    same_code: bool  # False: edited code of the same program or trainer
     gpus: int
-    sweep: Sweep  # the newest that they are of
+    sweep: Sweep  # the newest of their sweeps
 
     def hours(self, count: int) -> float:
-        """The hours of a GPU, or of a worker without one, that so many trials take."""
+        """Return the GPU hours, or worker hours without GPUs, of `count` trials."""
         return count * self.median_ms * max(1, self.gpus) / _HOUR_MS
 
 
 def estimate_duration(submission: Submission) -> DurationEstimate | str | None:
-    """What is known; None where nothing is, and a line where the server is out of reach."""
+    """Return the estimate, None if no trial is known, or the error if Redis is out of reach."""
     try:
         settings = load_settings()
         if not settings.redis_url and not ServerHome.of(settings.home).data_bytes():

@@ -1,4 +1,4 @@
-"""The unfinished sweep of the same file whose code was edited since: it runs on with its own."""
+"""Explain edited code of an unfinished sweep of the same file: that sweep keeps its own code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST = 200  # sweeps looked at, of the newest
 
 
 def explain_predecessor(reader: StoreReader, submission: Submission, new: Sweep) -> str:
-    """What became of the older sweep, and how to continue it; "" if there is none."""
+    """Return the older sweep's progress and the command to continue it; "" if there is none."""
     launch, spec = submission.code.launch, submission.spec
     for sweep in reader.sweeps.get_each(reader.sweeps.ids()[:_MOST]):
         if not isinstance(sweep, Sweep) or sweep.state.is_over or sweep.id == new.id:

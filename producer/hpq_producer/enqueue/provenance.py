@@ -1,6 +1,6 @@
-"""Where a sweep came from: its file, the git state of its code, and the directory and host.
+"""Record a sweep's origin: its file, the git state of its code, the directory and host.
 
-`CodeLocation` tells one train.py from another of the same name.
+`CodeLocation` distinguishes programs of the same name.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _SCP = re.compile(r"(?:[^@/]+@)?([^/:]+):(?!/?/)(.+)")  # git@host:path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLocation:
-    """The directory of a sweep's code; `remote` and `below` are git's, where it has a remote."""
+    """The directory of a sweep's code; `remote` and `below` are set if git has a remote."""
 
     folder: str
     host: str
     owner: str
     remote: str = ""
-    below: str = ""  # the directory as the repository's root has it
+    below: str = ""  # the directory relative to the repository's root
 
     def is_same_as(self, other: CodeLocation) -> bool:
-        """True for the same directory, or the same one of two checkouts of one repository.
+        """Return True for the same directory, or the same one in two checkouts of a repository.
 
-        /app in two people's containers is not the same one.
+        /app in the containers of two users is not the same directory.
         """
         if self.remote and other.remote:
             return (self.remote, self.below) == (other.remote, other.below)
@@ -45,9 +45,9 @@ class CodeLocation:
 
 
 def code_location(launch: Launch, origin: Mapping[str, Json], owner: str) -> CodeLocation:
-    """Where the code of a launch lies, by what was noted of its origin."""
+    """Return the location of a launch's code from the recorded origin."""
     git, host = origin.get("git"), origin.get("host")
-    folder = launch.code_dir or str(origin.get("folder") or "")  # of code that was sent
+    folder = launch.code_dir or str(origin.get("folder") or "")  # for code that was sent
     facts = git if isinstance(git, dict) and folder else {}
     return CodeLocation(
         folder=folder,
@@ -59,12 +59,12 @@ def code_location(launch: Launch, origin: Mapping[str, Json], owner: str) -> Cod
 
 
 def sweep_code_location(sweep: Sweep) -> CodeLocation:
-    """As `code_location`."""
+    """Return the location of a sweep's code."""
     return code_location(sweep.launch, sweep.provenance, sweep.owner)
 
 
 def normalize_remote(url: str) -> str:
-    """A remote as host/path, whichever way it is reached; without a user or a password."""
+    """Return a git remote as host/path, without protocol, user and password."""
     url = url.strip()
     if scheme := _SCHEME.match(url):
         host, slash, path = url[scheme.end() :].partition("/")
@@ -73,19 +73,19 @@ def normalize_remote(url: str) -> str:
     elif found := _SCP.fullmatch(url):
         url = f"{found[1].lower()}/{found[2]}"
     elif not url.startswith("/"):
-        return ""  # relative to where it was cloned: no name
+        return ""  # a relative path identifies no repository
     return url.rstrip("/").removesuffix(".git")
 
 
-MAX_DIFF_BYTES = 1024 * 1024  # of changes that are not committed; the rest is cut, and told
+MAX_DIFF_BYTES = 1024 * 1024  # of uncommitted changes; a longer diff is cut, with a warning
 
 
 def collect_provenance(
     file: Path, launch: Launch, code: Path | None = None
 ) -> tuple[dict[str, Json], str]:
-    """What `hpq show` tells of a sweep's origin, and the diff of its code; never fails for git.
+    """Collect a sweep's origin for `hpq show`, and the diff of its code; git errors are ignored.
 
-    `code` is the directory of the code, where it is the user's.
+    `code` is the directory of the user's code, if any.
     """
     data = file.read_bytes()
     folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
@@ -120,7 +120,7 @@ def _git_state(folder: Path, diff: bytes) -> Json:
 
 
 def local_code_location(launch: Launch, owner: str, folder: Path) -> CodeLocation:
-    """Where the code of a launch lies on this machine."""
+    """Return the location of a launch's code on this machine."""
     facts: dict[str, Json] = {"host": platform.node()}
     if launch.code_dir or launch.bundled:
         facts |= {"git": _repository(folder), "folder": str(folder)}
@@ -128,7 +128,7 @@ def local_code_location(launch: Launch, owner: str, folder: Path) -> CodeLocatio
 
 
 def _repository(folder: Path) -> dict[str, Json]:
-    """Which repository, as its remote names it, and the directory as its root has it."""
+    """Return the repository's remote, and the directory relative to its root."""
     remote = normalize_remote(_text(_git(folder, "config", "--get", "remote.origin.url")) or "")
     below = _git(folder, "rev-parse", "--show-prefix") if remote else None
     return {"remote": remote, "below": _text(below) or ""}

@@ -1,6 +1,6 @@
-"""Find finished trials of older sweeps whose results a new sweep begins with (`--reuse`).
+"""Find finished trials of older sweeps whose results a new sweep can copy (`--reuse`).
 
-`describe_reuse` says which sweeps they are of, or why there are none.
+`describe_reuse` names their sweeps, or explains why there are none.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from hpq_producer.enqueue.provenance import CodeLocation, sweep_code_location
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.terminal.text import clean, trials_of
 
-_CHUNK = 100  # sweeps asked about in one round trip
+_CHUNK = 100  # sweeps read in one round trip
 
 
 class Reuse(Enum):
-    """Of which sweeps."""
+    """The sweeps whose results are copied."""
 
     SAME_CODE = "same code"
-    ANY_CODE = "any code"  # of the same trainer or program in the same place
+    ANY_CODE = "any code"  # the same trainer or program in the same directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseCriteria:
-    """What a sweep runs, where it lies, what it measures, and what its trials are seeded with.
+    """The launch, code location, metric and seed that results must match.
 
-    `any_seed`: results of another seed pass, and keep theirs.
+    `any_seed`: results with another seed match, and keep their seed.
     """
 
     launch: Launch
@@ -47,7 +47,7 @@ class ReuseCriteria:
 
 
 class OlderResult(NamedTuple):
-    """A trial of an older sweep that has a result, and its parameters."""
+    """A trial with a result in an older sweep, and its parameters."""
 
     params: ParameterSet
     trial: TrialView
@@ -57,9 +57,9 @@ OlderResults = Mapping[bytes, OlderResult]  # by parameters and seed: `Parameter
 
 
 def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) -> OlderResults:
-    """Trials with a result by the mark of their set; the newest sweep's where several fit.
+    """Return trials with a result by result key; the newest sweep's if several match.
 
-    Where another seed passes, such a one is found under the mark of the wanted seed, too.
+    With `any_seed`, results of other seeds are also found under the key of the wanted seed.
     """
     found: dict[bytes, OlderResult] = {}
     other_seeds: dict[bytes, OlderResult] = {}
@@ -84,18 +84,18 @@ def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) ->
 
 
 def result_key(params: ParameterSet, replicate: int, spec: SweepSpec) -> bytes:
-    """What the results that stand for each other have in common: parameters and seed."""
+    """Return the key of interchangeable results: parameters and seed."""
     return params.salted(seed_at(spec.seed, replicate, params))
 
 
 def result_keys(params: ParameterSet, spec: SweepSpec) -> list[bytes]:
-    """The mark of each replicate of a file's set."""
+    """Return the result key of each replicate."""
     every = replicated(params, spec.replicates)
     return [result_key(again, i, spec) for i, again in enumerate(every)]
 
 
 def _result(trial: TrialView, sweep: Sweep, metric: Metric | None) -> TrialView | None:
-    """A trial with its value of a metric; None where it did not come to its end, or has none."""
+    """Return a trial with its value of a metric; None if it did not finish or has no value."""
     is_nameless = trial.failure is not None and trial.failure.kind is FailureKind.UNREPORTED
     if trial.state is not TrialState.FINISHED and not is_nameless:
         return None
@@ -108,8 +108,7 @@ def _result(trial: TrialView, sweep: Sweep, metric: Metric | None) -> TrialView 
 
 
 def reusable_sets(older: OlderResults, spec: SweepSpec) -> Iterator[ParameterSet]:
-    """Sets with older results that lie in a file's space, each once; where a file has replicates,
-    those of which every replicate has a result."""
+    """Yield parameters with older results in a file's space, once each; all replicates need one."""
     taken = {one for point in spec.points for one in result_keys(point, spec)}
     for first, (params, _) in older.items():
         every = result_keys(params, spec)
@@ -124,7 +123,7 @@ def reusable_sets(older: OlderResults, spec: SweepSpec) -> Iterator[ParameterSet
 def sweeps_of_same_code(
     reader: StoreReader, criteria: ReuseCriteria, scope: Reuse
 ) -> Iterator[Sweep]:
-    """Sweeps of the same code, newest first; what is the same to the byte may lie anywhere."""
+    """Yield sweeps of the same code, newest first; identical code may be in any directory."""
     for sweep in sweeps_of_same_program(reader, criteria.launch):
         if scope is Reuse.ANY_CODE:
             fits = criteria.location.is_same_as(sweep_code_location(sweep))
@@ -135,9 +134,9 @@ def sweeps_of_same_code(
 
 
 def has_same_code(sweep: Sweep, criteria: ReuseCriteria) -> bool:
-    """True where the command and all files are the same.
+    """Return True if the command and all files are the same.
 
-    The files of a command without a program may say nothing of what it starts: only in its place.
+    A command without a program may start other files, so it must be in the same directory.
     """
     was, now = sweep.launch, criteria.launch
     if (was.command, was.code) != (now.command, now.code):
@@ -148,7 +147,7 @@ def has_same_code(sweep: Sweep, criteria: ReuseCriteria) -> bool:
 
 
 def sweeps_of_same_program(reader: StoreReader, launch: Launch) -> Iterator[Sweep]:
-    """Sweeps of a trainer or program of this name, newest first; unreadable ones are left out."""
+    """Yield readable sweeps of a trainer or program of this name, newest first."""
     ids = reader.sweeps.ids()
     for start in range(0, len(ids), _CHUNK):
         for sweep in reader.sweeps.get_each(ids[start : start + _CHUNK]):
@@ -157,17 +156,17 @@ def sweeps_of_same_program(reader: StoreReader, launch: Launch) -> Iterator[Swee
 
 
 def _program_name(launch: Launch) -> tuple[object, ...]:
-    """What is started; the words of a command are its name where there is no other."""
+    """Return the trainer or program, or else the words of the command."""
     if launch.trainer or launch.program:
         return (launch.trainer, launch.program)
     return launch.command
 
 
 def is_comparable(sweep: Sweep, metric: Metric | None) -> bool:
-    """True where a sweep's results are results for a metric.
+    """Return True if a sweep's results are valid for a metric.
 
-    The last value of everything that a trial reported is kept, so a metric that is another, or has
-    another goal, asks for no training; where trials were pruned, the old one chose those.
+    The last value of every reported metric is stored, so another metric or goal needs no training,
+    unless trials were pruned by the old metric.
     """
     if is_same_metric(sweep.metric, metric):
         return True
@@ -175,7 +174,7 @@ def is_comparable(sweep: Sweep, metric: Metric | None) -> bool:
 
 
 def is_same_metric(one: Metric | None, other: Metric | None) -> bool:
-    """True where results of both compare."""
+    """Return True if results of both are comparable."""
     return _metric_key(one) == _metric_key(other)
 
 
@@ -185,7 +184,7 @@ def _metric_key(metric: Metric | None) -> tuple[object, ...]:
 
 _SHOWN = 5  # sweeps
 _FILES = 3
-_MAX_COMPARED = 100  # sweeps of the same program, of the newest
+_MAX_COMPARED = 100  # newest sweeps of the same program
 
 
 def describe_reuse(
@@ -195,7 +194,7 @@ def describe_reuse(
     taken: Collection[TrialView],
     new_sweep: str,
 ) -> tuple[str, ...]:
-    """What became of --reuse for the sweep `but`; nothing where it was not asked for."""
+    """Return lines on the outcome of --reuse; none without --reuse (`scope` None)."""
     if scope is None:
         return ()
     if taken:
@@ -204,24 +203,24 @@ def describe_reuse(
 
 
 def _describe_taken(reader: StoreReader, taken: Iterable[TrialView], owner: str) -> list[str]:
-    """A line for each sweep that results were taken of: how many, whose it is, where it ran."""
+    """Return a line for each source sweep: number of results, owner, code directory."""
     count = Counter(trial.id.sweep for trial in taken)
     lines = []
     for sweep in reader.sweeps.get_many(list(count)[:_SHOWN]):
         whose = "" if sweep.owner == owner else f"{clean(sweep.owner)}'s "
         what = clean(sweep.launch.what)
         where = f"{clean(sweep.launch.code_dir)}/{what}" if sweep.launch.code_dir else what
-        lines.append(f"{trials_of(count[sweep.id], 'result')} of {whose}{sweep.id}, {where}")
+        lines.append(f"{trials_of(count[sweep.id], 'result')} from {whose}{sweep.id}, {where}")
     if len(count) > _SHOWN:
         rest = sum(count.values()) - sum(count[sid] for sid in list(count)[:_SHOWN])
-        lines.append(f"{trials_of(rest, 'result')} of {len(count) - _SHOWN} other sweeps")
+        lines.append(f"{trials_of(rest, 'result')} from {len(count) - _SHOWN} other sweeps")
     return lines
 
 
 def _explain_none(
     reader: StoreReader, criteria: ReuseCriteria, scope: Reuse, new_sweep: str
 ) -> str:
-    """One line: what keeps the results of older sweeps of the same program from being taken."""
+    """Return a line with the reasons that no results of the same program were copied."""
     what = clean(criteria.launch.what)
     reasons: Counter[str] = Counter()
     for number, sweep in enumerate(sweeps_of_same_program(reader, criteria.launch)):
@@ -230,27 +229,27 @@ def _explain_none(
         if sweep.id != new_sweep:
             reasons[_explain_sweep(reader, sweep, criteria, scope)] += 1
     if not reasons:
-        return f"0 results taken: no older sweep runs {what}"
+        return f"0 results copied: no older sweep runs {what}"
     counts = [f"{trials_of(n, 'sweep')} of {what}: {why}" for why, n in reasons.most_common(_SHOWN)]
-    return f"0 results taken: {'; '.join(counts)}"
+    return f"0 results copied: {'; '.join(counts)}"
 
 
 def _explain_sweep(reader: StoreReader, sweep: Sweep, criteria: ReuseCriteria, scope: Reuse) -> str:
     location = sweep_code_location(sweep)
     is_here = criteria.location.is_same_as(location)
     if not is_here and (scope is Reuse.ANY_CODE or not has_same_code(sweep, criteria)):
-        return f"another one, in {clean(location.folder or 'an installed package')}"
+        return f"another program, in {clean(location.folder or 'an installed package')}"
     if scope is Reuse.SAME_CODE and not has_same_code(sweep, criteria):
         return _explain_code(reader, sweep, criteria)
     if not is_comparable(sweep, criteria.metric):
         return _explain_metric(sweep, criteria.metric)
     if criteria.metric and not is_same_metric(sweep.metric, criteria.metric):
-        return f"no trial with one of these sets has a last {clean(criteria.metric.name)}"
+        return f"no trial with the same parameters has a last {clean(criteria.metric.name)}"
     if not sweep.counts.finished:
-        return "no trial is finished"
+        return "no trial has finished"
     if sweep.seed != criteria.seed and not criteria.any_seed and not _has_own_seeds(sweep):
-        return f"the seed is another, {sweep.seed}"
-    return "no finished trial has one of these sets"
+        return f"the seed differs: {sweep.seed}"
+    return "no finished trial has the same parameters"
 
 
 def _has_own_seeds(sweep: Sweep) -> bool:
@@ -259,26 +258,26 @@ def _has_own_seeds(sweep: Sweep) -> bool:
 
 
 def _explain_metric(sweep: Sweep, now: Metric | None) -> str:
-    """What differs, and why that keeps the results from being taken."""
+    """Return how the metrics differ, and why the results are not valid for the new one."""
     was = sweep.metric
     if was is None or now is None:
-        return f"the metric is {clean(was.name) if was else 'none'} there, and another here"
+        return f"the metric differs: {clean(was.name) if was else 'none'} there"
     facts = ((was.name, now.name), (was.goal, now.goal), (f"{was.take} value", f"{now.take} value"))
     there, here = (", ".join(clean(f[i]) for f in facts if f[0] != f[1]) for i in (0, 1))
     pruned = sweep.counts.pruned and now.take is ObjectiveValue.LAST
-    more = f", and by that {trials_of(sweep.counts.pruned)} were pruned" if pruned else ""
-    return f"the metric is another ({there} there, {here} here){more}"
+    more = f", and it pruned {trials_of(sweep.counts.pruned)}" if pruned else ""
+    return f"the metric differs ({there} there, {here} here){more}"
 
 
 def _explain_code(reader: StoreReader, sweep: Sweep, criteria: ReuseCriteria) -> str:
     if sweep.launch.code == criteria.launch.code:
-        return "the command is another"
+        return "the command differs"
     was, now = (
         reader.sweeps.manifest(sweep.launch.code),
         reader.sweeps.manifest(criteria.launch.code),
     )
     paths = [p for p in sorted({*was, *now}) if was.get(p) != now.get(p)] if was and now else []
     if not paths:
-        return f"the code is {clean(sweep.launch.code[:12])}, and now another; see --any-code"
+        return f"the code {clean(sweep.launch.code[:12])} has changed; see --any-code"
     more = f" and {len(paths) - _FILES} more" if len(paths) > _FILES else ""
     return f"{clean(', '.join(paths[:_FILES]))}{more} differ{'' if len(paths) > 1 else 's'}"

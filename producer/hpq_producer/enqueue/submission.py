@@ -17,16 +17,16 @@ from hpq_producer.sweepfile.spec import SweepSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What is enqueued: a sweep file and the code that it runs."""
+    """A checked sweep file and the code that it runs."""
 
     spec: SweepSpec
     file: Path
     code: DiscoveredCode
-    digest: str  # of the sweep: file, seed and code
+    digest: str  # identifies the sweep: file, seed and code
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """What the user should know before the sweep runs."""
+        """The warnings to show before the sweep runs."""
         namesake = self.code.namesake
         more = (Notice("program-ambiguous", namesake),) if namesake else ()
         return (*self.spec.warnings, *more)
@@ -35,7 +35,7 @@ class Submission:
 def prepare(
     spec: SweepSpec, file: Path, code_dir: str | None = None, *, is_live: bool = False
 ) -> Submission:
-    """Find the code of a sweep file, and compute what identifies the sweep.
+    """Find the code of a sweep file, and compute the sweep's digest.
 
     `code_dir` is --code, `is_live` --live.
 
@@ -48,9 +48,9 @@ def prepare(
 
 
 def _code_identity(launch: Launch) -> str:
-    """The code as identity has it: local code is other code in another directory.
+    """Return the code's part of the digest; local code depends on its directory.
 
-    Code that runs live is the same whatever is edited.
+    Edits do not change the identity of live code.
     """
     if not launch.code_dir:
         return launch.code

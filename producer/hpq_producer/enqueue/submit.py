@@ -1,7 +1,7 @@
-"""From a checked sweep file to a sweep on the queue, all or nothing, safe to run twice.
+"""Queue the sweep of a checked file, all or nothing; running it twice is safe.
 
-Rows are written where nobody sees them and expire by themselves; the last call makes the sweep
-visible. So an enqueue that dies half-way leaves nothing behind.
+Rows are invisible and expire until the last call makes the sweep visible, so a failed enqueue
+leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 
-_OPEN_ENDED_SETS = 1_000  # sets that an open-ended sweep needs room for to begin with
+_OPEN_ENDED_SETS = 1_000  # trials that an open-ended sweep must have room for at its start
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """The sweep, and whether it was made now or was there."""
+    """The sweep, and whether this call created it."""
 
     sid: str
     is_new: bool
     trials: int
-    reused: int = 0  # of them, finished from the start with the result of an older sweep
-    notes: tuple[str, ...] = ()  # of which sweeps they are, or why there are none
+    reused: int = 0  # trials with the result of an older sweep
+    notes: tuple[str, ...] = ()  # the source sweeps, or why there are none
 
 
 def enqueue_sweep(
@@ -65,14 +65,14 @@ def enqueue_sweep(
     progress: Progress = lambda _: None,
     warn: Callable[[str], object] = lambda _: None,
 ) -> Enqueued:
-    """Put a sweep's trials on the queue, unless its digest is there already.
+    """Queue a sweep's trials, unless a sweep with its digest exists.
 
-    The first `canary` trials must finish before the rest may be claimed; the digest knows nothing
-    of it, nor of tags. With `reuse`, trials that an older sweep has finished begin as finished.
+    The first `canary` trials must finish before the others can be claimed; the digest excludes
+    canary and tags. With `reuse`, trials with a result in an older sweep start as finished.
 
     Raises:
-        UserError: a place of the file is still to be filled in.
-        OutOfReach: the server has no room for it.
+        UserError: a placeholder of the file is not filled in.
+        OutOfReach: the server has no room for the sweep.
     """
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, submission.file)
@@ -104,7 +104,7 @@ def enqueue_sweep(
     older = older_results(session.reader, criteria, reuse) if reuse else {}
     reused: dict[int, TrialView] = {}
     first: Iterable[ParameterSet] = parameter_sets(spec)
-    if search is not None:  # of a late-bound one no more is known
+    if search is not None:  # a late-bound sweep has no list of trials
         reusable = list(reusable_sets(older, spec))
         first = [*spec.points, *reusable]
         sweep = preflight.with_late_search(sweep, submission, search, len(reusable))
@@ -119,7 +119,7 @@ def enqueue_sweep(
     except BaseException:
         writer.discard(sid)
         raise
-    if other is not None:  # another command enqueued the same sweep in the same moment
+    if other is not None:  # another command enqueued the same sweep meanwhile
         return _existing(session, other)
     notes = describe_reuse(session.reader, criteria, reuse, list(reused.values()), new_sweep=sid)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(reused), notes=notes)
@@ -141,7 +141,7 @@ def _reuse_criteria(submission: Submission, sweep: Sweep) -> ReuseCriteria:
 
 
 def _needs_new_schema(spec: SweepSpec, launch: Launch) -> bool:
-    """True for what a worker of schema 1 would do wrong without knowing it."""
+    """Return True for features that a worker of schema 1 would silently ignore."""
     has_target = spec.metric is not None and spec.metric.target is not None
     return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb or launch.bundled)
 
@@ -153,19 +153,19 @@ def seal(
     bundle: bytes | None,
     allow_duplicate: bool,
 ) -> str | None:
-    """Make the sweep visible with its code; return the id of one with its digest, if one is."""
+    """Make the sweep visible with its code; return the id of an existing one with its digest."""
     if bundle is None:
         return writer.seal(sweep, again=allow_duplicate)
     writer.keep_bundle(sweep.bundle, bundle)
     other = writer.seal(sweep, again=allow_duplicate, manifest=manifest)
-    # The last sweep that had the same code may have been removed between the two.
+    # The last sweep with the same code may be removed between the two calls.
     if other is None and not writer.has_bundle(sweep.bundle):
         writer.keep_bundle(sweep.bundle, bundle)
     return other
 
 
 def new_id(writer: SweepWriter, name: str) -> str:
-    """Make an id for a sweep of this name that no sweep has."""
+    """Return an unused sweep id for this name."""
     while True:
         sid = f"{slug(name)}-{''.join(secrets.choice(_ALPHABET) for _ in range(5))}"
         if not writer.exists(sid):
@@ -178,7 +178,7 @@ def _rows(
     older: OlderResults,
     reused: dict[int, TrialView],
 ) -> Iterator[NewRow]:
-    """Sets with their replicates as rows, each once; an older result is noted under its number."""
+    """Yield rows of parameters and replicates, once each; record older results by number."""
     seen: set[bytes] = set()
     for first in parameter_sets:
         for replicate, params in enumerate(replicated(first, spec.replicates)):
@@ -192,7 +192,7 @@ def _rows(
 
 
 def write_rows(writer: SweepWriter, sid: str, rows: Iterator[NewRow], progress: Progress) -> int:
-    """Write the rows in order; return how many."""
+    """Write the rows in order; return their number."""
     first = 1
     while chunk := list(islice(rows, BATCH_ROWS)):
         writer.add_rows(sid, first, chunk)

@@ -1,7 +1,7 @@
-"""The ACL users that hpq's roles want on a server of a given version. Pure.
+"""The Redis ACL users of hpq's roles on a server of a given version. Pure.
 
-Each role gets the keys of the prefix and no more; producers and workers also RQ's keys that tickets
-and the register of workers need. Nobody lists keys, and nobody but them runs scripts.
+Each role may use only the keys of its prefix; producers and workers also RQ's keys for tickets and
+the register of workers. No role may list keys; only producers and workers run hpq's scripts.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from hashlib import sha256
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
 Version = tuple[int, int]
-# Nobody comes in without a name. The user keeps its rights all the same: a server may play its
-# append-only file back as `default`, and then leaves out what that may not do (Redis 7.0 does).
+# `default` cannot log in, but keeps its rights: Redis 7.0 replays its append-only file as
+# `default`, and skips commands that `default` may not run.
 DEFAULT_OFF = "user default off resetpass ~* &* +@all"
 
 _READS = ("-@all", "+@read", "+@connection", "-@dangerous", "-scan", "-randomkey", "-dbsize")
 _WRITES = ("-@all", "+@read", "+@write", "+@connection", "+@transaction", "-@dangerous", "-@admin",
            "-scan", "-randomkey", "-dbsize", "+evalsha", "+script|load")  # fmt: skip
-# Scripts and readers ask the server's clock and version; below 7.0 CLIENT is one dangerous command.
+# Scripts and readers need clock and version. Below 7.0 CLIENT is one dangerous command.
 _ALL = ("+time", "+info")
 _NAMES_ITSELF = ("+client|setname", "+client|setinfo")
-# KEDA asks by a script of its own, which can do no more than these.
+# KEDA runs a script of its own, limited to these commands.
 _SCALES = ("-@all", "+@connection", "-@dangerous", "+llen", "+type", "+eval", "+evalsha")
 
 
@@ -36,16 +36,16 @@ class User:
 
 
 def users(prefix: str, version: Version) -> list[User]:
-    """One user a role for a prefix on a server of this version."""
+    """Return one user for each role of a prefix, on a server of this version."""
     reads = "%R~" if version >= (7, 0) else "~"
     tickets = ("~rq:queues", f"~rq:queue:hpq:{prefix}:*", f"~rq:job:hpq_{prefix}_*")
     register = ("~rq:workers", f"~rq:workers:hpq:{prefix}:*", "~rq:worker:*")
-    own = (f"~{prefix}", f"~{prefix}:*")  # the prefix alone: scripts are told it as their one key
+    own = (f"~{prefix}", f"~{prefix}:*")  # the prefix alone is the one key that scripts declare
     keys_of = {
         "producer": (*own, *tickets),
         "worker": (*own, *tickets, *register),
         "viewer": (f"{reads}{prefix}:*",),
-        "autoscaler": (f"~{prefix}:demand:*",),  # an EVAL wants the right to write its keys
+        "autoscaler": (f"~{prefix}:demand:*",),  # EVAL requires write access to its keys
     }
     does = {"producer": _WRITES, "worker": _WRITES, "viewer": _READS, "autoscaler": _SCALES}
     more = _ALL if version >= (7, 0) else (*_ALL, *_NAMES_ITSELF)
@@ -60,9 +60,9 @@ def users(prefix: str, version: Version) -> list[User]:
 
 
 def line(user: User, passwords: Mapping[str, str], *, aclfile: bool) -> str:
-    """A user as a line for redis-cli or for an aclfile; no password stands in it, only its hash.
+    """Format a user for redis-cli or an aclfile, with the hash of its password.
 
-    A password that is not given leaves a mark which the server refuses: nobody gets in by mistake.
+    A missing password becomes a placeholder that the server rejects.
     """
     password = passwords.get(user.role)
     mark = sha256(password.encode()).hexdigest() if password else f"SHA256-FOR-{user.name}"

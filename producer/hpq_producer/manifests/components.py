@@ -1,4 +1,4 @@
-"""What `--with NAME[=VALUE]` may say, and what a value changes in its component's manifests."""
+"""Parse `--with NAME[=VALUE]`, and build the patches of each component's value."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from hpq.settings import LAST_WORDS_S
 
 CLASS = "class"
 _WORKERS = {"kind": "Deployment", "labelSelector": "app.kubernetes.io/name=hpq-worker"}
-# What others build on comes first: tls also changes how keda reaches Redis.
+# kustomize applies components in order: tls also changes how keda reaches Redis.
 _FIRST, _LAST = ("cpu", "keda"), ("tls",)
 _COMMIT = re.compile("[0-9a-f]{40}")
-# Of a pod for each GPU, as k8s/worker/deployment.yaml has them for one: CPUs, and GiB of memory
-# asked for, of memory at most, and of /dev/shm, which is part of that memory.
+# Per GPU of a pod, as in k8s/worker/deployment.yaml: CPUs; GiB of requested memory, of the memory
+# limit, and of /dev/shm, which counts against that limit.
 _CPUS, _ASKED_GI, _MOST_GI, _SHM_GI = 2, 8, 16, 2
-_CLASS_NAME = 52  # the label hpq-worker-NAME has 63
+_CLASS_NAME = 52  # a label's 63 characters less "hpq-worker-"
 Patch = dict[str, Any]
 
 
 def component_order(component: str) -> tuple[int, str]:
-    """Where a component comes among others."""
+    """Return the sort key of a component."""
     return (component not in _FIRST) + (component in _LAST), component
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerClass:
-    """A further class of workers: its queue's name and the GPUs of each of its pods."""
+    """An additional worker class: its queue, and the GPUs of each of its pods."""
 
     name: str
     gpus: int
@@ -42,38 +42,38 @@ class WorkerClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """A component that is wanted, and its value; "" leaves it as its files have it."""
+    """A chosen component and its value; "" keeps the component's files unchanged."""
 
     name: str
     value: str = ""
 
     def worker_class(self) -> WorkerClass:
-        """The class that `class=NAME:GPUS` names."""
+        """Return the worker class of `class=NAME:GPUS`."""
         name, _, gpus = self.value.partition(":")
         return WorkerClass(name=name, gpus=int(gpus))
 
     def patches(self) -> list[Patch]:
-        """What the value changes."""
+        """Return the patches of the value."""
         make = _PATCHES.get(self.name)
         return [make(self.value)] if make and self.value else []
 
 
 def parse(text: str) -> Component:
-    """`NAME` or `NAME=VALUE`.
+    """Parse `NAME` or `NAME=VALUE`.
 
     Raises:
-        UserError: the value is not what its component takes.
+        UserError: the value is invalid for the component.
     """
     name, is_given, value = text.partition("=")
     rule, wanted = _VALUES.get(name, (None, ""))
     if not is_given:
-        if name in _NEEDS_VALUE:  # what its files have is an example, and nobody's
-            raise UserError(f"--with {name}: write {name}={wanted}")
+        if name in _NEEDS_VALUE:  # its files contain an example value
+            raise UserError(f"--with {name}: a value is required: --with {name}={wanted}")
         return Component(name=name)
     if rule is None:
-        raise UserError(f"--with {text}: {name} takes no value")
+        raise UserError(f"--with {text}: {name} takes no value; write --with {name}")
     if not rule(value):
-        raise UserError(f"--with {text}: write {name}={wanted}")
+        raise UserError(f"--with {text}: invalid value; write --with {name}={wanted}")
     return Component(name=name, value=value)
 
 
@@ -86,10 +86,10 @@ def class_patch(
     cpu: str = "",
     memory: str = "",
 ) -> Patch:
-    """A class's queue and its GPUs (None: as they are), all of a pod's for one trial.
+    """Set a class's queue and its GPUs per pod (None: unchanged).
 
-    Unless they are split: then the settings say how many a trial has. CPUs, memory and /dev/shm
-    grow with the GPUs; `cpu` and `memory` are a pod's own instead.
+    A trial gets all GPUs of its pod, unless `is_split`: then HPQ_GPUS_PER_TRIAL decides. CPUs,
+    memory and /dev/shm grow with the GPUs; `cpu` and `memory` override them.
     """
     env = [{"name": "HPQ_QUEUE", "value": queue}]
     if gpus and not is_split:
@@ -110,7 +110,7 @@ def class_patch(
 
 
 def _resources(gpus: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a pod asks for, and its limits; nothing of what is as it was."""
+    """Return the changed requests and limits of a pod."""
     requests: dict[str, Any]
     if gpus is None:
         return {}, {}
@@ -123,12 +123,12 @@ def _resources(gpus: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def grace_patch(grace_s: float) -> Patch:
-    """A pod's grace, of all classes, that leaves trials so long to end."""
+    """Set the grace period of the pods of all classes, so that trials have `grace_s` to end."""
     return _replace(_WORKERS, spec_template_spec_terminationGracePeriodSeconds=pod_grace(grace_s))
 
 
 def pod_grace(grace_s: float) -> int:
-    """The terminationGracePeriodSeconds of a pod whose trials have `grace_s` seconds to end."""
+    """Return terminationGracePeriodSeconds of a pod whose trials have `grace_s` s to end."""
     return math.ceil(grace_s + LAST_WORDS_S)
 
 
@@ -185,14 +185,14 @@ _PATCHES: Mapping[str, Callable[[str], Patch]] = {
     "git-code": _git_code_patch,
 }
 _NEEDS_VALUE = (CLASS, "kueue", "nfs", "git-code")
-# component → what its value must be, and how that is written
+# component → the check of its value, and the value's syntax
 _VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
-    CLASS: (_is_class, f"QUEUE:GPUS, such as a100x4:4; of {_CLASS_NAME} characters at most"),
+    CLASS: (_is_class, f"QUEUE:GPUS, e.g. a100x4:4; QUEUE: at most {_CLASS_NAME} characters"),
     "keda": (lambda t: t.isdecimal() and 0 < int(t) < 10_000, "MAX, the most pods of a class"),
     "kueue": (NAME_RULE.match, "QUEUE, the LocalQueue's name"),
     "nfs": (re.compile(r"[^:/\s]+:/\S*").fullmatch, "SERVER:/PATH"),
     "git-code": (
         lambda t: t.startswith("https://") and _COMMIT.fullmatch(t.rpartition("@")[2]),
-        "https://HOST/REPOSITORY@COMMIT, with all 40 digits of the commit",
+        "https://HOST/REPOSITORY@COMMIT, with a full commit id of 40 digits",
     ),
 }

@@ -1,8 +1,7 @@
-"""A Kubernetes Job for each set of a sweep: the pod of a class's Deployment, for one trial.
+"""Render a Kubernetes Job for each trial of a sweep.
 
-The pod is that of the manifests, so whatever a component gives to workers its Jobs have, too. It
-claims its own trial and commits to Redis as any worker does;
-`worker/hpq_worker/consumer/single_trial` says how it ends.
+The pod is that of the class's Deployment, with all components. It claims its own trial and commits
+to Redis as a worker does; `worker/hpq_worker/consumer/single_trial` documents its exit codes.
 """
 
 from __future__ import annotations
@@ -18,40 +17,39 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
 from hpq.errors import TOLD_TO_GO, ExitCode, UserError
 
-MAX_JOBS = 1_000  # each is an object and a pod that the API server keeps
-_TTL_S = 86_400  # what is done stays to be looked at for a day
+MAX_JOBS = 1_000  # the API server stores an object and a pod for each
+_TTL_S = 86_400  # ended Jobs are kept for a day
 _BACKOFF = 3
 _INSTANCE = "app.kubernetes.io/instance"
-# Another pod would find the same.
+# Another pod would fail in the same way.
 _NO_RETRY = [ExitCode.SOME_FAILED, ExitCode.USER, ExitCode.UNKNOWN, ExitCode.HELD]
 Yaml = dict[str, Any]
 
 
 def refuse_too_many(what: str, sets: int | None) -> None:
-    """Refuse a sweep whose sets are too many for Jobs, or not known before (None).
+    """Check that the number of trials is known (None: it is not) and at most MAX_JOBS.
 
     Raises:
-        UserError: it is one.
+        UserError: the sweep cannot run as Jobs.
     """
     if sets is None:
         raise UserError(
-            f"{what}: its sets are made while it runs, and a Job is for one that is known; use"
-            " method: grid, or random with run_cap, or resident workers: hpq enqueue",
+            f"{what}: its trials are created while it runs, and Jobs need a known list; use"
+            " method: grid, or random with run_cap, or resident workers (hpq enqueue)",
             code="jobs-need-count",
         )
     if sets > MAX_JOBS:
         raise UserError(
-            f"{what}: {sets:,} sets are {sets:,} Jobs, and {MAX_JOBS:,} is the limit;"
-            " resident workers take any number: hpq enqueue, and"
-            " kubectl scale deployment/hpq-worker",
+            f"{what}: {sets:,} trials need {sets:,} Jobs; the limit is {MAX_JOBS:,}. Resident"
+            " workers have no limit: hpq enqueue, then hpq scale N",
             code="jobs-too-many",
         )
 
 
 def render(manifests: str, sweep: Sweep, trials: Iterable[TrialView]) -> str:
-    """The Jobs of some trials as YAML, with the settings that they read.
+    """Return the Jobs of some trials as YAML, with the ConfigMaps that they read.
 
-    `manifests` are those of the sweep's class, as `manifests.render` answers.
+    `manifests`: the output of `manifests.render` for the sweep's class.
     """
     objects = [o for o in yaml.safe_load_all(manifests) if o]
     worker = next(
@@ -79,7 +77,7 @@ def _job(worker: Yaml, sweep: Sweep, trial: TrialView) -> Yaml:
     pod["restartPolicy"] = "Never"
     pod.pop("topologySpreadConstraints", None)
     container = _container(template)
-    container.pop("readinessProbe", None)  # nobody sends it anything
+    container.pop("readinessProbe", None)  # no Service sends it requests
     given = {"HPQ_QUEUE": sweep.worker_class, "HPQ_SWEEP": str(trial.id)}
     env = [e for e in container.get("env", []) if e["name"] not in given]
     container["env"] = env + [{"name": n, "value": v} for n, v in given.items()]
@@ -107,7 +105,7 @@ def _container(template: Yaml) -> Yaml:
 
 
 def _rules(container: str) -> list[Yaml]:
-    """A pod that is drained or preempted costs nothing; what another would find ends the Job."""
+    """Ignore drained and preempted pods; fail the Job on errors that would repeat."""
 
     def on(codes: Iterable[int]) -> Yaml:
         return {"containerName": container, "operator": "In", "values": [*map(int, codes)]}

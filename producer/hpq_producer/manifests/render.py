@@ -1,7 +1,7 @@
-"""The manifests of k8s/, as one stream, with a cluster's own names filled in.
+"""Render the manifests of k8s/ with a cluster's own names as one YAML stream.
 
-An overlay is written to a directory of its own and rendered by kubectl's kustomize, so that what is
-printed is what `kubectl apply -k` of the same overlay would send.
+kubectl's kustomize renders an overlay in a temporary directory, so that the output equals what
+`kubectl apply -k` of the same overlay sends.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from hpq_producer.manifests.components import Component, WorkerClass
 from hpq_producer.shipped import shipped
 
 BASE = "base"
-IMAGE = "hpq-worker:dev"  # unless another is said
+IMAGE = "hpq-worker:dev"  # the default
 _OPTIONAL = "components"
-_SETTINGS = "settings"  # what --set says, as a component
+_SETTINGS = "settings"  # the component with the values of --set
 _HEAD = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 _PER_TRIAL, _PER_GPU = "HPQ_GPUS_PER_TRIAL", "HPQ_TRIALS_PER_GPU"
 _GRACE, _SPOT_S = "HPQ_GRACE_S", 15
@@ -34,58 +34,58 @@ Yaml = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestOptions:
-    """What a cluster's manifests are to say; what is left empty stays as k8s/base has it."""
+    """The options of a cluster's manifests; empty ones keep the values of k8s/base."""
 
     image: str = ""
     namespace: str = "hpq"
     queue: str = "default"
-    replicas: int | None = None  # in no manifest: a later apply without it would make it one
-    gpus: int | None = None  # of each pod; 0 = none, which is the component cpu
-    cpu: str = ""  # of each pod, as Kubernetes writes quantities; not of the further classes
+    replicas: int | None = None  # in no manifest by default: an apply would reset the scale
+    gpus: int | None = None  # per pod; 0 adds the component cpu
+    cpu: str = ""  # per pod of the default class, a Kubernetes quantity
     memory: str = ""
     parts: tuple[Component, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)  # HPQ_* of the workers
 
     @property
     def classes(self) -> list[WorkerClass]:
-        """The further classes of workers."""
+        """The additional worker classes."""
         return [p.worker_class() for p in self.parts if p.name == parts.CLASS]
 
     @property
     def components(self) -> list[str]:
-        """The components in the order in which they build on each other."""
+        """The components in the order in which kustomize must apply them."""
         names = {p.name for p in self.parts} - {parts.CLASS}
         return sorted(names | ({"cpu"} if self.gpus == 0 else set()), key=parts.component_order)
 
 
 def manifests_folder() -> Path:
-    """Where the manifests lie: in the installed package, or in a checkout."""
+    """Return the directory of the manifests in the installed package or in a checkout."""
     return shipped("k8s")
 
 
 def component_names() -> list[str]:
-    """The names of the components beside the base."""
+    """Return the names of the optional components."""
     return sorted(
         p.parent.name for p in (manifests_folder() / _OPTIONAL).glob("*/kustomization.yaml")
     )
 
 
 def own_settings() -> set[str]:
-    """The HPQ_* that a Deployment says of its pods itself, over any ConfigMap."""
+    """Return the HPQ_* variables that the Deployment sets itself, which override ConfigMaps."""
     text = (manifests_folder() / "worker" / "deployment.yaml").read_text("utf-8")
     (container,) = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"]
     return {str(one["name"]) for one in container["env"]}
 
 
 def overlay(options: ManifestOptions, root: str) -> Yaml:
-    """The kustomization that says what is wanted, with the manifests lying at `root`.
+    """Build the kustomization for these options; `root` is the path of the manifests.
 
-    The further classes are its resources `class-NAME`, which `class_kustomization` makes. The
-    settings are the component `settings`, the last: those before it have values of their own.
+    `class_kustomization` builds its resources `class-NAME`. The component `settings` is last, so
+    that --set overrides the values of other components.
     """
     check(options)
     if "bucket" in options.components and "HPQ_STORE" not in options.settings:
-        text = "--with bucket: say which, --set HPQ_STORE=s3://BUCKET/PATH"
+        text = "--with bucket needs a bucket: --set HPQ_STORE=s3://BUCKET/PATH"
         raise UserError(text, code="setting-missing")
     classes = options.classes
     components = [f"{root}/{_OPTIONAL}/{name}" for name in options.components]
@@ -103,13 +103,13 @@ def overlay(options: ManifestOptions, root: str) -> Yaml:
 
 
 def _labels() -> Any:
-    """The labels of the base, for what the overlay adds to it."""
+    """Return the labels of the base, for the objects that the overlay adds."""
     text = (manifests_folder() / BASE / "kustomization.yaml").read_text("utf-8")
     return yaml.safe_load(text)["labels"]
 
 
 def settings_component(options: ManifestOptions) -> Yaml:
-    """The component that says what the settings say."""
+    """Build the component that sets the values of --set."""
     literals = [f"{name}={value}" for name, value in options.settings.items()]
     merged = {"name": "hpq-settings", "behavior": "merge", "literals": literals}
     head = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
@@ -117,7 +117,7 @@ def settings_component(options: ManifestOptions) -> Yaml:
 
 
 def class_kustomization(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml:
-    """The kustomization of a further class of workers; k8s/components/class is one of them."""
+    """Build the kustomization of an additional class; k8s/components/class is an example."""
     scaler = [f"{root}/{_OPTIONAL}/keda/scaler"] if is_scaled else []
     return {
         **_HEAD,
@@ -134,44 +134,44 @@ def class_kustomization(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml
 
 
 def check(options: ManifestOptions) -> None:
-    """Refuse what no cluster could use.
+    """Check the options.
 
     Raises:
-        UserError: no such component, or what is asked for does not go together.
+        UserError: a component is unknown, or options contradict each other.
     """
     known = component_names()
     for name in [*options.components, *(p.name for p in options.parts)]:
         if name not in known:
-            text = f"--with {name}: no such component; there are {', '.join(known)}"
+            text = f"--with {name}: no such component; choose from {', '.join(known)}"
             raise UserError(text, code="component-unknown")
     if "keda" in options.components and options.replicas is not None:
         raise UserError(
-            "--replicas: with keda, that decides; --with keda=MAX says how many at most"
+            "--replicas: the component keda sets the replicas; limit them with --with keda=MAX"
         )
     for one, other in (("dataset", "nfs"), ("store", "bucket")):
         if one in options.components and other in options.components:
-            raise UserError(f"--with {one} and --with {other} are for the same thing; take one")
+            raise UserError(f"--with {one} and --with {other} exclude each other; choose one")
     if options.gpus and "cpu" in options.components:
-        raise UserError(f"--gpus {options.gpus}: --with cpu is for workers without; take one")
+        raise UserError(f"--gpus {options.gpus} and --with cpu exclude each other; choose one")
     _check_gpus(options)
     _check_grace(options)
     names = [options.queue, *(c.name for c in options.classes)]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"--with class={name}: another class has this queue")
+            raise UserError(f"--with class={name}: two classes have this queue; rename one")
 
 
 def _check_gpus(options: ManifestOptions) -> None:
-    """What no worker could start with is refused before it is a pod that crashes."""
+    """Refuse GPU settings with which every worker would crash at its start."""
     per_trial = int(options.settings.get(_PER_TRIAL, 0))
     if options.gpus and per_trial > options.gpus:
-        text = f"--set {_PER_TRIAL}={per_trial}: --gpus gives a pod {options.gpus}"
+        text = f"--set {_PER_TRIAL}={per_trial}: more than --gpus {options.gpus}; raise --gpus"
         raise UserError(text, code="gpus-missing")
     many = [per_trial or options.gpus or 1, *(c.gpus for c in options.classes)]
     if int(options.settings.get(_PER_GPU, 1)) > 1 and max(many) > 1:
         raise UserError(
-            f"--set {_PER_GPU}: trials that share a GPU have one; for pods of several GPUs, --set"
-            f" {_PER_TRIAL}=1, too",
+            f"--set {_PER_GPU}: trials that share a GPU use one GPU each; for pods with several"
+            f" GPUs, add --set {_PER_TRIAL}=1",
             code="setting-invalid",
         )
 
@@ -180,8 +180,8 @@ def _check_grace(options: ManifestOptions) -> None:
     grace = options.settings.get(_GRACE)
     if grace and "spot" in options.components and parts.pod_grace(float(grace)) > _SPOT_S:
         raise UserError(
-            f"--set {_GRACE}={grace}: with spot a pod has {_SPOT_S} s, {LAST_WORDS_S:g} of them for"
-            f" its worker; say {_SPOT_S - LAST_WORDS_S:g} at most",
+            f"--set {_GRACE}={grace}: a spot pod has {_SPOT_S} s to end, and its worker needs"
+            f" {LAST_WORDS_S:g} s of them; set at most {_SPOT_S - LAST_WORDS_S:g}",
             code="setting-invalid",
         )
 
@@ -218,7 +218,7 @@ def _patches(options: ManifestOptions) -> list[Yaml]:
 
 
 def _replacements(options: ManifestOptions) -> list[Yaml]:
-    """Those of k8s, and for each further class those of a Deployment again."""
+    """Return the replacements of k8s, with those of the Deployment for each additional class."""
     ours: list[Yaml] = yaml.safe_load((manifests_folder() / "replacements.yaml").read_text("utf-8"))
     of_one = yaml.safe_dump([r for r in ours if r["source"]["kind"] == "Deployment"])
     for one in options.classes:
@@ -228,14 +228,14 @@ def _replacements(options: ManifestOptions) -> list[Yaml]:
 
 
 def render(options: ManifestOptions) -> str:
-    """All objects as YAML.
+    """Return all objects as YAML.
 
     Raises:
-        UserError: kubectl is missing, a component is unknown, or kustomize refuses.
+        UserError: kubectl is missing, a component is unknown, or kustomize fails.
     """
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        text = "kubectl is not on PATH; its kustomize renders the manifests"
+        text = "kubectl is not on PATH; install it (https://kubernetes.io/docs/tasks/tools/)"
         raise UserError(text, code="program-missing")
     is_scaled = "keda" in options.components
     files = {".": overlay(options, "k8s")}
@@ -244,7 +244,7 @@ def render(options: ManifestOptions) -> str:
     for one in options.classes:
         files[f"class-{one.name}"] = class_kustomization(one, "../k8s", is_scaled=is_scaled)
     with tempfile.TemporaryDirectory() as name:
-        # kustomize takes nothing from outside the directory that it is given but relative paths.
+        # kustomize reads only relative paths below its directory.
         shutil.copytree(manifests_folder(), Path(name, "k8s"))
         for place, made in files.items():
             Path(name, place).mkdir(exist_ok=True)

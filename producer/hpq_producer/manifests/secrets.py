@@ -1,6 +1,6 @@
-"""The Secrets of a cluster's hpq: new passwords, the users that have them, the code key, TLS.
+"""Generate the Secrets of a cluster: passwords, ACL users, the code key, the TLS certificate.
 
-Every call makes new passwords, so its output is applied once and kept, never committed.
+Every call generates new passwords: apply its output once, and never commit it to git.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _DAYS = 3650
 
 
 def redis_certificate(namespace: str) -> Mapping[str, str]:
-    """The files of the Secret hpq-redis-tls: tls.crt, tls.key and ca.crt, for ten years.
+    """Generate tls.crt, tls.key and ca.crt of the Secret hpq-redis-tls, valid for ten years.
 
-    Also for localhost, which is what Redis is called at the end of a port-forward.
+    The names include localhost, for connections through a port-forward.
 
     Raises:
-        UserError: there is no openssl, or it refuses.
+        UserError: openssl is missing or fails.
     """
     openssl = shutil.which("openssl")
     if openssl is None:
-        line = "openssl is not on PATH; it makes the certificate of --with tls"
+        line = "openssl is not on PATH; install it, --with tls needs it for the certificate"
         raise UserError(line, code="program-missing")
     names = ["hpq-redis", f"hpq-redis.{namespace}", f"hpq-redis.{namespace}.svc", "localhost"]
     also = ",".join([*(f"DNS:{name}" for name in names), "IP:127.0.0.1"])
@@ -52,17 +52,17 @@ def redis_certificate(namespace: str) -> Mapping[str, str]:
         return {"tls.crt": text, "tls.key": key.read_text("ascii"), "ca.crt": text}
 
 
-_SERVER = (7, 0)  # the Redis of k8s/base
+_SERVER = (7, 0)  # the version in k8s/base
 Manifest = dict[str, object]
 
 
 def secret_objects(
     prefix: str, namespace: str, code_key: str, tls: Manifest | None = None
 ) -> list[Manifest]:
-    """One Secret with the server's users, one a role with its password, and one with the code key.
+    """Generate the Secrets of the server's users, of each role's password, and of the code key.
 
-    The server's default user is off: nobody comes in without a name. With the Secret `tls`, each
-    role has its CA beside the password, so that no one needs to read the server's private key.
+    The server's default user is off. With the Secret `tls`, each role's Secret has the CA, so that
+    no role needs to read the server's private key.
     """
     files = tls["stringData"] if tls else {}
     assert isinstance(files, dict)
@@ -86,10 +86,10 @@ def secret_objects(
 
 
 def tls_secret(namespace: str) -> Manifest:
-    """The Secret of the component tls: a certificate of Redis's own.
+    """Generate the Secret of the component tls: a self-signed certificate.
 
     Raises:
-        UserError: there is no openssl, or it refuses.
+        UserError: openssl is missing or fails.
     """
     return _secret(namespace, "hpq-redis-tls", redis_certificate(namespace))
 

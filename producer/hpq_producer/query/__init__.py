@@ -1,1 +1,1 @@
-"""Select trials: filters, order, the event stream."""
+"""Select and sort trials; follow the event stream."""

@@ -1,8 +1,8 @@
-"""`--where 'lr > 0.1 and state == queued'`: a small expression, read by Python's parser, never run.
+"""Filter expressions, `--where 'lr > 0.1 and state == queued'`; Python parses, never runs them.
 
-Names are those of parameters, metrics and a few of every trial; they may hold dots, and '/' or '-'
-as in val/loss and batch-size, since there is no arithmetic. What is not there is unknown: neither
-a comparison with it nor its negation holds.
+Names are parameters, metrics and fields of every trial. They may contain dots, '/' and '-', as in
+val/loss and batch-size, since there is no arithmetic. A missing value is unknown: neither a
+comparison with it nor its negation holds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 
-Lookup = Callable[[str], Json]  # the value of a name; None where there is none
+Lookup = Callable[[str], Json]  # the value of a name; None if missing
 _Truth = bool | None
 
 _SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -32,14 +32,14 @@ _SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "none": None}
 _JOINS: Mapping[type[ast.operator], str] = {ast.Div: "/", ast.Sub: "-"}
-_MAX_LENGTH = 2_000  # characters, so that Python's parser stays within its depth
+_MAX_LENGTH = 2_000  # characters: a longer text may exceed the depth of Python's parser
 _MAX_DEPTH = 200
-_HELP = "write such as 'lr > 0.1 and optimizer in [adam, sgd]'"
+_HELP = "example: 'lr > 0.1 and optimizer in [adam, sgd]'"
 
 
 @dataclass(slots=True)
 class Filter:
-    """An expression, and which of its names were met so far."""
+    """An expression, and those of its names that had a value so far."""
 
     text: str
     tree: ast.expr
@@ -48,18 +48,18 @@ class Filter:
 
     @classmethod
     def of(cls, text: str) -> Filter:
-        """The expression that a text is.
+        """Parse an expression.
 
         Raises:
-            UserError: it is none (says what is not understood).
+            UserError: the text is invalid; the message names the invalid part.
         """
         if len(text) > _MAX_LENGTH:
-            line = f"--where: longer than {_MAX_LENGTH:,} characters"
+            line = f"--where: longer than {_MAX_LENGTH:,} characters; shorten it"
             raise UserError(line, code="filter-invalid")
         try:
             tree = ast.parse(text.strip(), mode="eval").body
-            if _depth(tree) > _MAX_DEPTH:  # `matches` goes as deep for every trial
-                line = f"--where: nested more than {_MAX_DEPTH} deep"
+            if _depth(tree) > _MAX_DEPTH:  # `matches` recurses as deep for every trial
+                line = f"--where: nested more than {_MAX_DEPTH} levels; simplify it"
                 raise UserError(line, code="filter-invalid")
             names: set[str] = set()
             _check(tree, text, names)
@@ -69,7 +69,7 @@ class Filter:
         return cls(text, tree, frozenset(names))
 
     def matches(self, lookup: Lookup) -> bool:
-        """True where it holds of what the lookup tells."""
+        """Return True if the expression holds for these values."""
 
         def recorded(name: str) -> Json:
             value = lookup(name)
@@ -80,15 +80,15 @@ class Filter:
         return _truth(self.tree, recorded) is True
 
     def check_names(self, known: Iterable[str]) -> None:
-        """Call it after all were looked at.
+        """Check the names after the last trial.
 
         Raises:
-            UserError: nothing has one of the names (tells some that there are).
+            UserError: no trial has a value of one name; the message lists known names.
         """
         unknown = sorted(self.names - self.seen_names - set(known))
         if unknown:
             some = ", ".join(list(dict.fromkeys(known))[:12])
-            text = f"--where: nothing has {unknown[0]!r}; there are {some}"
+            text = f"--where: no trial has {unknown[0]!r}; known names: {some}"
             raise UserError(text, code="filter-name-unknown")
 
 
@@ -101,7 +101,7 @@ def _depth(tree: ast.expr) -> int:
 
 
 def _check(node: ast.expr, text: str, names: set[str]) -> None:
-    """Only what `_truth` and `_value` know; collects the names that must be there."""
+    """Check that `_truth` and `_value` support all parts; collect the names that must exist."""
     if isinstance(node, ast.BoolOp):
         for part in node.values:
             _check(part, text, names)
@@ -116,7 +116,7 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
         named = [name for side in sides if (name := _name(side)) and name not in _WORDS]
         if not named or any(not _is_value(side) for side in sides):
             raise _unknown_part(node, text)
-        # Only the first has to be a name: the adam of `optimizer == adam` is a word.
+        # Only the first must be a name: in `optimizer == adam`, adam is text.
         names.update(named[:1] if _name(node.left) else named)
     elif name := _name(node):
         names.update({name} - set(_WORDS))
@@ -126,7 +126,7 @@ def _check(node: ast.expr, text: str, names: set[str]) -> None:
 
 def _unknown_part(node: ast.expr, text: str) -> UserError:
     part = ast.get_source_segment(text.strip(), node) or text
-    line = f"--where {text!r}: {part!r} is not understood; {_HELP}"
+    line = f"--where {text!r}: {part!r} is not supported; {_HELP}"
     return UserError(line, code="filter-invalid")
 
 
@@ -141,7 +141,7 @@ def _is_value(node: ast.expr) -> bool:
 
 
 def _name(node: ast.expr) -> str:
-    """The name that an expression is; "" where it is none. `params["lambda"]` names any."""
+    """Return the name of an expression, "" if it is none; `params["lambda"]` quotes any name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -174,7 +174,7 @@ def _truth(node: ast.expr, lookup: Lookup) -> _Truth:
 
 def _compare(node: ast.Compare, lookup: Lookup) -> _Truth:
     left: Any = _value(node.left, lookup)
-    # Sweeps have counts that are called as states are: `state == running` means the word.
+    # Sweeps have counts named like states: `state == running` means the text "running".
     named = _no_names if _name(node.left) == "state" else lookup
     for sign, side in zip(node.ops, node.comparators, strict=True):
         right: Any = _value(side, named, or_word=True)
@@ -184,7 +184,7 @@ def _compare(node: ast.Compare, lookup: Lookup) -> _Truth:
         try:
             if not _SIGNS[type(sign)](left, right):
                 return False
-        except TypeError:  # a number and a word have no order
+        except TypeError:  # a number and text have no order
             return None
         left = right
     return True

@@ -1,6 +1,6 @@
-"""Waiting for a sweep without asking all the time: blocks on its event stream.
+"""Follow a sweep by blocking reads of its event stream instead of polling.
 
-Redis may go away for a while; whoever follows says so once and goes on when it is back.
+During an outage of Redis, one message is printed; following continues when Redis is back.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepUpdate:
-    """What happened since the last one, and the sweep after it."""
+    """The events since the last update, and the sweep after them."""
 
     snapshot: Snapshot
     events: list[Event]
 
 
 def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[SweepUpdate]:
-    """The sweep now, then again after each batch of events and at least every second.
+    """Yield the sweep now, then after each batch of events and at least every second.
 
-    Events before the first snapshot are not told; all later ones are, once and in order.
+    Events before the first snapshot are omitted; all later ones are yielded once, in order.
 
     Raises:
-        NotFound: the sweep is not there, or was removed meanwhile.
+        NotFound: the sweep does not exist, or was removed meanwhile.
     """
     snapshot = reader.snapshot(sid, rows, top=1, recent=3)
     after, is_away = snapshot.last_event, False
@@ -42,11 +42,11 @@ def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[SweepUpd
         try:
             events = reader.events.read(sid, after, block_ms=BLOCK_MS, count=BATCH)
             snapshot = reader.snapshot(sid, rows, top=1, recent=3)
-            if is_settled(snapshot):  # nothing more will come: all that came before it, at once
+            if is_settled(snapshot):  # no further event: read all earlier ones without blocking
                 events += reader.events.read(sid, events[-1].id if events else after)
         except TRANSIENT:
             if not is_away:
-                print_message("hpq: Redis does not answer; waiting for it")
+                print_message("hpq: Redis does not answer; waiting until it does")
             is_away = True
             time.sleep(1)
             continue
@@ -57,5 +57,5 @@ def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[SweepUpd
 
 
 def is_settled(snapshot: Snapshot) -> bool:
-    """True where the sweep is over, or is held and waits for its owner."""
+    """Return True if the sweep has ended, or is held until its owner acts."""
     return snapshot.sweep.state.is_over or snapshot.sweep.state is SweepState.HELD

@@ -1,4 +1,4 @@
-"""Which trials of a sweep, in which order; read in chunks, so that 100,000 do not fill memory."""
+"""Select and sort the trials of a sweep; read in chunks, so that 100,000 do not fill memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hpq_producer.analysis.scores import flatten, param_value
 from hpq_producer.query.filter import Filter
 
 _CHUNK = 500
-# what every trial may have beside parameters and metrics; duration in seconds
+# fields of every trial beside parameters and metrics; duration in seconds
 TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "objective": lambda t: t.objective,
     "duration": lambda t: t.duration_ms / 1000 or None,
@@ -34,7 +34,7 @@ _Key = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Trials of a state, by a name, the first few; `sort` as `results --sort` takes it."""
+    """The options of `hpq results`: a state, a filter, a sort key, the first N trials."""
 
     reader: StoreReader
     sweep: Sweep
@@ -44,10 +44,10 @@ class Selection:
     where: Filter | None = None
 
     def trials(self) -> Iterator[TrialView]:
-        """The trials, as they are read.
+        """Yield the trials as they are read.
 
         Raises:
-            UserError: no trial has what they are to be sorted by, or chosen by.
+            UserError: no trial has the sort key, or a name of the filter.
         """
         if not self.sort and self.top is None:
             yield from self._matching()
@@ -66,7 +66,7 @@ class Selection:
             self.where.check_names((*self.sweep.varying, *TRIAL_FIELDS))
 
     def numbers(self) -> list[int]:
-        """Numbers in order; of the trials no more is kept than what decides it."""
+        """Return the trial numbers in order; only sort keys are kept in memory."""
         name = self.sort.removeprefix("-") or "objective"
         best_high = self.sweep.metric is not None and self.sweep.metric.goal is Goal.MAXIMIZE
         is_descending = self.sort.startswith("-") != (name == "objective" and best_high)
@@ -85,7 +85,7 @@ class Selection:
 
 
 def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
-    """All parameters and all other metrics that trials of a sweep have, in order of appearance."""
+    """Return the names of all parameters and of all other metrics, in order of appearance."""
     params: dict[str, None] = dict.fromkeys(sweep.varying)
     metrics: dict[str, None] = {}
     for trial in reader.trials.all(sweep.id):
@@ -97,7 +97,7 @@ def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
 
 
 def field_of(trial: TrialView, name: str) -> Json:
-    """A parameter, else a metric, else one of FIXED; None where the trial has no such thing."""
+    """Return a parameter, else a metric, else one of FIXED; None if the trial has none."""
     if (param := param_value(trial.params, name)) is not None:
         return param
     if name in trial.metrics:
@@ -106,7 +106,7 @@ def field_of(trial: TrialView, name: str) -> Json:
 
 
 def _key(value: Json) -> _Key | None:
-    """Numbers before text; None for what has no place."""
+    """Return a sort key, numbers before text; None for a value without an order."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, int | float):

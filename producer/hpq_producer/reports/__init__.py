@@ -1,1 +1,1 @@
-"""What people see of a sweep: frames, tables, bars, lines and JSON, drawn from snapshots."""
+"""Render sweeps and trials as tables, bars, lines, CSV and JSON."""

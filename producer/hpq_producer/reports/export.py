@@ -1,4 +1,4 @@
-"""Trials for use elsewhere: CSV, YAML, command-line flags, and the shell command that runs one.
+"""Export trials as CSV, YAML, command-line options, or the shell command that runs one.
 
 In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe.
 """
@@ -8,28 +8,25 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
-
-import yaml
+from typing import TextIO
 
 import hpq
 from hpq.code.bundle import unpack
 from hpq.code.command import arguments, argv, interpreter
 from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Json, Params, TrialId, TrialView
+from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicate_of, seed_of_result
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.scores import param_value
-from hpq_producer.terminal.text import clean_block, shell_line
+from hpq_producer.terminal.output import cell, guard_formula
+from hpq_producer.terminal.text import shell_line
 
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _COLUMNS = (
     "step",
     "attempt",
@@ -53,10 +50,10 @@ def write_csv(
     params: Sequence[str],
     metrics: Sequence[str],
 ) -> None:
-    """Write trials of a sweep as CSV (RFC 4180), a row each, as they come.
+    """Write trials of a sweep as CSV (RFC 4180), one row each.
 
-    `params` and `metrics` are the columns of that kind, `metrics` beside the objective. Where sets
-    have replicates, there are columns for which one it is and what it was seeded with.
+    `params` and `metrics` are the columns of that kind, `metrics` beside the objective. With
+    replicates, two columns have the replicate's number and its seed.
     """
     writer = csv.writer(file, lineterminator="\r\n")
     more = _REPLICATES if sweep.replicates > 1 else ()
@@ -95,41 +92,8 @@ def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) 
     return [*out, *_COLUMNS, *more]
 
 
-def cell(param: Json) -> Any:
-    """A parameter as a cell: numbers and truth as they are, text guarded, the rest as JSON text."""
-    if param is None or isinstance(param, bool | int | float):
-        return param
-    return guard_formula(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
-
-
-def guard_formula(text: str) -> str:
-    """The text without control characters, and no formula to a spreadsheet."""
-    text = clean_block(text)
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes all text that some YAML reads as something else: 1e-3 is text to PyYAML only."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if _PLAIN.match(text) else "'" if text.isprintable() else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def to_yaml(value: Any) -> str:
-    """YAML that reads back the same under YAML 1.1 and 1.2."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
-
-
 def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
-    """`--lr=0.1 --opt=adam`, or the form that the sweep's command asks for, quoted for a shell."""
+    """Return `--lr=0.1 --opt=adam`, or the form of the sweep's command, quoted for a shell."""
     return shell_line(arguments(command, params))
 
 
@@ -137,17 +101,15 @@ _WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"
 
 
 def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: int = 1) -> str:
-    """The shell command that a trial's worker starts, with the interpreter of workers here.
+    """Return the shell command that a worker on this machine starts for a trial.
 
-    `python` is HPQ_PYTHON.
-
-    What wants its parameters in a file gets one under /tmp, written first.
+    `python` is HPQ_PYTHON. A program that reads its parameters from a file gets one under /tmp.
 
     Raises:
-        UserError: a sweep was named.
+        UserError: `found` is a sweep.
     """
     if isinstance(found, str):
-        text = f"{found} is a sweep; name one of its trials, {found}/1"
+        text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
         raise UserError(text, code="trial-missing")
     sweep, trial = reader.sweeps.get(found.sweep), reader.trials.get(found)
     params, launch = trial.params, sweep.launch
@@ -185,7 +147,7 @@ def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: 
 
 def _trainer(trainer: str, params: Params) -> list[str]:
     sets = [w for n, v in params.items() for w in ("--set", f"{n}={json.dumps(v)}")]
-    # -P: a file of the user's, such as queue.py, must not hide a module that hpq imports.
+    # -P: a user's file, e.g. queue.py, must not hide a module that hpq imports.
     return [sys.executable, "-P", "-m", "hpq.train", trainer, *sets]
 
 

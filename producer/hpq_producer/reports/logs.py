@@ -1,4 +1,4 @@
-"""A trial's log as text: what it printed so far, and what it prints from now on."""
+"""Read and follow the log of a trial."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hpq.store.reader import StoreReader
 from hpq_producer.query.follow import BLOCK_MS
 from hpq_producer.terminal.text import clean_block
 
-# What may go on in the next piece: a sequence that has no end yet, or half of a line's end.
+# May continue in the next piece: an incomplete escape sequence, or the \r of \r\n.
 _UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?|[ -/]*)|\r)\Z")
 _LONGEST = 512  # characters of a sequence
 
 
 def read_log(reader: StoreReader, trial: TrialId, tail: int | None = None) -> tuple[bytes, str]:
-    """What the trial printed, or its last lines; and the id from which `follow_log` goes on."""
+    """Return the log, or its last lines, and the entry id after which `follow_log` continues."""
     data, last = reader.trials.log(trial)
     if tail is not None:
         data = b"".join(deque(data.splitlines(keepends=True), maxlen=tail))
@@ -28,10 +28,10 @@ def read_log(reader: StoreReader, trial: TrialId, tail: int | None = None) -> tu
 
 
 def follow_log(reader: StoreReader, trial: TrialId, after: str) -> Iterator[bytes]:
-    """What the trial prints after an entry, until it has ended; over requeues and outages."""
+    """Yield the log after an entry until the trial ends; continues over requeues and outages."""
     while True:
         try:
-            # Looked at before the log, so that nothing printed before the end is missed.
+            # Read before the log, so that no line printed before the end is missed.
             over = reader.trials.get(trial).state.is_terminal
             data, after = reader.trials.log(trial, after, None if over else BLOCK_MS)
         except TRANSIENT:
@@ -44,9 +44,9 @@ def follow_log(reader: StoreReader, trial: TrialId, after: str) -> Iterator[byte
 
 
 class Cleaner:
-    """Bytes to text that cannot act on a terminal, piece by piece.
+    """Convert bytes to text without control sequences, piece by piece.
 
-    A character or an escape sequence may be cut at the end of a piece; it is kept for the next one.
+    A character or an escape sequence that is cut at the end of a piece is kept for the next one.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Cleaner:
         self._kept = ""
 
     def take(self, data: bytes, *, final: bool = False) -> str:
-        """The clean text of a piece."""
+        """Return the clean text of a piece."""
         text = self._kept + self._decode(data, final)
         self._kept = ""
         cut = None if final else _UNFINISHED.search(text, max(0, len(text) - _LONGEST))

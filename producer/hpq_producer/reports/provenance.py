@@ -1,4 +1,4 @@
-"""The origin of a sweep or a trial (`hpq show --provenance`), and its code (`hpq show --code`)."""
+"""Read the origin (`hpq show --provenance`) and the code (`--code`) of a sweep or a trial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Origin = dict[str, Any]
 
 
 def provenance_record(reader: StoreReader, found: TrialId | str) -> Origin:
-    """The file as given, git's state with the diff, the code; of a trial also its attempts."""
+    """Return the sweep file, the git state with the diff, the code; of a trial its attempts."""
     sid = found if isinstance(found, str) else found.sweep
     sweep = reader.sweeps.get(sid)
     manifest = reader.sweeps.manifest(sweep.launch.code)
@@ -48,7 +48,7 @@ def provenance_record(reader: StoreReader, found: TrialId | str) -> Origin:
 
 
 def _attempts(reader: StoreReader, trial: TrialId) -> list[Origin]:
-    """Each attempt with what it ran on; the last one's is in the trial itself, too."""
+    """Return each attempt with its environment; the last one's is in the trial's hash, too."""
     row = reader.trials.get(trial)
     found: list[Origin] = []
     for event in reader.events.of_trial(trial):
@@ -64,10 +64,10 @@ def _attempts(reader: StoreReader, trial: TrialId) -> list[Origin]:
 
 
 def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
-    """The files of a sweep's code, compared with its signed digest.
+    """Return the files of a sweep's code, verified against its signed digest.
 
     Raises:
-        UserError: it is not kept, or what Redis holds is not what was enqueued.
+        UserError: Redis does not have the code, or has other code than was enqueued.
     """
     sweep = reader.sweeps.get(sid)
     data, manifest = (
@@ -87,27 +87,27 @@ def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
             code="code-not-kept",
         )
     if data is None or digest_of(manifest) != sweep.launch.code:
-        text = f"{sid}: its code is gone from Redis, or is not what was enqueued"
+        text = f"{sid}: its code is missing in Redis, or differs from the enqueued code"
         raise UserError(text, code="code-altered")
     try:
         return bundle.unpack(data, manifest)
     except ValueError as error:
-        text = f"{sid}: its code in Redis is not what was enqueued: {error}"
+        text = f"{sid}: its code in Redis differs from the enqueued code: {error}"
         raise UserError(text, code="code-altered") from None
 
 
 def write_code(reader: StoreReader, sid: str, folder: Path) -> int:
-    """Write a sweep's code into a directory that is not there, or is empty; how many files.
+    """Write a sweep's code into a new or empty directory; return the number of files.
 
     Raises:
-        UserError: it is not kept, or the directory holds something or cannot be written.
+        UserError: Redis does not have the code, or the directory is not empty or unwritable.
     """
     files = read_code(reader, sid)
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            text = f"{folder}: is there and not empty; name another directory"
+            text = f"{folder} is not empty; name another directory"
             raise UserError(text, code="file-exists")
-        # A directory that is there may be somebody's current one: it stays that one.
+        # An existing directory is filled, not replaced: it may be a shell's current directory.
         is_there, folder = folder.exists(), folder.resolve()
         draft = (folder if is_there else folder.parent) / f".{folder.name}.hpq-code"
         shutil.rmtree(draft, ignore_errors=True)

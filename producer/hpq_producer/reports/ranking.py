@@ -1,4 +1,4 @@
-"""Trials as tables on the normal screen: `results` row by row, and a ranking with bars."""
+"""Print trials as tables: the rows of `hpq results`, and a ranking with bars."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.terminal.text import clean, duration, measure
 
-_BARS = (30, 24, 18, 12, 8)  # columns: the most that leave the titles whole
+_BARS = (30, 24, 18, 12, 8)  # columns: the widest bar that leaves the titles uncut
 
 
 def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
-    """The columns of `result_row`."""
+    """Return the columns of `result_row`."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     return [
         Column(title="#", keep=100, right=True),
@@ -38,7 +38,7 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
 
 
 def result_row(trial: TrialView, sweep: Sweep, metrics: Sequence[str] = ()) -> list[Span]:
-    """A trial as cells: what varies, what came out, and why it failed or was stopped early."""
+    """Return a trial's cells: varying parameters, metrics, why it failed or was stopped early."""
     failure = trial.failure
     has_seeds = sweep.replicates > 1
     why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
@@ -58,7 +58,7 @@ def result_row(trial: TrialView, sweep: Sweep, metrics: Sequence[str] = ()) -> l
 
 
 def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None = None) -> None:
-    """Print ranked trials, best first; with a scale also a bar each."""
+    """Print ranked trials, best first; with a scale, a bar for each."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     columns = [
         Column(title="rank", keep=50, right=True),
@@ -84,7 +84,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None 
     names = column_names(sweep)
     total = stdout_info().columns
     for room in _BARS if scale else (0,):
-        # Bars give before titles do; one that is cut would lie about its length.
+        # Bars shrink before titles do; a cut bar would show a wrong length.
         shown = [
             [*row, Span(_bar_of(trial, scale, room), Style.GREEN)] if scale else row
             for row, trial in zip(rows, trials, strict=True)
@@ -99,7 +99,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None 
 
 
 def _are_numbers(trials: Sequence[TrialView], name: str) -> bool:
-    """True where a parameter has numbers alone, which are not to be cut."""
+    """Return True if a parameter has only numbers, which must not be cut."""
     cells = [param_text(trial.params, name) for trial in trials]
     return all(re.fullmatch(r"[-+.0-9e]*", text) for text in cells)
 

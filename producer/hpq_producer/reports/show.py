@@ -1,4 +1,4 @@
-"""`hpq show`: a sweep or a trial in full, as lines. Pure."""
+"""Render a sweep or a trial in full for `hpq show`. Pure."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from hpq_producer.terminal.text import (
 _CURVE, _LEAST_CURVE = 60, 8  # columns
 _INDENT = "  "
 _GONE = {
-    "keep": "let go, as the sweep's `keep` says",
-    "rm": "deleted with the sweep, before it was restored",
+    "keep": "deleted, by the sweep's `keep`",
+    "rm": "deleted with the sweep, before the sweep was restored",
 }
 
 
 def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") -> Iterator[Line]:
-    """Everything that is known of a sweep beside its trials; `signed` says whether, and by whom."""
+    """Yield all facts of a sweep except its trials; `signed` describes its signature."""
     launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
     yield from _pairs(
         {
@@ -60,7 +60,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "command": " ".join(launch.command),
             "code": launch.code,
             "code directory": launch.code_dir
-            or ("a copy of what was sent" if launch.bundled else ""),
+            or ("a copy of the enqueued code" if launch.bundled else ""),
             "environment": " ".join(launch.pass_env),
             "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
@@ -83,7 +83,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
         }
     )
     origin = dict(sweep.provenance)
-    text = origin.pop("text", None)  # the file as it was given, with its comments
+    text = origin.pop("text", None)  # the original file, with comments
     if isinstance(text, str):
         yield from _section("file", ([Span(line)] for line in clean_block(text).splitlines()))
     else:
@@ -106,11 +106,12 @@ def _file(file: AppendedFile) -> Iterator[Line]:
 def _sampling(sweep: Sweep) -> str:
     if not sweep.sampler:
         return ""
-    end = "open-ended" if sweep.counts.is_open_ended else f"to {planned(sweep.counts)} trials"
+    is_open = sweep.counts.is_open_ended
+    end = f"until hpq stop {sweep.id}" if is_open else f"up to {planned(sweep.counts)} trials"
     most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
     by = ", ".join(f"{count} by {name}" for name, count in most)
     source = f" ({by})" if by else ""
-    return f"; sets by {sweep.sampler} as workers ask{source}, {sweep.no_more or end}"
+    return f"; parameters from {sweep.sampler}{source}, {sweep.no_more or end}"
 
 
 def trial_lines(
@@ -123,7 +124,7 @@ def trial_lines(
     attempts: Sequence[Attempt] = (),
     columns: int = 80,
 ) -> Iterator[Line]:
-    """Everything that is known of a trial; `curves` by metric, `log` its last lines."""
+    """Yield all facts of a trial; `curves` by metric, `log` is its last lines."""
     yield [Span("trial   "), Span(str(trial.id), Style.BOLD)]
     yield [Span("state   "), Span(trial.state.value, STATE_STYLE[trial.state])]
     if trial.failure:
@@ -144,7 +145,7 @@ def trial_lines(
             "phase": trial.phase,
             "replicate": _replicate(trial, sweep),
             "started again": trial.restarted,
-            "result of": f"{source_of_result(trial, sweep)}: it never ran here"
+            "result of": f"{source_of_result(trial, sweep)}; not run in this sweep"
             if trial.reused
             else "",
             "checkpoint": _checkpoint(trial),
@@ -158,10 +159,10 @@ def trial_lines(
     )
     yield from _section("metrics", _metrics(trial, sweep, curves, columns))
     yield from _section("artifacts", artifact_lines(trial))
-    # The versions of all packages are for --json: they would push the log off the screen.
+    # Package versions are in --json only: they would push the log off the screen.
     yield from _block("provenance", _without_packages(provenance))
     lines = clean_block(log).splitlines()
-    yield from _section(f"last of hpq logs {trial.id}", ([Span(line)] for line in lines))
+    yield from _section(f"last log lines (all: hpq logs {trial.id})", ([Span(x)] for x in lines))
 
 
 def _without_packages(provenance: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def _replicate(trial: TrialView, sweep: Sweep) -> str:
 
 
 def _time(trial: TrialView) -> str:
-    """How long the latest attempt ran, and how long all of them where there were others."""
+    """Return the duration of the latest attempt, and the total of several attempts."""
     if not trial.before_ms:
         return duration(trial.duration_ms) if trial.duration_ms else ""
     last = f"{duration(trial.duration_ms)} in attempt {trial.attempt}, "
@@ -212,7 +213,7 @@ def _checkpoint(trial: TrialView) -> str:
 
 
 def artifact_lines(trial: TrialView) -> Iterator[Line]:
-    """The files that a trial left, with their sizes."""
+    """Yield the artifacts of a trial with their sizes."""
     files = trial.artifacts.files if trial.artifacts else {}
     yield from _pairs({name: size(files[name]) for name in sorted(files)})
 
@@ -241,21 +242,21 @@ def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:
 _MOST_ATTEMPTS = 20  # lines
 _END_WORDS: Mapping[str, str] = {
     FailureKind.LOST.value: "lost its worker",
-    Reason.STOPPING.value: "released: its worker was told to go",
-    Reason.REFUSED.value: "released: its worker may not run it",
-    Reason.DATA_MISSING.value: "released: no data where it ran",
-    Reason.WORKER_FAULT.value: "released: a fault of its worker",
+    Reason.STOPPING.value: "requeued: its worker was stopped",
+    Reason.REFUSED.value: "requeued: its worker cannot run it",
+    Reason.DATA_MISSING.value: "requeued: data missing on its worker",
+    Reason.WORKER_FAULT.value: "requeued: its worker failed",
 }
 
 
 def attempt_lines(attempts: Sequence[Attempt]) -> Iterator[Line]:
-    """A line an attempt, the newest few; nothing where there was one only."""
+    """Yield one line for each of the newest attempts; none for a single attempt."""
     if not attempts or attempts[-1].number < 2:
         return
     shown = attempts[-_MOST_ATTEMPTS:]
     wide = len(str(shown[-1].number))
     if before := shown[0].number - 1:
-        yield [Span(f"{before} before these", Style.DIM)]
+        yield [Span(f"{before} earlier", Style.DIM)]
     for it in shown:
         where = clean(f"{it.worker} on {it.host}") if it.worker else "an unknown worker"
         words = f"{_attempt_end(it)} after {duration(it.ran_ms)}, {_attempt_start(it)}, {where}"
@@ -267,12 +268,12 @@ def _attempt_end(it: Attempt) -> str:
         return "running"
     if it.end in TERMINAL:
         return it.end + (f" ({clean(it.kind)})" if it.kind else "")
-    return _END_WORDS.get(it.end) or f"failed ({clean(it.end)}), tried again"
+    return _END_WORDS.get(it.end) or f"failed ({clean(it.end)}), retried"
 
 
 def _attempt_start(it: Attempt) -> str:
     if it.from_step is not None:
         return f"from step {it.from_step}" if it.from_step else "from a checkpoint"
     if it.restarted:
-        return f"from the beginning ({clean(it.restarted)})"
-    return "from the beginning"
+        return f"from the start ({clean(it.restarted)})"
+    return "from the start"

@@ -1,7 +1,4 @@
-"""`hpq summary` as a page: ranking, the winner, what matters, marginal means, failures.
-
-`hpq run` ends with it.
-"""
+"""Print the page of `hpq summary`, with which `hpq run` ends."""
 
 from __future__ import annotations
 
@@ -20,7 +17,8 @@ from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.diagnosis.verdict import state_counts
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.terminal.charts import Scale, bar, ends_of, scale_of
-from hpq_producer.terminal.console import show_json, show_lines, show_table, stdout_info
+from hpq_producer.terminal.console import show_lines, show_table, stdout_info
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, pad, trials_of, width
@@ -30,29 +28,29 @@ _MOST_EFFECTS = 8  # parameters
 
 
 def hours_line(summary: SweepSummary) -> Iterator[Line]:
-    """How long the workers trained in all, and how much of it was lost to restarts."""
+    """Yield the workers' total training time, and the part spent in restarted attempts."""
     if summary.reused:
-        text = f"{trials_of(summary.reused, 'result')} of older sweeps, never trained here"
+        text = f"{trials_of(summary.reused, 'result')} from older sweeps, not trained here"
         yield [Span(text, Style.DIM)]
     if summary.total_ms:
         all_, before = duration(summary.total_ms), duration(summary.before_ms)
-        lost = f", {before} of it in attempts that another followed" if summary.before_ms else ""
-        yield [Span(f"trained {all_} of workers' time in all{lost}", Style.DIM)]
+        lost = f", {before} in attempts that were restarted" if summary.before_ms else ""
+        yield [Span(f"training time of all workers: {all_}{lost}", Style.DIM)]
 
 
 def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]:
-    """How many ranked trials are below those shown, and where they lie."""
+    """Yield the number of ranked trials that are not shown, and their range."""
     rest = len(summary.objectives) - shown
     if rest > 0:
         low, high = min(summary.objectives), max(summary.objectives)
         mean = sum(v / len(summary.objectives) for v in summary.objectives)
         worst = low if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else high
-        text = f"… and {rest} more down to {measure(worst)}; mean of all {measure(mean)}"
+        text = f"… and {rest} more, the worst {measure(worst)}; mean of all {measure(mean)}"
         yield [Span(text, Style.DIM)]
 
 
 def winner_lines(winner: Winner | None, sid: str) -> Iterator[Line]:
-    """Whether the winner is real: a line for each thing that is known."""
+    """Yield one line for each piece of evidence that the winner is real."""
     if winner is None:
         return
     yield []
@@ -62,7 +60,7 @@ def winner_lines(winner: Winner | None, sid: str) -> Iterator[Line]:
 
 
 def importance_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
-    """Which parameter matters: its share of the explained variance, with a 90 % interval."""
+    """Yield each parameter's share of the explained variance, with a 90 % interval."""
     found = summary.importance
     if found is None:
         return
@@ -85,9 +83,9 @@ def importance_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Li
 
 
 def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
-    """The mean objective for each value of each parameter, the largest effect first.
+    """Yield the mean objective for each value of each parameter, the largest effect first.
 
-    Bars take what is left of so many columns; where that is next to nothing there are none.
+    Bars fill the rest of `columns`; there are none if it is too narrow.
     """
     effects = summary.effects
     if not effects:
@@ -133,7 +131,7 @@ def _one(
 
 
 def failure_lines(summary: SweepSummary) -> Iterator[Line]:
-    """The kinds of failure with an example each."""
+    """Yield each kind of failure with an example."""
     if summary.failures:
         yield []
     for f in summary.failures:
@@ -141,7 +139,7 @@ def failure_lines(summary: SweepSummary) -> Iterator[Line]:
 
 
 def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
-    """Print the page; reads every trial once, keeps few of them."""
+    """Print the page; reads every trial once, and keeps few in memory."""
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     best = reader.trials.best(sweep, top)
     head = f"{sweep.id}  {sweep.state}  {', '.join(state_counts(sweep))}"
@@ -162,8 +160,8 @@ def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
     show_lines(failure_lines(summary), whole=True)
 
 
-def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
-    """Print the same as data."""
+def print_summary_data(reader: StoreReader, sweep: Sweep, output: Format, *, top: int) -> None:
+    """Print the summary as JSON, YAML or CSV."""
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     best = reader.trials.best(sweep, top)
     winner, importance = judge_winner(reader, sweep), summary.importance
@@ -174,21 +172,22 @@ def print_summary_json(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> N
         }
         for e in summary.effects
     ]
-    show_json(
+    show_data(
         {
             "sweep": sweep_record(sweep, best[0].objective if best else None),
             "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,
-            "winner": winner.record() if winner else None,
-            "importance": importance.record() if importance else None,
+            "winner": asdict(winner) if winner else None,
+            "importance": asdict(importance) if importance else None,
             "effects": effects,
             "saved": asdict(summary.saved) if summary.saved else None,
             "failures": [
                 {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
                 for f in summary.failures
             ],
-        }
+        },
+        output,
     )
 
 

@@ -1,4 +1,4 @@
-"""Sweeps as rows: what `hpq ls` prints, and what `hpq watch --all` and `hpq` show."""
+"""Render sweeps as rows for `hpq ls`, `hpq watch --all` and `hpq`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepList:
-    """Sweeps that can be read, with their best objectives and why no worker takes them."""
+    """Readable sweeps, with their best objectives and why they wait for workers."""
 
     sweeps: Sequence[Sweep] = ()
     best: Mapping[str, float | None] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class SweepList:
     at_ms: int = 0
 
     def rows(self) -> list[list[Span]]:
-        """A row of COLUMNS for each."""
+        """Return one row of COLUMNS for each sweep."""
         return [sweep_row(one, self.best, self.waits, self.at_ms) for one in self.sweeps]
 
 
@@ -62,13 +62,13 @@ def read_sweeps(reader: StoreReader, newest: int, *, in_cluster: bool) -> SweepL
 def explain_waits(
     reader: StoreReader, sweeps: Sequence[Sweep], *, in_cluster: bool
 ) -> dict[str, Notice]:
-    """Why no worker takes a sweep, or will soon, of those that get nowhere without one."""
+    """Return, by sweep id, why no worker claims trials of a running sweep."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
     workers = reader.workers.live() if idle else []
     full = (
         explain_full_server(reader.server_memory()) if any(s.counts.waits for s in sweeps) else None
     )
-    if full:  # also for those of which some run
+    if full:  # a full server also concerns sweeps with running trials
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
     found = {s.id: full or explain_no_worker(s, workers, in_cluster=in_cluster) for s in idle}
     free = [s for s in idle if not found[s.id] and not s.counts.running]
@@ -84,7 +84,7 @@ def sweep_row(
     waits: Mapping[str, Notice],
     now_ms: int,
 ) -> list[Span]:
-    """The cells of COLUMNS; `waits` has the sweeps that no worker takes."""
+    """Return the cells of COLUMNS; `waits` has the sweeps without workers."""
     if isinstance(one, UnreadableSweep):
         blanks = [Span("")] * (len(COLUMNS) - 2)
         return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]

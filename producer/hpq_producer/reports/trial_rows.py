@@ -1,4 +1,4 @@
-"""A trial as one row of watch: number, what varies, how far, how good, how long. Pure."""
+"""Render a trial as one row of watch: number, parameters, step, objective, duration. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from hpq.domain.snapshot import Snapshot
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import OTHER_CODE, TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, Params, TrialState, TrialView
 from hpq_producer.analysis.eta import trial_left_ms
-from hpq_producer.analysis.scores import newest_value, param_text, spread
+from hpq_producer.analysis.scores import flatten, newest_value, spread
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, duration, measure
+from hpq_producer.terminal.text import clean, duration, measure, value
 
 STATE_STYLE = {
     TrialState.QUEUED: Style.DIM,
@@ -21,26 +21,30 @@ STATE_STYLE = {
     TrialState.PRUNED: Style.CYAN,
     TrialState.CANCELLED: Style.YELLOW,
 }
-_FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlive the curve and the step
+_FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlast curve and step
 _CURVES, _CURVES_WIDE = (12, 9, 6), (24, 18, 12, 9, 6)  # columns, the widest that fits
 _LEAST_FOR_CURVES = 60  # columns of a terminal
+_NARROWEST = 4  # columns of a parameter, with the gap
 WIDE = 120  # columns of a terminal that has room for wide curves
 
 
-def shown_names(sweep: Sweep, chosen: Sequence[str]) -> list[str]:
-    """The parameters and metrics that are columns: the chosen ones, then all that vary."""
-    return [*chosen, *(name for name in sweep.varying if name not in chosen)]
+def shown_names(sweep: Sweep, chosen: Sequence[str], columns: int) -> list[str]:
+    """Return the names of columns that may fit: the chosen ones, then all varying parameters."""
+    names = [*chosen, *(name for name in sweep.varying if name not in chosen)]
+    return names[: columns // _NARROWEST]
 
 
-def trial_columns(sweep: Sweep, chosen: Sequence[str], curve_title: str) -> list[Column]:
-    """The columns of `trial_row`; the chosen names are left out last."""
+def trial_columns(
+    sweep: Sweep, names: Sequence[str], chosen: Sequence[str], curve_title: str
+) -> list[Column]:
+    """Return the columns of `trial_row`; the chosen names are dropped last."""
     metric = clean(sweep.metric.name) if sweep.metric else "objective"
     keeps = [92] * len(chosen) + [*_FIRST_TO_STAY, *range(40, 0, -1)]
     return [
         Column(title="#", keep=100, right=True),
         *(
             Column(title=clean(name), keep=keeps[min(i, len(keeps) - 1)], least=6)
-            for i, name in enumerate(shown_names(sweep, chosen))
+            for i, name in enumerate(names)
         ),
         Column(title="step", keep=60, right=True),
         Column(title=metric, keep=95, right=True),
@@ -51,27 +55,28 @@ def trial_columns(sweep: Sweep, chosen: Sequence[str], curve_title: str) -> list
 
 
 def curve_widths(columns: int) -> tuple[int, ...]:
-    """How wide curves may be in a terminal, from the widest: they give room before values do."""
+    """Return widths of curves to try, from the widest; curves shrink before values are cut."""
     return _CURVES_WIDE if columns >= WIDE else _CURVES if columns >= _LEAST_FOR_CURVES else (0,)
 
 
 def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
-    """The titles that are names of the user's: parameters and metrics."""
+    """Return the titles that are parameters or metrics."""
     metric = {clean(sweep.metric.name)} if sweep.metric else set[str]()
     return {*metric, *map(clean, sweep.varying), *map(clean, metrics)}
 
 
 def trial_row(
-    trial: TrialView, snapshot: Snapshot, chosen: Sequence[str], drawn: str | None, mark: str
+    trial: TrialView, snapshot: Snapshot, names: Sequence[str], drawn: str | None, mark: str
 ) -> list[Span]:
-    """The cells of one trial; `drawn` is its curve, None without that column."""
+    """Return the cells of one trial; `drawn` is its curve, None without that column."""
     sweep = snapshot.sweep
     running = trial.state is TrialState.RUNNING
     taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
     shown = newest_value(sweep, trial)
+    leaves = {**flatten(trial.params), **trial.params}
     return [
         Span(f"{mark}{trial.id.number}", Style.GREEN if mark.strip() else Style.PLAIN),
-        *(Span(_cell(trial, name)) for name in shown_names(sweep, chosen)),
+        *(Span(_cell(trial, leaves, name)) for name in names),
         Span(str(trial.step) if trial.step else ""),
         Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
         *([Span(drawn, Style.CYAN)] if drawn is not None else []),
@@ -80,9 +85,10 @@ def trial_row(
     ]
 
 
-def _cell(trial: TrialView, name: str) -> str:
-    text = param_text(trial.params, name)
-    return measure(trial.metrics[name]) if not text and name in trial.metrics else text
+def _cell(trial: TrialView, leaves: Params, name: str) -> str:
+    if name in leaves:
+        return value(leaves[name])
+    return measure(trial.metrics[name]) if name in trial.metrics else ""
 
 
 def _state(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> Span:
@@ -107,7 +113,7 @@ def _words(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> str:
 
 
 def last_step(snapshot: Snapshot) -> int | None:
-    """The step at which trials of this sweep end, where all that are known ended at the same."""
+    """Return the step at which all known trials ended; None if they differ."""
     ended = (*snapshot.recent, *snapshot.best)
     steps = {t.step for t in ended if t.state is TrialState.FINISHED}
     return steps.pop() if len(steps) == 1 else None

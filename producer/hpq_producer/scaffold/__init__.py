@@ -1,1 +1,1 @@
-"""`hpq init`: from a training script, read and never run, to a first sweep file."""
+"""`hpq init`: write a first sweep file from a training script, which is read and never run."""

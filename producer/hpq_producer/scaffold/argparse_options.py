@@ -1,4 +1,4 @@
-"""The options of an argparse parser, from the calls of add_argument in a script. Pure."""
+"""Read the options of an argparse parser from the add_argument calls in a script. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IGNORED = frozenset({"help", "version"})
 
 
 def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]:
-    """The options that have a flag, and the names of the arguments that have none."""
+    """Return the options, and the names of the positional arguments."""
     options: dict[str, Option] = {}
     bare: list[str] = []
     for node in _calls(tree):
@@ -56,9 +56,9 @@ def _option(
     action = literals.value(given.get("action"))
     kind, why_not = _kind(given, action, default, literals)
     if not long:
-        why_not = f"only -{name} names it, and a sweep writes --{name}=…; give it a long name"
+        why_not = f"only a short name, -{name}; a sweep needs a long one, --{name}"
     if action == "store_false":
-        default = False  # not given
+        default = False  # an absent flag
     choices = literals.value(given.get("choices"))
     off = f"no-{name}" if "BooleanOptionalAction" in called(given.get("action") or node) else ""
     return Option(
@@ -78,7 +78,7 @@ def _option(
 def _kind(
     given: dict[str, ast.expr], action: object, default: object, literals: Literals
 ) -> tuple[Kind, str]:
-    """What it takes, and why a sweep cannot set it, if it cannot."""
+    """Return the kind of its value, and why a sweep cannot set it, "" if a sweep can."""
     if action in ("store_true", "store_false"):
         return Kind.FLAG, ""
     if "action" in given and "BooleanOptionalAction" in called(given["action"]):
@@ -88,11 +88,11 @@ def _kind(
     if "nargs" in given and literals.value(given["nargs"]) not in _ONE:
         return Kind.OTHER, "it takes several values"
     if "type" not in given:
-        # argparse hands over text: a number as default without a type is a slip, but known.
+        # Without a type argparse passes text; the number of the default is most likely meant.
         return Kind.TEXT, ""
     called_name = called(given["type"]).rpartition(".")[2]
     if called_name == "bool":
-        return Kind.OTHER, "type=bool takes any text for true; argparse.BooleanOptionalAction works"
+        return Kind.OTHER, "type=bool reads any text as true; use argparse.BooleanOptionalAction"
     if called_name in _TYPES:
         return _TYPES[called_name], ""
     if "bool" in called_name.lower():
@@ -101,7 +101,7 @@ def _kind(
 
 
 def _like(default: object) -> Kind:
-    """What an option takes whose type is a function: what its default is."""
+    """Return the kind of an option whose type is a function: the kind of its default."""
     if isinstance(default, bool):
         return Kind.WORDS_OF_TRUTH
     return {int: Kind.INT, float: Kind.FLOAT}.get(type(default), Kind.TEXT)

@@ -1,4 +1,4 @@
-"""The options of a Typer or click command, from its function's decorators and annotations. Pure."""
+"""Read the options of a Typer or click command from decorators and annotations. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_TRAINING = ("train", "main", "fit", "run")
 
 @dataclass(slots=True)
 class Command:
-    """A command: its options, its arguments, and the name that a group knows it by."""
+    """A command: its options, its arguments, and its name within a group."""
 
     name: str
     options: list[Option] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Command:
 
 
 def read(tree: ast.Module, literals: Literals) -> list[Command]:
-    """The commands of a script in order; the one that most likely trains comes first."""
+    """Return the commands of a script; the one that most likely trains is first."""
     found = []
     ran = {called(n.args[0]) for n in ast.walk(tree)
            if isinstance(n, ast.Call) and called(n) == "typer.run" and n.args}  # fmt: skip
@@ -98,7 +98,7 @@ def _of_click(node: ast.Call, words: list[str], literals: Literals) -> Option:
 
 def _why_not(name: str, several: bool) -> str:
     if not name:
-        return "it has no long name, and a sweep writes --name=…"
+        return "only a short name; a sweep needs a long one, --name"
     return "it takes several values" if several else ""
 
 
@@ -135,7 +135,7 @@ def _real(value: Any) -> float | None:
 def _parameters(
     node: ast.FunctionDef,
 ) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
-    """Name, annotation and default of each parameter."""
+    """Return name, annotation and default of each parameter."""
     args = node.args
     plain = [*args.posonlyargs, *args.args]
     blanks: list[ast.expr | None] = [None] * (len(plain) - len(args.defaults))

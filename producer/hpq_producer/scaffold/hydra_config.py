@@ -1,4 +1,4 @@
-"""The options of a script on Hydra: what its config file holds, by dotted names. Reads only."""
+"""Read the options of a Hydra script from its config file, by dotted names."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import yaml
 
 from hpq_producer.scaffold.script_contents import Kind, Literals, Option, called, keywords
 
-ARGS = "${args_no_hyphens}"  # lr=0.1 overrides what the config holds
+ARGS = "${args_no_hyphens}"  # lr=0.1 overrides a value of the config
 _NOT_OPTIONS = frozenset({"defaults", "hydra"})
 _KINDS = {bool: Kind.TRUTH, int: Kind.INT, float: Kind.FLOAT, str: Kind.TEXT}
 
 
 def read(tree: ast.Module, literals: Literals, script: Path) -> list[Option] | None:
-    """The config's values as options; None for a script without Hydra.
+    """Return the config's values as options; None for a script without Hydra.
 
-    What other files give (`defaults`, interpolations) is not read.
+    Values from other files (`defaults`, interpolations) are not read.
     """
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
     main = next((n for n in calls if called(n).endswith("hydra.main")), None)
@@ -39,7 +39,7 @@ def read(tree: ast.Module, literals: Literals, script: Path) -> list[Option] | N
 
 
 def _number(value: Any) -> Any:
-    """1e-3 as Hydra has it: a number, which PyYAML takes for text."""
+    """Convert 1e-3, which is text to PyYAML and a number to Hydra."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

@@ -1,4 +1,4 @@
-"""Read a training script's options and the metrics that it reports. No script is run or imported.
+"""Read a training script's options and the metrics that it reports, without running it.
 
 Metrics are found in wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's
 self.log("name", …), monitor="val_loss" of a callback, and prints of whole lines `name=number`.
@@ -26,15 +26,15 @@ from hpq_producer.scaffold.script_contents import (
     spelt,
 )
 
-_ONLY_WANDB = "through wandb.config only, and the script's parser would refuse it"
+_ONLY_WANDB = "only in wandb.config; the script's parser rejects it as an option"
 _MAX_BYTES = 4 * 2**20
 
 
 def read_script(path: Path) -> Script:
-    """The options and metrics of a script.
+    """Return the options and metrics of a script.
 
     Raises:
-        UserError: it is no file, no Python, or too large.
+        UserError: the file is missing, is not Python, or is too large.
     """
     tree = _parse(path)
     literals = Literals(tree)
@@ -49,11 +49,11 @@ def read_script(path: Path) -> Script:
         if others:
             before.append(first.name)
             names = ", ".join(c.name for c in others)
-            notes.append(f"the options are those of command {first.name}; there are also {names}")
+            notes.append(f"the options of command {first.name}; other commands: {names}")
     takes_any = not options or _takes_any(tree)
     defaults, reads = wandb_options.read_config(tree, literals)
     known = {spelt(option.name) for option in options}
-    # What is read from wandb.config without a default has to come from the sweep.
+    # The sweep must set the names of wandb.config that are read without a default.
     defaults += [Option(name=name, line=line, required=True) for name, line in reads]
     alone = [one for one in defaults if spelt(one.name) not in known]
     if not takes_any:
@@ -62,7 +62,7 @@ def read_script(path: Path) -> Script:
     hydra = hydra_config.read(tree, literals, path)
     if hydra is not None:
         options += hydra
-        notes.append("from Hydra's config; what its groups hold goes here by dotted names, too")
+        notes.append("from Hydra's config; add values of config groups by dotted names")
     return Script(
         options=_once(options),
         reported=tuple(read_metrics(tree, literals)),
@@ -75,7 +75,7 @@ def read_script(path: Path) -> Script:
 
 
 def _takes_any(tree: ast.Module) -> bool:
-    """True where the script's parser leaves options alone that it does not know."""
+    """Return True if the script's parser ignores unknown options."""
     names = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     return "parse_known_args" in names
 
@@ -92,7 +92,7 @@ def _parse(path: Path) -> ast.Module:
         text = f"{path}: no such file; give the path of a training script"
         raise UserError(text, code="file-not-found") from None
     except IsADirectoryError:
-        text = f"{path}: a directory; give the path of a training script"
+        text = f"{path} is a directory; give the path of a training script"
         raise UserError(text, code="file-not-found") from None
     except OSError as error:
         text = f"{path}: cannot be read: {error.strerror}"
@@ -115,7 +115,7 @@ _NO_METRIC = frozenset({"epoch", "step", "lr", "learning_rate", "iteration", "ba
 
 
 def read_metrics(tree: ast.Module, literals: Literals) -> list[Reported]:
-    """What is reported, each name once, in the order of the lines."""
+    """Return the reported metrics, each once, in the order of the lines."""
     found: dict[str, Reported] = {}
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
     for node in sorted(calls, key=lambda n: n.lineno):
@@ -136,21 +136,21 @@ def _names(node: ast.Call, literals: Literals) -> Iterator[str]:
             yield name
     elif called_name.endswith(_LOGS) and node.args:
         yield from (n for n, v in literals.entries(node.args[0]).items() if _may_be_number(v))
-    elif "monitor" in keywords(node):  # a callback that stops or saves by it
+    elif "monitor" in keywords(node):  # a callback that stops or saves by this metric
         name = literals.value(keywords(node)["monitor"])
         if isinstance(name, str):
             yield name
 
 
 def _may_be_number(node: ast.expr) -> bool:
-    """False for lists, texts and what wandb makes of pictures and tables."""
+    """Return False for lists, texts, and wandb's images and tables."""
     if isinstance(node, ast.List | ast.ListComp | ast.Dict | ast.Tuple | ast.JoinedStr):
         return False
     return not called(node).startswith("wandb.")
 
 
 def _printed(node: ast.Call) -> Iterator[str]:
-    """The name of a line `name=number` that a print writes, if it writes one."""
+    """Yield the name of a line `name=number` that a print call writes."""
     if len(node.args) != 1:
         return
     text = node.args[0]
@@ -166,7 +166,7 @@ def _printed(node: ast.Call) -> Iterator[str]:
 
 
 def choose(found: Sequence[Reported]) -> tuple[Reported, Goal, bool] | None:
-    """The metric to search by, its goal, and whether the goal is known; None without any."""
+    """Return the metric to optimize, its goal, and whether the goal is known; None if none."""
     if not found:
         return None
     best = min(found, key=lambda m: (_place(m.name), not _DOWN.search(m.name)))
@@ -176,7 +176,7 @@ def choose(found: Sequence[Reported]) -> tuple[Reported, Goal, bool] | None:
 
 
 def _place(name: str) -> int:
-    """Validation before test before what is neither; training last."""
+    """Return the rank of a metric: validation, then test, then others; training last."""
     if not (_UP.search(name) or _DOWN.search(name)):
         return 4
     if _OF_VALIDATION.search(name):

@@ -1,6 +1,6 @@
-"""What a script's text says: its literal values, its options, and the metrics it reports. Pure.
+"""The literal values of a script, its options, and the metrics that it reports. Pure.
 
-No script is run: only what is written down has a value here.
+No script is run: only literals and constants have a value here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from hpq.domain.trial import Json
 
-UNKNOWN = object()  # not None, which is a default as any other
+UNKNOWN = object()  # not None, which may be a default
 _MOST = 1e18
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -28,7 +28,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class Literals:
-    """Knows the constants of a module by name."""
+    """The constants of a module by name."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._named: dict[str, ast.expr] = {}
@@ -47,7 +47,7 @@ class Literals:
                 }
 
     def value(self, node: ast.expr | None, depth: int = 0) -> Any:
-        """The value that an expression has as it stands there, or UNKNOWN."""
+        """Return the value of an expression without running it, or UNKNOWN."""
         if node is None or depth > 20:
             return UNKNOWN
         if isinstance(node, ast.Constant):
@@ -85,16 +85,16 @@ class Literals:
         return self._enums.get(above, {}).get(node.attr, UNKNOWN)
 
     def words_of(self, name: str) -> tuple[Any, ...]:
-        """The values of an enum that the module defines; none where it defines none so."""
+        """Return the values of an enum of the module; none if it defines no such enum."""
         return tuple(v for v in self._enums.get(name, {}).values() if v is not UNKNOWN)
 
     def mapping(self, node: ast.expr | None) -> dict[str, tuple[Any, int]]:
-        """Names with values and lines, of a dict written as {…}, dict(…) or a name of one."""
+        """Return names with values and lines of {…}, dict(…) or a constant's name."""
         pairs = self.entries(node).items()
         return {name: (self.value(value), value.lineno) for name, value in pairs}
 
     def entries(self, node: ast.expr | None) -> dict[str, ast.expr]:
-        """As `mapping`, with the expressions as they stand."""
+        """Return names with expressions, as `mapping` with values."""
         if isinstance(node, ast.Name) and node.id in self._named:
             node = self._named[node.id]
         if isinstance(node, ast.Dict):
@@ -111,7 +111,7 @@ def _is_enum(node: ast.ClassDef) -> bool:
 
 
 def called(node: ast.AST) -> str:
-    """The dotted name of what is called or named: `wandb.log`; "" where it is none."""
+    """Return the dotted name of a call or a name, e.g. `wandb.log`; "" if it has none."""
     if isinstance(node, ast.Call):
         return called(node.func)
     if isinstance(node, ast.Attribute):
@@ -121,7 +121,7 @@ def called(node: ast.AST) -> str:
 
 
 def keywords(node: ast.Call) -> dict[str, ast.expr]:
-    """The keyword arguments of a call, by name."""
+    """Return the keyword arguments of a call by name."""
     return {k.arg: k.value for k in node.keywords if k.arg}
 
 
@@ -129,23 +129,23 @@ Value = str | int | float | bool
 
 
 class Kind(StrEnum):
-    """What an option takes."""
+    """The kind of an option's value."""
 
     FLOAT = "float"
     INT = "int"
     TEXT = "text"
-    FLAG = "flag"  # given or not: --amp
+    FLAG = "flag"  # present or absent: --amp
     TRUTH = "truth"  # true or false, in wandb.config
-    WORDS_OF_TRUTH = "words of truth"  # --amp=true, read by a function of the script's
-    OTHER = "other"  # several values, or a type that nothing is known of
+    WORDS_OF_TRUTH = "words of truth"  # --amp=true, parsed by a function of the script
+    OTHER = "other"  # several values, or an unknown type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option as a user gives it: `--name=value`, or for a flag `--name` alone.
+    """One option: `--name=value`, or `--name` alone for a flag.
 
-    `off` is the flag that says no, where there is one (--no-amp). `why_not` says why a sweep
-    cannot set it. A default of wandb.config is an option, too; its value comes through that.
+    `off` is the negative flag, if any (--no-amp). `why_not` explains why a sweep cannot set the
+    option. A default of wandb.config is an option, too, whose value comes through wandb.config.
     """
 
     name: str
@@ -163,7 +163,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """A metric that a script reports: its name, where, and by which call."""
+    """A metric that a script reports: its name, line, and call."""
 
     name: str
     line: int
@@ -172,12 +172,12 @@ class Reported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What a first sweep file needs to know of a script.
+    """The facts of a script that a first sweep file needs.
 
-    `args` is the macro that hands parameters over, where it is not W&B's. `before` are words that
-    its command line must have before the options: the name of a subcommand, then its arguments,
-    each as the file shows them. `sweep` is what the script itself hands to wandb.sweep, and
-    `takes_any` is false where its parser refuses options that it does not know.
+    `args` is the macro that passes parameters, "" for W&B's default. `before` are the words of the
+    command line before the options: the name of a subcommand, then its positional arguments.
+    `sweep` is the mapping that the script passes to wandb.sweep. `takes_any` is false if the
+    script's parser rejects unknown options.
     """
 
     options: tuple[Option, ...]
@@ -190,5 +190,5 @@ class Script:
 
 
 def spelt(name: str) -> str:
-    """A name as two spellings of it agree: batch-size and batch_size are one option."""
+    """Normalize a name: batch-size and batch_size are one option."""
     return name.replace("-", "_").lower()

@@ -1,6 +1,6 @@
-"""The text of a first sweep file: a range for each option, around its default, on a fitting scale.
+"""Write the text of a first sweep file: for each option a range around its default.
 
-Values that a person has to fill in are marked: `hpq plan` warns of them, `hpq enqueue` refuses.
+Values that the user must fill in are marked: `hpq plan` warns of them, `hpq enqueue` rejects them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hpq.errors import UserError
 from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.script_contents import Kind, Option, Script, spelt
 
-# Options of a run rather than of a model: they stay at the script's default until a person says
-# otherwise.
+# Options of a run rather than of a model: they keep the script's default unless the user edits the
+# file.
 _OF_THE_RUN = re.compile(
     r"seed|epoch|niter|eval($|uate)|render|dummy|world|distributed|dist_|accel|verbos|notes|"
     r"job|group|wait|(^|_)outf?($|_)|(^|_)steps?($|_)|iters?($|_)|iterations|worker|interval|every|freq|verbose|debug|"
@@ -32,12 +32,12 @@ _OF_THE_RUN = re.compile(
 _SHARE = re.compile(r"drop|prob|(^|_)p($|_)|ratio|fraction|smoothing|mixup|cutmix", re.IGNORECASE)
 _NEAR_ONE = re.compile(r"momentum|beta|gamma|ema|rho|discount", re.IGNORECASE)
 _POWERS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-FILL_IN = "<fill in>"  # a value that a person must write before the sweep can start
+FILL_IN = "<fill in>"  # a value that the user must replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line under `parameters` in YAML's flow style; commented out where not `active`."""
+    """One line under `parameters` in YAML's flow style; commented out unless `active`."""
 
     name: str
     space: str
@@ -46,7 +46,7 @@ class Entry:
 
 
 def entry(option: Option) -> Entry:
-    """The line for an option."""
+    """Return the line of an option."""
     name, default = option.name, option.default
     if option.nested:
         return _nested(option)
@@ -55,7 +55,7 @@ def entry(option: Option) -> Entry:
     if _is_of_the_run(option) and not option.required:
         if option.kind is Kind.FLAG and default is None:
             default = False
-        return _left(name, default, "the script's default; without the # it is set")
+        return _left(name, default, "the script's default; remove the # to set it")
     if option.choices:
         return Entry(name=name, space=values(*option.choices), comment=_was(default))
     if option.kind in (Kind.FLAG, Kind.TRUTH, Kind.WORDS_OF_TRUTH):
@@ -71,11 +71,11 @@ def entry(option: Option) -> Entry:
         return Entry(
             name=name, space=f"{{value: {word(FILL_IN)}}}", comment="required: write values"
         )
-    return _left(name, default, "nothing to step by: write values: [...]")
+    return _left(name, default, "no range known; write values: [...]")
 
 
 def _nested(option: Option) -> Entry:
-    """A default that is a mapping: its entries, those that are not searched at their values."""
+    """Return the line of a mapping; entries that are not searched keep their values."""
     inner = ", ".join(f"{one.name}: {one.space}" for one in map(entry, option.nested))
     space = f"{{parameters: {{{inner}}}}}"
     return Entry(name=option.name, space=space, active=not option.why_not, comment=option.why_not)
@@ -88,7 +88,7 @@ def _is_of_the_run(option: Option) -> bool:
 
 
 def _plain(name: str) -> str:
-    """batchSize and batch-size as batch_size."""
+    """Normalize batchSize and batch-size to batch_size."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
 
 
@@ -104,14 +104,14 @@ def _true_or_not(option: Option) -> Entry:
 
 
 def _flag(option: Option) -> Entry:
-    """A flag that is given or not; one that is on by default is turned off by its other name."""
+    """Return the line of a flag; one that is on by default is searched by its negative name."""
     if option.default is True and option.off:
         return Entry(name=option.off, space=values(True, False), comment="true turns it off")
-    return Entry(name=option.name, space=values(True, False), comment="true: the flag is given")
+    return Entry(name=option.name, space=values(True, False), comment="true: the flag is passed")
 
 
 def _number(default: Json, kind: Kind) -> float | int | None:
-    """A default that is written as text: argparse turns it into a number itself."""
+    """Convert a default that is written as text, as argparse does."""
     try:
         if kind is Kind.INT:
             return int(str(default))
@@ -150,7 +150,7 @@ def _short(value: float) -> float:
 
 
 def _within(space: tuple[str, float, float] | str, option: Option) -> str:
-    """The range, cut to the limits that the script sets."""
+    """Return the range within the limits that the script sets."""
     if isinstance(space, str):
         return space
     kind, low, high = space
@@ -171,12 +171,12 @@ def _range(low: float, high: float, kind: str = "") -> str:
 
 
 def values(*some: Json) -> str:
-    """`{values: [a, b]}`."""
+    """Return `{values: [a, b]}`."""
     return f"{{values: [{', '.join(map(word, some))}]}}"
 
 
 def word(value: Json) -> str:
-    """A value as YAML reads it back: text in quotes, which JSON's are."""
+    """Format a value as YAML, with text in JSON's quotes."""
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(str(value))
     return json.dumps(value, ensure_ascii=False)
@@ -190,7 +190,7 @@ _TRIALS = 20
 
 
 def sweep_file(script: Script, program: str) -> str:
-    """The sweep file for a script, which is `program` seen from the file's directory."""
+    """Return the sweep file of a script; `program` is its path from the file's directory."""
     if script.sweep is not None:
         return "\n".join(_own(script, script.sweep, program)) + "\n"
     entries = [entry(option) for option in script.options]
@@ -198,29 +198,29 @@ def sweep_file(script: Script, program: str) -> str:
 
 
 def _own(script: Script, sweep: Mapping[str, Json], program: str) -> Iterator[str]:
-    """The sweep that the script hands to wandb.sweep, as it stands there."""
-    yield f"# Written by `hpq init` from what {program} hands to wandb.sweep. From now on this file"
-    yield "# decides. `hpq plan` shows what it would run, `hpq run` runs it here."
+    """Yield the lines of the sweep that the script passes to wandb.sweep."""
+    yield f"# Written by `hpq init` from the wandb.sweep call in {program}; only this file counts"
+    yield "# from now on. `hpq plan` shows its trials, `hpq run` runs them here."
     rest = {key: value for key, value in sweep.items() if key != "program"}
     yield f"program: {word(sweep.get('program') or program)}"
     known = {spelt(option.name) for option in script.options if not option.why_not}
     names = sweep.get("parameters")
     told = {spelt(name) for name in names} if isinstance(names, dict) else set()
     if "command" not in sweep and not script.takes_any and not told <= known:
-        yield "# Its parser would refuse them as options: they come through wandb.config."
+        yield "# The script's parser rejects these options: they are passed through wandb.config."
         yield 'command: ["${env}", "${interpreter}", "${program}"]'
     yield yaml.safe_dump(rest, sort_keys=False, default_flow_style=None, width=100).rstrip()
 
 
 def _lines(script: Script, program: str, entries: Sequence[Entry]) -> Iterator[str]:
-    yield f"# Written by `hpq init` from {program}. `hpq plan` shows what it would run,"
-    yield "# `hpq run` runs it here, `hpq enqueue` puts it on the queue."
+    yield f"# Written by `hpq init` from {program}. `hpq plan` shows its trials,"
+    yield "# `hpq run` runs them here, `hpq enqueue` queues them for workers."
     yield f"program: {word(program)}"
     command = _command(script)
     if command:
         yield f"command: [{', '.join(map(word, command))}]"
-    yield "method: random  # or grid (values only), or bayes (learns from the trials before)"
-    yield f"run_cap: {_TRIALS}  # how many trials"
+    yield "method: random  # or grid (values only), or bayes (learns from earlier trials)"
+    yield f"run_cap: {_TRIALS}  # number of trials"
     yield from _metric(script)
     for note in script.notes:
         yield f"# {note}"
@@ -233,10 +233,10 @@ def _lines(script: Script, program: str, entries: Sequence[Entry]) -> Iterator[s
 
 
 def _command(script: Script) -> list[str]:
-    """The command, where W&B's default one would not do."""
+    """Return the command, or [] if W&B's default command works."""
     args = script.args or "${args}"
     if not script.args and any(_is_given_or_not(option) for option in script.options):
-        args = "${args_no_boolean_flags}"  # --amp, or nothing
+        args = "${args_no_boolean_flags}"  # --amp or nothing
     before = [FILL_IN.replace(">", f": {w[1:-1]}>") if w[:1] == "<" else w for w in script.before]
     if args == "${args}" and not before:
         return []
@@ -251,13 +251,13 @@ def _metric(script: Script) -> Iterator[str]:
     chosen = script_reader.choose(script.reported)
     if chosen is None:
         yield "# No metric was found. Print whole lines `val_loss=0.31`, or call hpq.report({...}),"
-        yield "# and name it here; without it nothing is ranked:"
+        yield "# and name the metric here; without one, trials are not ranked:"
         yield "# metric: {name: val_loss, goal: minimize}"
         return
     metric, goal, is_known = chosen
     others = [m.name for m in script.reported if m.name != metric.name]
     said = f"{metric.by}, line {metric.line}" if metric.by else f"line {metric.line}"
-    said += "" if is_known else "; or maximize, where more is better"
+    said += "" if is_known else "; or maximize, if more is better"
     yield f"metric: {{name: {word(metric.name)}, goal: {goal.value}}}  # {said}"
     if others:
         yield f"# also reported: {', '.join(others)}"
@@ -270,7 +270,7 @@ def _table(entries: Sequence[Entry], before: str) -> Iterator[str]:
 
 
 def unfilled(data: Json | Mapping[str, Json], path: str = "") -> Iterator[str]:
-    """The dotted places of a sweep file's data that still hold a placeholder."""
+    """Yield the dotted paths of a sweep file's data that still hold a placeholder."""
     if isinstance(data, str):
         if data.startswith("<fill in") and data.endswith(">"):
             yield f"{path}: {data}"
@@ -283,11 +283,11 @@ def unfilled(data: Json | Mapping[str, Json], path: str = "") -> Iterator[str]:
 
 
 def refuse_unfilled(data: Mapping[str, Json], file: Path) -> None:
-    """Nothing where every placeholder was filled in.
+    """Check that no placeholder is left.
 
     Raises:
-        UserError: one was not (names the first and its place).
+        UserError: one is left; the message names the first.
     """
     for place in unfilled(data):
-        text = f"{file}: {place} is to be filled in before the sweep can start"
+        text = f"{file}: {place} must be filled in before the sweep can start; edit the file"
         raise UserError(text, code="value-to-fill-in")

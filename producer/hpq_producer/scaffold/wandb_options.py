@@ -1,4 +1,4 @@
-"""Read what a script tells W&B: defaults and reads of wandb.config, and wandb.sweep's sweep."""
+"""Read a script's use of W&B: defaults and reads of wandb.config, and the call of wandb.sweep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METHODS = frozenset({"get", "update", "setdefaults", "items", "keys", "values",
 
 
 def read_config(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[tuple[str, int]]]:
-    """Options from defaults that are written down, and names that are read without one (lines)."""
+    """Return options from literal defaults, and the names (with lines) read without a default."""
     found: dict[str, tuple[Any, int]] = {}
     reads: dict[str, int] = {}
     for node in ast.walk(tree):
@@ -32,13 +32,13 @@ def read_config(tree: ast.Module, literals: Literals) -> tuple[list[Option], lis
 
 
 def _value(node: ast.expr, literals: Literals) -> Any:
-    """A default; a dict of them where one is written there."""
+    """Return a default, or a dict of defaults."""
     inner = literals.entries(node)
     return {k: _value(v, literals) for k, v in inner.items()} or literals.value(node)
 
 
 def _defaults(node: ast.Call) -> ast.expr | None:
-    """Where a call says what wandb.config is by default."""
+    """Return the argument of a call that sets defaults of wandb.config."""
     called_name = called(node)
     if called_name.endswith("wandb.init") or called_name == "init":
         return keywords(node).get("config")
@@ -48,7 +48,7 @@ def _defaults(node: ast.Call) -> ast.expr | None:
 
 
 def _aliases(tree: ast.Module) -> set[str]:
-    """The names under which the script has wandb.config."""
+    """Return the names that the script assigns wandb.config to."""
     out = {"wandb.config", "run.config"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and called(node.value) in out:
@@ -57,7 +57,7 @@ def _aliases(tree: ast.Module) -> set[str]:
 
 
 def _read(node: ast.AST, aliases: set[str]) -> str:
-    """The name that an expression means in wandb.config; "" where it means none."""
+    """Return the name that an expression reads from wandb.config; "" if it reads none."""
     if isinstance(node, ast.Attribute) and called(node.value) in aliases:
         return "" if node.attr in _METHODS or node.attr.startswith("_") else node.attr
     if isinstance(node, ast.Subscript) and called(node.value) in aliases:
@@ -77,7 +77,7 @@ def _option(name: str, value: Any, line: int) -> Option:
         line=line,
         kind=kinds.get(type(value), Kind.TEXT),
         default=value if is_plain else None,
-        why_not="" if is_plain else "its default is no single value",
+        why_not="" if is_plain else "its default is not a single value",
     )
 
 
@@ -85,9 +85,9 @@ _DEEPEST = 20
 
 
 def read_sweep(tree: ast.Module, literals: Literals) -> dict[str, Json] | None:
-    """The mapping that wandb.sweep is given, with wandb.agent's count as run_cap.
+    """Return the mapping passed to wandb.sweep, with wandb.agent's count as run_cap.
 
-    None where the script calls neither, or where a part of the mapping is not written down.
+    None if the script does not call wandb.sweep, or a part of the mapping is not a literal.
     """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     given = [_given(call) for call in calls if _is(call, "sweep")]
@@ -112,7 +112,7 @@ def _given(call: ast.Call) -> ast.expr | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One line that puts something into a name: all of it, one key, or what is merged."""
+    """One assignment to a name: all of it, one key, or an update."""
 
     value: ast.expr
     key: str | None = None
@@ -120,7 +120,7 @@ class Write:
 
 
 def _written(tree: ast.Module) -> dict[str, list[Write]]:
-    """What is put into each name, in the order of the lines; functions share their names."""
+    """Return the assignments to each name in the order of the lines; functions share names."""
     out: dict[str, list[Write]] = {}
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.Expr))
     for node in sorted(nodes, key=lambda n: n.lineno):
@@ -145,13 +145,13 @@ def _writes(node: ast.Assign | ast.Expr) -> Iterator[tuple[str, Write]]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Knows what is put into each name."""
+    """The values of names that are assigned in several steps."""
 
     literals: Literals
     written: dict[str, list[Write]] = field(default_factory=dict)
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """The value of an expression as it stands there, mappings and lists too, or UNKNOWN."""
+        """Return the value of an expression, mappings and lists included, or UNKNOWN."""
         if depth > _DEEPEST:
             return UNKNOWN
         if isinstance(node, ast.Name) and node.id in self.written:

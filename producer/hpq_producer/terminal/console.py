@@ -6,13 +6,12 @@ and `| grep` lose nothing.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, TextIO
+from typing import TextIO
 
 from hpq.notice import Notice
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold, paint
@@ -89,20 +88,6 @@ def _table(layout: Layout, rows: Iterable[Sequence[Span]]) -> Iterator[Line]:
     yield layout.header()
     for row in rows:
         yield layout.row(row)
-
-
-def show_json(value: Any) -> None:
-    """Print one JSON value, in ASCII: nothing in it can act on a terminal."""
-    print(json.dumps(value, indent=2, allow_nan=False))
-
-
-def show_json_rows(rows: Iterable[Any]) -> None:
-    """Print a JSON array, an element a line, as the elements come."""
-    ends = "["
-    for row in rows:
-        print(ends + "\n" + json.dumps(row, allow_nan=False), end="")
-        ends = ","
-    print("[]" if ends == "[" else "\n]")
 
 
 def print_message(text: Notice | str) -> None:

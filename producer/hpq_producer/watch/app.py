@@ -1,8 +1,8 @@
 """`hpq watch`: a sweep, live. A table on a terminal, lines elsewhere.
 
 A frame is drawn from one bounded scene, so it costs the same for ten trials and for 100,000. It is
-drawn anew on a lifecycle event or a new size at most four times a second, each second for the
-times and curves in it, and at once on a key.
+drawn anew on a key, a lifecycle event or a new size, at most four times a second, and each second
+for the times and curves in it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hpq_producer.watch.scene import Scene, SceneReader
 from hpq_producer.watch.view import Act, Mode, View, reduce
 
 T = TypeVar("T")
-TICK_S, LEAST_GAP_S, KEY_GAP_S = 1.0, 0.25, 0.05
+TICK_S, LEAST_GAP_S = 1.0, 0.25
 
 
 def watch_sweep(
@@ -186,7 +186,7 @@ class _Watch:
         """Until a key, an event, a new size or the next tick."""
         begun = time.monotonic()
         keys = screen.wait(TICK_S)
-        while (left := begun + (KEY_GAP_S if keys else LEAST_GAP_S) - time.monotonic()) > 0:
+        while (left := begun + LEAST_GAP_S - time.monotonic()) > 0:
             keys += screen.wait(left)
         for key in keys:
             if key == "interrupt":
@@ -214,9 +214,8 @@ class _Watch:
                 raise
             self._view = View(mode=Mode.SWEEPS, note=error.notice.text)
             self._scene = self._read(terminal, screen)
-        frame = render(self._view, self._scene, terminal)
-        self._view = frame.view
-        screen.draw(frame.drawn, terminal)
+        drawn, self._view = render(self._view, self._scene, terminal)
+        screen.draw(drawn, terminal)
 
     def _read(self, terminal: TerminalInfo, screen: LiveScreen) -> Scene:
         view = self._view

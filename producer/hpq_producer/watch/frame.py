@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 
@@ -57,19 +57,14 @@ HELP = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """What rich draws, and the view with what it saw."""
-
-    drawn: RenderableType
-    view: View
+Frame = tuple[RenderableType, View]  # what rich draws, and the view with what it saw
 
 
 def render(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     """At most as many rows and columns as the terminal has."""
     if terminal.columns < LEAST_COLUMNS or terminal.rows < LEAST_ROWS:
         line = [Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]
-        return Frame(drawn=text_of(line, terminal), view=view)
+        return text_of(line, terminal), view
     if view.mode is Mode.SWEEPS:
         return _sweeps(view, scene, terminal)
     if view.mode in (Mode.LIST, Mode.FILTER) or (view.mode is Mode.CONFIRM and not view.trial):
@@ -87,7 +82,7 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     tail = _workers(scene, terminal.columns, max(0, room - foot_rows - 1 - _LEAST_LIST))
     most = max(1, room - 1 - len(tail) - foot_rows)
     table, layout, seen = _table(view, scene, terminal, most)
-    legend = _missing(scene.shot.sweep, view, layout)
+    legend = _missing(scene.shot.sweep, view, layout, terminal.columns)
     now = show_from(replace(view, seen=seen), scene.total, seen.page)
     foot = _foot(now, scene, legend, terminal) if has_foot else []
     if most <= _LEAST_LIST and scene.is_live:
@@ -101,11 +96,9 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     if not scene.rows:  # titles would announce rows
         words = "searching …" if scene.is_searching else position(now)
         empty = text_of([Span(words, Style.DIM)], terminal)
-        return Frame(drawn=Group(*_texts(head, terminal), empty, *below), view=now)
-    return Frame(
-        drawn=Group(*_texts(head, terminal), table, *below),
-        view=show_from(now, scene.total, seen.page),
-    )
+        return Group(*_texts(head, terminal), empty, *below), now
+    view = show_from(replace(view, seen=seen), scene.total, seen.page)
+    return Group(*_texts(head, terminal), table, *below), view
 
 
 def _texts(lines: Sequence[Line], terminal: TerminalInfo) -> list[RenderableType]:
@@ -175,17 +168,22 @@ def _table(
     rows = scene.rows[skip : skip + most]
     picked = shown.cursor - scene.first - skip if scene.is_live else None
     wide = max((len(str(t.id.number)) for t in rows), default=1)
-    for room in curve_widths(terminal.columns):
+    names = shown_names(sweep, view.columns, terminal.columns)
+    widths, is_crowded = curve_widths(terminal.columns), False
+    for room in widths:
+        if is_crowded and room != widths[-1]:
+            continue  # columns were left out: only the narrowest curve gives room for more
         drawn, scale = _curves(scene, rows, room)
         title = _scale_title(scale, room)
         # As wide as the title: half a scale would be another one.
         curves = [drawn.get(t.id.number, "").ljust(len(title)) if title else None for t in rows]
-        heads = trial_columns(sweep, view.columns, title)
+        heads = trial_columns(sweep, names, view.columns, title)
         cells = [
-            trial_row(t, shot, view.columns, drawn_one, _mark(t, place == picked, wide))
+            trial_row(t, shot, names, drawn_one, _mark(t, place == picked, wide))
             for place, (t, drawn_one) in enumerate(zip(rows, curves, strict=True))
         ]
         layout = lay(heads, cells, terminal.columns)
+        is_crowded = None in layout.widths
         if layout.is_whole:
             break
     table = table_of(layout, cells, terminal, picked)
@@ -235,9 +233,10 @@ def _scale_title(scale: Scale | None, room: int) -> str:
     return "–".join(ends)
 
 
-def _missing(sweep: Sweep, view: View, layout: Layout) -> list[str]:
+def _missing(sweep: Sweep, view: View, layout: Layout, columns: int) -> list[str]:
     """`+3 parameters`, and what the titles are in full that had to be shortened."""
-    gone = layout.left_out([clean(name) for name in shown_names(sweep, view.columns)])
+    names = [clean(name) for name in shown_names(sweep, view.columns, columns)]
+    gone = len({*sweep.varying, *view.columns}) - len(names) + layout.left_out(names)
     legend = layout.legend(column_names(sweep, view.columns))
     more = [f"+{trials_of(gone, 'parameter')} (c)"] if gone else []
     return [*more, *([legend] if legend else [])]
@@ -317,9 +316,7 @@ def _page(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     old = view.seen
     total = len(view.seen.names) if is_list else max(1, len(whole) - room + 1)
     seen = Seen(total=total, page=room, names=old.names, is_paused=old.is_paused)
-    return Frame(
-        drawn=Group(*_texts([*shown, *blanks, foot], terminal)), view=replace(view, seen=seen)
-    )
+    return Group(*_texts([*shown, *blanks, foot], terminal)), replace(view, seen=seen)
 
 
 def _choices(view: View) -> list[Line]:
@@ -384,4 +381,4 @@ def _sweeps(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     foot: Line = [Span(f"{line + 1} of {len(rows)}  Enter opens  q {scene.on_quit}", Style.DIM)]
     blanks: list[Line] = [[]] * (room - len(shown))
     drawn = Group(table_of(layout, shown, terminal, line - top), *_texts([*blanks, foot], terminal))
-    return Frame(drawn=drawn, view=replace(view, seen=seen))
+    return drawn, replace(view, seen=seen)

@@ -170,7 +170,7 @@ class SceneReader:
     def _judged(self, shot: Snapshot) -> Winner | None:
         key = [(t.id, t.objective) for t in shot.best]
         if self._winner[0] != key:
-            self._winner = (key, judge_winner(self._reader, shot.sweep))
+            self._winner = (key, judge_winner(self._reader, shot.sweep, shot.best))
         return self._winner[1]
 
     def _detail(self, sweep: Sweep, number: int) -> Detail | None:

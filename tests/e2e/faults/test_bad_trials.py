@@ -248,7 +248,7 @@ def test_a_trial_past_its_timeout_fails_whatever_it_does(lab) -> None:
     ("command", "said"),
     [
         ('["./missing", "${args}"]', "'./missing'"),
-        ('["./plain.txt"]', "'./plain.txt'"),
+        ('["./plain.txt"]', "'plain.txt'"),
         ('["${env}", "no-such-command"]', "exit status 127"),
     ],
 )

@@ -10,6 +10,7 @@ from tests.ids import ids
 
 HEAD = "method: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
 PASSWORD, KEY = "s3cr3t-Passw0rd", "c0de-key-0f-ours"
+HOOK = "http://127.0.0.1:9/h00k-0f-ours"  # nobody listens
 
 # Looks wherever a program may: its variables, and those of every process that it can read.
 SPY = """
@@ -58,7 +59,7 @@ TALKS = """
 def spied(make_lab):
     def run(launch: str, flags: str = "", **env: str):
         lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
-        lab.env |= {"HPQ_CODE_KEY": KEY}
+        lab.env |= {"HPQ_CODE_KEY": KEY, "HPQ_NOTIFY": HOOK}
         lab.write("spy.py", SPY)
         sid = lab.enqueue(f"{launch}\n{flags}{HEAD}")
         lab.worker(**env)
@@ -76,7 +77,7 @@ def test_training_code_reads_no_secret_from_the_processes_above_it(spied, launch
     own, others = spied(launch)
     assert any("hpq_worker.consumer" in line for line in others)  # it could look
     text = json.dumps([own, others])
-    assert PASSWORD not in text and KEY not in text
+    assert PASSWORD not in text and KEY not in text and HOOK not in text
     assert "HPQ_HOME" in own  # the rest is inherited
 
 
@@ -94,7 +95,7 @@ def test_in_a_pod_only_what_is_allowed_and_passed_is_seen(spied, launch) -> None
     assert own["CUDA_MPS_PIPE_DIRECTORY"] == "/mps"
     assert not {"CLUSTER_TOKEN", "OTHER", "LAB_ID", "KUBERNETES_SERVICE_HOST"} & set(own)
     text = json.dumps([own, others])
-    for secret in (PASSWORD, KEY, "for-nobody", "als0-n0t"):
+    for secret in (PASSWORD, KEY, HOOK, "for-nobody", "als0-n0t"):
         assert secret not in text
 
 

@@ -196,7 +196,7 @@ def test_elsewhere_a_file_that_only_the_user_has_is_not_charged_and_the_host_lea
     refused = lambda: [w.refuses[sid] for w in lab.reader.workers.live() if sid in w.refuses]  # noqa: E731
     lab.wait_until(refused, "the worker to leave the sweep")
     (why,) = refused()
-    assert why.code == "data-missing" and "train.py needs" in why.text and "x.txt" in why.text
+    assert why.code == "data-missing" and "train.py needs data/x.txt" in why.text
     trial = lab.trial(sid, 1)
     assert trial.state is TrialState.QUEUED and trial.failure is None
     lab.worker()

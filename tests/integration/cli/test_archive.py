@@ -157,7 +157,7 @@ def test_a_sweep_that_runs_or_moves_is_not_archived(
     sweep_of(2, SID)
     assert store.claim(who, nonce="a", lease_ms=LEASE) is not None
     done = hpq("archive", SID, "s.hpq")
-    refused(done, "trials-running", f"`hpq pause {SID}`")
+    refused(done, "trials-running", f"hpq pause {SID}")
     assert not (tmp_path / "s.hpq").exists()
 
 
@@ -172,7 +172,7 @@ def test_an_archive_too_large_for_what_is_left_is_refused_before_it_begins(
         redis.config_set("maxmemory", int(used / 0.9))  # more than hpq fills is used already
         done = hpq("archive", "--restore", file)
         assert done.returncode == 3
-        takes = re.search(r"40 trials\D* ([\d.]+) (KiB|MiB) ", done.stderr)
+        takes = re.search(r"40 trials\D* ([\d.]+) (KiB|MiB)", done.stderr)
         assert not redis.keys("hpq:[st]:*")
         more = int(float(takes[1]) * {"KiB": 1 << 10, "MiB": 1 << 20}[takes[2]])
         assert 40 * 450 <= more < 8 << 20

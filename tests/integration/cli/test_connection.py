@@ -137,7 +137,7 @@ def test_a_connected_shell_says_so_when_it_is_asked(hpq, environ, away, connecti
     assert hpq("connect", "--status", **away).stderr.startswith(connection.where)
     os.close(lock)
     ended = hpq("connect", "--status", **inside)
-    assert ended.returncode == 3 and "`hpq connect --context moon" in ended.stderr
+    assert ended.returncode == 3 and "hpq connect --context moon" in ended.stderr
 
 
 def test_pods_have_samplers_of_their_own(
@@ -199,7 +199,7 @@ def test_in_a_shell_whose_connection_has_ended_no_command_goes_elsewhere(
 ) -> None:
     of_shell = {**connection.environ(), "HPQ_HOME": str(Path(environ["HPQ_HOME"]) / "other")}
     done = hpq(*words, **of_shell)
-    command = "`hpq connect --context moon --namespace apollo`"
+    command = "hpq connect --context moon --namespace apollo"
     refused(done, "connection-ended", command, exit=3)
     if words == ["ls"]:
         own = {**of_shell, "HPQ_REDIS_URL": redis_url, "HPQ_REDIS_PASSWORD_FILE": ""}

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import SimpleNamespace
 
 import pytest
 
 from hpq.datasets import find
 from hpq.errors import DataMissing
+from hpq_producer.enqueue import preflight
 from hpq_worker.trainers import download
 from tests.constants import ROOT
 from tests.data_files import mnist_files
@@ -162,3 +164,22 @@ def test_run_without_data_stops_before_anything_is_enqueued(hpq: Hpq, tmp_path, 
     assert done.returncode == 2 and "[data-missing]" in done.stderr
     assert "hpq data cifar10" in done.stderr
     assert hpq("ls", "--json").stdout.strip() in ("", "[]")
+
+
+@pytest.mark.parametrize(
+    ("trainer", "parameters", "gpus", "warned"),
+    [
+        ("cifar10", {}, (), True),
+        ("cifar10", {}, ("H100",), False),
+        ("cifar10", {"width": {"value": 8}}, (), False),
+        ("mnist", {}, (), False),
+        ("", {}, (), False),
+    ],
+)
+def test_the_full_sweep_without_a_gpu_names_the_small_one(
+    monkeypatch, trainer, parameters, gpus, warned
+) -> None:
+    monkeypatch.setattr(preflight, "gpu_names", lambda: gpus)
+    spec = SimpleNamespace(trainer=trainer, source={"parameters": parameters})
+    said = preflight.without_gpu(SimpleNamespace(spec=spec)) or ""
+    assert ("configs/cifar10-16-small.yaml" in said) is warned

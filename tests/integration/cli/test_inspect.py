@@ -445,7 +445,7 @@ def terminal(environ: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
         one.close()
 
 
-LEAVES = "\x1b[?1049l"
+LEAVES, HOME = "\x1b[?1049l", "\x1b[H"  # HOME begins a frame
 
 
 def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
@@ -502,6 +502,21 @@ def test_keys_open_a_trial_filter_and_cancel_after_a_yes(
     assert [t.state.value for t in reader.trials.all("demo-00000")][1] == "cancelled"
     shown.press("q")
     assert shown.process.wait(DEADLINE_S) == 0
+
+
+def test_keys_and_events_draw_at_most_four_frames_a_second(
+    terminal: Callable[..., Terminal], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(50)
+    shown = terminal("watch")
+    shown.until("1 of 50")
+    begun, before = time.monotonic(), shown.drawn.count(HOME)
+    for n in range(2, 12):
+        shown.press("j")
+        finish(store, claim(store, who), n / 100)
+        shown.until(f"{n} of 50")
+    frames = shown.drawn.count(HOME) - before
+    assert 10 <= frames <= 4 * (time.monotonic() - begun) + 2
 
 
 def test_a_sweep_of_somebody_else_is_not_changed_by_a_key(

@@ -21,8 +21,8 @@ contexts:
     [
         ("a: [1,\n b: }", 3, "kubeconfig"),
         ("words", 3, "kubeconfig"),
-        (_CONTEXTS, 2, "--context NAME (has op, view)"),
-        (_CONTEXTS + "current-context: ''", 2, "--context NAME (has op, view)"),
+        (_CONTEXTS, 2, "--context NAME (it has op, view)"),
+        (_CONTEXTS + "current-context: ''", 2, "--context NAME (it has op, view)"),
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_is_told_in_a_line(

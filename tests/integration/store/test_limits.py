@@ -112,7 +112,7 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
     ("word", "hint"),
     [
         ("run_cp=3", "run_cap?"),
-        ("metric=acc", "`hpq enqueue FILE --reuse`"),
+        ("metric=acc", "hpq enqueue FILE --reuse"),
         ("method=grid", "method=grid: method "),
         ("patience=3", ", tags, canary"),
     ],

@@ -102,13 +102,13 @@ def of_workers(has: dict[str, Any], level: str) -> list[Finding]:
         (POLICY, [f"{KUBECTL} describe replicaset -l a=b"]),
     ],
 )
-def test_who_refuses_a_pod_is_told_with_what_mends_that(said: str, words: list[str]) -> None:
+def test_a_refused_pod_is_reported_with_the_remedy(said: str, words: list[str]) -> None:
     raw = deployment("hpq-worker-big", "big", said)
     (found,) = of_workers({"deployments": [raw]}, "wrong")
     assert all(word in found.remedy for word in words), found.remedy
 
 
-def test_of_several_refusals_the_newest_is_told() -> None:
+def test_the_newest_of_several_refusals_is_reported() -> None:
     raws = [deployment("hpq-worker", "default", QUOTA), deployment("hpq-worker-big", "big", QUOTA)]
     events = [
         refused("hpq-worker", "2026-01-01T00:00:02Z", RANGE),

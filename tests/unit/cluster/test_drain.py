@@ -160,12 +160,12 @@ def drained(server: Server, *pods: str) -> str:
     return line
 
 
-def test_a_drained_pod_that_an_autoscaler_keeps_is_the_first_that_it_takes_until_undo() -> None:
+def test_an_autoscaler_removes_a_drained_pod_first_until_undo() -> None:
     server = Server([pod("hpq-worker-x-a"), pod("hpq-worker-x-b")])
     server.scalers = [scaler("hpq-worker", "few")]
     line = drained(server, "hpq-worker-x-a")
     assert line.startswith("hpq-worker-x-a: ") and "ScaledObject few" in line
-    assert "`hpq drain hpq-worker-x-a --namespace apollo --undo`" in line
+    assert "hpq drain hpq-worker-x-a --namespace apollo --undo" in line
     cost = server.costs.pop("hpq-worker-x-a")
     assert -(2**31) <= int(cost) < -100_000 and (server.costs, server.asked) == ({}, [])
     keep_drained_pods(server, {"hpq-worker-x-b"})  # type: ignore[arg-type]

@@ -126,10 +126,10 @@ def test_what_pods_have_in_place_of_the_store_is_told(
     assert told in str(error.value) and "secret" not in str(error.value)
 
 
-def test_without_a_pod_a_kubectl_or_the_right_to_exec_it_is_told_what_is_missing(
+def test_a_missing_pod_kubectl_or_right_to_exec_is_named(
     kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scale = "`hpq scale 1 --namespace ml`"
+    scale = "hpq scale 1 --namespace ml"
     with raises("no-worker", "namespace ml", scale):
         find_volume(Server(pod("a1", "a", runs=False)), LEFT)  # type: ignore[arg-type]
     kubectl.does(REFUSES)

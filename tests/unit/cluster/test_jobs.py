@@ -10,9 +10,9 @@ import yaml
 
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import TrialId, TrialState, TrialView
-from hpq.errors import UserError
 from hpq_producer.manifests import jobs
 from hpq_producer.manifests.render import manifests_folder
+from tests.ids import raises
 
 SWEEP = "a-sweep-with-a-name-that-is-as-long-as-one-3u4d4"
 
@@ -92,8 +92,13 @@ def test_a_job_tries_again_what_another_pod_may_do_better_and_goes_after_a_day()
     assert ends == {143: "Ignore", 1: "FailJob", 2: "FailJob", 4: "FailJob", 5: "FailJob"}
 
 
-@pytest.mark.parametrize(("sets", "said"), [(None, "method: grid"), (1001, "1,001 sets are")])
-def test_what_is_too_much_for_jobs_is_left_to_resident_workers(sets: int | None, said: str) -> None:
-    with pytest.raises(UserError, match=rf"s\.yaml: .*{said}.*resident workers"):
+@pytest.mark.parametrize(
+    ("sets", "code", "words"),
+    [(None, "jobs-need-count", "method: grid"), (1001, "jobs-too-many", "1,001")],
+)
+def test_jobs_are_refused_for_too_many_or_unknown_trials(
+    sets: int | None, code: str, words: str
+) -> None:
+    with raises(code, "s.yaml: ", words, "hpq enqueue"):
         jobs.refuse_too_many("s.yaml", sets)
     jobs.refuse_too_many("s.yaml", 1000)

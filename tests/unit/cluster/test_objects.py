@@ -231,11 +231,11 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
         durations=DurationStats(), last_event="1-0",
     )  # fmt: skip
     look, scene = TerminalInfo(columns=columns, rows=rows), Scene(snapshot=shot, cluster=cluster)
-    lines = lines_of(render(View(), scene, look).drawn, look)
+    lines = lines_of(render(View(), scene, look)[0], look)
     assert len(lines) <= rows and all(width(line) <= columns for line in lines)
     text = "\n".join(lines)
     assert ("3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
     alone = replace(shot, workers=())
     look = TerminalInfo(columns=80, rows=24)
-    shown = lines_of(render(View(), replace(scene, snapshot=alone), look).drawn, look)
+    shown = lines_of(render(View(), replace(scene, snapshot=alone), look)[0], look)
     assert "pods: 3 wanted" in "\n".join(shown)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hpq.code.command import argv
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
-from hpq_producer.reports.export import guard_formula, to_args, to_yaml, write_csv
+from hpq_producer.reports.export import to_args, write_csv
+from hpq_producer.terminal.output import guard_formula, to_yaml
 from hpq_producer.terminal.text import clean
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

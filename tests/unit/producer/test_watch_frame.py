@@ -92,7 +92,7 @@ def _text(
     scene: Scene, columns: int = 80, rows: int = 24, view: View | None = None, **look: bool
 ) -> list[str]:
     terminal = TerminalInfo(columns=columns, rows=rows, **look)
-    return lines_of(render(view or View(), scene, terminal).drawn, terminal)
+    return lines_of(render(view or View(), scene, terminal)[0], terminal)
 
 
 @settings(deadline=None, max_examples=60)
@@ -213,8 +213,8 @@ def _pressed(scene: Scene, keys: str, columns: int = 80, rows: int = 24) -> View
     """The view after keys, each of which sees the frame before it."""
     view, terminal = View(), TerminalInfo(columns=columns, rows=rows)
     for key in keys.split():
-        view = reduce(render(view, scene, terminal).view, key)
-    return render(view, scene, terminal).view
+        view = reduce(render(view, scene, terminal)[1], key)
+    return render(view, scene, terminal)[1]
 
 
 def test_the_cursor_goes_through_all_trials_and_the_frame_says_where_it_is() -> None:

@@ -205,6 +205,7 @@ ONE = (IMAGES, LABELS)
     [
         ({"train": Given([], steps=0)}, "batch_size: 4 leaves no whole batch"),
         ({"epochs": 0}, "epochs: 0 "),
+        ({"train": Given([ONE] * 3, size=0)}, "the training set: it has no batch_size"),
         ({"train": Given([ONE] * 2)}, "the training set: 2 batches in an epoch, its len is 3"),
         ({"train": Given([ONE] * 4)}, "the training set: 4 batches in an epoch, its len is 3"),
         ({"train": Given([ONE, ONE, (IMAGES[:3], LABELS[:3])])}, "drop_last=True"),

@@ -126,18 +126,19 @@ class AttemptRunner:
             note = f"cannot move the files that were written beside the code to HPQ_OUT: {error}"
         if note:
             reports.log(f"hpq: {note}\n".encode())
-        return replace(result, outcome=self._judge(sweep, result.outcome))
+        return replace(result, outcome=self._judge(sweep, place, result.outcome))
 
-    def _judge(self, sweep: Sweep, outcome: Outcome | None) -> Outcome | None:
+    def _judge(self, sweep: Sweep, place: Place, outcome: Outcome | None) -> Outcome | None:
         """Blame this machine for a failure if its disk is full or lacks the code's directory."""
         if outcome is None or outcome.failure is None:
             return self._parts.bundles.judge(sweep, outcome)
+        failure = place.as_enqueued(outcome.failure)
         fault, folder = full_disk(self._settings.home), sweep.launch.code_dir
         if self._parts.bundles.works_in(sweep.launch) and not os.path.isdir(folder):
             fault = f"the code's directory {folder} is gone"
         if not fault:
-            return self._parts.bundles.judge(sweep, outcome)
-        text = f"{fault}; {outcome.failure.message}"
+            return self._parts.bundles.judge(sweep, replace(outcome, failure=failure))
+        text = f"{fault}; {failure.message}"
         failure = Failure(kind=FailureKind.WORKER_FAULT, message=text, fingerprint=fault)
         return replace(outcome, failure=failure)
 

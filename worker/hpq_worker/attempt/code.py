@@ -23,7 +23,7 @@ from hpq.code.manifest import Files, changed, digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
 from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Launch, Sweep
-from hpq.domain.trial import Failure, FailureKind
+from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq_worker.files.workdir import DirectoryLock
@@ -116,16 +116,15 @@ class CodeBundles:
         if outcome is None or not launch.is_frozen or self.is_local(launch):
             return outcome
         finished = self._bytecode(launch) / "finished-here"
-        if outcome.failure is None:
+        if outcome.state in (TrialState.FINISHED, TrialState.PRUNED):
             with suppress(OSError):
                 finished.parent.mkdir(parents=True, exist_ok=True)
                 finished.touch()
-        elif (missing := _MISSING.search(outcome.failure.message)) and not finished.exists():
+        message = outcome.failure.message if outcome.failure else ""
+        if (missing := _MISSING.search(message)) and not finished.exists():
             host = str(sweep.provenance.get("host") or "the host of the enqueue")
-            needed = missing["file"] or missing["module"]
-            text = (
-                f"{launch.what} needs {needed}, which is only on {host}; copy it here; {missing[0]}"
-            )
+            needed = missing["file"] or f"the module {missing['module']}"
+            text = f"{launch.what} needs {needed}, which is only on {host}; copy it here"
             failure = Failure(kind=FailureKind.DATA_MISSING, message=text, fingerprint=text)
             return replace(outcome, failure=failure)
         return outcome
@@ -291,6 +290,12 @@ class Place:
         entries = self.tree.python_path(environ.get("PYTHONPATH", ""))
         entries += self.tree.installs(editable_installs(python))
         return {**environ, **({"PYTHONPATH": os.pathsep.join(entries)} if entries else {})}
+
+    def as_enqueued(self, failure: Failure) -> Failure:
+        """Return a failure with the paths of the user's code, which are alike in all trials."""
+        prefix = f"{self.tree.path}/" if self.tree else "\0"
+        message, mark = (t.replace(prefix, "") for t in (failure.message, failure.fingerprint))
+        return replace(failure, message=message, fingerprint=mark)
 
     def close(self, out: Path) -> str:
         """Move files that were written into the tree to HPQ_OUT; return a line for the trial's log.

@@ -196,7 +196,9 @@ def normalise(images: torch.Tensor, plan: Plan) -> torch.Tensor:
     wide = torch.promote_types(plan.dtype, torch.float32)
     mean, scale = _mean_and_scale(wide, images.device)
     found = images.to(wide).sub_(mean).mul_(scale).to(plan.dtype)
-    return F.pad(found, (0, plan.channels - 3)).permute(0, 3, 1, 2)
+    if plan.channels > 3:
+        found = F.pad(found, (0, plan.channels - 3))
+    return found.permute(0, 3, 1, 2)
 
 
 @cache

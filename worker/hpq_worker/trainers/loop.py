@@ -24,7 +24,7 @@ from hpq_worker.trainers.step import Batch, Loss, Step, measure, summed_cross_en
 KNEE = 5 / 24  # of the training: here the learning rate is at its maximum
 
 
-class Batches(Protocol):
+class Loader(Protocol):
     """Epochs of training batches: a DataLoader, or anything that is used as one.
 
     If it has a `generator`, its order is drawn from that, else from torch's own. If it has a
@@ -59,7 +59,7 @@ class _Stopped(Exception):
 
 def fit(
     model: nn.Module,
-    train: Batches,
+    train: Loader,
     test: Iterable[Batch],
     trial: Trial,
     *,
@@ -80,9 +80,11 @@ def fit(
         BadParams: the network or the batches cannot be trained on.
         Diverged: the loss of an epoch is not finite.
     """
-    steps, size = len(train), train.batch_size or 1
+    steps, size = len(train), train.batch_size
     if epochs < 1:
         raise BadParams(f"epochs: {epochs} is not at least 1")
+    if not size:
+        raise BadParams("the training set: it has no batch_size")
     if steps < 1:
         raise BadParams(f"batch_size: {size} leaves no whole batch in an epoch")
     if not any(p.requires_grad for p in model.parameters()):
@@ -127,7 +129,7 @@ def fit(
         at.save(trial.checkpoint_s)
 
 
-def _train(at: Training, train: Batches, rates: torch.Tensor, trial: Trial) -> None:
+def _train(at: Training, train: Loader, rates: torch.Tensor, trial: Trial) -> None:
     at.step.model.train()
     if not at.done:
         at.step.sums.zero_()

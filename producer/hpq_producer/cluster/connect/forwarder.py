@@ -1,11 +1,11 @@
 """Forward a local port to a cluster's Redis: `python -m hpq_producer.cluster.connect.forwarder`.
 
-The process tells its starter in one line of JSON that it serves, or why it cannot. In a shell's
-service it ends when the last process that inherited the other end of its input has ended; in the
-background, on a signal. The port and the passwords end with it.
+The process prints one line of JSON when it serves or cannot. For a shell, it ends when the last
+process that inherited the other end of its stdin has ended; in the background, on a signal. The
+port and the passwords end with it.
 
-Each connection has a stream of its own through the API server, to the pod that is ready then: after
-a pod was replaced or the network was away, nothing has to be mended.
+Each connection opens its own stream through the API server to the pod that is ready then, so a
+replaced pod or a network outage needs no repair.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from hpq_producer.cluster.redis_access import RedisService
 from hpq_producer.connection_record import HOST, ConnectionRecord
 
 _CHUNK = 65_536
-_MOST_WAITING = 32 << 20  # bytes that the pod sent and no client has read
-_STALLED_S = 20.0  # a frame that began and does not end for so long: the stream is dead
+_MOST_WAITING = 32 << 20  # bytes from the pod that the client has not read
+_STALLED_S = 20.0  # a frame that takes longer means a dead stream
 _IDLE = ((socket.SO_KEEPALIVE, 1),)
 _TCP = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 _OK, _CLOSE = 2, 8  # opcodes of a binary frame and of the last one
 
 
 class PortForward:
-    """Listen at once; `dial` opens a stream to the pod, `report` hears why that failed, or ""."""
+    """A listener: `dial` opens a stream to the pod; `report` gets its error, "" on success."""
 
     def __init__(
         self, dial: Callable[[], Any], report: Callable[[str], None], port: int = 0
     ) -> None:
-        """Raises OSError where the port cannot be had."""
+        """Listen on a port (0: any free one); raise OSError if that is impossible."""
         self._dial, self._report = dial, report
         self._listener = socket.create_server((HOST, port), backlog=32)
         self._listener.setblocking(False)
         self.port = int(self._listener.getsockname()[1])
 
     def serve(self, until: int) -> None:
-        """Take connections until a descriptor becomes readable."""
+        """Accept connections until a descriptor becomes readable."""
         while True:
             ready, _, _ = select.select([self._listener.fileno(), until], [], [])
             if until in ready:
@@ -74,7 +74,7 @@ class PortForward:
                 _keep_alive(stream.sock)
                 stream.settimeout(_STALLED_S)
                 why = _Pump(local, stream).run()
-            except Exception as error:  # whatever the library raises: that stream is over
+            except Exception as error:  # the library raises many types; each ends the stream
                 why = str(error)
             finally:
                 with suppress(Exception):
@@ -89,10 +89,10 @@ class _Pump:
     def __init__(self, local: socket.socket, stream: Any) -> None:
         self._local, self._stream = local, stream
         self._waiting = bytearray()
-        self._named = set[int]()  # channels that have said which port they are
+        self._named = set[int]()  # channels whose first frame, the port, has arrived
 
     def run(self) -> str:
-        """Answers what the pod's side said against it; "" where there is nothing to say."""
+        """Forward until one side ends; return the error of the pod's side, or ""."""
         self._local.setblocking(False)
         self._local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         poll, local, remote = select.poll(), self._local.fileno(), self._stream.sock.fileno()
@@ -154,7 +154,7 @@ class _Pump:
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """A network that went without a word is noticed in half a minute."""
+    """Enable TCP keepalive: a silent network failure is detected within 30 s."""
     for option, value in _IDLE:
         sock.setsockopt(socket.SOL_SOCKET, option, value)
     for name, value in _TCP:
@@ -162,11 +162,11 @@ def _keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-_FRESH_S = 30.0  # a password read so long ago is read again before the next connection
+_FRESH_S = 30.0  # an older password is read again at the next connection
 
 
 class SecretFile:
-    """A text that the owner's other processes can read as a file, while this one lives."""
+    """A text that the user's other processes can read as a file while this process lives."""
 
     def __init__(self, home: Path, name: str, text: str) -> None:
         self._text = ""
@@ -174,7 +174,7 @@ class SecretFile:
         if hasattr(os, "memfd_create"):
             self._fd = os.memfd_create(name)
             self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
-        else:  # no memory with a name on this system
+        else:  # this system has no memfd
             self._kept = connection_record.records_folder(home) / f"{name}.{os.getpid()}"
             self._fd = os.open(self._kept, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
             self.path = str(self._kept)
@@ -187,7 +187,7 @@ class SecretFile:
             self._text = text
 
     def forget(self) -> None:
-        """Remove the file where there is one."""
+        """Remove the file, if the text is in one."""
         if self._kept is not None:
             self._kept.unlink(missing_ok=True)
 
@@ -202,11 +202,11 @@ class Forwarder:
         api = self._service.api
         credentials = self._service.credentials(self._role, self._prefix)
         self._read_at = time.monotonic()
-        self._service.dial().shutdown()  # what these credentials may not is said now, not later
+        self._service.dial().shutdown()  # a missing permission fails here, not at the first use
         name = str(request["name"]) or str(os.getpid())
         self._record_lock = connection_record.acquire_lock(self._home, name)
         if self._record_lock is None:
-            text = "another `hpq connect --background` is starting; see --status"
+            text = "another `hpq connect --background` is starting; see: hpq connect --status"
             raise UserError(text, code="connection-changing")
         try:
             self._forward = PortForward(self._dial, self._report, int(request["port"]))
@@ -235,7 +235,7 @@ class Forwarder:
         connection_record.write_record(self._home, self.connection)
 
     def serve(self, until: int) -> None:
-        """Forward until a descriptor becomes readable; then nothing of it is left."""
+        """Forward until a descriptor becomes readable, then remove all files."""
         try:
             self._forward.serve(until)
         finally:
@@ -250,7 +250,7 @@ class Forwarder:
         with self._lock:
             is_old = time.monotonic() - self._read_at > _FRESH_S
             self._read_at = time.monotonic() if is_old else self._read_at
-        if is_old:  # for who comes next: the password may have been changed
+        if is_old:  # the next client gets the new password, if it has changed
             with suppress(HpqError):
                 credentials = self._service.credentials(self._role, self._prefix)
                 self._password.write(credentials.password)
@@ -294,15 +294,15 @@ def _end_descriptor(request: dict[str, Any]) -> int:
 def _reply(words: dict[str, Any]) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
     null = os.open(os.devnull, os.O_RDWR)
-    for fd in (1, 2):  # whoever started this may wait for their end
+    for fd in (1, 2):  # a parent may read them to their end
         os.dup2(null, fd)
 
 
 def main() -> None:
-    """Serve what the last argument says, as JSON."""
+    """Serve the request in the last argument, as JSON."""
     request: dict[str, Any] = json.loads(sys.argv[-1])
     if os.fork():
-        os._exit(0)  # whoever started this keeps no child to wait for
+        os._exit(0)  # the parent keeps no child to wait for
     os.setsid()
     os.umask(0o077)
     try:
@@ -310,9 +310,9 @@ def main() -> None:
         forwarder = Forwarder(request)
     except HpqError as error:
         return _reply({"error": str(error), "code": error.code, "exit_code": int(error.exit_code)})
-    except Exception as error:  # nobody else would see it
+    except Exception as error:  # stderr is not shown
         why = f"{type(error).__name__}: {error}"
-        return _reply({"error": f"the connection, a fault of hpq's own: {why}"})
+        return _reply({"error": f"the connection failed by an error in hpq: {why}"})
     _reply({"name": forwarder.connection.name})
     forwarder.serve(until)
 

@@ -1,4 +1,4 @@
-"""A cluster and its Redis for the length of a command, however the user reaches them."""
+"""Open a cluster and its Redis for one command, through a connection if necessary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hpq_producer.session import Session, load_settings, open_session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCluster:
-    """The API server, and the Redis behind it; `why` says why there is no session."""
+    """A cluster's API and a session on its Redis; `why` explains a missing session."""
 
     api: KubernetesApi
     session: Session | None
@@ -26,7 +26,7 @@ class OpenCluster:
 
 
 def api_of(context: str | None, namespace: str | None, settings: Settings) -> KubernetesApi:
-    """The cluster that is meant: as asked, else the one that Redis is reached in, else the current.
+    """Return the named cluster, else that of the connection, else the kubeconfig's current one.
 
     Raises:
         HpqError: as `KubernetesApi`.
@@ -41,7 +41,7 @@ def api_of(context: str | None, namespace: str | None, settings: Settings) -> Ku
 def open_cluster(
     context: str | None, namespace: str | None, *, needs_redis: bool = True
 ) -> Iterator[OpenCluster]:
-    """The cluster and a session on its Redis, by a connection of its own if there is none.
+    """Open the cluster and a session on its Redis, connecting if no connection exists.
 
     Raises:
         HpqError: the cluster cannot be reached; and, unless `needs_redis` is false, its Redis.
@@ -62,7 +62,7 @@ def open_cluster(
 def settings_for(
     api: KubernetesApi, settings: Settings, stack: ExitStack, role: str = "producer"
 ) -> Settings:
-    """Settings with which a session is on the Redis of this namespace."""
+    """Return settings whose URL reaches the Redis of this namespace."""
     connection = connection_record.connection_of_url(settings.home, settings.redis_url)
     if connection is not None and (connection.context, connection.namespace) == (
         api.context,
@@ -70,7 +70,7 @@ def settings_for(
     ):
         return settings
     if connection is None and settings.redis_url:
-        return settings  # the user's own way there
+        return settings  # an explicit HPQ_REDIS_URL wins
     started = start_forwarder(
         settings, ForwardRequest(context=api.context, namespace=api.namespace, role=role)
     )

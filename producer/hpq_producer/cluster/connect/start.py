@@ -1,4 +1,4 @@
-"""Starts the process behind `hpq connect`, and sees that Redis answers through it."""
+"""Start the process behind `hpq connect`, and check that Redis answers through it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = {int(kind.exit_code): kind for kind in (UserError, NotFound, OutOfReach
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardRequest:
-    """Where to; a `context` of None is the kubeconfig's current one, port 0 any free one."""
+    """The target: `context` None is the kubeconfig's current one, port 0 any free port."""
 
     context: str | None
     namespace: str
@@ -37,7 +37,7 @@ class ForwardRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningForward:
-    """A forwarder that serves: in the background, or as long as a process has `alive` open."""
+    """A running forwarder: in the background, or as long as a process holds `alive` open."""
 
     connection: ConnectionRecord
     version: str
@@ -68,14 +68,14 @@ def start_forwarder(settings: Settings, request: ForwardRequest, name: str = "")
         json.dumps(request_record),
     ]
     process = subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with process:  # it leaves its place to another process, which ends when `alive` is closed
+    with process:  # it forks; the child ends when `alive` is closed
         assert process.stdin is not None and process.stdout is not None
         alive = os.dup(process.stdin.fileno())
         answer = json.loads(process.stdout.readline() or "{}")
     try:
         if "name" not in answer:
             kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
-            text = answer.get("error", "the connection ended before it began; try again")
+            text = answer.get("error", "the connection ended before it was ready; try again")
             raise kind(text, code=answer.get("code", "connection-lost"))
         connection = connection_record.read_record(settings.home, answer["name"])
         assert connection is not None
@@ -97,10 +97,9 @@ def _check_redis(connection: ConnectionRecord, settings: Settings) -> str:
         kubectl = connection_record.kubectl_command(connection.context, connection.namespace)
         recreate = recreate_secrets(KubernetesApi(connection.context, connection.namespace))
         raise Forbidden(
-            f"{connection.where}: Redis refuses the password of Secret {secret}:"
-            f" it was made anew, and Redis has read Secret hpq-redis-users before; let it read it"
-            f" again: {kubectl} rollout restart statefulset/hpq-redis; where {secret} alone was"
-            f" made anew, {recreate}",
+            f"{connection.where}: Redis rejects the password of Secret {secret}: the Secret is"
+            f" newer than the running server; restart it: {kubectl} rollout restart"
+            f" statefulset/hpq-redis; if only {secret} was recreated, {recreate}",
             code="redis-password-refused",
         ) from None
     except OutOfReach as error:
@@ -111,20 +110,19 @@ def _check_redis(connection: ConnectionRecord, settings: Settings) -> str:
 
 
 def _explain_certificate(connection: ConnectionRecord, message: str) -> str:
-    """What to do where Redis's certificate is refused, since its URL is of hpq's making."""
+    """Return the remedy for a rejected certificate of Redis."""
     if tls.UNTRUSTED in message:
         secret = f"Secret hpq-redis-{connection.role}"
         why = f"{secret} has the CA of another" if connection.ca_file else f"{secret} has no ca.crt"
         remedy = recreate_secrets(KubernetesApi(connection.context, connection.namespace))
         return (
-            f"Redis's certificate is not trusted: {why}; where you brought the certificate, put its"
-            f" CA there under ca.crt; where hpq is to make it, {remedy}"
+            f"Redis's certificate is not trusted: {why}; if the certificate is your own, add its"
+            f" CA to the Secret as ca.crt; if hpq created it, {remedy}"
         )
     if tls.ANOTHER_HOST in message:
         return (
-            f"Redis's certificate is not for {connection_record.HOST}, by which"
-            " a connection reaches it; make"
-            " it for that IP address, too"
+            f"Redis's certificate is not valid for {connection_record.HOST}, the address of a"
+            " connection; add that IP address to the certificate"
         )
     return ""
 
@@ -132,14 +130,14 @@ def _explain_certificate(connection: ConnectionRecord, message: str) -> str:
 def exec_command(
     started: RunningForward, command: Sequence[str], environ: dict[str, str]
 ) -> NoReturn:
-    """Replace this process by a command, which keeps the connection open.
+    """Replace this process by a command that keeps the connection open.
 
     Raises:
-        UserError: it cannot be started.
+        UserError: the command cannot be started.
     """
     os.set_inheritable(started.alive, True)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # as Python found them, not as it set them
+        signal.signal(number, signal.SIG_DFL)  # Python's changes would be inherited
     try:
         os.execvpe(command[0], list(command), environ)
     except OSError as error:
@@ -147,5 +145,5 @@ def exec_command(
 
 
 def status_exit_code(connection: ConnectionRecord | None) -> ExitCode:
-    """Of `hpq connect --status`."""
+    """Return the exit code of `hpq connect --status`."""
     return ExitCode.OUT_OF_REACH if connection is None or connection.trouble else ExitCode.DONE

@@ -1,4 +1,4 @@
-"""Drained workers in pods: seen to their end, and then their pods go."""
+"""Wait for drained workers in pods, then remove their pods."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from hpq_producer.cluster.scale.scale import Scaling, deployment_pods, set_delet
 
 
 def select_workers(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
-    """The live workers that names mean: a worker's or a pod's, or the beginning of one.
+    """Return the live workers by the name of a worker or a pod, or the start of one.
 
     Raises:
-        NotFound: a name means none.
-        UserError: a beginning means workers of more than one pod.
+        NotFound: no worker has the name.
+        UserError: a start matches workers of more than one pod.
     """
     found: dict[str, Worker] = {}
     for name in names:
         exact = [w for w in workers if name in (w.name, w.pod)]
         fits = exact or [w for w in workers if w.name.startswith(name) or w.pod.startswith(name)]
         if not fits:
-            text = f"no live worker or pod is called {name!r}; `hpq workers` lists them"
+            text = f"no live worker or pod is named {name!r}; list them: hpq workers"
             raise NotFound(text, code="worker-not-found")
         homes = sorted({w.pod or w.name for w in fits})
         if len(homes) > 1:
-            text = f"{name!r} fits {', '.join(homes[:5])}; write more of the name"
+            text = f"{name!r} matches {', '.join(homes[:5])}; type more of the name"
             raise UserError(text, code="worker-ambiguous")
         found |= {w.name: w for w in fits}
     return list(found.values())
 
 
 class DrainedWorkers:
-    """Workers that were drained; asked again and again, it says what became of them."""
+    """Drained workers; poll `busy` until it is empty."""
 
     def __init__(self, reader: StoreReader, control: SweepControl, names: Collection[str]) -> None:
         self._reader, self._control, self._names = reader, control, list(names)
 
     def busy(self) -> list[Worker]:
-        """Those that still run something."""
+        """Return the workers that still run a trial."""
         live = [w for w in self._reader.workers.live() if w.name in self._names]
         return [w for w in live if self._control.drain(w.name)]
 
@@ -52,9 +52,9 @@ class DrainedWorkers:
 def remove_drained_pods(
     api: KubernetesApi, reader: StoreReader, pods: Collection[str]
 ) -> Iterator[str]:
-    """Scale each Deployment down by those of its pods, which go; says a line for each.
+    """Scale each Deployment down by its drained pods; yield one line for each Deployment.
 
-    Pods of a class that an autoscaler looks after are its to remove: these before others.
+    An autoscaler removes its pods itself; the drained ones get the lowest deletion cost.
     """
     cluster = read_cluster(api)
     for deployment in cluster.deployments:
@@ -65,7 +65,7 @@ def remove_drained_pods(
 
 
 def keep_drained_pods(api: KubernetesApi, pods: Collection[str]) -> None:
-    """Take back from these pods that they go before others.
+    """Reset the deletion cost of these pods.
 
     Raises:
         HpqError: as `KubernetesApi`.
@@ -88,29 +88,29 @@ def _remove_pods(
         for pod in pods:
             set_deletion_cost(api, pod, LOWEST_COST)
         return (
-            f"{named}: drained, and the first to go once {name} wants fewer pods; until then idle,"
-            f" in the place of others: `{again} --undo` lets them work"
+            f"{named}: drained; {name} removes it first when it scales down, and until then the"
+            f" pod is idle; to let it work again: {again} --undo"
         )
     scaling, front = (
         Scaling(api, reader, None, deployment.queue),
         pods_removed_before(present, pods),
     )
     try:
-        # Of those that are there: fewer than are wanted, where a quota or a crash keeps some away.
+        # `present` may be fewer than wanted, if a quota or a crash prevents some.
         plan = scaling.plan(len(present) - len(front) - len(pods), first=pods)
     except Held as error:
-        return f"{named}: drained, and not let go: {error}; where still there then: {again}"
+        return f"{named}: drained, but not removed: {error}; if still present then: {again}"
     if busy := sorted(set(plan.stopped_pods) - set(pods)):
         return (
-            f"{named}: drained, and not let go: {', '.join(busy)}, at work and not ready, would be"
-            f" stopped first; once it is ready or gone: {again}"
+            f"{named}: drained, but not removed: Kubernetes would first stop {', '.join(busy)},"
+            f" which is busy and not ready; when it is ready or removed: {again}"
         )
     stay = scaling.apply(plan)
     gone = sorted(pod.name for pod in plan.going if pod.name not in stay)
     line = f"{deployment.name}: {deployment.wanted} → {plan.wanted} pods"
-    line += f" ({', '.join(gone)} gone)" if gone else ""
+    line += f" ({', '.join(gone)} removed)" if gone else ""
     if not plan.wanted:
-        line += f"; `hpq scale N{deployment.flag}{api.flags}` brings some back"
+        line += f"; start pods again: hpq scale N{deployment.flag}{api.flags}"
     if left := sorted(stay & set(pods)):
-        line += f"; still there, drained: {', '.join(left)}; `{again} --undo` lets them work"
+        line += f"; still present and drained: {', '.join(left)}; to let them work: {again} --undo"
     return line

@@ -1,7 +1,7 @@
-"""Which pods go when there are to be fewer: idle ones first, then those with the newest checkpoint.
+"""Choose the pods to remove: idle ones first, then those with the newest checkpoint.
 
-The ReplicaSet decides, by what it sees of the pods and by their deletion cost. The costs and the
-order here follow its rules.
+The ReplicaSet decides by the state and the deletion cost of pods; costs and order here follow its
+rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hpq_producer.cluster.objects import Pod
 
 _BUSY_COST = 1_000  # more than any idle pod costs
 _MAX_COST = 2_000_000_000  # the annotation is an int32
-LOWEST_COST = -_MAX_COST  # the cost of a pod that was drained: below whatever `hpq scale` marks
+LOWEST_COST = -_MAX_COST  # of a drained pod: below every cost that `hpq scale` sets
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LOWEST_RANK = (False, -1, False)
 
@@ -26,7 +26,7 @@ Busy = Mapping[str, Sequence[TrialView]]  # running trials by pod; a pod of unkn
 
 
 def workers_by_pod(reader: StoreReader, pods: Collection[str]) -> dict[str, list[Worker]]:
-    """Live workers by their pod, of these pods."""
+    """Return the live workers of these pods, by pod."""
     found = defaultdict(list)
     for worker in reader.workers.live():
         if worker.pod in pods:
@@ -37,7 +37,7 @@ def workers_by_pod(reader: StoreReader, pods: Collection[str]) -> dict[str, list
 def running_trials(
     reader: StoreReader, workers: Mapping[str, Sequence[Worker]], claims: Mapping[str, str]
 ) -> dict[str, list[TrialView]]:
-    """Running trials by pod; `claims` names trials of workers that are newer than `workers`."""
+    """Return running trials by pod; `claims`, newer than `workers`, has trials by worker."""
     by_sweep: dict[str, list[int]] = defaultdict(list)
     for worker in (w for many in workers.values() for w in many):
         sweep, _, number = claims.get(worker.name, worker.trial).partition("/")
@@ -55,7 +55,7 @@ def running_trials(
 
 
 def deletion_cost(trials: Sequence[TrialView], now_ms: int) -> int:
-    """The deletion cost of a busy pod: its trials' seconds since their last checkpoint or start."""
+    """Return a busy pod's deletion cost: seconds of its trials since the last checkpoint."""
     unsaved_ms = sum(max(0, now_ms - max(t.checkpoint_ms, t.claimed_ms)) for t in trials)
     return min(_MAX_COST, _BUSY_COST + unsaved_ms // 1000)
 
@@ -63,7 +63,7 @@ def deletion_cost(trials: Sequence[TrialView], now_ms: int) -> int:
 def pods_to_remove(
     pods: Iterable[Pod], costs: Mapping[str, int], wanted: int, first: Collection[str] = ()
 ) -> list[Pod]:
-    """The pods that go so that `wanted` are left, the first to go first; `first` before others."""
+    """Return the pods to remove, in order, so that `wanted` remain; `first` before others."""
     newest_first = sorted(_present(pods), key=lambda pod: (pod.made, pod.name), reverse=True)
     line = sorted(
         newest_first,
@@ -73,7 +73,7 @@ def pods_to_remove(
 
 
 def pods_removed_before(pods: Iterable[Pod], going: Collection[str]) -> list[Pod]:
-    """The pods that a ReplicaSet takes before the last of `going`, whatever they cost."""
+    """Return the pods that a ReplicaSet removes before the last of `going` at any cost."""
     present = _present(pods)
     last = max((_removal_rank(pod) for pod in present if pod.name in going), default=_LOWEST_RANK)
     return [pod for pod in present if pod.name not in going and _removal_rank(pod) < last]

@@ -1,6 +1,6 @@
 """Change the number of pods of a worker class: idle pods go before busy ones.
 
-A pod that was idle when it was chosen may be handed a trial before it is deleted. So the workers
+A pod that was idle when it was chosen may claim a trial before it is deleted. Therefore the workers
 of the chosen pods are drained first, for a minute.
 """
 
@@ -34,11 +34,11 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalePlan:
-    """What `hpq scale` would do: these pods go, the first to go first."""
+    """The pods that `hpq scale` removes, in order."""
 
     deployment: Deployment
     wanted: int
-    pods: tuple[Pod, ...]  # all of the class, but those that are going already
+    pods: tuple[Pod, ...]  # all pods of the class that are not terminating
     going: tuple[Pod, ...] = ()
     busy: Busy = field(default_factory=dict)
     costs: Mapping[str, int] = field(default_factory=dict)  # of busy pods
@@ -46,18 +46,18 @@ class ScalePlan:
 
     @property
     def stopped_pods(self) -> list[str]:
-        """The pods that go although they are busy, or not known to be idle."""
+        """The pods to remove that are busy, or not known to be idle."""
         return [p.name for p in self.going if p.name in self.busy]
 
     @property
     def trials(self) -> list[str]:
-        """The trials that are requeued when these pods go."""
+        """The trials that are requeued when these pods are removed."""
         return [str(trial.id) for pod in self.stopped_pods for trial in self.busy[pod]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleProgress:
-    """How far a change of scale has come; `lacks` is what keeps it, `why` the trouble in that."""
+    """The progress of a scaling: `unmet` is the reason that it is not done, `why` the trouble."""
 
     ready: int
     is_done: bool
@@ -66,7 +66,7 @@ class ScaleProgress:
 
 
 class Scaling:
-    """Changes of one worker class in one namespace."""
+    """Scale one worker class in one namespace."""
 
     def __init__(
         self,
@@ -75,15 +75,15 @@ class Scaling:
         control: SweepControl | None,
         queue: str,
     ) -> None:
-        """Without a view of Redis it cannot tell which pods are busy."""
+        """Without a reader of Redis, no pod is known to be busy."""
         self._api, self._reader, self._control, self._queue = api, reader, control, queue
 
     def plan(self, wanted: int, first: Collection[str] = ()) -> ScalePlan:
-        """Choose the pods that go so that `wanted` are left; `first` are to go before any other.
+        """Choose the pods to remove so that `wanted` remain; `first` before any other.
 
         Raises:
             NotFound: no Deployment has that class.
-            Held: some are to go, and a rollout is under way, which chooses by itself.
+            Held: pods are to be removed during a rollout, which ignores deletion costs.
         """
         cluster = read_cluster(self._api)
         deployment = cluster.deployment_of(self._queue)
@@ -91,7 +91,7 @@ class Scaling:
             queues = ", ".join(sorted(w.queue for w in cluster.deployments))
             raise NotFound(
                 f"namespace {cluster.namespace}: no Deployment for class {self._queue!r};"
-                f" there is {queues}: --queue CLASS",
+                f" choose one of {queues}: --queue CLASS",
                 code="no-deployment",
             )
         pods = deployment_pods(cluster, deployment)
@@ -99,7 +99,7 @@ class Scaling:
         return self._plan(deployment, pods, wanted, {}, first)
 
     def drain(self, plan: ScalePlan) -> ScalePlan:
-        """Drain the pods that go; those that were handed a trial before that are chosen anew."""
+        """Drain the pods to remove; replace those that claimed a trial meanwhile if possible."""
         if not self._control or not plan.going:
             return plan
         claims = self._drain(plan.going, plan)
@@ -124,7 +124,7 @@ class Scaling:
         if self._reader:
             workers = workers_by_pod(self._reader, {p.name for p in pods})
             busy, now_ms = running_trials(self._reader, workers, claims), self._reader.now_ms()
-            # A ready pod without a worker here is on another Redis, or lost its own.
+            # A ready pod without a live worker may use another Redis, or have lost this one.
             busy |= {p.name: [] for p in pods if p.is_ready and p.name not in workers}
             costs = {pod: deletion_cost(trials, now_ms) for pod, trials in busy.items()}
         return ScalePlan(
@@ -138,7 +138,7 @@ class Scaling:
         )
 
     def _drain(self, pods: Sequence[Pod], plan: ScalePlan) -> dict[str, str]:
-        """Let the workers of these pods claim nothing more; answers the trial that each runs."""
+        """Stop the workers of these pods from claiming; return the running trial by worker."""
         claims: dict[str, str] = {}
         for worker in self._workers(pods, plan):
             assert self._control is not None
@@ -154,7 +154,7 @@ class Scaling:
             self._control.drain(worker.name, undo=True)
 
     def apply(self, plan: ScalePlan) -> frozenset[str]:
-        """Set the deletion costs, scale, and take the costs back; answers chosen pods that stay."""
+        """Set deletion costs, scale, and reset the costs; return chosen pods that remain."""
         if plan.going:
             self._set_deletion_costs(plan)
         self._api.patch(
@@ -165,14 +165,14 @@ class Scaling:
 
     def _set_deletion_costs(self, plan: ScalePlan) -> None:
         costs = {p.name: plan.costs.get(p.name, 0) for p in plan.pods}
-        # Below all others, in their order: among equals the controller would choose by itself.
+        # Below all others and distinct: among equal costs the controller chooses by itself.
         costs |= {p.name: n - len(plan.going) for n, p in enumerate(plan.going)}
         for pod in plan.pods:
             if pod.cost != costs[pod.name]:
                 set_deletion_cost(self._api, pod.name, costs[pod.name])
 
     def _settle(self, plan: ScalePlan) -> frozenset[str]:
-        """Wait until as many pods are going; costs left on others would mislead the next time."""
+        """Wait for the removal, then reset the costs, which would mislead the next scaling."""
         until = time.monotonic() + _SETTLE_S
         while time.monotonic() < until:
             now = deployment_pods(read_cluster(self._api), plan.deployment)
@@ -192,16 +192,16 @@ class Scaling:
 
 
 def set_deletion_cost(api: KubernetesApi, pod: str, cost: int | None) -> None:
-    """Say what the end of a pod costs, None for nothing in particular."""
+    """Set the deletion cost of a pod; None removes the annotation."""
     value = None if cost is None else str(cost)
-    with suppress(NotFound):  # it has gone by itself
+    with suppress(NotFound):  # the pod has ended meanwhile
         api.patch(api.of(f"pods/{pod}"), {"metadata": {"annotations": {COST_ANNOTATION: value}}})
 
 
 def deployment_pods(
     cluster: ClusterSnapshot, deployment: Deployment, *, also: str = ""
 ) -> list[Pod]:
-    """The pods of a Deployment that are not going, nor have failed; `also` is a phase to add."""
+    """Return the pods of a Deployment that are neither Terminating nor Failed; `also` adds one."""
     return [
         pod
         for pod in cluster.pods
@@ -212,7 +212,7 @@ def deployment_pods(
 
 
 def scale_progress(cluster: ClusterSnapshot, plan: ScalePlan) -> ScaleProgress:
-    """How far the pods of this look are from the plan: as many ready, and no others there."""
+    """Compare the pods with the plan: done if exactly the wanted number are present and ready."""
     pods = deployment_pods(cluster, plan.deployment, also="Terminating")
     ready, deployment = (
         sum(pod.is_ready for pod in pods),
@@ -233,7 +233,7 @@ def scale_progress(cluster: ClusterSnapshot, plan: ScalePlan) -> ScaleProgress:
 def _refuse_during_rollout(
     cluster: ClusterSnapshot, deployment: Deployment, pods: Sequence[Pod], wanted: int
 ) -> None:
-    """See that who goes can be chosen: costs count within one ReplicaSet, a rollout has two."""
+    """Refuse during a rollout: deletion costs count within one ReplicaSet, a rollout has two."""
     fewer = 0 < wanted < max(len(pods), deployment.wanted)
     if not fewer or not (deployment.is_rolling or len({pod.owner for pod in pods}) > 1):
         return
@@ -242,8 +242,7 @@ def _refuse_during_rollout(
         f"deployment/{deployment.name}",
     )
     raise Held(
-        f"{deployment.name}: a rollout is under way, and would choose what goes, busy or not;"
-        f" wait for its end first ({kubectl} rollout status {name}) or take it back"
-        f" ({kubectl} rollout undo {name})",
+        f"{deployment.name}: a rollout is in progress and would remove busy pods, too; wait for it"
+        f" ({kubectl} rollout status {name}) or undo it ({kubectl} rollout undo {name})",
         code="rollout-running",
     )

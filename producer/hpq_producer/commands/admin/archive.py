@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -16,29 +15,38 @@ from hpq_producer.archive.format import Header
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.stored_files import FileChecker, files_of, store_here
 from hpq_producer.archive.write import write
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.text import WHY_THINNED, clean, size, trials_of
 
 
 def archive(
-    sweep: Annotated[str | None, typer.Argument(help="A sweep's id or its beginning.")] = None,
-    file: Annotated[Path | None, typer.Argument(help="The file to write.")] = None,
-    restored: Annotated[
-        Path | None, typer.Option("--restore", help="Bring the sweep of this file back.")
+    sweep: Annotated[
+        str | None, typer.Argument(help="Id of a sweep, or its first characters.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
+    file: Annotated[Path | None, typer.Argument(help="File to write.")] = None,
+    restored: Annotated[
+        Path | None,
+        typer.Option("--restore", metavar="FILE", help="Restore the sweep of this file."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    output: Output = Format.TABLE,
 ) -> None:
-    """A sweep as one file, and back: parameters, events, results, histories, logs.
+    """Write a sweep to one file, or restore it: parameters, events, results, curves and logs.
 
-    Checkpoints and artifacts are not in it. The sweep stays where it is: `hpq rm --keep-files`
-    removes it and leaves them in the store, `hpq rm` deletes them as well.
+    The file has no checkpoints and artifacts; they stay in the store. The sweep stays in Redis:
+    afterwards `hpq rm --keep-files` deletes only the sweep, `hpq rm` also its stored files.
+
+    Examples:
+      hpq archive digits-3f2a1 digits.hpq
+      hpq archive --restore digits.hpq
     """
     if restored is not None and (sweep or file):
-        raise UserError("--restore FILE takes the sweep's id from the file; leave the rest out")
+        raise UserError("--restore FILE needs no other argument: the file has the sweep's id")
     if restored is None and (not sweep or not file):
-        raise UserError("write `hpq archive SWEEP FILE`, or `hpq archive --restore FILE`")
+        raise UserError("a sweep and a file are required: hpq archive SWEEP FILE")
     with open_session() as session:
         if restored is not None:
             checker = _file_checker(session)
@@ -52,9 +60,9 @@ def archive(
             taken = size(path.stat().st_size)
             line = f"{sid}: {trials_of(done.trials)} written to {path} ({taken})"
             more = list(_not_in_it(session, sid, done))
-    if as_json:
+    if output.is_data:
         fact = {"sweep": done.sweep, "trials": done.trials, "file": str(path)}
-        print(jsonlib.dumps(fact | {"restored": restored is not None}))
+        show_data(fact | {"restored": restored is not None}, output)
     else:
         print_message(line)
     for line in more:
@@ -64,15 +72,15 @@ def archive(
 def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:
     kept = files_of(session, sid)
     if kept.trials:
-        what = f"the files of {trials_of(kept.trials)} are in {kept.place} only"
-        yield f"{sid}: {what}: `hpq rm {sid}` deletes them, `hpq rm --keep-files {sid}` does not"
+        what = f"the files of {trials_of(kept.trials)} are only in {kept.place}"
+        yield f"{sid}: {what}; `hpq rm {sid}` deletes them, `hpq rm --keep-files {sid}` does not"
     if done.thinned:
         what = "the logs and curves" if done.thinned > 1 else "the log and curves"
-        yield f"{sid}: {what} of {trials_of(done.thinned)} are not in it: {WHY_THINNED}"
+        yield f"{sid}: {what} of {trials_of(done.thinned)} are not in the file: {WHY_THINNED}"
 
 
 def _file_checker(session: Session) -> FileChecker:
-    """The store of files, if one is at hand."""
+    """Return a checker of the file store that this machine can reach, if any."""
     try:
         return FileChecker(store_here(session))
     except OSError as error:
@@ -83,11 +91,11 @@ def _file_checker(session: Session) -> FileChecker:
 def _of_files(session: Session, sid: str, checker: FileChecker) -> Iterator[str]:
     if checker.gone and checker.files:
         yield (
-            f"{sid}: the files of {trials_of(checker.gone)} are gone from store {checker.files.id},"
-            " so they are not listed any more"
+            f"{sid}: store {checker.files.id} no longer has the files of {trials_of(checker.gone)};"
+            " hpq does not list them"
         )
     for store in sorted(checker.unseen):
         yield (
-            f"{sid}: store {clean(store)} is not at hand here (HPQ_STORE), so nobody looked"
-            " whether its files are still there"
+            f"{sid}: cannot check the files in store {clean(store)}: it is not HPQ_STORE of this"
+            " machine"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -10,24 +10,27 @@ from hpq.errors import ExitCode
 from hpq_producer.audit.replay import Audit
 from hpq_producer.audit.report import audit_lines
 from hpq_producer.audit.sweep_audit import audit_sweep
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import show_json, show_lines
+from hpq_producer.terminal.console import show_lines
+from hpq_producer.terminal.output import Format, show_data
 
 
-def audit(
-    sweep: SweepRef = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As data.")] = False,
-) -> None:
-    """Replay a sweep's events: was each trial ended once, by its latest attempt, and none lost?
+def audit(sweep: SweepRef = None, output: Output = Format.TABLE) -> None:
+    """Verify from a sweep's events that each trial ended once and that none was lost.
 
-    Exit code 1 where one was not.
+    The exit code is 1 if a trial ended twice, by an older attempt, or was lost.
+
+    Examples:
+      hpq audit
+      hpq audit digits-3f2a1 -o json
     """
     with open_session() as session:
         sid = session.find(sweep)
         found = audit_sweep(session.reader, sid)
-    if as_json:
-        show_json(_record(sid, found))
+    if output.is_data:
+        show_data(_record(sid, found), output)
     else:
         show_lines(audit_lines(sid, found), whole=True)
     raise typer.Exit(int(ExitCode.SOME_FAILED if found.violations else ExitCode.DONE))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from contextlib import suppress
 
 from hpq.code.signing import fingerprint, key_of
@@ -10,22 +9,27 @@ from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.settings import ABOUT, Settings, describe, variable
 from hpq_producer import connection_record
-from hpq_producer.commands.common_flags import AsJson
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_table
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean
 
 
-def config(json: AsJson = False) -> None:
-    """Settings in force, secrets hidden."""
+def config(output: Output = Format.TABLE) -> None:
+    """Print the settings in use; hide secrets.
+
+    Examples:
+      hpq config
+      hpq config -o yaml
+    """
     settings = load_settings()
     connection = connection_record.connection_of_url(settings.home, settings.redis_url)
     shown = {**describe(settings), **_key(settings)}
-    if json:
-        print(jsonlib.dumps({**shown, "connection": connection.where if connection else None}))
-        return
+    if output.is_data:
+        return show_data({**shown, "connection": connection.where if connection else None}, output)
     about = {
         **ABOUT,
         **({"redis_url": f"by hpq connect: {connection.where}"} if connection else {}),
@@ -41,13 +45,13 @@ def config(json: AsJson = False) -> None:
 _COLUMNS = (
     Column(title="setting", keep=100),
     Column(title="value", keep=90, least=10),
-    Column(title="what it is", keep=50, least=20),
+    Column(title="meaning", keep=50, least=20),
 )
 
 
 def _key(settings: Settings) -> dict[str, Json]:
-    """The code key by its fingerprint; the one under HPQ_HOME where HPQ_CODE_KEY is not set."""
-    with suppress(UserError):  # `hpq doctor` tells
+    """Return the fingerprint of the code key: HPQ_CODE_KEY, else the key under HPQ_HOME."""
+    with suppress(UserError):  # `hpq doctor` reports it
         if mark := fingerprint(key_of(settings, make=False)):
             where = "" if settings.code_key else ", under HPQ_HOME"
             return {variable("code_key"): f"*** (key {mark}{where})"}

@@ -16,17 +16,19 @@ from hpq_producer.terminal.text import shell_line
 
 
 def data(
-    name: Annotated[str, typer.Argument(help=" or ".join(WANTED))],
+    name: Annotated[str, typer.Argument(help=f"Data set: {' or '.join(WANTED)}.")],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Default: HPQ_DATA, else HPQ_HOME/data.")
+        Path | None,
+        typer.Argument(metavar="DIR", help="Directory. Default: HPQ_DATA, else HPQ_HOME/data."),
     ] = None,
 ) -> None:
-    """Download a data set of the shipped trainers and print what to set.
+    """Download a data set for the shipped trainers, or resume the download.
 
-    A download that broke off is resumed. Example: hpq data cifar10 /data
+    Example:
+      hpq data cifar10 /data
     """
     if name not in WANTED:
-        raise UserError(f"no data set {name!r}; there are {', '.join(WANTED)}")
+        raise UserError(f"no data set {name!r}; use one of {', '.join(WANTED)}")
     settings = load_settings()
     place = (folder or settings.data or settings.home / "data").absolute()
     try:

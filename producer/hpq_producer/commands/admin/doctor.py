@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from contextlib import ExitStack
 from typing import Annotated
 
@@ -11,27 +10,34 @@ import typer
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import ExitCode, HpqError
 from hpq_producer.cluster.connect.session import api_of, settings_for
-from hpq_producer.commands.common_flags import AsJson, Context, Namespace
+from hpq_producer.commands.common_flags import Context, Namespace, Output
 from hpq_producer.doctor.cluster import cluster_checkup, keys_agree
 from hpq_producer.doctor.local import Finding, checkup
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_lines
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 
 
 def doctor(
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="The cluster, and its Redis by a connection to it.")
+        bool,
+        typer.Option("--cluster", help="Check the cluster and, through a connection, its Redis."),
     ] = False,
     context: Context = None,
     namespace: Namespace = None,
-    json: AsJson = False,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Check the server, the workers and the data; each finding says what to do."""
+    """Check the server, the workers and the data; print what to do about each problem.
+
+    Examples:
+      hpq doctor
+      hpq doctor --cluster -n research
+    """
     found = _of_cluster(context, namespace) if cluster else checkup(load_settings())
-    if json:
+    if output.is_data:
         keys = ("level", "code", "what", "remedy")
-        print(jsonlib.dumps([{key: getattr(f, key) for key in keys} for f in found]))
+        show_data([{key: getattr(f, key) for key in keys} for f in found], output)
     else:
         for finding in found:
             show_lines([[Span(f"{finding.level:7} "), Span(finding.what)]], whole=True)
@@ -42,7 +48,7 @@ def doctor(
 
 
 def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
-    """The cluster first; then its Redis, where that can be reached."""
+    """Check the cluster first; then its Redis, if it can be reached."""
     settings = load_settings()
     try:
         api = api_of(context, namespace, settings)
@@ -50,7 +56,7 @@ def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
         return [Finding.of(error)]
     found = list(cluster_checkup(api))
     if any(f.level == "wrong" and f.exit_code != int(ExitCode.OUT_OF_REACH) for f in found):
-        return found  # what is not there cannot be reached
+        return found  # without the cluster its Redis cannot be reached
     try:
         with ExitStack() as stack:
             may = api.allows("get", "secrets", "hpq-redis-producer")

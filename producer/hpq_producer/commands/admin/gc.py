@@ -9,9 +9,12 @@ from hpq_producer.terminal.text import size
 
 
 def gc() -> None:
-    """Remove what no sweep needs from HPQ_HOME: snapshots, logs and caches unused for a week.
+    """Delete snapshots, logs and caches from HPQ_HOME that no sweep needs, unused for a week.
 
-    What trials wrote stays, under work/.
+    Files that trials wrote, under work/, are kept.
+
+    Example:
+      hpq gc
     """
     with open_session() as session:
         sweeps = session.reader.sweeps
@@ -20,4 +23,6 @@ def gc() -> None:
         home = session.settings.home
         freed = sum(remove(path) for path in list(unused(home, needed)))
     results = size(bytes_of(home / "work"))
-    print(f"{home}: {size(freed)} removed, {size(bytes_of(home))} left, {results} of it in work/")
+    print(
+        f"{home}: {size(freed)} deleted, {size(bytes_of(home))} left, of which {results} in work/"
+    )

@@ -8,5 +8,9 @@ from hpq_producer.sweepfile.json_schema import json_schema
 
 
 def schema() -> None:
-    """The JSON Schema of sweep files, for editors."""
+    """Print the JSON Schema of sweep files, for editors.
+
+    Example:
+      hpq schema > sweep.schema.json
+    """
     print(json.dumps(json_schema(), indent=2, ensure_ascii=False))

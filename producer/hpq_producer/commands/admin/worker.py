@@ -1,4 +1,4 @@
-"""`hpq worker`: become the supervisor; on the private server, hold on to it while it lives."""
+"""`hpq worker`: become the supervisor, which keeps a private server running."""
 
 from __future__ import annotations
 
@@ -20,19 +20,30 @@ from hpq_producer.targets import parse_targets
 
 def worker(
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Workers; without: as many as GPUs, or one.")
+        int | None,
+        typer.Option("--workers", help="Number of workers. Default: one per GPU; 1 without a GPU."),
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="The worker class (HPQ_QUEUE).")] = None,
+    queue: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Worker class. Default: HPQ_QUEUE.")
+    ] = None,
     sweep: Annotated[
-        str | None, typer.Option(help="Work on this sweep (or on SWEEP/7) until it is over.")
+        str | None,
+        typer.Option(
+            metavar="SWEEP", help="Run only this sweep, or SWEEP/7, and exit when it is over."
+        ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="End after so many trials, of all workers together.")
+        int | None, typer.Option(min=1, help="Exit after N trials, all workers together.")
     ] = None,
 ) -> None:
-    """Start workers that pop trials and train, until Ctrl-C."""
+    """Start workers, which claim trials and train until Ctrl-C.
+
+    Examples:
+      hpq worker
+      hpq worker --sweep digits-3f2a1 --count 10
+    """
     if count is not None and sweep is not None and "/" in sweep:
-        raise UserError(f"--count: {sweep} is one trial; leave --count out")
+        raise UserError(f"--count: {sweep} is one trial; remove --count")
     env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
     _refuse_through_a_connection(read(env))
     if sweep is not None:
@@ -40,7 +51,7 @@ def worker(
     settings = read(env)
     if not settings.redis_url:
         if settings.in_pod:
-            text = "HPQ_REDIS_URL: in a pod it must say which Redis to work for"
+            text = "HPQ_REDIS_URL: required in a pod; set it to the URL of Redis"
             raise SettingsError(text, code="setting-missing")
         _refuse_beside_a_cluster(settings)
         attached = attach(settings.home)
@@ -68,23 +79,23 @@ def _only(ref: str) -> dict[str, str]:
 
 
 def _refuse_through_a_connection(settings: Settings) -> None:
-    """A producer's or a viewer's password is none with which a worker could train."""
+    """Refuse the password of a producer or a viewer: a worker cannot train with it."""
     connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
     found = connection_record.connection_of_url(settings.home, settings.redis_url)
     if found is not None and found.role != "worker":
         raise UserError(
-            f"HPQ_REDIS_URL leads to {found.where}, as {found.user}, whose workers are pods:"
-            " `hpq scale N`; for one on this machine alone, leave the shell of `hpq connect`"
-            " (or end the connection: `hpq connect --stop`)",
+            f"HPQ_REDIS_URL connects to {found.where} as {found.user}; its workers are pods:"
+            " `hpq scale N`. For a worker on this machine, first exit the shell of `hpq connect`,"
+            " or run `hpq connect --stop`",
             code="workers-are-pods",
         )
 
 
 def _refuse_beside_a_cluster(settings: Settings) -> None:
-    """One here would serve the private server, where no other command looks meanwhile."""
+    """Refuse a worker of the private server while all other commands use a cluster."""
     if (found := connection_record.background_connection(settings.home)) is not None:
         raise UserError(
-            f"the connection in the background leads to {found.where}, whose workers are pods:"
-            " `hpq scale N`; or end it first: `hpq connect --stop`",
+            f"the background connection uses {found.where}, whose workers are pods: `hpq scale N`."
+            " For a worker on this machine, first run `hpq connect --stop`",
             code="workers-are-pods",
         )

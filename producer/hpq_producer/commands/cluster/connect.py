@@ -1,8 +1,7 @@
-"""`hpq connect`: the Redis of a cluster, as if it were here."""
+"""`hpq connect`: forward a cluster's Redis to this machine."""
 
 from __future__ import annotations
 
-import json as jsonlib
 import os
 import shlex
 import sys
@@ -20,44 +19,57 @@ from hpq_producer.cluster.connect.start import (
     start_forwarder,
     status_exit_code,
 )
-from hpq_producer.commands.common_flags import AsJson, Context, Namespace
+from hpq_producer.commands.common_flags import Context, Namespace, Output
 from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.output import Format, show_data
 
 _ROLES = ("producer", "worker", "viewer")
 
 
 def connect(
     command: Annotated[
-        list[str] | None, typer.Argument(help="A command, after --; without: a shell.")
+        list[str] | None, typer.Argument(help="Command to run, after --. Default: a shell.")
     ] = None,
     context: Context = None,
     namespace: Namespace = None,
     role: Annotated[
-        str | None, typer.Option(help="Whose password: producer (default) or viewer.")
+        str | None,
+        typer.Option(metavar="ROLE", help="Redis user: producer or viewer. Default: producer."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Here; 0: a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Local port; 0 chooses a free one.")
+    ] = 0,
     background: Annotated[
-        bool, typer.Option("--background", help="Keep it for every command, until --stop.")
+        bool,
+        typer.Option("--background", help="Keep the connection for all commands, until --stop."),
     ] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="End the one in the background.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End the background connection.")] = False,
     status: Annotated[
-        bool, typer.Option("--status", help="Say how that one is, or this shell's.")
+        bool, typer.Option("--status", help="Print the state of the connection.")
     ] = False,
     url: Annotated[
-        bool, typer.Option("--url", help='In the background, and print exports: eval "$(…)".')
+        bool,
+        typer.Option(
+            "--url", help="Connect in the background and print the settings as shell exports."
+        ),
     ] = False,
-    json: AsJson = False,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Reach a cluster's Redis: for a shell, for one command after --, or in the background."""
+    """Connect to a cluster's Redis: in a shell, for one command, or in the background.
+
+    Examples:
+      hpq connect --background
+      hpq connect -- hpq watch
+    """
     settings = read(os.environ)
     if sum((background, stop, status, url, bool(command))) > 1:
-        raise UserError("one of --background, --stop, --status, --url and a command at a time")
+        raise UserError("use only one of --background, --stop, --status, --url and a command")
     if role is not None and role not in _ROLES:
         raise UserError(f"--role {role}: use one of {', '.join(_ROLES)}")
     if stop:
         return _stop(settings)
     if status:
-        return _status(settings, json)
+        return _status(settings, output)
     request = ForwardRequest(
         context=context,
         namespace=namespace or connection_record.NAMESPACE,
@@ -71,7 +83,9 @@ def connect(
         return (
             _exports(record)
             if url
-            else print_message(f"connected: {record.where}; `hpq connect --stop`")
+            else print_message(
+                f"connected: {record.where}; `hpq connect --stop` ends the connection"
+            )
         )
     started = start_forwarder(settings, request)
     _print_connected(started)
@@ -89,8 +103,8 @@ def _connect_in_background(
         is_other |= role is not None and current.role in _ROLES and role != current.role
         if is_other or request.port not in (0, current.port):
             raise UserError(
-                f"connected already, to {current.where}, as {current.user}, port {current.port};"
-                " first: hpq connect --stop",
+                f"already connected to {current.where} as {current.user}, port {current.port};"
+                " first run `hpq connect --stop`",
                 code="connected-already",
             )
         return current
@@ -101,33 +115,31 @@ def _connect_in_background(
 def _print_connected(started: RunningForward) -> None:
     if sys.stderr.isatty():
         print_message(
-            f"connected: {started.connection.where}, Redis {started.version}; exit leaves it"
+            f"connected: {started.connection.where}, Redis {started.version}; `exit` ends it"
         )
 
 
 def _stop(settings: Settings) -> None:
     record = connection_record.stop_background(settings.home)
-    print_message(
-        f"disconnected: {record.where}" if record else "no connection is in the background"
-    )
+    print_message(f"disconnected: {record.where}" if record else "no background connection")
 
 
-def _status(settings: Settings, json: bool) -> None:
+def _status(settings: Settings, output: Format) -> None:
     record = connection_record.shell_connection(os.environ, settings.home)
     is_shells = record is not None
     try:
         record = record or connection_record.background_connection(settings.home)
     finally:
         connection_record.remove_stale_records(settings.home)
-    if json:
-        print(jsonlib.dumps(_record(record)))
+    if output.is_data:
+        show_data(_record(record), output)
     elif record is None:
-        print_message("no connection is in the background; `hpq connect --background` makes one")
+        print_message("no background connection; start one: hpq connect --background")
     else:
         shell = "this shell: " if is_shells else ""
         print_message(f"{shell}{record.where}: {record.url}, process {record.pid}")
         if record.trouble:
-            print_message(f"out of reach just now: {record.trouble}")
+            print_message(f"Redis is out of reach now: {record.trouble}")
     raise typer.Exit(int(status_exit_code(record)))
 
 
@@ -141,6 +153,6 @@ def _record(record: connection_record.ConnectionRecord | None) -> dict[str, obje
 def _exports(record: connection_record.ConnectionRecord) -> None:
     variables = record.environ()
     if sys.stdout.isatty():
-        variables.pop("HPQ_CODE_KEY", None)  # a secret is no thing to show
+        variables.pop("HPQ_CODE_KEY", None)  # a secret is not printed on a terminal
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")

@@ -1,4 +1,4 @@
-"""`hpq drain`: workers end what runs and take nothing more; then their pods go."""
+"""`hpq drain`: workers finish their trials and claim no more; then their pods are deleted."""
 
 from __future__ import annotations
 
@@ -31,27 +31,37 @@ _HOW_TO_START = "`hpq worker` starts one, in a cluster `hpq scale N`"
 
 def drain(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Workers or pods, or beginnings of their names.")
+        list[str] | None, typer.Argument(help="Workers or pods: names, or their first characters.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Let them take trials again.")] = False,
-    stay: Annotated[bool, typer.Option("--stay", help="Let drained pods stay.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Drain all workers.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Let drained workers claim trials again.")
+    ] = False,
+    stay: Annotated[bool, typer.Option("--stay", help="Keep the pods of drained workers.")] = False,
     timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for what runs; 0: without limit.")
-    ] = 0.0,
+        float,
+        typer.Option(
+            min=0, help="Give up waiting for running trials after this time; 0: no limit."
+        ),
+    ] = 0,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Let workers end what they run and take nothing more; pods go once they have."""
+    """Let workers finish their trials and claim no more; then delete their pods.
+
+    Examples:
+      hpq drain hpq-worker-7d4f9
+      hpq drain --all --timeout 3600
+    """
     if bool(names) == every:
-        text = "name workers or pods, or say --all; `hpq workers` lists them"
+        text = "name workers or pods, or use --all; `hpq workers` lists them"
         raise UserError(text, code="worker-missing")
     with ExitStack() as stack:
         session = _open(stack, context, namespace)
         live = session.reader.workers.live()
         drained = live if every else select_workers(live, names or ())
         pods = {w.pod for w in drained if w.pod}
-        # Before anything is drained: what cannot be seen to its end is not begun.
+        # Before the first drain, so that a cluster out of reach leaves all workers as they are.
         goes = pods and not undo and not stay
         api = api_of(context, namespace, session.settings) if goes else None
         for worker in drained:
@@ -59,19 +69,21 @@ def drain(
             print_message(f"{clean(worker.name)}: {_describe(at, undo)}")
         if not drained:
             if undo:
-                text = f"no worker is alive: there is no drain to undo; {_HOW_TO_START}"
+                text = f"no worker is running, so no drain to undo; {_HOW_TO_START}"
                 raise NotFound(text, code="no-worker")
-            print_message(f"no worker is alive; {_HOW_TO_START}")
+            print_message(f"no worker is running; {_HOW_TO_START}")
         elif api is not None:
             _wait_and_remove(api, session, drained, pods, timeout)
         elif undo:
             _keep_pods(context, namespace, session, pods)
         else:
-            print_message("they stay, drained: stop them where they run, or `hpq drain --undo`")
+            print_message(
+                "drained workers keep running; stop them on their machines, or `hpq drain --undo`"
+            )
 
 
 def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
-    """The Redis of the cluster that is named, whatever is connected; else what is reached."""
+    """Open the Redis of the named cluster; without a name, that of other commands."""
     if context is None and namespace is None:
         return stack.enter_context(open_session(load_settings()))
     session = stack.enter_context(open_cluster(context, namespace)).session
@@ -82,32 +94,30 @@ def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Sessi
 def _keep_pods(
     context: str | None, namespace: str | None, session: Session, pods: set[str]
 ) -> None:
-    """Where an autoscaler was left drained pods to take first, they are as others again."""
+    """Clear the mark with which an autoscaler deletes drained pods first."""
     if not pods or not has_kubeconfig(os.environ):
         return
     try:
         keep_drained_pods(api_of(context, namespace, session.settings), pods)
     except HpqError as error:
-        print_message(
-            clean(f"an autoscaler that was left {', '.join(sorted(pods))} may take them: {error}")
-        )
+        print_message(clean(f"an autoscaler may delete {', '.join(sorted(pods))}: {error}"))
 
 
 def _describe(at: str | None, undo: bool) -> str:
     if at is None:
-        return "gone"
+        return "has exited"
     if undo:
-        return "takes trials again"
-    return f"ends {clean(at)}, and takes nothing more" if at else "idle, and takes nothing more"
+        return "claims trials again"
+    return f"finishes {clean(at)} and claims no more" if at else "idle; claims no more"
 
 
 def _wait_and_remove(
     api: KubernetesApi, session: Session, drained: list[Worker], pods: set[str], timeout: float
 ) -> None:
-    """Wait for the end of what runs; each pod goes when all its workers are done.
+    """Wait for running trials; delete each pod when all its workers are done.
 
     Raises:
-        Held: some still run after `timeout` seconds; 0 is no limit.
+        Held: trials still run after `timeout` seconds; 0 is no limit.
     """
     waiting, gone = (
         DrainedWorkers(session.reader, session.control(), [w.name for w in drained]),
@@ -130,18 +140,18 @@ def _wait_and_remove(
             time.sleep(min(_POLL_S, left_s))
         except KeyboardInterrupt:
             print_message(
-                f"{trials_of(len(busy), 'worker')} still at work and draining; --undo ends that"
+                f"{trials_of(len(busy), 'worker')} still draining; `hpq drain --undo` stops that"
             )
             raise
 
 
 def _explain_timeout(busy: list[Worker], timeout: float) -> str:
-    """What still runs after so long, and how to go on."""
+    """Return which workers still train after the timeout, and the next command."""
     one = len(busy) == 1
-    who = ", ".join(f"{clean(w.name)}, at {clean(w.trial or '?')}" for w in busy[:3])
+    who = ", ".join(f"{clean(w.name)} ({clean(w.trial or '?')})" for w in busy[:3])
     names = " ".join(clean(w.name) for w in busy)
     return (
-        f"after {timeout:g} s {trials_of(len(busy), 'worker')} {'is' if one else 'are'} still at"
-        f" work: {who}{' …' if busy[3:] else ''}; `hpq drain {names}` goes on waiting, with"
-        f" `--undo` {'it takes' if one else 'they take'} trials again"
+        f"after {timeout:g} s {trials_of(len(busy), 'worker')} not finished:"
+        f" {who}{' …' if busy[3:] else ''}; `hpq drain {names}` continues waiting, with --undo"
+        f" {'it claims' if one else 'they claim'} trials again"
     )

@@ -40,7 +40,7 @@ _IMAGE = re.compile(
 
 _CPU = re.compile(r"[1-9][0-9]{0,3}m?", re.ASCII)
 _MEMORY = re.compile(r"[1-9][0-9]{0,5}[MG]i", re.ASCII)
-# What says instead what the manifests fill in.
+# setting that the manifests fill in → the option for it
 _OWN_FLAGS = {
     "HPQ_QUEUE": "--queue",
     "HPQ_IMAGE": "--image",
@@ -48,48 +48,65 @@ _OWN_FLAGS = {
     "HPQ_POD_GRACE_S": "--set HPQ_GRACE_S",
 }
 
+_COMPONENTS = (
+    "Add a component: bucket, class=QUEUE:GPUS, cpu, dataset, egress, git-code=URL@COMMIT,"
+    " keda=MAX, kueue=QUEUE, monitoring, nfs=SERVER:/PATH, spot, store or tls. Repeatable."
+    " docs/guides/kubernetes.md describes them."
+)
+
 
 def manifests(
-    image: Annotated[str, typer.Option(help="The workers' image.")] = "",
+    image: Annotated[str, typer.Option(help="Image of the workers.")] = "",
     namespace: Annotated[
-        str | None, typer.Option(help="Where all of it goes (default: hpq).")
+        str | None, typer.Option(metavar="NAME", help="Namespace of all objects (default: hpq).")
     ] = None,
-    queue: Annotated[str, typer.Option(help="The workers' class.")] = "default",
+    queue: Annotated[str, typer.Option(metavar="NAME", help="Worker class.")] = "default",
     replicas: Annotated[
-        int | None, typer.Option(min=0, help="Say how to have so many pods.")
+        int | None, typer.Option(min=0, help="Print the command that sets the number of pods to N.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of each; 0: none.")] = None,
-    cpu: Annotated[str, typer.Option(help="CPUs of each; else 2 for each GPU.")] = "",
-    memory: Annotated[str, typer.Option(help="Memory of each; else 8Gi a GPU, 16Gi at most.")] = "",
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="GPUs per pod; 0: none. Default: 1.")
+    ] = None,
+    cpu: Annotated[
+        str,
+        typer.Option(
+            metavar="CPUS", help="CPU cores per pod, e.g. 16 or 500m. Default: 2 per GPU."
+        ),
+    ] = "",
+    memory: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE", help="Memory per pod, e.g. 64Gi. Default: 8Gi per GPU, limit 16Gi."
+        ),
+    ] = "",
     components: Annotated[
         list[str] | None,
-        typer.Option(
-            "--with", metavar="NAME[=VALUE]", help="A component; docs/guides/kubernetes.md."
-        ),
+        typer.Option("--with", metavar="NAME[=VALUE]", help=_COMPONENTS),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="HPQ_NAME=VALUE", help="A setting of the workers."),
+        typer.Option("--set", metavar="HPQ_NAME=VALUE", help="Setting of the workers. Repeatable."),
     ] = None,
     secrets: Annotated[
-        bool, typer.Option("--secrets", help="New passwords and the code key, to create once.")
+        bool,
+        typer.Option(
+            "--secrets", help="Print Secrets with new passwords and the code key, to create once."
+        ),
     ] = False,
     jobs: Annotated[
         str | None,
-        typer.Option(metavar="FILE|SWEEP", help="A Job for each set of a sweep, and no workers."),
+        typer.Option(
+            metavar="FILE|SWEEP", help="Print a Job for each trial of a sweep, and no workers."
+        ),
     ] = None,
 ) -> None:
-    """Print the manifests for a cluster; then, once, its --secrets (docs/guides/kubernetes.md)."""
-    if namespace is not None and not NAME_RULE.match(namespace):
-        raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
-    if not NAME_RULE.match(queue):
-        raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
-    if image and not _IMAGE.fullmatch(image):
-        raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
-    if cpu and not _CPU.fullmatch(cpu):
-        raise UserError(f"--cpu {cpu}: write cores, such as 16 or 500m")
-    if memory and not _MEMORY.fullmatch(memory):
-        raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
+    """Print the Kubernetes manifests of Redis and the workers; --secrets prints their Secrets.
+
+    Examples:
+      hpq manifests --secrets | kubectl create -f -
+      hpq manifests --image REGISTRY/hpq:1 --with keda=8 | kubectl apply -f -
+    """
+    _check(namespace, queue, image, cpu, memory)
     parts = tuple(parse(text) for text in components or ())
     options = rendering.ManifestOptions(
         image=image,
@@ -112,29 +129,44 @@ def manifests(
     print(text, end="")
 
 
+def _check(namespace: str | None, queue: str, image: str, cpu: str, memory: str) -> None:
+    if namespace is not None and not NAME_RULE.match(namespace):
+        raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
+    if not NAME_RULE.match(queue):
+        raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
+    if image and not _IMAGE.fullmatch(image):
+        raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
+    if cpu and not _CPU.fullmatch(cpu):
+        raise UserError(f"--cpu {cpu}: write cores, such as 16 or 500m")
+    if memory and not _MEMORY.fullmatch(memory):
+        raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
+
+
 def _warnings(options: rendering.ManifestOptions) -> Iterator[str]:
     if not options.image:
-        yield f"no --image: {rendering.IMAGE}, which must be on the nodes"
+        yield f"no --image: using {rendering.IMAGE}, which the nodes must have"
     if options.queue != "default" and not options.classes:
         yield (
-            f"--queue {options.queue}: {options.queue} is the only class of this installation, in"
-            f" place of the class default; to have both: --with class={options.queue}:GPUS"
+            f"--queue {options.queue}: replaces the class default; to keep both, use"
+            f" --with class={options.queue}:GPUS"
         )
     if options.replicas is not None:
         yield (
-            f"--replicas {options.replicas} is not in the manifests, so that no apply undoes a"
-            f" scaling; apply them, then: kubectl -n {options.namespace} scale"
+            f"--replicas {options.replicas} is not in the manifests, because an apply would undo"
+            f" later scaling; apply them, then run: kubectl -n {options.namespace} scale"
             f" deployment/hpq-worker --replicas={options.replicas}"
         )
 
 
 def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) -> str:
-    """The Jobs of a sweep file, which is enqueued unless it was, or of a sweep that is there.
+    """Return the Jobs of a sweep, or of a sweep file, which is enqueued if no sweep has it.
 
-    They go where the Redis is that has the sweep, which a `namespace` that was said must be.
+    Their namespace is that of the sweep's Redis; another `namespace` is an error.
     """
     if options.replicas is not None or options.queue != "default" or options.classes:
-        raise UserError(f"--jobs {what}: the sweep says its queue, and its sets how many")
+        raise UserError(
+            f"--jobs {what}: the sweep sets queue and number; remove --queue and --replicas"
+        )
     with open_session() as session:
         if connected := session.connection and session.connection.namespace:
             if namespace not in (None, connected):
@@ -145,14 +177,14 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
         refuse_too_many(what, None if sweep.sampler else sweep.counts.total)
         left = [t for t in session.reader.trials.all(sweep.id) if not t.state.is_terminal]
         if not left:
-            line = f"{sweep.id}: nothing of it waits ({sweep.state}); see hpq retry"
+            line = f"{sweep.id} ({sweep.state}): no trial is left; `hpq retry` queues failed ones"
             raise UserError(line, code="nothing-waits")
         manifests = rendering.render(replace(options, queue=sweep.worker_class))
         text = render_jobs(manifests, sweep, left)
         if session.reader.workers.live(sweep.worker_class):
             print_message(
-                f"warning: workers of class {sweep.worker_class!r} are alive and take the sweep's"
-                " sets as well"
+                f"warning: workers of class {sweep.worker_class!r} are running and also claim the"
+                " sweep's trials"
             )
     for_them = f"-n {options.namespace} -l hpq/sweep={sweep.id}"
     print_message(
@@ -174,40 +206,40 @@ def _sweep_of(session: Session, what: str) -> str:
 
 
 def _settings(texts: list[str]) -> dict[str, str]:
-    """What --set says; a value that no worker could use is refused here."""
+    """Parse --set NAME=VALUE; refuse a value that no worker could use."""
     found: dict[str, str] = {}
     for text in texts:
         name, is_given, value = text.partition("=")
         if not is_given or not name.startswith("HPQ_"):
-            raise UserError(f"--set {text}: write HPQ_NAME=VALUE, as `hpq config` lists them")
+            raise UserError(f"--set {text}: write HPQ_NAME=VALUE; `hpq config` lists the names")
         if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
-            line = f"--set {name}: that is a secret; `hpq manifests --secrets` makes it"
+            line = f"--set {name}: this is a secret; `hpq manifests --secrets` creates it"
             raise UserError(line, code="setting-secret")
         if name in rendering.own_settings():
             use = f"; use {_OWN_FLAGS[name]}" if name in _OWN_FLAGS else ""
-            line = f"--set {name}: the manifests say that themselves{use}"
+            line = f"--set {name}: the manifests set it{use}"
             raise UserError(line, code="setting-fixed")
         if name == "HPQ_PORT":
-            line = f"--set {name}: the pods' probes and policies are for 9108"
+            line = f"--set {name}: the pods' probes and policies need port 9108"
             raise UserError(line, code="setting-fixed")
         if carried(value):
             raise UserError(
-                f"--set {name}: its password would lie in a ConfigMap; for HPQ_STORE make a Secret"
+                f"--set {name}: the password would be in a ConfigMap; for HPQ_STORE create a Secret"
                 " hpq-store with it, and add --with bucket",
                 code="setting-secret",
             )
         found[name] = value
     read({"HPQ_REDIS_URL": "redis://any", **found})
     for name in found.keys() - {variable(field) for field in ABOUT}:
-        line = f"--set {name}: there is no such setting; `hpq config` lists them"
+        line = f"--set {name}: unknown setting; `hpq config` lists the names"
         raise UserError(line, code="setting-unknown")
     return found
 
 
 def _secrets(namespace: str, *, with_tls: bool) -> str:
-    """The Secrets as YAML, never on a terminal."""
+    """Return the Secrets as YAML; refuse a terminal."""
     if sys.stdout.isatty():
-        text = "--secrets prints passwords: `hpq manifests --secrets | kubectl create -f -`"
+        text = "--secrets prints passwords; use `hpq manifests --secrets | kubectl create -f -`"
         raise UserError(text, code="secrets-on-terminal")
     settings = read(os.environ)
     key = signing.key_of(settings, make=True)

@@ -21,14 +21,19 @@ _POLL_S = 0.5
 
 
 def scale(
-    count: Annotated[int, typer.Argument(min=0, help="How many worker pods.")],
-    queue: Annotated[str, typer.Option(help="The worker class.")] = DEFAULT_CLASS,
+    count: Annotated[int, typer.Argument(min=0, help="Number of worker pods.")],
+    queue: Annotated[str, typer.Option(metavar="NAME", help="Worker class.")] = DEFAULT_CLASS,
     context: Context = None,
     namespace: Namespace = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until all of them are ready.")] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds that --wait waits.")] = 600.0,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until all pods are ready.")] = False,
+    timeout: Annotated[float, typer.Option(help="Time limit of --wait.")] = 600,
 ) -> None:
-    """Scale worker pods: idle ones go first, then those with the newest checkpoint."""
+    """Set the number of worker pods; idle pods stop first, then those with new checkpoints.
+
+    Examples:
+      hpq scale 8
+      hpq scale 2 --queue a100 --wait
+    """
     with open_cluster(context, namespace, needs_redis=False) as opened:
         session = opened.session
         reader, control = (session.reader, session.control()) if session else (None, None)
@@ -36,7 +41,7 @@ def scale(
         plan = scaling.plan(count)
         _warn_of_autoscaler(opened, plan)
         if plan.going and session is None:
-            print_message(f"busy pods may go before idle ones: {opened.why}")
+            print_message(f"busy pods may stop before idle ones: {opened.why}")
         plan, before = scaling.drain(plan), plan.deployment.wanted
         try:
             stay = scaling.apply(plan)
@@ -46,21 +51,21 @@ def scale(
         print_message(f"{plan.deployment.name}: {before} → {count} pods (class {queue})")
         if plan.trials:
             stopped = ", ".join(map(clean, plan.trials))
-            print_message(f"stopped and requeued, no attempt charged: {stopped}")
+            print_message(f"stopped and requeued without a charged attempt: {stopped}")
         if stay:
             print_message(
-                f"still there: {', '.join(sorted(stay))}; the cluster deleted others or is slow"
+                f"still running: {', '.join(sorted(stay))}; the cluster is slow or deleted others"
             )
         if wait:
             _wait(opened, plan, timeout)
 
 
 def _warn_of_autoscaler(opened: OpenCluster, plan: ScalePlan) -> None:
-    """Say what an autoscaler will make of it.
+    """Warn if an autoscaler will change the number of pods again.
 
     Raises:
-        UserError: KEDA does, within seconds: trials would be stopped for nothing. Paused it has
-            no autoscaler, so that it is not seen here.
+        UserError: KEDA changes it within seconds, so trials would be stopped for nothing. A paused
+            ScaledObject has no autoscaler and raises nothing.
     """
     name = autoscaler_of(opened.api, plan.deployment.name)
     if not name:
@@ -70,21 +75,21 @@ def _warn_of_autoscaler(opened: OpenCluster, plan: ScalePlan) -> None:
     if kind == "ScaledObject":
         pause = f"{kubectl} annotate scaledobject {called} autoscaling.keda.sh/paused"
         raise UserError(
-            f"{name} decides how many pods there are, and would do so again in a moment; pause it"
-            f" first: {pause}=true --overwrite (and afterwards: {pause}-)",
+            f"{name} sets the number of pods and would undo the change within seconds; pause it"
+            f" first: {pause}=true --overwrite (undo with: {pause}-)",
             code="autoscaled",
         )
     print_message(
-        f"{name} decides how many pods there are, and will soon do so again;"
-        f" change its minReplicas and maxReplicas: {kubectl} edit hpa {called}"
+        f"{name} sets the number of pods and will soon undo the change;"
+        f" edit its minReplicas and maxReplicas: {kubectl} edit hpa {called}"
     )
 
 
 def _wait(opened: OpenCluster, plan: ScalePlan, timeout: float) -> None:
-    """Return once so many pods are ready and no others are there.
+    """Return when the wanted pods are ready and all others are gone.
 
     Raises:
-        Held: they are not in time; says why.
+        Held: the timeout passed; the message has the reason.
     """
     until, printed = time.monotonic() + timeout, ""
     while True:

@@ -24,27 +24,34 @@ from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sw
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import trials_of
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Other = Annotated[bool, typer.Option("--force", help="Also a sweep of somebody else.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Other = Annotated[bool, typer.Option("--force", help="Allow another user's sweep.")]
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
-        help="A sweep, or trials of it: SWEEP/7, or 7 of my last.",
+        metavar="SWEEP|TRIAL",
+        help="A sweep, or its trials: SWEEP/7, or 7 of my last sweep. Default: my last sweep.",
         autocompletion=complete_sweep_ids,
     ),
 ]
+
+_LIMITS = (
+    "KEY is run_cap, max_parallel, priority, retries, timeout, stall, canary or tags; times are in"
+    " s, m, h or d; run_cap=0 and max_parallel=0 remove the limit."
+)
 
 
 @contextmanager
 def open_to_end(
     ref: str | None, verb: str, force: bool, *, may_mean_trials: bool = False
 ) -> Iterator[tuple[Session, Sweep]]:
-    """A session and the sweep to end: named where nobody is asked, and on a server of others.
+    """Open a session and the sweep to end.
 
-    There, `some` trials of my last sweep may be meant by their numbers.
+    The sweep must be named if stdin is no terminal or the server is shared. With `may_mean_trials`
+    a shared server accepts the numbers of trials of my last sweep.
 
     Raises:
-        UserError: it has to be named.
+        UserError: the sweep must be named.
     """
     if ref is None and not sys.stdin.isatty():
         raise _sweep_missing(verb)
@@ -55,11 +62,15 @@ def open_to_end(
 
 
 def _sweep_missing(verb: str) -> UserError:
-    return UserError(f"say which sweep to {verb}: `hpq ls` lists them", code="sweep-missing")
+    return UserError(f"name the sweep to {verb}; `hpq ls` lists sweeps", code="sweep-missing")
 
 
 def pause(sweep: SweepRef = None, force: Other = False) -> None:
-    """Let no further trial of a sweep start."""
+    """Start no further trial of a sweep; running trials continue.
+
+    Example:
+      hpq pause digits-3f2a1
+    """
     _control(
         SweepControl.pause,
         sweep,
@@ -69,12 +80,16 @@ def pause(sweep: SweepRef = None, force: Other = False) -> None:
 
 
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
-    """Go on with a paused or held sweep."""
-    _control(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", goes_on=True)
+    """Continue a paused or held sweep.
+
+    Example:
+      hpq resume digits-3f2a1
+    """
+    _control(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", continues=True)
 
 
 def _describe_running(running: int) -> str:
-    return f"{trials_of(running)} {'runs' if running == 1 else 'run'} on"
+    return f"{trials_of(running)} {'continues' if running == 1 else 'continue'}"
 
 
 def _control(
@@ -82,25 +97,29 @@ def _control(
     ref: str | None,
     force: bool,
     line: Callable[[Sweep], str],
-    goes_on: bool = False,
+    continues: bool = False,
 ) -> None:
     with open_session() as session:
         sweep = owned_sweep(session, ref, force)
         act(session.control(), sweep.id)
         print_message(line(session.reader.sweeps.get(sweep.id)))
-        if goes_on and sweep.counts.waits:
+        if continues and sweep.counts.waits:
             print_if_not_running(session, sweep.id)
 
 
 def _is_over(found: Sweep) -> bool:
-    """Whether there is nothing left to end, which is said."""
+    """Return true, and print a line, if the sweep is over."""
     if found.state.is_over:
-        print_message(f"{found.id} is over ({found.state}): nothing to end")
+        print_message(f"{found.id} is already over ({found.state})")
     return found.state.is_over
 
 
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
-    """Finish what runs, cancel what waits."""
+    """Finish the running trials of a sweep; cancel its queued trials.
+
+    Example:
+      hpq stop digits-3f2a1
+    """
     with open_to_end(sweep, "stop", force) as (session, found):
         if _is_over(found):
             return
@@ -116,10 +135,15 @@ def cancel(
     yes: Yes = False,
     force: Other = False,
 ) -> None:
-    """Stop a sweep or some of its trials now."""
+    """Stop a sweep, or some of its trials, now.
+
+    Examples:
+      hpq cancel digits-3f2a1 --yes
+      hpq cancel --where 'lr > 0.1'
+    """
     ref, numbers = parse_targets(targets)
     if where is not None and numbers:
-        raise UserError("cancel: give numbers of trials, or --where, not both")
+        raise UserError("cancel: name trials or use --where, not both")
     expression = Filter.of(where) if where is not None else None
     with open_to_end(ref, "cancel", force, may_mean_trials=bool(numbers)) as (session, found):
         if _is_over(found):
@@ -130,12 +154,11 @@ def cancel(
                 return
         confirm(f"Cancel {_describe_cancelled(session, found, numbers)}?", yes)
         touched = session.control().cancel(found.id, numbers)
-        are = "is" if touched == 1 else "are"
-        print_message(f"{found.id}: {trials_of(touched)} {are} cancelled or being stopped")
+        print_message(f"{found.id}: {trials_of(touched)} cancelled or stopping")
 
 
 def _describe_cancelled(session: Session, found: Sweep, numbers: list[int]) -> str:
-    """`2 trials of X (1 has ended)`: what a cancel would end."""
+    """Return which trials a cancel would end: `2 trials of X (1 has ended)`."""
     total, ended = found.counts.total, found.counts.ended
     if numbers:
         ids = [TrialId(sweep=found.id, number=n) for n in dict.fromkeys(numbers)]
@@ -149,16 +172,23 @@ def _describe_cancelled(session: Session, found: Sweep, numbers: list[int]) -> s
 
 def retry(
     targets: Targets = None,
-    failed: Annotated[bool, typer.Option(help="All failed trials (the default).")] = False,
-    cancelled: Annotated[bool, typer.Option(help="All cancelled trials.")] = False,
+    failed: Annotated[bool, typer.Option(help="Queue all failed trials (the default).")] = False,
+    cancelled: Annotated[bool, typer.Option(help="Queue all cancelled trials.")] = False,
     where: WhereExpr = None,
     yes: Yes = False,
     force: Other = False,
 ) -> None:
-    """Queue failed or cancelled trials again; a finished one asks, as its result goes."""
+    """Queue failed or cancelled trials again.
+
+    A finished trial named by number also runs again; hpq asks before it drops the result.
+
+    Examples:
+      hpq retry digits-3f2a1
+      hpq retry 7 12 --yes
+    """
     ref, numbers = parse_targets(targets)
     if where is not None and numbers:
-        raise UserError("retry: give numbers of trials, or --where, not both")
+        raise UserError("retry: name trials or use --where, not both")
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         found = owned_sweep(session, ref, force)
@@ -178,7 +208,7 @@ def retry(
 
 
 def _with_results(session: Session, found: Sweep, numbers: list[int]) -> int:
-    """How many of these trials have a result that a retry drops."""
+    """Count the trials with a result, which a retry drops."""
     trials = [
         session.reader.trials.get(TrialId(sweep=found.id, number=n)) for n in dict.fromkeys(numbers)
     ]
@@ -186,11 +216,14 @@ def _with_results(session: Session, found: Sweep, numbers: list[int]) -> int:
 
 
 def set_limits(
-    changes: Annotated[list[str], typer.Argument(help="[SWEEP] KEY=VALUE …")], force: Other = False
+    changes: Annotated[list[str], typer.Argument(metavar="[SWEEP] KEY=VALUE", help=_LIMITS)],
+    force: Other = False,
 ) -> None:
-    """Change a sweep's limits: run_cap, max_parallel, priority, timeout …, and its tags.
+    """Change a sweep's limits and tags; running trials keep the old values.
 
-    What runs goes on as it is; the next claim minds it. run_cap=0 and max_parallel=0 lift a limit.
+    Examples:
+      hpq set digits-3f2a1 run_cap=200 max_parallel=4
+      hpq set priority=10
     """
     ref = None if "=" in changes[0] else changes[0]
     fields = limits(changes if ref is None else changes[1:])
@@ -205,18 +238,19 @@ def set_limits(
 
 
 def _set_run_cap(session: Session, found: Sweep, most: int) -> str:
-    """Set run_cap, and say what that did to the trials that are there."""
+    """Set run_cap; return how many trials were cancelled or queued again."""
     done = session.writer().set_run_cap(found.id, most)
     if done.dropped or done.back:
-        what = f"{trials_of(done.dropped or done.back)} {'cancelled' if done.dropped else 'back'}"
+        verb = "cancelled" if done.dropped else "queued again"
+        what = f"{trials_of(done.dropped or done.back)} {verb}"
     else:
         what = "none cancelled"
-    line = f"; {what}, {done.trials} in all"
+    line = f"; {what}, {done.trials} in total"
     if found.sampler:
         line = f"; {what}, {done.trials} so far"
     elif done.trials < most:
         more = most - done.trials
         line += f"; `hpq enqueue FILE --count {most} --into {found.id}` adds up to {more} more"
     if most and done.trials > most:
-        line += ": what has begun is not undone"
+        line += "; trials that have started are not cancelled"
     return line

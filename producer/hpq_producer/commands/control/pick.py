@@ -15,7 +15,7 @@ from hpq_producer.reports.trial_rows import column_names
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import discard_stdout, print_message, show_table
 
-_SHOWN = 20  # of the trials that it would cancel
+_SHOWN = 20  # trials
 
 
 def picked(session: Session, sweep: Sweep, where: Filter) -> list[int]:
@@ -27,11 +27,11 @@ def picked(session: Session, sweep: Sweep, where: Filter) -> list[int]:
     found = Selection(reader=session.reader, sweep=sweep, where=where).trials()
     left: list[TrialView] = [t for t in found if not t.state.is_terminal]
     if not left:
-        print_message(f"{sweep.id}: no queued or running trial matches; nothing is cancelled")
+        print_message(f"{sweep.id}: no queued or running trial matches; nothing was cancelled")
         return []
     try:
         _show(sweep, left)
-    except BrokenPipeError:  # whoever read has read enough; the cancelling was asked for
+    except BrokenPipeError:  # the reader of the table is done; cancel all the same
         discard_stdout()
     return [t.id.number for t in left]
 

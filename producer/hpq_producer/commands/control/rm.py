@@ -19,24 +19,31 @@ from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
 Anyway = Annotated[
-    bool, typer.Option("--force", help="Also with running trials, and of somebody else.")
+    bool, typer.Option("--force", help="Delete another user's sweep, or one with running trials.")
 ]
 
 
 def rm(
     sweep: SweepRef = None,
     keep_files: Annotated[
-        bool, typer.Option("--keep-files", help="Its checkpoints and artifacts stay in the store.")
+        bool, typer.Option("--keep-files", help="Keep its checkpoints and artifacts in the store.")
     ] = False,
     yes: Yes = False,
     force: Anyway = False,
 ) -> None:
-    """Delete a sweep with all its results, and its checkpoints and artifacts in the store."""
+    """Delete a sweep with its results, checkpoints and artifacts.
+
+    Examples:
+      hpq rm digits-3f2a1
+      hpq rm digits-3f2a1 --keep-files --yes
+    """
     if sweep is not None and _finish_removal(sweep, keep_files):
         return
     with open_to_end(sweep, "delete", force) as (session, found):
         if found.counts.running and not force:
-            text = f"{found.id} has running trials; `hpq cancel {found.id}` first, or --force"
+            text = (
+                f"{found.id} has running trials; run `hpq cancel {found.id}` first, or add --force"
+            )
             raise UserError(text, code="trials-running")
         kept = files_of(session, found.id)
         files = "" if keep_files or not kept.trials else f", and {kept}"
@@ -60,18 +67,18 @@ def _remove(session: Session, sid: str, keep_files: bool, files: str) -> None:
     if keep_files:
         for store in stores:
             where = f"store {clean(store)}, at {session.settings.prefix}/{sid}"
-            print_message(f"{sid}: its files stay in {where}")
+            print_message(f"{sid}: its files remain in {where}")
         return
     removed_from = _remove_files(session, sid)
     for store in sorted(set(stores) - {removed_from}):
         print_message(
-            f"{sid}: its files in store {clean(store)} stay until a worker that has this store as"
-            " its HPQ_STORE removes them"
+            f"{sid}: its files in store {clean(store)} remain until a worker with that"
+            " HPQ_STORE deletes them"
         )
 
 
 def _remove_files(session: Session, sid: str) -> str:
-    """The id of the store that this shell can reach and that has none of its files now."""
+    """Delete the sweep's files from the store in reach; return the store's id, "" if none."""
     place, garbage = location(session.settings), FileGarbage(session.context())
     try:
         files = store_here(session)
@@ -82,7 +89,7 @@ def _remove_files(session: Session, sid: str) -> str:
                 files.remove(f"{session.settings.prefix}/{sid}")
         garbage.remove_from(files, sid)
     except (OSError, SettingsError) as error:
-        text = f"{sid}: its files may stay in {redact(place)}: {error}"
+        text = f"{sid}: its files may remain in {redact(place)}: {error}"
         print_message(Notice("store-unusable", text))
         return ""
     return files.id

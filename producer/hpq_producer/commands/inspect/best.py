@@ -14,17 +14,18 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import source_of_result, trial_record
 from hpq_producer.analysis.scores import flatten, score
 from hpq_producer.analysis.winner import judge_winner
-from hpq_producer.commands.common_flags import AsJson, WhereExpr
+from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
-from hpq_producer.reports.export import to_args, to_yaml
+from hpq_producer.reports.export import to_args
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.reports.summary_page import winner_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import print_message, show_json, show_lines
+from hpq_producer.terminal.console import print_message, show_lines
+from hpq_producer.terminal.output import Format, show_data, to_yaml
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of, value
 
@@ -33,17 +34,29 @@ _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 def best(
     sweep: SweepRef = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 1,
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of trials.")] = 1,
     where: WhereExpr = None,
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="The parameters as YAML.")] = False,
-    as_json: AsJson = False,
-    as_args: Annotated[bool, typer.Option("--args", help="As its program gets them.")] = False,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="Print only the parameters, as YAML.")
+    ] = False,
+    output: Output = Format.TABLE,
+    as_args: Annotated[
+        bool, typer.Option("--args", help="Print the parameters as command-line arguments.")
+    ] = False,
     confirm: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Train it again with N other seeds.")
+        int | None,
+        typer.Option(min=2, metavar="N", help="Train the best trial again with N other seeds."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="With --confirm: the K best, not one.")] = 1,
+    top: Annotated[
+        int, typer.Option(min=1, metavar="K", help="Number of trials that --confirm trains.")
+    ] = 1,
 ) -> None:
-    """The winner's parameters, ready to use, and whether it is real; with -n the first few."""
+    """Print the best trial's parameters, and whether its lead is larger than the noise.
+
+    Examples:
+      hpq best --yaml > best.yaml
+      hpq best -n 5 --where 'width <= 64'
+    """
     only = Filter.of(where) if where is not None else None
     n = max(n, top) if confirm else n
     with open_session() as session:
@@ -55,36 +68,36 @@ def best(
         )
         if trials and confirm:
             return _confirm(session, found, trials[:top], confirm)
-        is_text = not (as_yaml or as_json or as_args or only)
+        is_text = not (as_yaml or output.is_data or as_args or only)
         winner = judge_winner(session.reader, found) if is_text and trials else None
     if not trials and only is not None:
-        raise NotFound(f"{found.id}: no trial with a result is so: {only.text}", code="no-result")
+        raise NotFound(f"{found.id}: no trial with a result matches {only.text}", code="no-result")
     if not trials:
         raise HpqError(_why_none(found), code="no-result")
-    _show(found, trials, n > 1, as_yaml, as_json, as_args)
+    _show(found, trials, n > 1, as_yaml, output, as_args)
     show_lines(winner_lines(winner, found.id), whole=True)
 
 
 def _confirm(session: Session, sweep: Sweep, trials: list[TrialView], seeds: int) -> None:
-    """Queue the best again, and say how to follow them."""
+    """Queue the best trials again with other seeds, and print how to follow them."""
     done = enqueue_confirmation(session, sweep, trials, seeds)
     print(done.sid)
-    sets = trials_of(len(trials), "set")
-    what = f"{sets} of {sweep.id} with {seeds} seeds each" if done.is_new else "already queued"
+    best = trials_of(len(trials))
+    what = f"{best} of {sweep.id} with {seeds} seeds each" if done.is_new else "already queued"
     many = f" -n {len(trials)}" if trials[1:] else ""
     print_message(f"{done.sid}: {what}; hpq watch {done.sid}, then hpq best {done.sid}{many}")
     print_if_not_running(session, done.sid)
 
 
 def _of(reader: StoreReader, sweep: Sweep, where: Filter, n: int) -> list[TrialView]:
-    """The best of those that an expression picks."""
+    """Return the best trials that match the expression."""
     every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
     return list(islice((t for t in every if t.state in _RANKED and t.objective is not None), n))
 
 
 def _why_none(sweep: Sweep) -> str:
     if sweep.metric is None:
-        return f"{sweep.id} names no metric, so there is no best trial; give the file a `metric:`"
+        return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
     counts = sweep.counts
     return (
         f"no trial of {sweep.id} has finished yet: {counts.running} running, "
@@ -97,15 +110,15 @@ def _show(
     trials: list[TrialView],
     several: bool,
     as_yaml: bool,
-    as_json: bool,
+    output: Format,
     as_args: bool,
 ) -> None:
     if as_yaml:
         sets = [dict(t.params) for t in trials]
         print(to_yaml(sets if several else sets[0]), end="")
-    elif as_json:
+    elif output.is_data:
         records = [trial_record(t, sweep) for t in trials]
-        show_json(records if several else records[0])
+        show_data(records if several else records[0], output)
     elif as_args:
         for trial in trials:
             print(to_args(trial.params, sweep.launch.command))

@@ -1,4 +1,4 @@
-"""`hpq get`: a file that a trial left, out of the store."""
+"""`hpq get`."""
 
 from __future__ import annotations
 
@@ -29,30 +29,46 @@ _MIB = 20  # bits; a store is read in chunks of one
 
 
 def get(
-    what: Annotated[str, typer.Argument(help="SWEEP/7, or SWEEP or best: its best trial.")],
-    name: Annotated[str | None, typer.Argument(help="The file; without: list them.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Where to: a file or a directory.")
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRIAL", help="SWEEP/7; SWEEP is its best trial, `best` that of my last sweep."
+        ),
+    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="Name of the file. Default: list the files."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Overwrite what is there.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="File or directory to write. Default: the file's name, here."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Copy a file that a trial left out of the store."""
+    """Download a trial's file, or list its files.
+
+    Examples:
+      hpq get digits-3f2a1/7
+      hpq get best model.pt -o best.pt
+    """
     with open_session() as session:
         trial = _trial(session, what)
         left = trial.artifacts
         if left is None:
             in_cluster = session.connection is not None
             why = _why_none(trial, in_cluster)
-            raise NotFound(f"{trial.id} left no files; {why}", code="no-files")
+            raise NotFound(f"{trial.id} has no files: {why}", code="no-files")
         if name is None:
             return show_lines(artifact_lines(trial))
         if name not in left.files or not is_safe_name(name):
             some = ", ".join(clean(one) for one in sorted(left.files)[:10])
-            text = f"{trial.id} left no file {clean(name)!r}; it left {some}"
+            text = f"{trial.id} has no file {clean(name)!r}; its files: {some}"
             raise NotFound(text, code="no-files")
         path = _target(name, out, force)
         _copy(session, left, name, path)
-    print_message(f"{trial.id}: {clean(name)} is in {path}")
+    print_message(f"{trial.id}: {clean(name)} downloaded to {path}")
 
 
 def _trial(session: Session, what: str) -> TrialView:
@@ -63,21 +79,21 @@ def _trial(session: Session, what: str) -> TrialView:
     sweep = reader.sweeps.get(found)
     best = reader.trials.best(sweep, 1)
     if not best:
-        text = f"{found} has no best trial yet; name one: `hpq get {found}/1`"
+        text = f"{found} has no best trial yet; name a trial: `hpq get {found}/1`"
         raise NotFound(text, code="no-result")
     return best[0]
 
 
 def _why_none(trial: TrialView, in_cluster: bool) -> str:
     if not trial.state.is_terminal:
-        return f"it is {trial.state}, and files are there once a trial has ended"
+        return f"it is {trial.state}; files are stored when a trial ends"
     if trial.gone == "keep":
-        return "the sweep's `keep` let them go: `hpq show` of the sweep says whose stay"
+        return "the sweep's `keep` rule deleted them; `hpq show SWEEP` prints the rule"
     if trial.gone:
-        return "its files were deleted with the sweep, before it was restored"
-    lines = "its worker had no HPQ_STORE or could not copy them: `hpq logs` says where they lie"
-    gives = f"; pods get a store by {POD_STORE}" if in_cluster else ""
-    return f"it saved none, or {lines}{gives}"
+        return "`hpq rm` deleted them with the sweep, before `hpq archive --restore` restored it"
+    lines = "its worker had no HPQ_STORE or could not copy them; `hpq logs` prints their folder"
+    gives = f"; pods need a store: {POD_STORE}" if in_cluster else ""
+    return f"the trial saved none, or {lines}{gives}"
 
 
 def _target(name: str, out: Path | None, force: bool) -> Path:
@@ -85,7 +101,7 @@ def _target(name: str, out: Path | None, force: bool) -> Path:
     if path.is_dir():
         path = path / posixpath.basename(name)
     if path.exists() and not force:
-        text = f"{path} is there; -o names another place, --force overwrites it"
+        text = f"{path} exists; choose another file with -o, or overwrite it with --force"
         raise UserError(text, code="file-exists")
     return path
 
@@ -100,29 +116,31 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
                 chunks = count()
                 copy_out(files, f"{left.path}/{name}", path, lambda: show(next(chunks)) is None)
     except Gone:
-        text = f"{where} no longer has {clean(name)}: it was deleted there"
+        text = f"{clean(name)} was deleted from {where}"
         raise NotFound(text, code="no-files") from None
     except UnreadableFile as error:
         again = ""
         if isinstance(files, PodVolume):
             again = (
-                f"; again, or by hand: {copy_command(files.api, f'{left.path}/{name}', str(path))}"
+                f"; try again, or run: {copy_command(files.api, f'{left.path}/{name}', str(path))}"
             )
         raise UserError(f"{where}: {clean(str(error))}{again}", code="file-unreadable") from None
     except OSError as error:
-        text = f"{clean(name)} cannot be copied to {path}: {error}"
+        text = f"cannot copy {clean(name)} to {path}: {error}"
         raise UserError(text, code="file-unwritable") from None
 
 
 def _source(
     session: Session, left: Artifacts, name: str, path: Path
 ) -> tuple[Readable | PodVolume, str]:
-    """The store that has the file, and how it is called."""
+    """Return the store that has the file, and its description."""
     place = location(session.settings)
     try:
         files = open_files(place)
     except OSError as error:
-        text = f"the store {redact(place)}: {error}; set HPQ_STORE as the workers have it"
+        text = (
+            f"cannot open the store {redact(place)}: {error}; set HPQ_STORE to the workers' value"
+        )
         raise OutOfReach(text, code="store-unusable") from None
     if files.id == left.store:
         return files, f"store {files.id} ({redact(place)})"
@@ -130,8 +148,8 @@ def _source(
         volume = _find_in_cluster(session.connection, left, name, path)
         return volume, f"store {volume.id} (in pod {volume.pod}, {clean(volume.folder)})"
     raise UserError(
-        f"{clean(name)} is in store {clean(left.store)}, and {redact(place)} is store"
-        f" {files.id}; set HPQ_STORE as the workers have it",
+        f"{clean(name)} is in store {clean(left.store)}, but {redact(place)} is store"
+        f" {files.id}; set HPQ_STORE to the workers' value",
         code="store-differs",
     )
 
@@ -139,14 +157,14 @@ def _source(
 def _find_in_cluster(
     connection: ConnectionRecord, left: Artifacts, name: str, path: Path
 ) -> PodVolume:
-    """The store where it is a volume of the cluster that this machine is connected to."""
-    where = f"{clean(name)} is in store {clean(left.store)}, which this machine does not see"
+    """Find the store as a volume of the cluster that this machine is connected to."""
+    where = f"{clean(name)} is in store {clean(left.store)}, which this machine cannot reach"
     try:
         api = KubernetesApi(connection.context, connection.namespace)
         return find_volume(api, left)
     except Forbidden as error:
         line = copy_command(api, f"{left.path}/{name}", str(path))
-        text = f"{where}, and {error}; somebody who may: {line}"
+        text = f"{where}, and {error}; a user with that right can run: {line}"
         raise Forbidden(text, code=error.code) from None
     except NotFound as error:
         raise NotFound(f"{where}, and {error}", code=error.code) from None

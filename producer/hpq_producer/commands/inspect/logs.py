@@ -21,18 +21,34 @@ from hpq_producer.terminal.text import WHY_THINNED, clean
 def logs(
     trial: Annotated[
         str | None,
-        typer.Argument(help="SWEEP/7, or 7 of my last sweep.", autocompletion=complete_sweep_ids),
+        typer.Argument(
+            help="SWEEP/7, or 7 of my last sweep. Default: my last sweep.",
+            autocompletion=complete_sweep_ids,
+        ),
     ] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it ends.")] = False,
-    tail: Annotated[int | None, typer.Option("-n", "--tail", min=0, help="Last lines.")] = None,
-    raw: Annotated[bool, typer.Option(help="Bytes as printed, escapes and all.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Print new lines until the trial ends.")
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option("-n", "--tail", min=0, help="Print only the last N lines.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option(help="Print the bytes unchanged, with escape sequences.")
+    ] = False,
 ) -> None:
-    """What a trial printed; of a sweep, one that runs, else the last that failed, or ended."""
+    """Print the log of a trial.
+
+    For a sweep, hpq chooses a running trial, else the trial that failed or ended last.
+
+    Examples:
+      hpq logs digits-3f2a1/7
+      hpq logs 7 -f
+    """
     with open_session() as session:
         found = find_trial(session.reader, trial, session.settings.user)
         if trial is None or not trial.endswith(str(found.number)):
             print_message(f"trial {found}")
-        record = session.reader.trials.get(found)  # NotFound, where there is none
+        record = session.reader.trials.get(found)
         if record.reused:
             print_message(_what_trained(session, clean(record.reused.removesuffix(OTHER_CODE))))
         if record.thinned:
@@ -44,8 +60,8 @@ def logs(
 
 def _what_trained(session: Session, trial: str) -> str:
     if session.reader.sweeps.exists(trial.rpartition("/")[0]):
-        return f"it never ran here; what trained: hpq logs {trial}"
-    return f"it never ran here; {trial} trained it, and was deleted since, with its log"
+        return f"this trial reuses the result of {trial}; its log: hpq logs {trial}"
+    return f"this trial reuses the result of {trial}, which was deleted with its log"
 
 
 def _write(pieces: Iterable[bytes], raw: bool) -> None:

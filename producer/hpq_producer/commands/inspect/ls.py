@@ -13,25 +13,33 @@ from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
-from hpq_producer.commands.common_flags import AsJson, WhereSweep
+from hpq_producer.commands.common_flags import Output, WhereSweep
 from hpq_producer.query.filter import Filter
 from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import print_message, show_json, show_table
+from hpq_producer.terminal.console import print_message, show_table
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, size
 
 
 def ls(
-    n: Annotated[int, typer.Option("-n", min=1, help="How many.")] = 20,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them.")] = False,
-    sizes: Annotated[bool, typer.Option("--size", help="About how many bytes each takes.")] = False,
-    tag: Annotated[str | None, typer.Option(help="Only those with this tag.")] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of sweeps.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="List all sweeps.")] = False,
+    sizes: Annotated[
+        bool, typer.Option("--size", help="Print the approximate size of each sweep in Redis.")
+    ] = False,
+    tag: Annotated[str | None, typer.Option(help="List only sweeps with this tag.")] = None,
     where: WhereSweep = None,
-    as_json: AsJson = False,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Sweeps, newest first."""
+    """List sweeps, newest first.
+
+    Examples:
+      hpq ls --where 'state == running'
+      hpq ls --all --tag paper -o csv
+    """
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
@@ -44,8 +52,8 @@ def ls(
             found = list(sweeps)
         took = _sizes(session, sweeps) if sizes else None
         waits = explain_waits(reader, sweeps, in_cluster=session.connection is not None)
-        if as_json:
-            show_json([_record(one, best, waits, took) for one in found])
+        if output.is_data:
+            show_data([_record(one, best, waits, took) for one in found], output)
         elif found:
             rows = [sweep_row(one, best, waits, reader.now_ms()) for one in found]
             columns, rows = _with_tags(rows)
@@ -64,14 +72,14 @@ def ls(
                     print_message(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
         else:
             print_message(
-                "no sweep is so" if picks else "no sweep yet; `hpq enqueue FILE` makes one"
+                "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
             )
 
 
 def _picked(
     sweeps: Sequence[Sweep], best: Mapping[str, float | None], tag: str | None, where: Filter | None
 ) -> list[Sweep]:
-    """Those with the tag, of which the expression holds; its names are those of --json."""
+    """Return the sweeps with the tag that match the expression; its names are those of -o json."""
     found = [sweep for sweep in sweeps if tag is None or tag in sweep.tags]
     if where is None:
         return found
@@ -85,7 +93,7 @@ _ABOUT = Column(title="about", keep=95, right=True)
 
 
 def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span]]]:
-    """The columns, and what is in them: the last one, of tags, only where a sweep has some."""
+    """Return columns and rows; leave out the tags, the last column, if no sweep has one."""
     if any(row[-1].text for row in rows):
         return COLUMNS, rows
     return COLUMNS[:-1], [row[:-1] for row in rows]
@@ -101,7 +109,7 @@ def _size(one: Sweep | UnreadableSweep, took: Mapping[str, int] | None) -> str:
 
 
 def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
-    """A line for each reason, whatever the number of sweeps that have it."""
+    """Yield a line for each reason, however many sweeps share it."""
     alike: dict[str, list[str]] = {}
     for sid, why in waits.items():
         text = str(why).replace(f"hpq set {sid} ", "hpq set SWEEP ")
@@ -116,11 +124,11 @@ def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
 def _doubts(
     reader: StoreReader, sweeps: Sequence[Sweep], best: Mapping[str, float | None]
 ) -> dict[str, str]:
-    """Which sweeps' trials seem not to report the metric; those with a result do."""
+    """Return warnings, by sweep, that no running trial has reported the metric."""
     unsure = [s for s in sweeps if s.metric and s.counts.running and best[s.id] is None]
     eldest = reader.trials.longest_running([s.id for s in unsure])
-    told = {s.id: metric_warning(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
-    return {sid: words for sid, words in told.items() if words}
+    found = {s.id: metric_warning(s, [eldest[s.id]]) for s in unsure if s.id in eldest}
+    return {sid: words for sid, words in found.items() if words}
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""`hpq` alone: what goes on now, and how to go on."""
+"""`hpq` without a command: the unfinished sweeps, the workers and the next commands."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NEWEST, _SHOWN = 50, 4  # sweeps
 def show_overview() -> None:
     """Print the verdict of each unfinished sweep, the workers, and three commands.
 
-    Starts no private server: a sweep of one that is down does not move.
+    Starts no private server: no sweep runs while the private server is down.
     """
     settings = load_settings()
     if not settings.redis_url and not running_socket(settings.home):
-        print("nothing runs here: the private server is down")
+        print("no sweep is running: the private server is stopped")
         return _show_commands("hpq init train.py", "hpq run sweep.yaml", "hpq ls")
     with open_session(settings) as session:
         _show(session)
@@ -52,5 +52,5 @@ def _show(session: Session) -> None:
 
 
 def _show_commands(*commands: str) -> None:
-    show_lines([[Span("go on: ", Style.DIM), Span("   ".join(commands))]])
+    show_lines([[Span("next: ", Style.DIM), Span("   ".join(commands))]])
     show_lines([[Span("all commands: hpq --help", Style.DIM)]])

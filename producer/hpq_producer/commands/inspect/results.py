@@ -9,7 +9,7 @@ import typer
 
 from hpq.domain.trial import TrialState
 from hpq_producer.analysis.records import trial_record
-from hpq_producer.commands.common_flags import AsJson, WhereExpr
+from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection, names_in
 from hpq_producer.reports.export import write_csv
@@ -17,32 +17,46 @@ from hpq_producer.reports.ranking import result_columns, result_row
 from hpq_producer.reports.trial_rows import column_names
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import show_json_rows, show_table
+from hpq_producer.terminal.console import show_table
+from hpq_producer.terminal.output import Format, show_rows
 
 
 def results(
     sweep: SweepRef = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, all parameters.")] = False,
-    as_json: AsJson = False,
+    output: Output = Format.TABLE,
     sort: Annotated[
-        str, typer.Option(help="objective, duration, a metric or parameter; -NAME turns it.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Sort by objective, duration, a metric or a parameter; -NAME reverses the order.",
+        ),
     ] = "",
-    top: Annotated[int | None, typer.Option(min=1, help="Only the first few.")] = None,
-    state: Annotated[TrialState | None, typer.Option(help="Only of this state.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Print only the first N trials.")] = None,
+    state: Annotated[
+        TrialState | None, typer.Option(help="Print only trials in this state.")
+    ] = None,
     where: WhereExpr = None,
-    all_metrics: Annotated[bool, typer.Option(help="Every metric, not only the sweep's.")] = False,
+    all_metrics: Annotated[
+        bool, typer.Option(help="Print every metric, not only the objective.")
+    ] = False,
 ) -> None:
-    """All trials as a table, CSV or JSON."""
+    """Print all trials of a sweep; CSV, JSON and YAML have all parameters.
+
+    Examples:
+      hpq results -o csv > results.csv
+      hpq results digits-3f2a1 --state failed --sort=-duration
+    """
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
         found = session.sweep(sweep)
         chosen = Selection(reader=reader, sweep=found, state=state, sort=sort, top=top, where=only)
-        if as_json:
-            return show_json_rows(trial_record(t, found) for t in chosen.trials())
-        params, metrics = names_in(reader, found) if as_csv or all_metrics else ([], [])
+        is_csv = output is Format.CSV
+        if output.is_data and not is_csv:
+            return show_rows((trial_record(t, found) for t in chosen.trials()), output)
+        params, metrics = names_in(reader, found) if is_csv or all_metrics else ([], [])
         metrics = metrics if all_metrics else []
-        if as_csv:
+        if is_csv:
             return write_csv(sys.stdout, chosen.trials(), found, params, metrics)
         rows = (result_row(t, found, metrics) for t in chosen.trials())
         named = column_names(found, metrics)

@@ -16,7 +16,7 @@ from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
-from hpq_producer.commands.common_flags import AsJson
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.waiting import explain_full_server
 from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.logs import read_log
@@ -24,7 +24,8 @@ from hpq_producer.reports.provenance import provenance_record, write_code
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_target
-from hpq_producer.terminal.console import print_message, show_json, show_lines, stdout_info
+from hpq_producer.terminal.console import print_message, show_lines, stdout_info
+from hpq_producer.terminal.output import Format, show_data
 
 _TAIL = 10  # lines of the log
 
@@ -32,20 +33,30 @@ _TAIL = 10  # lines of the log
 def show(
     what: Annotated[
         str | None,
-        typer.Argument(help="SWEEP, SWEEP/7, or 7 of my last.", autocompletion=complete_sweep_ids),
+        typer.Argument(
+            metavar="SWEEP",
+            help="Sweep or trial: SWEEP/7, or 7 of my last sweep. Default: my last sweep.",
+            autocompletion=complete_sweep_ids,
+        ),
     ] = None,
-    as_json: AsJson = False,
+    output: Output = Format.TABLE,
     as_command: Annotated[
-        bool, typer.Option("--command", help="How to run the trial by hand.")
+        bool, typer.Option("--command", help="Print the shell command that runs the trial by hand.")
     ] = False,
     as_origin: Annotated[
-        bool, typer.Option("--provenance", help="Where it came from and what it ran on: JSON.")
+        bool,
+        typer.Option("--provenance", help="Print its origin and environment as JSON or -o yaml."),
     ] = False,
     code: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write its code, as enqueued, there.")
+        Path | None, typer.Option(metavar="DIR", help="Write the code, as enqueued, to DIR.")
     ] = None,
 ) -> None:
-    """A sweep or a trial in full."""
+    """Show a sweep or a trial in full.
+
+    Examples:
+      hpq show digits-3f2a1/7
+      hpq show 7 --command
+    """
     with open_session() as session:
         found = find_target(session.reader, what, session.settings.user)
         if code is not None:
@@ -53,20 +64,20 @@ def show(
             count = write_code(session.reader, sid, code)
             print_message(f"{code}: {count} {'file' if count == 1 else 'files'}")
         elif as_origin:
-            show_json(provenance_record(session.reader, found))
+            show_data(provenance_record(session.reader, found), output)
         elif as_command:
             ours = session.settings
             print(trial_command(session.reader, found, ours.python, ours.gpus_per_trial))
         elif isinstance(found, TrialId):
-            _show_trial(session.reader, found, as_json)
+            _show_trial(session.reader, found, output)
         else:
-            _show_sweep(session, found, as_json)
+            _show_sweep(session, found, output)
 
 
-def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
+def _show_sweep(session: Session, sid: str, output: Format) -> None:
     reader = session.reader
     sweep = reader.sweeps.get(sid)
-    if not as_json:
+    if not output.is_data:
         full = explain_full_server(reader.server_memory()) if sweep.counts.waits else None
         signed = _signed(session.settings, sweep)
         eldest = reader.trials.longest_running([sid]).values()
@@ -94,11 +105,11 @@ def _show_sweep(session: Session, sid: str, as_json: bool) -> None:
             for file in sweep.files
         ],
     }
-    show_json(sweep_record(sweep, reader.trials.best_objectives([sweep])[0]) | more)
+    show_data(sweep_record(sweep, reader.trials.best_objectives([sweep])[0]) | more, output)
 
 
 def _signed(settings: Settings, sweep: Sweep) -> str:
-    """Whether the launch record is as its owner signed it, as far as the key here can tell."""
+    """Return whether this machine's key signed the launch record: yes, no, or why not."""
     if not sweep.signature:
         return "no"
     try:
@@ -106,19 +117,19 @@ def _signed(settings: Settings, sweep: Sweep) -> str:
     except UserError as error:
         return f"unknown: {error}"
     if key is None:
-        return f"unknown: there is no key here{keys_apart(sweep, 'none')}"
+        return f"unknown: this machine has no key{keys_apart(sweep, 'none')}"
     if is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature):
         return "yes"
     which = keys_apart(sweep, fingerprint(key))
-    return f"not by your key{which}: by another, or the record was changed since"
+    return f"not by your key{which}: signed with another key, or changed after signing"
 
 
-def _show_trial(reader: StoreReader, found: TrialId, as_json: bool) -> None:
+def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     trial, sweep = reader.trials.get(found), reader.sweeps.get(found.sweep)
     curves = {name: reader.trials.metric_history(found, name) for name in trial.metrics}
     ran_on = reader.trials.provenance(trial.provenance)
     attempts = attempts_of(reader.events.of_trial(found), trial)
-    if not as_json:
+    if not output.is_data:
         log, _ = read_log(reader, found, _TAIL)
         text = log.decode("utf-8", "replace")
         columns = stdout_info().columns
@@ -128,4 +139,4 @@ def _show_trial(reader: StoreReader, found: TrialId, as_json: bool) -> None:
     records = [attempt_record(one) for one in attempts]
     more: dict[str, Any] = {"attempts": records, "history": history, "provenance": dict(ran_on)}
     more |= {"files_gone": trial.gone or None, "log_dropped": trial.thinned}
-    show_json(trial_record(trial, sweep) | more)
+    show_data(trial_record(trial, sweep) | more, output)

@@ -7,33 +7,40 @@ from typing import Annotated
 import typer
 
 from hpq.errors import UserError
-from hpq_producer.commands.common_flags import AsJson
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.reports.summary_page import (
     print_comparison,
     print_summary,
-    print_summary_json,
+    print_summary_data,
 )
 from hpq_producer.session import open_session
 from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.terminal.output import Format
 
 
 def summary(
     sweep: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Id of a sweep or its beginning [default: your newest sweep]; compare several.",
+            help="Id of a sweep, or its start. Default: my last sweep. Several are compared.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="How many trials in the ranking.")] = 20,
-    as_json: AsJson = False,
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of trials in the ranking.")] = 20,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Rank a sweep's trials; say whether the winner is real, what matters and what failed."""
+    """Rank a sweep's trials; show if the winner is real, what mattered and what failed.
+
+    Examples:
+      hpq summary
+      hpq summary digits-3f2a1 digits-9c0de
+    """
     with open_session() as session:
         found = [session.sweep(one) for one in (sweep or (None,))]
-        if as_json and len(found) > 1:
-            raise UserError("--json takes one sweep; ask for each in turn", code="usage")
+        if output.is_data and len(found) > 1:
+            raise UserError("-o takes one sweep; run `hpq summary` once for each")
         if len(found) > 1:
             return print_comparison(session.reader, found)
-        page = print_summary_json if as_json else print_summary
-        page(session.reader, found[0], top=n)
+        if output.is_data:
+            return print_summary_data(session.reader, found[0], output, top=n)
+        print_summary(session.reader, found[0], top=n)

@@ -14,22 +14,34 @@ from hpq.errors import Held
 from hpq.notice import Notice
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.cluster.pods import PodWatcher
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.diagnosis.waiting import explain_waiting_with_pods, without_counts
 from hpq_producer.query.follow import follow, is_settled
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import print_message, show_json
+from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.text import planned
 from hpq_producer.watch.event_log import say_verdict
 
 
 def wait(
     sweep: SweepRef = None,
-    timeout: Annotated[float | None, typer.Option(min=0, help="Give up after seconds.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON at the end.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, help="Give up after this time (exit code 5). Default: no limit."),
+    ] = None,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Block until a sweep is over: exit code 0 all well, 1 some failed, 5 held or timed out."""
+    """Block until a sweep is over; the exit code is its result.
+
+    0: all trials finished. 1: some failed. 5: the sweep is held, or the timeout passed.
+
+    Examples:
+      hpq wait && hpq best --yaml
+      hpq wait digits-3f2a1 --timeout 3600
+    """
     with open_session() as session, closing(PodWatcher(session)) as pods:
         sid = session.find(sweep)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -42,21 +54,23 @@ def wait(
             found, best = change.snapshot.sweep, change.snapshot.best
             record = sweep_record(found, best[0].objective if best else None)
             if is_settled(change.snapshot):
-                if as_json:
-                    show_json(record)
+                if output.is_data:
+                    show_data(record, output)
                 say_verdict(change.snapshot, sys.stderr, why)
                 raise typer.Exit(exit_code(found))
             done = f"{found.counts.ended}/{planned(found.counts)}"
-            late = Held(f"{sid} is not over after {timeout:g}s: {done}", code="timed-out")
-            if not as_json:
+            late = Held(
+                f"{sid} is not over after {timeout:g} s: {done} trials ended", code="timed-out"
+            )
+            if not output.is_data:
                 raise late
-            show_json(record | {"error": late.record()})
+            show_data(record | {"error": late.record()}, output)
             print_message(f"hpq: {late.notice}")
             raise typer.Exit(int(late.exit_code))
 
 
 def _print_once(snapshot: Snapshot, pods: PodWatcher, printed: set[str]) -> Notice | None:
-    """Say once why nobody takes the sweep."""
+    """Print each reason why no worker claims the sweep's trials once."""
     why = explain_waiting_with_pods(snapshot, pods)
     if why and without_counts(why.text) not in printed:
         print_message(f"hpq: {why}")

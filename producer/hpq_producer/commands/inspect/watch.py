@@ -12,12 +12,14 @@ import typer
 from hpq.errors import UserError
 from hpq_producer.analysis.records import snapshot_record
 from hpq_producer.cluster.pods import PodWatcher
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.pods import cluster_record
 from hpq_producer.diagnosis.verdict import exit_code, needed_actions, time_left
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import show_json, terminal_info
+from hpq_producer.terminal.console import terminal_info
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.rendering import print_frame
 from hpq_producer.watch.app import watch_sweep
 from hpq_producer.watch.event_log import print_lines
@@ -25,20 +27,29 @@ from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import SceneReader
 from hpq_producer.watch.view import View
 
-_MOST = 500  # running trials in --json
+_MOST = 500  # running trials in -o json
 
 
 def watch(
     sweep: SweepRef = None,
-    until_done: Annotated[bool, typer.Option(help="Leave when the sweep is over.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Print one frame and leave.")] = False,
-    several: Annotated[bool, typer.Option("--all", help="Begin with the list of sweeps.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (with --once).")] = False,
-    lines: Annotated[bool, typer.Option(help="A line an event, also on a terminal.")] = False,
+    until_done: Annotated[
+        bool, typer.Option(help="Exit when the sweep is over; the exit code is its result.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
+    several: Annotated[bool, typer.Option("--all", help="Start with the list of sweeps.")] = False,
+    output: Output = Format.TABLE,
+    lines: Annotated[
+        bool, typer.Option(help="Print one line per event instead of the live table.")
+    ] = False,
 ) -> None:
-    """A sweep, live: arrows move, Enter opens a trial, ? lists the keys, q quits."""
-    if as_json and not once:
-        raise UserError("--json goes with --once: a watch without end is no JSON")
+    """Show a sweep live: arrows move, Enter opens a trial, ? lists the keys, q quits.
+
+    Examples:
+      hpq watch
+      hpq watch digits-3f2a1 --once -o json
+    """
+    if output.is_data and not once:
+        raise UserError("-o needs --once; `hpq watch --once -o json` prints the current state")
     if several and (once or lines or not sys.stdout.isatty()):
         raise UserError("--all needs a terminal; `hpq ls` prints the sweeps", code="usage")
     with open_session() as session:
@@ -46,8 +57,8 @@ def watch(
             watch_sweep(session, "", several=True)
             return
         sid = session.find(sweep)
-        if as_json:
-            return _data(session, sid)
+        if output.is_data:
+            return _data(session, sid, output)
         if once:
             return _frame(session, sid)
         if lines:
@@ -62,13 +73,13 @@ def _frame(session: Session, sid: str) -> None:
     terminal, view = terminal_info(sys.stdout, os.environ), View(sweep=sid)
     with closing(PodWatcher(session)) as pods:
         scene = SceneReader(session.reader, pods).read(view, terminal, is_live=False)
-    print_frame(render(view, scene, terminal).drawn, terminal)
+    print_frame(render(view, scene, terminal)[0], terminal)
 
 
-def _data(session: Session, sid: str) -> None:
+def _data(session: Session, sid: str, output: Format) -> None:
     shot = session.reader.snapshot(sid, _MOST, top=20, recent=20)
     pods = PodWatcher(session)
     cluster = pods.snapshot_now(shot.workers)
     why = explain_waiting(shot, cluster, pods)
     record = snapshot_record(shot, needed_actions(shot, why), time_left(shot))
-    show_json({**record, "cluster": cluster_record(cluster) if cluster else None})
+    show_data({**record, "cluster": cluster_record(cluster) if cluster else None}, output)

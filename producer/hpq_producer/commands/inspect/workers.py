@@ -10,50 +10,53 @@ from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
-from hpq_producer.commands.common_flags import AsJson
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.notices import cluster_hint
 from hpq_producer.diagnosis.pods import pod_report
 from hpq_producer.diagnosis.waiting import how_to_scale, how_to_start
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import print_message, show_json, show_table
+from hpq_producer.terminal.console import print_message, show_table
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration
 
 
-def workers(
-    as_json: AsJson = False,
-) -> None:
-    """Live workers: what they are at, and which unfinished sweeps they leave alone."""
+def workers(output: Output = Format.TABLE) -> None:
+    """List live workers, their trials, and the unfinished sweeps that they cannot run.
+
+    Examples:
+      hpq workers
+      hpq workers -o yaml
+    """
     with open_session() as session:
         found = session.reader.workers.live()
         pods = PodWatcher(session)
         cluster = pods.snapshot_now(found)
-        if as_json:
-            show_json([_record(w, cluster) for w in found])
-            return
+        if output.is_data:
+            return show_data([_record(w, cluster) for w in found], output)
         if found:
             show_table(_COLUMNS, _rows(found, session.reader.now_ms()))
-            for line in _left_alone(session, found):
+            for line in _refused(session, found):
                 print_message(line)
         elif cluster is None:
             start = how_to_scale() if session.connection else how_to_start()
-            print_message(f"no worker is alive; {start}{cluster_hint(session)}")
+            print_message(f"no worker is running; {start}{cluster_hint(session)}")
         for line in pod_report(cluster, found) if cluster else ():
             print_message(line)
         if pods.why:
-            print_message(f"pods: not known: {clean(pods.why)}")
+            print_message(f"cannot list the pods: {clean(pods.why)}")
 
 
 def _record(worker: Worker, cluster: ClusterSnapshot | None) -> dict[str, Any]:
-    """A worker, with its pod as the cluster has it."""
+    """Return a worker's record with the state of its pod."""
     pod = next((p for p in cluster.pods if p.name == worker.pod), None) if cluster else None
     seen = {"phase": pod.phase, "ready": pod.is_ready, "reason": pod.reason or None} if pod else {}
     return {**worker_record(worker), "pod": {"name": worker.pod, **seen} if worker.pod else None}
 
 
-def _left_alone(session: Session, found: Sequence[Worker]) -> Iterator[str]:
-    """A line for each unfinished sweep that workers leave, whatever their number."""
+def _refused(session: Session, found: Sequence[Worker]) -> Iterator[str]:
+    """Yield a line for each unfinished sweep that some workers cannot run, and the reason."""
     who: dict[tuple[str, Notice], list[str]] = {}
     for w in found:
         for sweep, reason in w.refuses.items():
@@ -62,8 +65,8 @@ def _left_alone(session: Session, found: Sequence[Worker]) -> Iterator[str]:
     waiting = {s.id for s in wanted if isinstance(s, Sweep) and not s.state.is_over}
     for (sweep, reason), names in who.items():
         if sweep in waiting:
-            them = f"{clean(names[0])} leaves" if len(names) == 1 else f"{len(names)} workers leave"
-            yield f"{them} {clean(sweep)}: {clean(str(reason))}"
+            them = clean(names[0]) if len(names) == 1 else f"{len(names)} workers"
+            yield f"{them} cannot run {clean(sweep)}: {clean(str(reason))}"
 
 
 _COLUMNS = (

@@ -19,7 +19,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The sweep, how many trials it got, and how many trials of the file it had."""
+    """A sweep after an append: the trials added, and those of the file that it already had."""
 
     sid: str
     added: int
@@ -38,7 +38,7 @@ def append(session: Session, submission: Submission, ref: str, *, force: bool) -
     show_plan(sweep, plan)
     added = 0
     if plan.new:
-        with progress_bar(len(plan.new), "writing sets") as progress:
+        with progress_bar(len(plan.new), "writing trials") as progress:
             added = append_trials(session, sweep, submission, plan, progress=progress, warn=warn)
     return Appended(sid=sweep.id, added=added, existing=plan.existing)
 
@@ -48,7 +48,7 @@ def show_plan(sweep: Sweep, plan: AppendPlan) -> None:
     for note in plan.notes:
         print_message(clean(note))
     new = plan.new[:: sweep.replicates]
-    counts = f"{trials_of(len(plan.new))} to add, {plan.existing} already there"
+    counts = f"{trials_of(len(plan.new))} to add, {plan.existing} already in the sweep"
     print_message(f"{sweep.id}: {counts}{':' if new else ''}")
     seeds = f"  ×{sweep.replicates} seeds" if sweep.replicates > 1 else ""
     for params in new[:_SHOWN]:
@@ -59,5 +59,5 @@ def show_plan(sweep: Sweep, plan: AppendPlan) -> None:
 
 def print_appended(done: Appended, sweep: Sweep) -> None:
     """Print how many trials were added."""
-    counts = f"{trials_of(done.added)} added; {trials_of(sweep.counts.total)} now"
+    counts = f"{trials_of(done.added)} added; {trials_of(sweep.counts.total)} in total"
     print_message(f"{sweep.id}: {counts} ({sweep.state})")

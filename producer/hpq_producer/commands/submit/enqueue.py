@@ -1,11 +1,10 @@
-"""`hpq enqueue`, and `submit`, which `hpq run` shares.
+"""`hpq enqueue`, and `submit`, which `hpq run` also uses.
 
 A new option of enqueue, run and plan is a field of SubmitOptions (submit_options.py).
 """
 
 from __future__ import annotations
 
-import json as jsonlib
 import os
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from hpq.code.command import interpreter
 from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Sweep, SweepState
 from hpq_producer.analysis.early_termination import describe_target
-from hpq_producer.commands.common_flags import AsJson
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import Appended, append, print_appended
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
 from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
@@ -25,26 +24,32 @@ from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message, warn
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean, size, trials_of
 
 _NO_METRIC = (
-    "it names no metric, so nothing will be ranked; metric: {name: val_loss, goal: minimize} in the"
-    " file does, where trials print val_loss=0.3 or call hpq.report({...})"
+    "the file has no metric, so hpq cannot rank the trials; add metric: {name: val_loss,"
+    " goal: minimize}, and print val_loss=0.3 or call hpq.report({...}) in each trial"
 )
 
 
 @submit_options()
-def enqueue(options: SubmitOptions, json: AsJson = False) -> None:
-    """Put a sweep file's trials on the queue."""
+def enqueue(options: SubmitOptions, output: Output = Format.TABLE) -> None:
+    """Queue the trials of a sweep file and print the sweep's id.
+
+    Examples:
+      hpq enqueue sweep.yaml
+      hpq enqueue sweep.yaml --count 20 --canary 2
+    """
     submission = options.submission()
     for warning in submission.warnings:
         warn(warning)
     with open_session() as session:
-        if session.connection is None:  # pods have an image of their own
+        if session.connection is None:  # the image of pods has other packages
             _warn_of_samplers(submission)
         done = submit(session, submission, options)
-        _report(session, done, submission, options, as_json=json)
+        _report(session, done, submission, options, output)
 
 
 def submit(session: Session, submission: Submission, options: SubmitOptions) -> Enqueued | Appended:
@@ -57,7 +62,7 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
     """
     if options.into is not None:
         return append(session, submission, options.into, force=options.force)
-    with progress_bar(submission.spec.trials, "writing sets") as progress:
+    with progress_bar(submission.spec.trials, "writing trials") as progress:
         return enqueue_sweep(
             session,
             submission,
@@ -71,43 +76,43 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
 
 
 def _warn_of_samplers(submission: Submission) -> None:
-    """What lacks here lacks in workers, most often, which make the sets."""
+    """Warn if the sampler is not installed here: workers most often have the same packages."""
     if lacks := preflight.missing_sampler(submission):
-        warn(f"{lacks}; it is not installed here, and workers need it")
+        warn(f"{lacks}; this machine lacks it, and workers need it")
     elif lacks := preflight.missing_sampler_aid(submission):
-        warn(f"{lacks}; it is not installed here, and workers may want it")
+        warn(f"{lacks}; this machine lacks it, and workers can use it")
 
 
 def _size(sweep: Sweep) -> str:
     counts = sweep.counts
     if counts.is_open_ended:
-        return f"open-ended, {trials_of(counts.total)} so far"
+        return f"no trial limit, {trials_of(counts.total)} so far"
     return trials_of(int(counts.planned))
 
 
 def _queued(sweep: Sweep, count: int, reused: int) -> str:
-    """What was enqueued; where sets are made while the sweep runs, by whom."""
+    """Describe the queued trials; name the sampler that generates later ones."""
     if sweep.reached:
         return f"nothing to train; {describe_target(sweep)}"
     if not sweep.sampler:
         return f"{trials_of(count - reused)} queued"
     if sweep.counts.is_open_ended:
-        return f"open-ended, sets by {sweep.sampler} as workers ask; `hpq stop {sweep.id}` ends it"
+        return f"no trial limit; {sweep.sampler} search until `hpq stop {sweep.id}`"
     left = trials_of(int(sweep.counts.planned) - reused)
-    return f"{left}, sets by {sweep.sampler} as workers ask"
+    return f"{left}, which the {sweep.sampler} search generates while the sweep runs"
 
 
 def describe_snapshot(code: DiscoveredCode) -> str:
-    """The snapshot that a sweep runs; "" for live code and what is installed where workers are."""
+    """Describe the snapshot that a sweep runs; "" for live code and installed trainers."""
     if code.files is None or not code.launch.bundled:
         return ""
     count, total = len(code.files), sum(len(content) for content, _ in code.files.values())
     text = f"snapshot: {count} file{'' if count == 1 else 's'}, {size(total)}"
-    return text if code.is_sent else f"{text}; over 10 MiB, so that only this machine has it"
+    return text if code.is_sent else f"{text}; over 10 MiB, so it stays on this machine"
 
 
 def _not_frozen(session: Session, sweep: Sweep) -> list[str]:
-    """The editable installs outside the code of a sweep: trials run them as they are."""
+    """Return the editable installs outside a sweep's snapshot: trials run their live code."""
     trainer, python = sweep.launch.trainer, session.settings.python
     found = editable_installs(sys.executable if trainer else interpreter(os.environ, python))
     folders = {*found.paths, *(str(Path(path).parent) for path in found.packages.values())}
@@ -115,29 +120,29 @@ def _not_frozen(session: Session, sweep: Sweep) -> list[str]:
 
 
 def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
-    """Say what may surprise of a sweep that was there: another's, or of another name."""
+    """Print if an existing sweep has another owner or another name."""
     if sweep.owner != session.settings.user:
-        print_message(f"{sweep.id} is {clean(sweep.owner)}'s sweep")
+        print_message(f"{sweep.id} belongs to {clean(sweep.owner)}")
     if name != sweep.name:
         print_message(
-            f"its name is {clean(sweep.name)}: the name is not part of what a sweep is;"
-            f" --new makes another one, {clean(name)}"
+            f"its name stays {clean(sweep.name)}: renaming does not create a new sweep;"
+            f" --new creates {clean(name)}"
         )
 
 
 def _print_existing(sweep: Sweep, reuse: bool) -> None:
-    """Say that nothing was done, and what makes another sweep."""
-    remedy = "--new makes another sweep of them"
+    """Print that an identical sweep exists, and which option creates another."""
+    remedy = "--new starts another copy"
     if reuse:
-        remedy = "--new --reuse begins another one with the older results"
+        remedy = "--new --reuse starts another copy with the older results"
     print_message(
-        f"{sweep.id}: the same file, seed and code are there ({sweep.state},"
-        f" {_size(sweep)}); nothing was added. {remedy}"
+        f"already queued as {sweep.id} ({sweep.state}, {_size(sweep)}): same file, seed and code;"
+        f" nothing added. {remedy}"
     )
 
 
 def print_enqueued(session: Session, done: Enqueued, sweep: Sweep, submission: Submission) -> None:
-    """Say what was enqueued, on stderr."""
+    """Print on stderr what was enqueued."""
     if edited := explain_predecessor(session.reader, submission, sweep):
         print_message(edited)
     print_message(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}")
@@ -159,14 +164,12 @@ def _report(
     done: Enqueued | Appended,
     submission: Submission,
     options: SubmitOptions,
-    *,
-    as_json: bool,
+    output: Format,
 ) -> None:
-    """Say what was enqueued or added: data on stdout, the rest on stderr."""
+    """Print what was enqueued or added: data on stdout, the rest on stderr."""
     sweep = session.reader.sweeps.get(done.sid)
-    if as_json:
-        print(jsonlib.dumps(_record(done, sweep)))
-        return
+    if output.is_data:
+        return show_data(_record(done, sweep), output)
     if isinstance(done, Appended):
         print_appended(done, sweep)
     elif done.is_new:
@@ -176,14 +179,14 @@ def _report(
         _print_existing(sweep, options.reuse)
         print_owner_and_name(session, sweep, submission.spec.name)
     if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        print_message(f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` lets it go on")
+        print_message(f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` continues it")
     elif isinstance(done, Enqueued) or done.added:
         print_if_not_running(session, sweep.id)
     print(sweep.id)
 
 
 def _record(done: Enqueued | Appended, sweep: Sweep) -> dict[str, object]:
-    """The result of a command as data, for --json."""
+    """Return the result of the command as a record."""
     if isinstance(done, Appended):
         counts = {"added": done.added, "there": done.existing, "trials": sweep.counts.total}
         return {"sweep": sweep.id, **counts, "state": sweep.state}

@@ -20,36 +20,40 @@ from hpq_producer.terminal.console import print_message
 
 def init(
     script: Annotated[
-        Path | None, typer.Argument(help="A training script.", show_default=False)
+        Path | None, typer.Argument(help="Training script to read.", show_default=False)
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
-            help="The file to write; - for stdout.",
-            show_default="sweep.yaml; with --example NAME.yaml",
+            help="File to write; - prints it. Default: sweep.yaml, or NAME.yaml with --example.",
         ),
     ] = None,
     example: Annotated[
-        str, typer.Option(metavar="NAME", help="Write a sweep file that hpq ships, e.g. digits.")
+        str, typer.Option(metavar="NAME", help="Write an example that hpq ships, e.g. digits.")
     ] = "",
 ) -> None:
-    """Write a first sweep file from a script's argparse, Typer, click or wandb options."""
+    """Write a sweep file from a script's argparse, Typer, click or wandb options.
+
+    Examples:
+      hpq init train.py
+      hpq init --example digits
+    """
     if example:
         if script is not None:
-            raise UserError(f"{script} and --example {example}: give one of the two")
+            raise UserError(f"{script} and --example {example} exclude each other; remove one")
         _example(example, out or Path(f"{example}.yaml"))
         return
     if script is None:
-        raise UserError("no script to read: hpq init SCRIPT, or hpq init --example NAME")
+        raise UserError("no script; use `hpq init SCRIPT` or `hpq init --example NAME`")
     out = out or Path("sweep.yaml")
     found = script_reader.read_script(script)
     program = _seen_from(script, Path.cwd())
     text = sweep_file(found, program)
     if not any(line.startswith("  ") and line[2] != "#" for line in text.splitlines()):
         raise UserError(
-            f"{script}: no option that a sweep could set; give it some, such as"
+            f"{script}: found no option that a sweep can set; add one, e.g."
             " parser.add_argument('--lr', type=float, default=0.1)",
             code="script-without-options",
         )
@@ -58,20 +62,20 @@ def init(
         return
     _write(out, text)
     spec = load(out)
-    print_message(f"{out}: {len(spec.varying)} parameters of {script}; look it over")
+    print_message(f"{out}: {len(spec.varying)} parameters of {script}; check their ranges")
     for place in unfilled(dict(spec.source)):
         print_message(f"! {place}")
     if spec.metric is None:
-        print_message("! no metric was found: see the comment in the file")
+        print_message("! found no metric: see the comment in the file")
     print_message(f"next: hpq plan {shlex.quote(str(out))}")
     print(out)
 
 
 def _example(name: str, out: Path) -> None:
-    """Write a shipped sweep file, and beside the file the program that the sweep file names."""
+    """Write an example sweep file and its program, beside each other."""
     files = {path.stem: path for path in sorted(shipped("configs").glob("*.yaml"))}
     if name not in files:
-        raise UserError(f"--example {name}: there are {', '.join(files)}")
+        raise UserError(f"--example {name}: unknown; use one of {', '.join(files)}")
     text = files[name].read_text("utf-8")
     if str(out) == "-":
         print(text, end="")
@@ -84,10 +88,10 @@ def _example(name: str, out: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a program; one with the same text may be there already."""
+    """Copy a program, unless the same text exists at the target."""
     text = source.read_text("utf-8")
     if target.exists() and target.read_text("utf-8") != text:
-        text = f"{target}: is there; --out names a file in another directory"
+        text = f"{target} exists; choose another directory with --out"
         raise UserError(text, code="file-exists")
     try:
         target.write_text(text, "utf-8")
@@ -96,7 +100,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _seen_from(script: Path, folder: Path) -> str:
-    """The script as a program of the folder: relative where it lies in it."""
+    """Return the script's path, relative if it is in the folder."""
     resolved = script.resolve()
     try:
         return str(resolved.relative_to(folder.resolve()))
@@ -105,20 +109,22 @@ def _seen_from(script: Path, folder: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that is not there yet, whole or not at all, once it is known to load.
+    """Write a new sweep file in one step, after a check that it loads.
 
     Raises:
-        UserError: it is there, or cannot be written.
+        UserError: the file exists, or cannot be written.
     """
     if path.exists():
-        raise UserError(f"{path}: is there; --out names another file", code="file-exists")
+        raise UserError(f"{path} exists; choose another file with --out", code="file-exists")
     draft = path.with_name(f".{path.name}.{os.getpid()}.yaml")
     try:
         draft.write_text(text, "utf-8")
         load(draft)
         os.link(draft, path)
     except FileExistsError:
-        raise UserError(f"{path}: is there; --out names another file", code="file-exists") from None
+        raise UserError(
+            f"{path} exists; choose another file with --out", code="file-exists"
+        ) from None
     except SweepFileError as error:
         found = [replace(p, text=p.text.replace(str(draft), str(path))) for p in error.notices]
         raise SweepFileError(problems=found) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
@@ -12,7 +11,7 @@ import typer
 
 from hpq.domain.sweep import Launch
 from hpq_producer.analysis.early_termination import describe_rule
-from hpq_producer.commands.common_flags import AsJson
+from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import show_plan
 from hpq_producer.commands.submit.enqueue import describe_snapshot
 from hpq_producer.commands.submit.plan_page import (
@@ -30,6 +29,7 @@ from hpq_producer.session import open_session
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
 from hpq_producer.terminal.console import print_message, show_lines, warn
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of
 
@@ -37,19 +37,23 @@ from hpq_producer.terminal.text import clean, trials_of
 @submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
-    first: Annotated[int, typer.Option(help="How many sets to show.")] = 5,
-    files: Annotated[bool, typer.Option(help="List the files of the snapshot.")] = False,
-    json: AsJson = False,
+    first: Annotated[int, typer.Option(help="Number of parameter sets to print.")] = 5,
+    files: Annotated[bool, typer.Option(help="Print the files of the snapshot.")] = False,
+    output: Output = Format.TABLE,
 ) -> None:
-    """Show what a sweep file would run, and write nothing."""
+    """Show what a sweep file would run; write nothing.
+
+    Examples:
+      hpq plan sweep.yaml
+      hpq plan sweep.yaml --into digits-3f2a1
+    """
     submission = options.submission()
     if options.into is not None:
-        _plan_append(submission, options.into, as_json=json)
-        return
+        return _plan_append(submission, options.into, output)
     spec, total = submission.spec, submission.spec.trials
     some = list(islice(make_sets(spec), first))
     known = estimate.estimate_duration(submission)
-    if json:
+    if output.is_data:
         took = known if isinstance(known, estimate.DurationEstimate) else None
         fact = {
             "name": spec.name,
@@ -63,8 +67,7 @@ def plan(
             "files": list(submission.code.manifest),
             "warnings": [warning.record() for warning in submission.warnings],
         }
-        print(jsonlib.dumps(fact))
-        return
+        return show_data(fact, output)
     for warning in submission.warnings:
         warn(warning)
     for line in _head(spec, submission.code.launch, total):
@@ -81,14 +84,14 @@ def plan(
         print(f"   ... {rest}".rstrip())
 
 
-def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
-    """Show what `enqueue --into` would add."""
+def _plan_append(submission: Submission, ref: str, output: Format) -> None:
+    """Print the trials that `enqueue --into` would add."""
     with open_session() as session:
         sweep = session.sweep(ref)
         appended = plan_append(session, sweep, submission)
-    if as_json:
+    if output.is_data:
         fact = {"sweep": sweep.id, "there": appended.existing, "add": appended.new}
-        print(jsonlib.dumps(fact))
+        show_data(fact, output)
     else:
         show_plan(sweep, appended)
 
@@ -96,24 +99,24 @@ def _plan_append(submission: Submission, ref: str, *, as_json: bool) -> None:
 def _print_estimate(
     spec: SweepSpec, known: estimate.DurationEstimate | str | None, total: int | None
 ) -> None:
-    """What it will take, and what stands in its way."""
+    """Print the expected duration, and the values that are still to be filled in."""
     if isinstance(known, estimate.DurationEstimate):
         print(hours_line(known, total, at_most=spec.early is not None))
     elif known:
         print_message(f"past trials: {known}")
     for place in unfilled(spec.source):
-        print_message(f"! {place} is to be filled in before it can be enqueued")
+        print_message(f"! {place} must be filled in before `hpq enqueue`")
 
 
 def _where(launch: Launch) -> str:
     if launch.bundled and not launch.code_dir:
-        return " from a copy of the code"
+        return " from a snapshot of the code"
     return f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"
 
 
 def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
-    """What the sweep is, but for its sets."""
-    how_many = "open-ended (--count ends it)" if total is None else trials_of(total)
+    """Yield the lines that describe the sweep, before its parameter sets."""
+    how_many = "no trial limit (--count N sets one)" if total is None else trials_of(total)
     if spec.replicates > 1:
         how_many += f" ({spec.replicates} replicates of each set)"
     yield f"{spec.name}: {spec.method}, {how_many}, class {spec.queue}, seed {spec.seed}"
@@ -122,4 +125,4 @@ def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
     if spec.metric:
         yield f"metric {spec.metric.name}, {spec.metric.goal}"
     if spec.early:
-        yield f"stops early by {describe_rule(spec.early)}"
+        yield f"stops trials early: {describe_rule(spec.early)}"

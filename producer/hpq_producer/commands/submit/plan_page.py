@@ -1,4 +1,4 @@
-"""What `hpq plan` says of the sets, and the hours it expects from older trials. Pure."""
+"""Describe parameter sets and the expected hours for `hpq plan`. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hpq_producer.terminal.text import clean, duration, trials_of, value
 
 
 def hours_line(estimate: DurationEstimate, count: int | None, *, at_most: bool) -> str:
-    """What the sweep will take, and from what that is known."""
+    """Return the sweep's expected duration, and the trials behind that estimate."""
     sweep = estimate.sweep
     whose = "same code"
     if not estimate.same_code:
@@ -32,12 +32,12 @@ def hours_line(estimate: DurationEstimate, count: int | None, *, at_most: bool) 
 
 
 def describe_set(params: Params) -> str:
-    """A set as people read it: `lr=0.03 optimizer.name=adam`."""
+    """Return a parameter set as text: `lr=0.03 optimizer.name=adam`."""
     return " ".join(f"{clean(name)}={quoted_value(v)}" for name, v in flatten(params).items())
 
 
 def quoted_value(param: Json) -> str:
-    """A value, in quotes where it is a text that looks like a number or another word."""
+    """Return a value; quote a text that YAML would read as another type."""
     if not isinstance(param, str):
         return value(param)
     try:
@@ -48,21 +48,21 @@ def quoted_value(param: Json) -> str:
 
 
 def describe_rest(spec: SweepSpec, shown: int, total: int | None) -> str | None:
-    """What comes after the sets that are shown; None for nothing, "" for more of the same."""
+    """Describe the sets after those shown; None if there are none, "" for more of the same."""
     if spec.method != "bayes":
         return "" if total is None or total > shown * spec.replicates else None
-    known = sum(1 for _ in parameter_sets(spec))  # a few, which follow from no result
+    known = sum(1 for _ in parameter_sets(spec))  # a few, which need no result
     parts = []
     if known > shown:
         how = "drawn at random" if shown >= len(spec.points) else "before any result"
         parts.append(f"{known - shown} more {how} (--first {known})")
     if total is None or total > known * spec.replicates:
-        parts.append(f"then by {sampler_of(spec)}, from the results")
+        parts.append(f"then chosen by {sampler_of(spec)} from the results")
     return ", ".join(parts) or None
 
 
 def estimate_record(estimate: DurationEstimate, count: int | None) -> dict[str, Any]:
-    """The same as data."""
+    """Return the estimate as a record."""
     return {
         "trials": estimate.trials,
         "same_code": estimate.same_code,

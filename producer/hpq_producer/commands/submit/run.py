@@ -33,27 +33,34 @@ from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep
 
-_PATIENCE_S = 3.0  # how long nobody may take the sweep before `run` says why and ends
+_PATIENCE_S = 3.0  # without a worker that can run the sweep, until `run` exits
 
 
 @submit_options()
 def run(
     options: SubmitOptions,
-    workers: Annotated[int | None, typer.Option(help="Workers on this machine.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of workers. Default: one per GPU; 1 without a GPU.")
+    ] = None,
 ) -> None:
-    """Enqueue, train and watch on this machine."""
+    """Enqueue a sweep file, train on this machine, watch, and print the summary.
+
+    Examples:
+      hpq run sweep.yaml
+      hpq run sweep.yaml --workers 2 --count 20
+    """
     is_sweep = not options.file.suffix and not options.file.exists()
     submission = None if is_sweep else options.submission()
     settings = load_settings()
     if submission is not None:
         _check(submission, settings)
-    interpreter(os.environ, settings.python)  # no worker would start without it
+    interpreter(os.environ, settings.python)  # fail before the sweep is enqueued
     if (
         through := connection_record.connection_of_url(settings.home, settings.redis_url)
     ) is not None:
         raise UserError(
-            f"run trains on this machine, and here Redis is that of {through.where};"
-            " `hpq enqueue` the file there, or end the connection first: hpq connect --stop",
+            f"run trains on this machine, but Redis is that of {through.where}; use `hpq enqueue`,"
+            " or first run `hpq connect --stop`",
             code="connected-already",
         )
     with exit_on_signals(), open_session(settings) as session:
@@ -90,27 +97,27 @@ def _check(submission: Submission, settings: Settings) -> None:
 
 
 def _go_on(session: Session, sweep: Sweep) -> None:
-    """Go on with an unfinished sweep, also with one that is paused or held."""
+    """Continue an unfinished sweep, also a paused or held one."""
     if sweep.state.is_over:
         raise UserError(
-            f"{sweep.id} is {sweep.state}; `hpq best {sweep.id}` has its winner, and `hpq retry"
-            f" --failed {sweep.id}` queues what failed",
+            f"{sweep.id} is {sweep.state}; `hpq best {sweep.id}` prints its best trial,"
+            f" `hpq retry {sweep.id}` queues its failed trials",
             code="sweep-over",
         )
-    print_message(f"{sweep.id}: goes on, {_left(sweep.counts)}")
+    print_message(f"{sweep.id}: continues, {_left(sweep.counts)}")
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
         session.control().resume(sweep.id)
 
 
 def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
-    """Submit, or go on with the unfinished sweep of the same digest; return the sweep's id."""
+    """Submit, or continue the unfinished sweep of the same digest; return the sweep's id."""
     done = submit(session, submission, options)
     sweep = session.reader.sweeps.get(done.sid)
     if isinstance(done, Enqueued) and not done.is_new and sweep.state.is_over:
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
         print_message(
-            f"{sweep.id}: the same file, seed and code are there ({has}); another sweep of them"
-            f" begins; `hpq best {sweep.id}` has the winner of the first"
+            f"{sweep.id} ({has}) has the same file, seed and code; starting another copy;"
+            f" `hpq best {sweep.id}` prints the best trial of the first"
         )
         done = submit(session, submission, replace(options, new=True))
         sweep = session.reader.sweeps.get(done.sid)
@@ -130,21 +137,21 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
 
 def _left(counts: Counts) -> str:
     if counts.is_open_ended:
-        return "open-ended"
+        return "no trial limit"
     return f"{int(counts.planned) - counts.ended} of {trials_of(int(counts.planned))} left"
 
 
 def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
-    unfinished = f"{sid}: unfinished; the same `hpq run` goes on with it"
-    offer = f"{unfinished}\nending the workers; Ctrl-C again: at once"
+    unfinished = f"{sid}: unfinished; `hpq run {sid}` continues it"
+    offer = f"{unfinished}\nstopping the workers; press Ctrl-C again to stop at once"
     with LocalWorkers(session, session.reader.sweeps.get(sid), workers, offer) as local:
         stuck = Stuck(session, sid, local)
         local.wait_for_one(lambda: bool(stuck.takers()))
         seen = _watch(session, sid, stuck, local)
     if seen is None:
         print_message(
-            f"{sid}: its workers keep running (log: {local.log}); `hpq run {sid}` attaches to"
-            f" them, `hpq watch {sid}` shows them"
+            f"{sid}: its workers continue (log: {local.log}); `hpq run {sid}` attaches to them,"
+            f" `hpq watch {sid}` shows them"
         )
         return ExitCode.DONE
     state, why = seen
@@ -163,10 +170,10 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
 def _watch(
     session: Session, sid: str, stuck: Stuck, local: LocalWorkers
 ) -> tuple[SweepState | None, Notice | None] | None:
-    """Watch a sweep; return its state and why nothing comes of it, or None: its workers are left.
+    """Watch a sweep; return its state and why no worker can run it; None: leave the workers.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C, and the workers are to stop.
+        KeyboardInterrupt: the user pressed Ctrl-C and chose to stop the workers.
     """
     try:
         state = watch_sweep(
@@ -184,7 +191,7 @@ def _watch(
 
 
 def _leaves() -> bool:
-    """Ask whether the workers are to go on without this command; no terminal means no."""
+    """Ask whether the workers should continue without this command; no terminal means no."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     try:
@@ -195,14 +202,14 @@ def _leaves() -> bool:
 
 
 class Stuck:
-    """Whether a sweep can still get anywhere with the workers it has."""
+    """Find out if the workers of a sweep can run it."""
 
     def __init__(self, session: Session, sid: str, local: LocalWorkers) -> None:
         self._session, self._sid, self._local = session, sid, local
         self._since: float | None = None
 
     def why(self) -> str | None:
-        """Why nothing will come of it, once that has been so for a few seconds."""
+        """Return why no worker can run the sweep, if that lasted a few seconds."""
         reason = self.now()
         if reason is None:
             self._since = None
@@ -211,7 +218,7 @@ class Stuck:
         return reason.text if time.monotonic() - self._since > _PATIENCE_S else None
 
     def now(self) -> Notice | None:
-        """Why nothing will come of it as things stand; None while a worker is on it."""
+        """Return why no worker can run the sweep now; None while one can."""
         if ended := self._local.ended():
             return Notice("no-worker", ended)
         try:
@@ -224,5 +231,5 @@ class Stuck:
         return explain_no_worker(sweep, workers)
 
     def takers(self) -> list[Worker]:
-        """The live workers that are there for this sweep."""
+        """Return the live workers that were started for this sweep."""
         return [w for w in self._session.reader.workers.live() if w.only == self._sid]

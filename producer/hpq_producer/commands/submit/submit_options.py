@@ -1,4 +1,4 @@
-"""The options of `enqueue` and `run`, most of which `plan` takes too: declared here, once."""
+"""The options that `enqueue`, `run` and, for the most part, `plan` share."""
 
 from __future__ import annotations
 
@@ -33,43 +33,57 @@ class SubmitOptions:
     """
 
     file: Annotated[
-        Path, Argument(help="The sweep file; for run also an unfinished sweep.", show_default=False)
+        Path,
+        Argument(
+            help="Sweep file; for `run` also the id of an unfinished sweep.", show_default=False
+        ),
     ]
     sets: Annotated[
-        list[str] | None, Option("--set", help="Change a key of the file: --set run_cap=8.")
+        list[str] | None,
+        Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a value of the file: run_cap=8. Repeatable.",
+        ),
     ] = None
-    count: Annotated[int | None, Option(help="How many trials at most (run_cap).")] = None
-    seed: Annotated[int | None, Option(help="The seed of the search.")] = None
-    name: Annotated[str | None, Option(help="The sweep's name.")] = None
-    trainer: Annotated[str | None, Option(help="The trainer, for a file that names none.")] = None
+    count: Annotated[
+        int | None, Option(help="Run at most N trials (run_cap). Default: that of the file.")
+    ] = None
+    seed: Annotated[int | None, Option(help="Seed of the search. Default: that of the file.")] = (
+        None
+    )
+    name: Annotated[str | None, Option(help="Name of the sweep. Default: that of the file.")] = None
+    trainer: Annotated[
+        str | None, Option(metavar="NAME", help="Trainer, if the file has none.")
+    ] = None
     code: Annotated[
         str | None,
-        Option(help="The directory of the code; it is sent along and runs from a copy."),
+        Option(metavar="DIR", help="Directory of the code; hpq sends a snapshot to the workers."),
     ] = None
-    live: Annotated[
-        bool, Option(help="Run the code's directory as it is, not a snapshot of its code.")
-    ] = False
-    force: Annotated[
-        bool, Option(help="Take more than 100,000 trials; --into also another owner's sweep.")
-    ] = False
-    canary: Annotated[
-        int, Option(min=0, help="So many trials must finish before the rest may start.")
-    ] = 0
-    new: Annotated[bool, Option(help="A new sweep even where the same is there.")] = False
-    tags: Annotated[
-        list[str] | None, Option("--tag", help="A word to find it by in ls; may come again.")
-    ] = None
-    reuse: Annotated[
-        bool, Option(help="Take results of older sweeps of the same code; train the rest.")
-    ] = False
-    any_code: Annotated[bool, Option(help="With --reuse: of the same program, edited or not.")] = (
+    live: Annotated[bool, Option(help="Run the code in its directory instead of a snapshot.")] = (
         False
     )
+    force: Annotated[
+        bool, Option(help="Allow more than 100,000 trials, and --into another user's sweep.")
+    ] = False
+    canary: Annotated[
+        int, Option(min=0, help="Run N trials first; start the rest when they have finished.")
+    ] = 0
+    new: Annotated[bool, Option(help="Create a new sweep even if an identical one exists.")] = False
+    tags: Annotated[
+        list[str] | None, Option("--tag", help="Label for `hpq ls --tag`. Repeatable.")
+    ] = None
+    reuse: Annotated[
+        bool, Option(help="Reuse results of older sweeps of the same code; train only the rest.")
+    ] = False
+    any_code: Annotated[
+        bool, Option(help="Let --reuse also use results of other versions of the program.")
+    ] = False
     into: Annotated[
         str | None,
         Option(
             metavar="SWEEP",
-            help="Add the trials that SWEEP lacks; plan only lists them.",
+            help="Add the missing trials to SWEEP; `plan` only lists them.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None
@@ -77,12 +91,14 @@ class SubmitOptions:
     def __post_init__(self) -> None:
         for tag in self.tags or ():
             if not TAG.fullmatch(tag):
-                raise UserError(f"--tag {tag}: use 1 to 40 of A-Z a-z 0-9 _ . : -")
+                raise UserError(f"--tag {tag}: use 1 to 40 characters of A-Z a-z 0-9 _ . : -")
         if self.any_code and not self.reuse:
-            raise UserError("--any-code goes with --reuse")
+            raise UserError("--any-code needs --reuse; add --reuse")
         makes_new = self.new or self.canary or self.tags or self.reuse or self.name is not None
         if self.into is not None and makes_new:
-            raise UserError("--into: --new, --canary, --tag, --reuse and --name are a new sweep's")
+            raise UserError(
+                "--into excludes --new, --canary, --tag, --reuse and --name; remove them"
+            )
 
     @property
     def reused_sweeps(self) -> Reuse | None:
@@ -101,7 +117,7 @@ class SubmitOptions:
         for text in self.sets or ():
             key, equals, value = text.partition("=")
             if not equals or not key:
-                raise UserError(f"--set {text}: write KEY=VALUE, such as --set run_cap=8")
+                raise UserError(f"--set {text}: write KEY=VALUE, e.g. --set run_cap=8")
             overrides[key] = value
         spec = load(
             self.file,
@@ -116,11 +132,11 @@ class SubmitOptions:
 
 
 def submit_options(*, without: Collection[str] = ()) -> Callable[[Command], Command]:
-    """Make the fields of SubmitOptions options of a command, but for those named in `without`.
+    """Make the fields of SubmitOptions options of a command, except those in `without`.
 
     The command's first parameter receives them as one SubmitOptions; its other parameters are
-    options of its own. typer reads the options from a function's signature. So it gets a function
-    whose signature has a parameter for each field, then the command's own.
+    options of its own. typer reads the options from a function's signature: that of the function
+    returned has a parameter for each field, then the command's own.
     """
     types = get_type_hints(SubmitOptions, include_extras=True)
     shared = [

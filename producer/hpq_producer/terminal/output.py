@@ -1,0 +1,107 @@
+"""Print records as JSON, YAML or CSV: the option `-o` of every command that prints data.
+
+JSON and YAML are ASCII, so that no text in them can act on a terminal.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+import yaml
+
+from hpq.domain.trial import Json
+from hpq_producer.terminal.text import clean_block
+
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # a spreadsheet runs a text that begins with one
+
+
+class Format(StrEnum):
+    """The formats of -o; a table is a command's usual text."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"
+
+    @property
+    def is_data(self) -> bool:
+        """True unless the command prints its usual text."""
+        return self is not Format.TABLE
+
+
+def show_data(value: Any, output: Format) -> None:
+    """Print a record or a list of records; CSV has a line for each."""
+    if output is Format.CSV:
+        _show_csv(value if isinstance(value, list) else [value])
+    elif output is Format.YAML:
+        print(to_yaml(json.loads(json.dumps(value))), end="")  # enumerations become texts
+    else:
+        print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def show_rows(rows: Iterable[Any], output: Format) -> None:
+    """Print records; JSON has one record a line, printed as the iterator yields it."""
+    if output is not Format.JSON:
+        return show_data(list(rows), output)
+    ends = "["
+    for row in rows:
+        print(ends + "\n" + json.dumps(row, allow_nan=False), end="")
+        ends = ","
+    print("[]" if ends == "[" else "\n]")
+
+
+def _show_csv(records: Iterable[Mapping[str, Any]]) -> None:
+    rows = [dict(_cells(record)) for record in records]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(sys.stdout, names, restval="", lineterminator="\r\n")
+    if names:
+        writer.writerow({name: guard_formula(name) for name in names})
+    writer.writerows(rows)
+
+
+def _cells(record: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a record by dotted name; a list is one cell of JSON."""
+    for name, value in record.items():
+        if isinstance(value, Mapping) and value:
+            yield from _cells(value, f"{below}{name}.")
+        else:
+            yield f"{below}{name}", cell(value)
+
+
+def cell(param: Json) -> Any:
+    """Return a value as a cell: numbers and booleans unchanged, text guarded, the rest as JSON."""
+    if param is None or isinstance(param, bool | int | float):
+        return param
+    return guard_formula(param if isinstance(param, str) else json.dumps(param, ensure_ascii=False))
+
+
+def guard_formula(text: str) -> str:
+    """Return the text without control characters; an apostrophe precedes a formula."""
+    text = clean_block(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quote every text that some YAML version reads as another type, such as 1e-3."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN.match(text) else "'" if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(value: Any) -> str:
+    """Return YAML that YAML 1.1 and 1.2 read alike."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
