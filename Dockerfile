@@ -2,14 +2,14 @@
 #   docker build --target cli -t hpq .                the command line, no torch
 #   docker build --target worker -t hpq-worker .      a GPU worker; for CPUs add
 #     --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cpu
-# A release pins its base (--build-arg BASE=docker.io/library/python@sha256:…) and says what it is
-# made of (--build-arg REVISION=$(git rev-parse HEAD)).
+# For a release, pin the base (--build-arg BASE=docker.io/library/python@sha256:…) and record the
+# commit (--build-arg REVISION=$(git rev-parse HEAD)).
 ARG BASE=docker.io/library/python:3.11-slim
 
-# --- what pyproject.toml asks for, as lists: other edits of that file rebuild no library
+# --- the dependencies of pyproject.toml as lists, so that other edits of that file rebuild no library
 FROM ${BASE} AS needs
 COPY pyproject.toml requirements.lock requirements-torch.txt /
-# pip wants a hash of everything once a constraint has one, and torch has another in each index.
+# No hashes: with one, pip requires all, and torch has a different hash in each index.
 RUN mkdir /needs && sed -e '/^ *--hash/d' -e 's/ *\\$//' /requirements.lock /requirements-torch.txt \
       >/needs/pins
 RUN python3 -c "import tomllib; \
@@ -34,10 +34,10 @@ COPY configs configs
 RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --target /opt/hpq . \
  && /opt/venv/bin/python -m compileall -q /opt/hpq
 
-# --- what runs: nobody's account, nothing writable but /cache, no compiler; the libraries are built
-# where they stay, so that cli and worker share their layers, and an edit of hpq pushes the last one
+# --- the runtime: an unprivileged user, only /cache writable, no compiler. Libraries are installed at
+# their final path, so that cli and worker share layers, and an edit of hpq changes only the last one.
 FROM ${BASE} AS libraries
-# The base's own pip installs into the environment, here and in images made FROM these.
+# The base's pip installs into the environment, here and in images built FROM these.
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
     PIP_PYTHON=/opt/venv/bin/python
 COPY --from=needs /needs/pins /needs/cli /opt/needs/

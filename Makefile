@@ -1,4 +1,4 @@
-# `make demo` and `make test` need Python >= 3.11 and a package index, nothing else.
+# `make demo` and `make test` need only Python >= 3.11 and a package index.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,14 +7,14 @@ DEV    := $(VENV)/.editable
 PIP     = $(BIN)/python -m pip --disable-pip-version-check
 HPQ     = --quiet --no-deps --no-build-isolation
 
-# Tests mostly wait, for leases and for processes to start, so more of them than cores run at once.
+# Tests mostly wait for leases and processes, so more tests than cores run at once.
 JOBS   ?= 4
 
 # The lock leaves out torch and NVIDIA's libraries: each index has its own build of torch, with its
-# own hash. TORCH_INDEX=URL names an index. Without TORCH_INDEX a machine with an NVIDIA GPU takes
-# the build of pip's index, and any other machine asks PyTorch's index for CPUs, whose address uv
-# knows; if that index does not answer, pip's index decides (from PyPI: CUDA on Linux, 3 GB).
-# For another build than the one in .venv: make clean install TORCH_INDEX=URL.
+# own hash. TORCH_INDEX=URL selects an index. By default, a machine with an NVIDIA GPU installs torch
+# from pip's index, and any other machine from PyTorch's index for CPUs, whose address uv knows; if
+# that index does not answer, pip's index is used (PyPI on Linux: CUDA, 3 GB). To replace the build
+# in .venv: make clean install TORCH_INDEX=URL.
 TORCH_INDEX ?=
 GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
@@ -22,18 +22,18 @@ GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 .PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries torchvision \
   chaos lint format bench clean
 
-# $(call beside,FOLDER): the environment there sees the libraries of .venv behind its own.
+# $(call beside,FOLDER): add the libraries of .venv to the environment FOLDER, after its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 beside  = $(BIN)/$(PURELIB) >"$$($(1)/bin/$(PURELIB))/beside.pth"
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-install: $(STAMP) ## .venv with hpq and everything that demo and test need
+install: $(STAMP) ## create .venv with hpq and the dependencies of demo and test
 	@rm -f $(DEV)
 	$(PIP) install $(HPQ) --force-reinstall .
 
-dev: $(DEV) ## like install, but editable: hpq runs from this checkout
+dev: $(DEV) ## like install, but editable: run hpq from this checkout
 $(DEV): $(STAMP)
 	$(PIP) install $(HPQ) --editable .
 	@touch $@
@@ -45,16 +45,16 @@ $(STAMP): pyproject.toml requirements.lock requirements-torch.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --require-hashes --requirement requirements.lock
 ifneq ($(TORCH_INDEX),)
-	@echo "torch: the build of $(TORCH_INDEX)" >&2
+	@echo "torch: installing the build of $(TORCH_INDEX)" >&2
 	$(PIP) install --quiet --index-url $(TORCH_INDEX) --requirement requirements-torch.txt
 else ifneq ($(GPU),)
-	@echo "torch: the build of pip's index, for the NVIDIA GPU (TORCH_INDEX=URL: another)" >&2
+	@echo "torch: NVIDIA GPU found, installing the build of pip's index (another: TORCH_INDEX=URL)" >&2
 	$(PIP) install --quiet --requirement requirements-torch.txt
 else
-	@echo "torch: the build for CPUs, as no NVIDIA GPU is here (TORCH_INDEX=URL: another)" >&2
+	@echo "torch: no NVIDIA GPU found, installing the build for CPUs (another: TORCH_INDEX=URL)" >&2
 	UV_HTTP_RETRIES=1 $(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps \
 	  --torch-backend cpu --requirement requirements-torch.txt \
-	  || { echo "torch: PyTorch's index does not answer: the build of pip's index" >&2; \
+	  || { echo "torch: PyTorch's index does not answer, installing the build of pip's index" >&2; \
 	       $(PIP) install --quiet --requirement requirements-torch.txt; }
 endif
 	@$(BIN)/python -c 'from importlib.metadata import version; print("torch", version("torch"))' >&2
@@ -69,18 +69,18 @@ lock: $(STAMP) ## write requirements.lock, for every supported Python and platfo
 	{ echo '# All of .venv but torch and hpq: `make lock` writes it, from pyproject.toml.'; \
 	  $(NO_TORCH) $(VENV)/lock; } >requirements.lock
 
-demo: install ## a real sweep of 16 trials on the digits data set, two workers
+demo: install ## run a sweep of 16 trials on the digits data set with two workers
 	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
 
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
-test: $(DEV) ## units, commands on a real server, whole sweeps: at most five minutes on two cores
+test: $(DEV) ## test units, commands and whole sweeps: at most five minutes on two cores
 	$(PYTEST) tests/unit tests/integration tests/e2e/sweeps
 
-test-all: $(DEV) ## what `make test` leaves out: faults, security, training code
+test-all: $(DEV) ## run the tests that `make test` omits: faults, security, training code
 	$(PYTEST) tests/e2e --ignore tests/e2e/sweeps
 
-# Beside .venv, whose torch it uses. uv takes the oldest versions that pyproject.toml admits.
+# An environment with the torch of .venv. uv selects the oldest versions that pyproject.toml allows.
 LOWEST   := .lowest
 OF_LIBRARIES = tests/unit/search tests/unit/code/test_bundle.py tests/unit/store/test_filestore.py \
   tests/unit/producer/test_remedies.py tests/unit/worker/test_endpoint.py \
@@ -98,24 +98,24 @@ lowest: $(DEV) ## test with the oldest versions of the libraries
 	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(OF_LIBRARIES)
 
 LINTER := .linter
-cluster: $(DEV) ## tests in pods, on a test cluster (root); skipped if there is none
+cluster: $(DEV) ## test on a test cluster (root); skipped without one
 	$(BIN)/python -m pip install --quiet kubernetes-validate==1.37.0
 	@test -x $(LINTER)/bin/checkov || $(PYTHON) -m venv $(LINTER)
 	$(LINTER)/bin/python -m pip install --quiet checkov==3.3.30
 	PATH="$$PATH:$(CURDIR)/$(LINTER)/bin" $(BIN)/python -m pytest -q tests/cluster
 
-unit: $(DEV) ## tests/unit: one part of hpq at a time
+unit: $(DEV) ## run tests/unit
 	$(BIN)/python -m pytest -q tests/unit
 
 ORACLE := .oracle
-oracle: tests/oracle/requirements.txt ## ask W&B's own package again what it answers (tests/data/oracle)
+oracle: tests/oracle/requirements.txt ## record the results of W&B's package again (tests/data/oracle)
 	@test -x $(ORACLE)/bin/python || $(PYTHON) -m venv $(ORACLE)
 	$(ORACLE)/bin/python -m pip install --quiet --requirement $<
 	$(ORACLE)/bin/python -W ignore -m tests.oracle
 
-# Beside .venv and on its torch; pip would else fetch a second one. `make test-all ML_PYTHON=…` uses it.
+# With the torch of .venv, since pip would download a second one. Used by `make test-all ML_PYTHON=…`.
 LIBRARIES := .libraries
-libraries: $(LIBRARIES)/.installed ## libraries of some tests: Lightning, transformers, Keras, Hydra, LightGBM
+libraries: $(LIBRARIES)/.installed ## install libraries of some tests: Lightning, transformers, Keras, Hydra, LightGBM
 $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
 	$(BIN)/python -m venv $(LIBRARIES)
 	$(call beside,$(LIBRARIES))
@@ -124,10 +124,10 @@ $(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
 	  --requirement tests/libraries.txt
 	@touch $@
 
-# An environment of its own: torchvision links the CUDA libraries of torch's CUDA build (5 GB). Its
-# torch is of pip's own index, whatever index or wheels pip is set to.
+# A separate environment: torchvision links the CUDA libraries of torch's CUDA build (5 GB). Its
+# torch comes from pip's default index, whatever pip's configuration.
 TORCHVISION := .torchvision
-torchvision: $(TORCHVISION)/.installed $(DEV) ## what torchvision does for hpq, in an environment of 5 GB
+torchvision: $(TORCHVISION)/.installed $(DEV) ## test with torchvision, in an environment of 5 GB
 	$(TORCHVISION)/bin/python -m pytest -q -p no:cacheprovider tests/torchvision
 $(TORCHVISION)/.installed: $(STAMP) requirements-torch.txt
 	$(PYTHON) -m venv --clear $(TORCHVISION)
@@ -137,22 +137,22 @@ $(TORCHVISION)/.installed: $(STAMP) requirements-torch.txt
 	$(TORCHVISION)/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-chaos: $(DEV) ## five minutes of kills, stops, cuts and restarts, then the audit
+chaos: $(DEV) ## run sweeps under random faults for five minutes, then audit them
 	$(BIN)/python -m tests.chaos
 
-reference: $(DEV) ## docs/reference/commands.md and settings.md, from the code
+reference: $(DEV) ## generate docs/reference/commands.md and settings.md from the code
 	$(BIN)/python -m docs.generate
 
-picture: $(DEV) ## docs/watch.svg, from a real sweep (needs tmux)
+picture: $(DEV) ## draw docs/watch.svg from a real sweep (needs tmux)
 	$(BIN)/python -m docs.picture
 
-lint: $(DEV) ## ruff and mypy
+lint: $(DEV) ## run ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-format: $(DEV) ## ruff format
+format: $(DEV) ## run ruff format
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-bench: $(DEV) ## the figures of docs/results/benchmarks.md
+bench: $(DEV) ## measure the figures of docs/results/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 clean: ## remove the environments

@@ -1,4 +1,4 @@
-"""What the copy of a sweep's code costs each attempt: `python benchmarks/code_tree.py [FILES]`."""
+"""Measure the time to copy a sweep's code per attempt: `python benchmarks/code_tree.py [FILES]`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMES = 50
 
 
 def milliseconds(folder: Path, count: int) -> float:
-    """The median time of one tree of `count` files of 4 KiB in ten packages, with data beside."""
+    """Return the median time of copying `count` files of 4 KiB in ten packages beside data."""
     user, home = folder / "user", folder / "home"
     for n in range(count):
         (user / f"package{n % 10}" / "data").mkdir(parents=True, exist_ok=True)

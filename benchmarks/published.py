@@ -1,9 +1,9 @@
-"""The trainer beside the code that the article published: `python -m benchmarks.published DIR`.
+"""Compare the trainer with the article's published code: `python -m benchmarks.published DIR`.
 
-DIR is a checkout of NVIDIA-developer-blog/kubernetes-hyperparam-exp. Its code runs as it is, but
-for what today's NumPy, a CPU and float64 need (benchmarks/upstream.py), for 24 epochs on few noisy
-images; then hpq trains from the same weights, in the same order, with what their code drew. Prints
-by how much the figures differ; exit code 1 where that is more than rounding.
+DIR is a checkout of NVIDIA-developer-blog/kubernetes-hyperparam-exp. Its code runs with changes for
+current NumPy, a CPU and float64 (benchmarks/upstream.py), for 24 epochs on few noisy images; then
+hpq trains from the same weights, in the same order, with the same random draws. Prints the relative
+difference; exit code 1 if it exceeds rounding.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SETS = (  # batch norm, cutout, momentum, max learning rate
 
 @dataclass(kw_only=True)
 class Heard:
-    """A trial: it keeps what is said after each epoch."""
+    """A trial that keeps the reports of each epoch."""
 
     rows: list[Mapping[str, float]] = field(default_factory=list)
     checkpoint_dir: Path | None = None
@@ -50,7 +50,7 @@ class Heard:
 
 
 def compare(code: Upstream, batch_norm: bool, cutout: int, momentum: float, rate: float) -> float:
-    """The largest relative difference of a loss or an accuracy in any epoch."""
+    """Return the largest relative difference of a loss or an accuracy in any epoch."""
     random = np.random.default_rng(0)
     images, tests = (random.integers(0, 256, (n, 32, 32, 3), np.uint8) for n in (IMAGES, TESTS))
     labels, answers = (random.integers(0, 10, n) for n in (IMAGES, TESTS))
@@ -87,7 +87,7 @@ def compare(code: Upstream, batch_norm: bool, cutout: int, momentum: float, rate
 
 
 class _Draws:
-    """Their training set, which notes the order and the choices of each epoch."""
+    """Their training set, which records the order and the draws of each epoch."""
 
     def __init__(self, utils: Any, images: Any, labels: Any, cutout: int) -> None:
         self.split = Split(images=torch.from_numpy(images), labels=torch.from_numpy(labels))
@@ -114,7 +114,7 @@ class _Draws:
 
 
 class _Again(Augmented):
-    """The same epochs for hpq."""
+    """Replays the same epochs for hpq."""
 
     def __init__(self, drawn: _Draws) -> None:
         super().__init__(drawn.split, SIZE, drawn.cutout, 0, PLAN)
@@ -139,9 +139,9 @@ def _worst(theirs: list[Mapping[str, float]], ours: list[Mapping[str, float]]) -
 
 
 def main() -> None:
-    """Compare; exits with 1 where the figures are not the same."""
+    """Compare; exit with 1 if the figures differ."""
     if len(sys.argv) != 2:
-        sys.exit(f"benchmarks.published: give a checkout of {REPOSITORY}")
+        sys.exit(f"benchmarks.published: pass a checkout of {REPOSITORY}")
     try:
         code = load(Path(sys.argv[1]), torch.float64)
     except UserError as error:

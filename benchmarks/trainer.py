@@ -1,7 +1,7 @@
-"""The CIFAR10 trainer on a CPU: sets of the small sweep through a worker, and the article's way.
+"""Measure the CIFAR10 trainer on a CPU: the small sweep by a worker, and as in the article.
 
-Needs CIFAR10 in HPQ_DATA. One thread each. A round is one of the sixteen sets at each batch size.
-The article's way gets its images decoded and cut to size, as a file of arrays.
+Needs CIFAR10 in HPQ_DATA; one thread each. A round is one of the sixteen trials at each batch size.
+The article's code gets decoded images of the right number, as a file of arrays.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WALL, _CPU = "from start to last result", "CPU time of all its processes"
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """An epoch's CPU time, then whole sweeps in wall and CPU time.
+    """Measure the CPU time of an epoch, then wall and CPU time of whole sweeps.
 
     Raises:
         SystemExit: CIFAR10 is not in HPQ_DATA.
@@ -58,7 +58,7 @@ def measure(rounds: int) -> Iterator[Figure]:
 
 
 def _spread(of: int) -> list[int]:
-    # The first half has one batch size, the other half the other: both are in any two sets.
+    # The halves differ in batch size, so that any two trials include both.
     return [number for i in range(of // 2) for number in (i, of // 2 + i)]
 
 
@@ -96,7 +96,7 @@ def _articles(arrays: Path, some: Sequence[dict[str, Json]]) -> None:
 
 
 def _used(work: Callable[[], object]) -> tuple[float, float]:
-    """Wall time, and CPU time of all processes that began and ended meanwhile."""
+    """Return wall time, and CPU time of all processes that started and ended meanwhile."""
     began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     work()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

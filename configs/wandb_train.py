@@ -1,7 +1,7 @@
-"""A training script as one has it lying about: argparse in, `val_loss=…` lines out.
+"""A typical training script: argparse options in, `val_loss=…` lines out.
 
-Logistic regression on a small generated set (two noisy rings, polynomial features) by SGD or Adam,
-in plain Python and always the same: the result depends on the two flags only.
+Logistic regression on a small generated data set (two noisy rings, polynomial features) by SGD or
+Adam, in plain Python and deterministic: the result depends only on the two options.
 """
 
 import argparse
@@ -12,7 +12,7 @@ POINTS, EPOCHS, BATCH = 4000, 50, 20
 
 
 def points(rng):
-    """Points of two rings with their label, as polynomial features up to degree 3."""
+    """Return points of two rings as polynomial features up to degree 3, each with its label."""
     out = []
     for i in range(POINTS):
         label, angle = i % 2, rng.uniform(0, 2 * math.pi)
@@ -23,13 +23,13 @@ def points(rng):
 
 
 def predict(weights, features):
-    """The probability that the label is 1."""
+    """Return the probability that the label is 1."""
     z = sum(w * f for w, f in zip(weights, features, strict=True))
     return 1 / (1 + math.exp(-max(-30.0, min(30.0, z))))
 
 
 def loss(weights, data):
-    """Mean cross entropy."""
+    """Return the mean cross entropy."""
     total = 0.0
     for features, label in data:
         p = predict(weights, features)
@@ -38,7 +38,7 @@ def loss(weights, data):
 
 
 def gradient(weights, batch):
-    """The gradient of the batch's mean loss."""
+    """Return the gradient of the batch's mean loss."""
     total = [0.0] * len(weights)
     for features, label in batch:
         error = predict(weights, features) - label
@@ -48,7 +48,7 @@ def gradient(weights, batch):
 
 
 def sgd(learning_rate):
-    """Gradient descent with momentum 0.9."""
+    """Return a step of gradient descent with momentum 0.9."""
     velocity = None
 
     def step(weights, grads):
@@ -60,7 +60,7 @@ def sgd(learning_rate):
 
 
 def adam(learning_rate):
-    """Adam with its usual constants."""
+    """Return a step of Adam with its usual constants."""
     first, second, count = None, None, 0
 
     def step(weights, grads):

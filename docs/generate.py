@@ -66,9 +66,10 @@ def paragraphs(text: str) -> Iterator[str]:
     """Yield the paragraphs of a help text; those with commands only are blocks of code."""
     for part in text.replace("\b\n", "").replace("\f", "").strip().split("\n\n"):
         lines = [line.strip() for line in part.splitlines() if line.strip()]
-        if lines and lines[0] in ("Example:", "Examples:"):
-            yield lines.pop(0)
-            yield "\n".join(["```", *lines, "```"])
+        if lines and lines[0].startswith("Example"):
+            head, _, first = lines.pop(0).partition(": ")
+            yield head.rstrip(":") + ":"
+            yield "\n".join(["```", *filter(None, [first, *lines]), "```"])
         elif lines and all(line.removeprefix("$ ").startswith("hpq ") for line in lines):
             yield "\n".join(["```", *lines, "```"])
         elif lines:

@@ -1,4 +1,4 @@
-"""Data sets as they are published, with noise in them."""
+"""Data sets in their published formats, with random contents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 
 
 def mnist_files(images: int = 20) -> dict[str, bytes]:
-    """MNIST's four files."""
+    """Return the four files of MNIST."""
     noise, files = random.Random(0), {}
     for split in ("train", "t10k"):
         pixels = struct.pack(">3I", images, 28, 28) + noise.randbytes(images * 28 * 28)

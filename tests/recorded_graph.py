@@ -1,7 +1,7 @@
 """A CUDA graph on a CPU: it records the operations of a capture and replays them on their memory.
 
-As with a real one, a replay runs no Python: numbers that were Python's are those of the capture,
-and what is to change has to lie in the memory that was there. Reading a value back ends a capture.
+As with a real one, a replay runs no Python: Python numbers keep their values of the capture, and
+inputs change only through the captured memory. Reading a value back breaks a capture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Operation = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
 
 
 class Recorder(TorchDispatchMode):
-    """Notes each operation with its operands and its result; refuses to read a value back."""
+    """Records each operation with operands and result; refuses to read a value back."""
 
     def __init__(self, note: bool = True) -> None:
         super().__init__()
@@ -40,14 +40,14 @@ class Recorder(TorchDispatchMode):
 
 
 class Graph:
-    """What `torch.cuda.CUDAGraph` is to a step."""
+    """A replacement of `torch.cuda.CUDAGraph`."""
 
     def __init__(self) -> None:
         self.tape: list[Operation] = []
         self.replays = 0
 
     def replay(self) -> None:
-        """Each operation again, with its result where it was."""
+        """Repeat each operation, and write the result into its captured memory."""
         self.replays += 1
         with torch.no_grad():
             for func, args, kwargs, result in self.tape:
@@ -58,17 +58,17 @@ class Graph:
 
 
 class Generator:
-    """What a generator of CUDA is to a capture that broke: it gets another state."""
+    """A replacement of a CUDA generator, whose state is replaced after a broken capture."""
 
     states = 0
 
     def graphsafe_set_state(self, state: torch.Generator) -> None:
-        """Count it."""
+        """Count the call."""
         self.states += 1
 
 
 class Gpu:
-    """The parts of `torch.cuda` that a capture uses; `graphs` are those that were captured."""
+    """The parts of `torch.cuda` that a capture uses; `graphs` are the captured ones."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stream, self.graphs, self._watch = "default", list[Graph](), None
@@ -84,7 +84,7 @@ class Gpu:
         patch.setattr(step, "_new_generator", lambda place: torch.Generator())
 
     def wait_stream(self, other: object) -> None:
-        """There is nothing to wait for."""
+        """Do nothing: the CPU has no stream to wait for."""
 
     def _current_stream(self) -> Gpu:
         return self

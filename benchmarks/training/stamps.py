@@ -1,6 +1,6 @@
-"""Training code of the benchmarks: trainers that do nothing, or note when they run.
+"""Trainers for benchmarks, which return at once or record when they run.
 
-Standard library only, but for `digits`. Times are time.monotonic(), one clock for all processes.
+Standard library only, except `digits`. Times are time.monotonic(), one clock for all processes.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ _EPOCHS = 5
 
 
 def nothing(params: dict[str, Any], trial: object) -> dict[str, float]:
-    """A result and no work."""
+    """Return a result without work."""
     return {"loss": 0.0}
 
 
 def hold(params: dict[str, Any], trial: Any) -> None:
-    """One report, then nothing until it is told to stop."""
+    """Report once, then wait until the trial is stopped."""
     trial.report({"loss": 0.0}, 1)
     while not trial.should_stop:
         time.sleep(0.05)
 
 
 def second(params: dict[str, Any], trial: object) -> dict[str, float]:
-    """A trial of a fixed length."""
+    """Run for a fixed time."""
     time.sleep(params["seconds"])
     return {"loss": params["x"]}
 
 
 def mark(params: dict[str, Any], trial: object) -> dict[str, float]:
-    """Note the first and the last moment of a trial."""
+    """Record the first and the last moment of a trial."""
     return note(**params)
 
 
 def note(number: int, file: str) -> dict[str, float]:
-    """The same, as a job of another queue."""
+    """Do the same as a job of RQ."""
     _append(file, number, time.monotonic())
     _append(file, number, time.monotonic())
     return {"loss": 0.0}
 
 
 def digits(params: dict[str, Any], trial: Any) -> None:
-    """The shipped trainer for a few epochs; notes each report."""
+    """Run the shipped trainer for a few epochs; record the time of each report."""
     from hpq_worker.trainers.digits import train  # noqa: PLC0415
 
     class Noting:
-        """The trial, but for its reports."""
+        """A trial that records its reports."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(trial, name)
 
         def report(self, metrics: Mapping[str, float], step: int) -> None:
-            """Note the moment, then report."""
+            """Record the time, then report."""
             _append(params["file"], params["number"], time.monotonic())
             trial.report({"loss": metrics["test/loss"]}, step)
 

@@ -1,10 +1,10 @@
 """Another network and recipe for CIFAR10, after airbench94; few epochs.
 
-After airbench94 of Keller Jordan (arXiv 2404.00498), written anew: the first layer is computed from
-the training images and stays, convolutions begin as the identity, norms have no scale and biases
-that learn 64 times as fast, each image is mirrored in every other epoch, and a test is the mean of
-six looks. Left out: its lookahead, the bias of the first layer frozen after three epochs, and rates
-that neither begin nor end at 0. The parameters do not mean what those of `trainer: cifar10` mean.
+A new implementation of Keller Jordan's airbench94 (arXiv 2404.00498). The first layer is computed
+from the training images and frozen, convolutions start as the identity, norms have no scale, their
+biases learn 64 times as fast, each image is mirrored in every other epoch, and a test averages six
+views. Not included: lookahead, freezing the first layer's bias after three epochs, and rates that
+neither start nor end at 0. The parameters differ in meaning from those of `trainer: cifar10`.
 
 By hand: `python -m hpq.train train:train --set width=16 --set epochs=3`.
 """
@@ -25,15 +25,15 @@ DEFAULTS = {
     "weight_decay": 1.33e-3,
     "label_smoothing": 0.2,
     "translate": 2,  # pixels, each way
-    "tta": "on",  # six looks at each test image
+    "tta": "on",  # average six views of each test image
     "width": 64,  # channels, then twice 4 times as many
     "train_images": 50_000,
     "test_images": 10_000,
 }
-PATCHES = 24  # filters of the first layer: the 12 directions of 2x2 patches of 3 colours, and back
-SEEN = 5_000  # images, or up to twice as many, whose patches the first layer is computed from
-LEAST_VARIANCE = 5e-4  # keeps directions that hardly occur from being blown up
-FASTER = 8.0  # squared: how much faster the bias of a norm learns
+PATCHES = 24  # filters of the first layer: 12 directions of 2x2 patches, and their negatives
+SEEN = 5_000  # images (up to twice as many) whose patches determine the first layer
+LEAST_VARIANCE = 5e-4  # limits the scale of rare directions
+FASTER = 8.0  # squared: the factor of a norm's bias learning rate
 
 
 def train(params, trial):
@@ -44,7 +44,7 @@ def train(params, trial):
     torch.manual_seed(trial.seed)
     with device.pick():
         model = FastNet(p["width"], looks_again=p["tta"] == "on")
-    every = max(1, len(data.train) // SEEN)  # images may lie class by class
+    every = max(1, len(data.train) // SEEN)  # images may be sorted by class
     with torch.no_grad():
         model.whiten.weight.copy_(whitening(train.prepare(data.train.images[::every]).float()))
     fit(
@@ -62,7 +62,7 @@ def train(params, trial):
 
 
 class Alternating(Augmented):
-    """Shifted images. Each is mirrored in every other epoch, half of them in the first."""
+    """Shifted images, each mirrored in every other epoch, half of them in the first."""
 
     def __init__(self, split, batch_size, translate, seed, plan):
         super().__init__(split, batch_size, 0, seed, plan)
@@ -82,7 +82,7 @@ class Alternating(Augmented):
             most = self.translate
             return 4 + torch.randint(-most, most + 1, (n, 1), generator=self.generator)
 
-        whole = torch.zeros(n, 1, dtype=torch.int64)  # no hole in it
+        whole = torch.zeros(n, 1, dtype=torch.int64)  # no cutout
         flip = (self.mirrored[self.order][:, None] + self.number) % 2
         return {"crop_y": shift(), "crop_x": shift(), "flip": flip, "cut_y": whole, "cut_x": whole}
 
@@ -90,8 +90,8 @@ class Alternating(Augmented):
 class Norm(nn.BatchNorm2d):
     """Batch normalisation without a scale, whose bias learns 64 times as fast as other weights.
 
-    The bias is held an eighth as large, so its gradient is 8 times as large, and so is what a step
-    of it moves. The decay of both is the same.
+    The stored bias is an eighth of the used one, so its gradient and its step are each 8 times as
+    large. Weight decay is the same.
     """
 
     def __init__(self, channels):
@@ -107,7 +107,7 @@ class Norm(nn.BatchNorm2d):
 def conv(c_in, c_out):
     made = nn.Conv2d(c_in, c_out, 3, padding=1, bias=False)
     with torch.no_grad():
-        nn.init.dirac_(made.weight[:c_in])  # the first filters hand on what comes in
+        nn.init.dirac_(made.weight[:c_in])  # the first filters pass their input on
     return made
 
 
@@ -117,7 +117,7 @@ def pair(c_in, c_out):
 
 
 class FastNet(nn.Module):
-    """Logits (B, 10) of images (B, 3, 32, 32); at a test the mean of six looks, if asked for."""
+    """Return logits (B, 10) of images (B, 3, 32, 32), at a test the mean of six views if `tta`."""
 
     def __init__(self, width, *, looks_again):
         super().__init__()

@@ -1,8 +1,8 @@
-"""Train torchvision's resnet18 on CIFAR10: a plain script that knows nothing of hpq.
+"""Train torchvision's resnet18 on CIFAR10 by a plain script that does not import hpq.
 
-By hand: `python train.py --data DIR --epochs 1 --images 512`. DIR holds folders train/ and test/ of
-images by class, or cifar-10-batches-py as `hpq data cifar10 DIR` and torchvision leave it. On a GPU
-it computes in bfloat16.
+By hand: `python train.py --data DIR --epochs 1 --images 512`. DIR contains directories train/ and
+test/ of images by class, or cifar-10-batches-py from `hpq data cifar10 DIR` or torchvision. On a
+GPU the script computes in bfloat16.
 """
 
 import argparse
@@ -21,7 +21,7 @@ parser.add_argument("--lr", type=float, default=0.05)
 parser.add_argument("--momentum", type=float, default=0.9)
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--batch-size", type=int, default=128)
-parser.add_argument("--images", type=int, default=50_000, help="of training; a fifth to test on")
+parser.add_argument("--images", type=int, default=50_000, help="for training; a fifth for the test")
 args = parser.parse_args()
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

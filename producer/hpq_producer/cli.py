@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from hpq import __version__
@@ -75,25 +75,15 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
 # commands of wandb, kubectl, ray and optuna → hpq's
-ALIASES = {
-    name: command
-    for command, names in {
-        "ls": "list ps sweeps studies jobs",
-        "show": "status describe info inspect",
-        "watch": "top dashboard ui monitor attach",
-        "rm": "delete remove del",
-        "worker": "agent start",
-        "enqueue": "sweep submit create apply add",
-        "run": "optimize tune launch train",
-        "results": "trials export",
-        "best": "best-trial best-trials",
-        "logs": "log",
-        "cancel": "kill terminate",
-        "workers": "agents nodes",
-        "set": "edit config-set",
-        "connect": "login port-forward proxy",
-    }.items()
-    for name in names.split()
+ALIASES: dict[str, str] = {
+    name: pair.partition(":")[0]
+    for pair in (
+        "ls:list,ps,sweeps,studies,jobs show:status,describe,info,inspect rm:delete,remove,del"
+        " watch:top,dashboard,ui,monitor,attach worker:agent,start enqueue:sweep,submit,apply"
+        " run:optimize,tune,launch,train results:trials,export best:best-trial,best-trials logs:log"
+        " cancel:kill,terminate workers:agents,nodes set:edit connect:login,port-forward"
+    ).split()
+    for name in pair.partition(":")[2].split(",")
 }
 _EXIT_CODES = {ExitCode.USER: "wrong file, option or setting", ExitCode.UNKNOWN: "not found"}
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
@@ -109,7 +99,7 @@ class Command(TyperCommand):
         params: list[Any] = self.params
         for param in params:
             param.secondary_opts = []  # no --no-once: a switch is off unless it is given
-            if isinstance(param, TyperArgument):
+            if param.param_type_name == "argument":
                 param.metavar = param.metavar or (param.name or "").upper()
                 # No <str> beside the name.
                 setattr(param, "display_type_rich", lambda ctx: None)  # noqa: B010

@@ -68,7 +68,7 @@ def test_a_drained_pod_ends_its_trial_and_goes_and_no_other_pod_does(steered: St
     assert f"{sid}/1" in late.stderr and f"`hpq drain {runs[1]}`" in late.stderr, late.stderr
     steered.go(sid)
     done = laptop.hpq("drain", pod, *here)
-    assert done.returncode == 0 and f"2 → 1 pods ({pod} gone)" in done.stderr, done.stderr
+    assert done.returncode == 0 and f"2 → 1 pods ({pod} removed)" in done.stderr, done.stderr
     assert namespace.wait_ready(1) != [pod]
     laptop.wait_over(sid)
     assert [laptop.events(sid, n) for n in (1, 2)] == [["claimed", "finished"]] * 2
@@ -85,7 +85,7 @@ def test_a_drained_pod_goes_also_where_a_quota_keeps_others_from_coming(
         laptop.ok("scale", 3, *here)
         pod = namespace.wait_ready(2)[0]
         done = laptop.hpq("drain", pod, *here)
-        assert done.returncode == 0 and f"3 → 1 pods ({pod} gone)" in done.stderr, done.stderr
+        assert done.returncode == 0 and f"3 → 1 pods ({pod} removed)" in done.stderr, done.stderr
         assert namespace.wait_ready(1) != [pod]
     finally:
         namespace.kubectl("delete", "quota", "full")

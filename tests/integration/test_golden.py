@@ -23,15 +23,15 @@ def test_what_a_command_says_of_itself(golden: Golden, name: str) -> None:
     command = group.get_command(None, name)
     context = command.make_context(f"hpq {name}", [], resilient_parsing=True, terminal_width=100)
     text = command.get_help(context)
-    assert "<bool>" not in text and re.search(r"(?m)^  Examples?:\n    hpq ", text), text
+    assert "<bool>" not in text and re.search(r"(?m)^  Example(s:\n   |:) hpq ", text), text
     golden.check(name, "help", text)
 
 
 # What refuses beside one sweep of two trials, demo-00000; the file sweep.yaml asks for the same.
 REFUSED = (
     "archive", "audit nope", "best nope", "cancel demo-00000",
-    "cancel demo-00000 1 --where x", "connect --role nobody", "connect --background --stop",
-    "drain", "drain nobody", "enqueue nope.yaml", "enqueue sweep.yaml --set lr",
+    "cancel demo-00000 1 --where x", "connect --role admin", "connect --background --stop",
+    "drain", "drain w-0", "enqueue nope.yaml", "enqueue sweep.yaml --set lr",
     "enqueue sweep.yaml --set methd=grid", "enqueue sweep.yaml --set method=gird",
     "enqueue sweep.yaml --tag 'a b'", "get demo-00000", "get demo-00000/1", "init nope.py",
     "init .", "logs demo-00000", "logs nope/1", "ls --where 'x >'", "ls --where 'nope == 1'",

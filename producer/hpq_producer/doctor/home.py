@@ -1,4 +1,4 @@
-"""What lies in HPQ_HOME, and what of it nobody needs: old snapshots, logs of runs and caches."""
+"""Find unneeded files in HPQ_HOME: old code snapshots, logs of runs, and caches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from hpq_producer.terminal.text import size
 
 UNUSED_S = 7 * 86_400.0
-_BOUNDED = ("snapshots", "logs", "cache/*")  # all of it can be made again, or is of ended sweeps
+_BOUNDED = ("snapshots", "logs", "cache/*")  # reproducible, or of ended sweeps
 
 
 def unused(home: Path, needed: Collection[str] = ()) -> Iterator[Path]:
-    """Find what was not touched for a week, unless its name is a sweep or code `needed`."""
+    """Yield files not modified for a week, except those named after `needed` sweeps or code."""
     before = time.time() - UNUSED_S
     for pattern in _BOUNDED:
         for path in sorted(home.glob(f"{pattern}/*")):
@@ -26,7 +26,7 @@ def unused(home: Path, needed: Collection[str] = ()) -> Iterator[Path]:
 
 
 def bytes_of(path: Path) -> int:
-    """The bytes of a file, or of all files below a directory."""
+    """Return the size of a file, or of all files below a directory, in bytes."""
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -38,13 +38,13 @@ def bytes_of(path: Path) -> int:
 
 
 def describe_size(home: Path) -> str:
-    """The size of HPQ_HOME, and how much of it `hpq gc` may remove."""
+    """Return the size of HPQ_HOME, and the size that `hpq gc` may remove."""
     spare = sum(map(bytes_of, unused(home)))
     return f"{size(bytes_of(home))}; hpq gc removes at most {size(spare)} of it"
 
 
 def remove(path: Path) -> int:
-    """Remove a file or a directory; return how many bytes went."""
+    """Remove a file or a directory; return the freed bytes."""
     before = bytes_of(path)
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Check before an enqueue: how are the parameters searched, and is the sampler installed?"""
+"""Checks before an enqueue: the search settings, and whether the sampler is installed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpq_producer.sweepfile.spec import SweepSpec
 
 
 def late_search(submission: Submission) -> Search | None:
-    """How the sets are searched; None where all of them are made at enqueue."""
+    """Return the search settings; None if all parameters are generated at enqueue."""
     spec = submission.spec
     if spec.space is None or not spec.is_late:
         return None
@@ -34,16 +34,16 @@ def late_search(submission: Submission) -> Search | None:
 
 
 def sampler_of(spec: SweepSpec) -> Sampler:
-    """Who makes the sets."""
+    """Return the sampler of a sweep file."""
     if spec.method != "bayes":
         return Sampler.RANDOM
     return Sampler(spec.sampler or BY_DEFAULT)
 
 
 def with_late_search(sweep: Sweep, submission: Submission, search: Search, older: int) -> Sweep:
-    """The sweep as one whose sets are made while it runs; `older` sets of it have their results.
+    """Return the sweep with its search settings; `older` parameter sets have copied results.
 
-    These are no part of run_cap, which says how many are to run.
+    These do not count against run_cap, which limits the trials that run.
     """
     spec, requested = submission.spec, submission.spec.trials
     size = spec.uncapped_trials
@@ -58,14 +58,14 @@ def with_late_search(sweep: Sweep, submission: Submission, search: Search, older
 
 
 def missing_sampler(submission: Submission) -> str | None:
-    """What has to be installed here for the sampler to run here, in a line."""
+    """Return what to install so that the sampler runs on this machine; None if nothing."""
     if not submission.spec.is_late:
         return None
     return missing(sampler_of(submission.spec), is_installed)
 
 
 def missing_sampler_aid(submission: Submission) -> str | None:
-    """What has to be installed here for the sampler to find its best sets here, in a line."""
+    """Return what to install so that the sampler works at its best here; None if nothing."""
     if not submission.spec.is_late:
         return None
     return unaided(sampler_of(submission.spec), is_installed)
@@ -78,6 +78,6 @@ def without_gpu(submission: Submission) -> str | None:
     if submission.spec.trainer != "cifar10" or small or gpu_names():
         return None
     return (
-        "no GPU here: a trial of all images at full width takes hours on a CPU; a small sweep is in"
-        " configs/cifar10-16-small.yaml"
+        "no GPU found: on a CPU, a trial of all images at full width takes hours; use the small"
+        " sweep configs/cifar10-16-small.yaml"
     )

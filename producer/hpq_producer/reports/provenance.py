@@ -76,13 +76,13 @@ def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
     )
     if not sweep.bundle and sweep.launch.bundled:
         raise UserError(
-            f"{sid}: its code is not kept: it was too large, or made room for newer code",
+            f"{sid}: Redis does not have its code: too large, or deleted for newer code",
             code="code-not-kept",
         )
     if not sweep.bundle:
         what = sweep.launch.trainer or sweep.launch.program
         raise UserError(
-            f"{sid}: its code is not kept: {what} is installed where workers run"
+            f"{sid}: Redis does not have its code: {what} is installed on the workers"
             f" ({sweep.launch.code}), or an older hpq enqueued it",
             code="code-not-kept",
         )

@@ -145,7 +145,7 @@ def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
 
 
 def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
-    """The space with what `when` and `exclude` say of it."""
+    """Return the search space with the conditions of `when` and `exclude`."""
     if out.errors:
         return Space.of(leaves)
     is_grid = data.get("method") == "grid"

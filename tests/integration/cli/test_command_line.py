@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from hpq.domain.sweep import Sweep
+from hpq.errors import UserError
+from hpq_producer.cli import ALIASES, WHERE, Lazy
+from hpq_producer.manifests.render import component_names
 from tests.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -39,6 +45,44 @@ def test_plan_takes_the_options_of_enqueue_but_for_those_of_a_new_sweep(hpq: Hpq
     assert options("run") == shared | {"--workers"}
     assert options("plan") == (shared - of_a_new_sweep) | {"--first", "--files"}
     assert of_a_new_sweep < shared
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_a_command_of_another_tool_names_the_command_of_hpq(name: str) -> None:
+    assert name not in WHERE and ALIASES[name] in WHERE
+    with pytest.raises(UserError, match=f"`hpq {ALIASES[name]}`") as error:
+        Lazy().resolve_command(None, [name])
+    assert error.value.code == "command-unknown"
+
+
+@pytest.mark.parametrize("words", ["list", "status", "delete x", "agent x", "top --json"])
+def test_a_command_of_another_tool_is_refused(hpq: Hpq, words: str) -> None:
+    refused(hpq(*words.split()), "command-unknown")
+
+
+def test_help_has_three_spellings_and_hpq_has_a_version(hpq: Hpq) -> None:
+    shown = hpq("ls", "--help").stdout
+    assert shown and shown == hpq("ls", "-h").stdout == hpq("help", "ls").stdout
+    assert hpq("help").stdout == hpq("-h").stdout == hpq("--help").stdout
+    assert hpq("--version").stdout.startswith("hpq ")
+
+
+def test_data_is_json_yaml_or_csv(hpq: Hpq, sweep_of: Callable[..., Sweep]) -> None:
+    sid = sweep_of(2).id
+    data = json.loads(hpq("ls", "-o", "json").stdout)
+    assert data[0]["id"] == sid and data == json.loads(hpq("ls", "--json").stdout)
+    assert yaml.safe_load(hpq("ls", "-o", "yaml").stdout) == data
+    (row,) = csv.DictReader(hpq("ls", "-o", "csv").stdout.splitlines())
+    assert row["id"] == sid and row["queued"] == "2"
+    assert hpq("ls", "-o", "table").stdout.startswith("sweep ")
+    assert hpq("results", sid, "-o", "csv").stdout == hpq("results", sid, "--csv").stdout
+    assert len(yaml.safe_load(hpq("results", sid, "-o", "yaml").stdout)) == 2
+
+
+def test_the_help_of_manifests_lists_every_component(hpq: Hpq) -> None:
+    shown = " ".join(hpq("manifests", "--help").stdout.split())
+    for name in component_names():
+        assert re.search(rf"[ ]{name}[,=. ]", shown), name
 
 
 def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> None:

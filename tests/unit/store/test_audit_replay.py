@@ -147,7 +147,7 @@ VIOLATIONS: dict[str, tuple[list[str], TrialRecord]] = {
     "is in two sets": (["claimed 1", "finished 1"], record("finished", 1, ENDED | WAITING)),
     "runs without a lease": (["claimed 1"], record("running", 1, frozenset({"running"}))),
     "has lost its end": (["claimed 1", "finished 1"], record("running", 1, RUNNING)),
-    "was dropped by nobody": ([], record("queued", 0, DROPPED)),
+    "disappeared": ([], record("queued", 0, DROPPED)),
     "has lost its parameters": ([], TrialRecord(number=1, has_params=False)),
 }
 

@@ -215,7 +215,7 @@ def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: A
     both = "import argparse, wandb\np = argparse.ArgumentParser()\n" + "{}\n" * 3
     lines = "p.add_argument('--lr', type=float, default=0.1)", "wandb.init(config={'wd': 0.01})"
     text, spec = made(both.format(*lines, "args = p.parse_args()"))
-    assert list(space(spec)) == ["lr"] and "# wd: {value: 0.01}  # through wandb.config" in text
+    assert list(space(spec)) == ["lr"] and "# wd: {value: 0.01}  # only in wandb.config" in text
     _, spec = made(both.format(*lines, "args, _ = p.parse_known_args()"))
     assert sorted(space(spec)) == ["lr", "wd"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hpq.connection.credentials import redact
 from hpq.errors import UserError
@@ -23,15 +23,12 @@ from hpq_producer.terminal.text import WHY_THINNED, clean, size, trials_of
 
 
 def archive(
-    sweep: Annotated[
-        str | None, typer.Argument(help="Id of a sweep, or its first characters.")
-    ] = None,
-    file: Annotated[Path | None, typer.Argument(help="File to write.")] = None,
+    sweep: Annotated[str | None, Argument(help="Id of a sweep, or its first characters.")] = None,
+    file: Annotated[Path | None, Argument(help="File to write.")] = None,
     restored: Annotated[
-        Path | None,
-        typer.Option("--restore", metavar="FILE", help="Restore the sweep of this file."),
+        Path | None, Option("--restore", metavar="FILE", help="Restore the sweep of this file.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite an existing file.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Write a sweep to one file, or restore it: parameters, events, results, curves and logs.

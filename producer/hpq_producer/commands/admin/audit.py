@@ -22,9 +22,7 @@ def audit(sweep: SweepRef = None, output: Output = Format.TABLE) -> None:
 
     The exit code is 1 if a trial ended twice, by an older attempt, or was lost.
 
-    Examples:
-      hpq audit
-      hpq audit digits-3f2a1 -o json
+    Example: hpq audit digits-3f2a1 -o json
     """
     with open_session() as session:
         sid = session.find(sweep)

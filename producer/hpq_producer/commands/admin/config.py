@@ -21,9 +21,7 @@ from hpq_producer.terminal.text import clean
 def config(output: Output = Format.TABLE) -> None:
     """Print the settings in use; hide secrets.
 
-    Examples:
-      hpq config
-      hpq config -o yaml
+    Example: hpq config -o yaml
     """
     settings = load_settings()
     connection = connection_record.connection_of_url(settings.home, settings.redis_url)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument
 
 from hpq.datasets import WANTED, find
 from hpq.errors import DataMissing, UserError
@@ -16,16 +16,15 @@ from hpq_producer.terminal.text import shell_line
 
 
 def data(
-    name: Annotated[str, typer.Argument(help=f"Data set: {' or '.join(WANTED)}.")],
+    name: Annotated[str, Argument(help=f"Data set: {' or '.join(WANTED)}.")],
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR", help="Directory. Default: HPQ_DATA, else HPQ_HOME/data."),
+        Argument(metavar="DIR", help="Directory. Default: HPQ_DATA, else HPQ_HOME/data."),
     ] = None,
 ) -> None:
     """Download a data set for the shipped trainers, or resume the download.
 
-    Example:
-      hpq data cifar10 /data
+    Example: hpq data cifar10 /data
     """
     if name not in WANTED:
         raise UserError(f"no data set {name!r}; use one of {', '.join(WANTED)}")

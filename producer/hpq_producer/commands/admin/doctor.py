@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import ExitCode, HpqError
@@ -21,8 +22,7 @@ from hpq_producer.terminal.style import Span
 
 def doctor(
     cluster: Annotated[
-        bool,
-        typer.Option("--cluster", help="Check the cluster and, through a connection, its Redis."),
+        bool, Option("--cluster", help="Check the cluster and, through a connection, its Redis.")
     ] = False,
     context: Context = None,
     namespace: Namespace = None,
@@ -30,9 +30,7 @@ def doctor(
 ) -> None:
     """Check the server, the workers and the data; print what to do about each problem.
 
-    Examples:
-      hpq doctor
-      hpq doctor --cluster -n research
+    Example: hpq doctor --cluster -n research
     """
     found = _of_cluster(context, namespace) if cluster else checkup(load_settings())
     if output.is_data:

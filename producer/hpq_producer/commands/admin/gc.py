@@ -13,8 +13,7 @@ def gc() -> None:
 
     Files that trials wrote, under work/, are kept.
 
-    Example:
-      hpq gc
+    Example: hpq gc
     """
     with open_session() as session:
         sweeps = session.reader.sweeps

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from hpq.connection import credentials as passwords_of
 from hpq.connection.client import check_server, connect
@@ -28,18 +28,15 @@ the user `default` is unchanged; with another administrator: ACL SETUSER default
 def redis_acl(
     server_version: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="X.Y",
             help="Version of Redis, e.g. 7.2. Default: that of HPQ_REDIS_URL's server.",
         ),
     ] = None,
     passwords: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Directory with a password file for each role."),
+        Path | None, Option(metavar="DIR", help="Directory with a password file for each role.")
     ] = None,
-    aclfile: Annotated[
-        bool, typer.Option(help="Print lines for an aclfile, not for redis-cli.")
-    ] = False,
+    aclfile: Annotated[bool, Option(help="Print lines for an aclfile, not for redis-cli.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Print the ACL users for producers, workers, viewers and autoscalers.

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from hpq.domain.trial import TrialId
 from hpq.errors import SettingsError, UserError
@@ -21,19 +21,17 @@ from hpq_producer.targets import parse_targets
 def worker(
     workers: Annotated[
         int | None,
-        typer.Option("--workers", help="Number of workers. Default: one per GPU; 1 without a GPU."),
+        Option("--workers", help="Number of workers. Default: one per GPU; 1 without a GPU."),
     ] = None,
     queue: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Worker class. Default: HPQ_QUEUE.")
+        str | None, Option(metavar="NAME", help="Worker class. Default: HPQ_QUEUE.")
     ] = None,
     sweep: Annotated[
         str | None,
-        typer.Option(
-            metavar="SWEEP", help="Run only this sweep, or SWEEP/7, and exit when it is over."
-        ),
+        Option(metavar="SWEEP", help="Run only this sweep, or SWEEP/7, and exit when it is over."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Exit after N trials, all workers together.")
+        int | None, Option(min=1, help="Exit after N trials, all workers together.")
     ] = None,
 ) -> None:
     """Start workers, which claim trials and train until Ctrl-C.

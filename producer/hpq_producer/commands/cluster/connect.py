@@ -8,6 +8,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from hpq.errors import UserError
 from hpq.settings import Settings, read
@@ -28,30 +29,23 @@ _ROLES = ("producer", "worker", "viewer")
 
 def connect(
     command: Annotated[
-        list[str] | None, typer.Argument(help="Command to run, after --. Default: a shell.")
+        list[str] | None, Argument(help="Command to run, after --. Default: a shell.")
     ] = None,
     context: Context = None,
     namespace: Namespace = None,
     role: Annotated[
         str | None,
-        typer.Option(metavar="ROLE", help="Redis user: producer or viewer. Default: producer."),
+        Option(metavar="ROLE", help="Redis user: producer or viewer. Default: producer."),
     ] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Local port; 0 chooses a free one.")
-    ] = 0,
+    port: Annotated[int, Option(min=0, max=65535, help="Local port; 0 chooses a free one.")] = 0,
     background: Annotated[
-        bool,
-        typer.Option("--background", help="Keep the connection for all commands, until --stop."),
+        bool, Option("--background", help="Keep the connection for all commands, until --stop.")
     ] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="End the background connection.")] = False,
-    status: Annotated[
-        bool, typer.Option("--status", help="Print the state of the connection.")
-    ] = False,
+    stop: Annotated[bool, Option("--stop", help="End the background connection.")] = False,
+    status: Annotated[bool, Option("--status", help="Print the state of the connection.")] = False,
     url: Annotated[
         bool,
-        typer.Option(
-            "--url", help="Connect in the background and print the settings as shell exports."
-        ),
+        Option("--url", help="Connect in the background and print the settings as shell exports."),
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hpq.domain.snapshot import Worker
 from hpq.errors import Held, HpqError, NotFound, UserError
@@ -31,18 +31,14 @@ _HOW_TO_START = "`hpq worker` starts one, in a cluster `hpq scale N`"
 
 def drain(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Workers or pods: names, or their first characters.")
+        list[str] | None, Argument(help="Workers or pods: names, or their first characters.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Drain all workers.")] = False,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Let drained workers claim trials again.")
-    ] = False,
-    stay: Annotated[bool, typer.Option("--stay", help="Keep the pods of drained workers.")] = False,
+    every: Annotated[bool, Option("--all", help="Drain all workers.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Let drained workers claim trials again.")] = False,
+    stay: Annotated[bool, Option("--stay", help="Keep the pods of drained workers.")] = False,
     timeout: Annotated[
         float,
-        typer.Option(
-            min=0, help="Give up waiting for running trials after this time; 0: no limit."
-        ),
+        Option(min=0, help="Give up waiting for running trials after this time; 0: no limit."),
     ] = 0,
     context: Context = None,
     namespace: Namespace = None,

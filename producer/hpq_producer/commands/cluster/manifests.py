@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
 import yaml
+from typer import Option
 
 from hpq.code import signing
 from hpq.connection.credentials import carried
@@ -56,48 +56,31 @@ _COMPONENTS = (
 
 
 def manifests(
-    image: Annotated[str, typer.Option(help="Image of the workers.")] = "",
+    image: Annotated[str, Option(help="Image of the workers.")] = "",
     namespace: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Namespace of all objects (default: hpq).")
+        str | None, Option(metavar="NAME", help="Namespace (default: hpq).")
     ] = None,
-    queue: Annotated[str, typer.Option(metavar="NAME", help="Worker class.")] = "default",
-    replicas: Annotated[
-        int | None, typer.Option(min=0, help="Print the command that sets the number of pods to N.")
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option(min=0, help="GPUs per pod; 0: none. Default: 1.")
-    ] = None,
+    queue: Annotated[str, Option(metavar="NAME", help="Worker class.")] = "default",
+    replicas: Annotated[int | None, Option(min=0, help="Print how to run N worker pods.")] = None,
+    gpus: Annotated[int | None, Option(min=0, help="GPUs per pod; 0: none. Default: 1.")] = None,
     cpu: Annotated[
-        str,
-        typer.Option(
-            metavar="CPUS", help="CPU cores per pod, e.g. 16 or 500m. Default: 2 per GPU."
-        ),
+        str, Option(metavar="CPUS", help="CPUs per pod, e.g. 16 or 500m. Default: 2 per GPU.")
     ] = "",
     memory: Annotated[
-        str,
-        typer.Option(
-            metavar="SIZE", help="Memory per pod, e.g. 64Gi. Default: 8Gi per GPU, limit 16Gi."
-        ),
+        str, Option(metavar="SIZE", help="Memory per pod, e.g. 64Gi. Default: 8Gi per GPU.")
     ] = "",
     components: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="NAME[=VALUE]", help=_COMPONENTS),
+        list[str] | None, Option("--with", metavar="NAME[=VALUE]", help=_COMPONENTS)
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="HPQ_NAME=VALUE", help="Setting of the workers. Repeatable."),
+        Option("--set", metavar="HPQ_NAME=VALUE", help="Setting of the workers. Repeatable."),
     ] = None,
     secrets: Annotated[
-        bool,
-        typer.Option(
-            "--secrets", help="Print Secrets with new passwords and the code key, to create once."
-        ),
+        bool, Option("--secrets", help="Print Secrets with new passwords and the code key.")
     ] = False,
     jobs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|SWEEP", help="Print a Job for each trial of a sweep, and no workers."
-        ),
+        str | None, Option(metavar="FILE|SWEEP", help="Print a Job per trial, no workers.")
     ] = None,
 ) -> None:
     """Print the Kubernetes manifests of Redis and the workers; --secrets prints their Secrets.

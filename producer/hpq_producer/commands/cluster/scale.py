@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hpq.domain.sweep import DEFAULT_CLASS
 from hpq.errors import Held, HpqError, UserError
@@ -21,12 +21,12 @@ _POLL_S = 0.5
 
 
 def scale(
-    count: Annotated[int, typer.Argument(min=0, help="Number of worker pods.")],
-    queue: Annotated[str, typer.Option(metavar="NAME", help="Worker class.")] = DEFAULT_CLASS,
+    count: Annotated[int, Argument(min=0, help="Number of worker pods.")],
+    queue: Annotated[str, Option(metavar="NAME", help="Worker class.")] = DEFAULT_CLASS,
     context: Context = None,
     namespace: Namespace = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until all pods are ready.")] = False,
-    timeout: Annotated[float, typer.Option(help="Time limit of --wait.")] = 600,
+    wait: Annotated[bool, Option("--wait", help="Wait until all pods are ready.")] = False,
+    timeout: Annotated[float, Option(help="Time limit of --wait.")] = 600,
 ) -> None:
     """Set the number of worker pods; idle pods stop first, then those with new checkpoints.
 

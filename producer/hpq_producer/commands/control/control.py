@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
@@ -24,11 +24,11 @@ from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sw
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import trials_of
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Other = Annotated[bool, typer.Option("--force", help="Allow another user's sweep.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
+Other = Annotated[bool, Option("--force", help="Allow another user's sweep.")]
 Targets = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="SWEEP|TRIAL",
         help="A sweep, or its trials: SWEEP/7, or 7 of my last sweep. Default: my last sweep.",
         autocompletion=complete_sweep_ids,
@@ -68,8 +68,7 @@ def _sweep_missing(verb: str) -> UserError:
 def pause(sweep: SweepRef = None, force: Other = False) -> None:
     """Start no further trial of a sweep; running trials continue.
 
-    Example:
-      hpq pause digits-3f2a1
+    Example: hpq pause digits-3f2a1
     """
     _control(
         SweepControl.pause,
@@ -82,8 +81,7 @@ def pause(sweep: SweepRef = None, force: Other = False) -> None:
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
     """Continue a paused or held sweep.
 
-    Example:
-      hpq resume digits-3f2a1
+    Example: hpq resume digits-3f2a1
     """
     _control(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", continues=True)
 
@@ -117,8 +115,7 @@ def _is_over(found: Sweep) -> bool:
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
     """Finish the running trials of a sweep; cancel its queued trials.
 
-    Example:
-      hpq stop digits-3f2a1
+    Example: hpq stop digits-3f2a1
     """
     with open_to_end(sweep, "stop", force) as (session, found):
         if _is_over(found):
@@ -172,8 +169,8 @@ def _describe_cancelled(session: Session, found: Sweep, numbers: list[int]) -> s
 
 def retry(
     targets: Targets = None,
-    failed: Annotated[bool, typer.Option(help="Queue all failed trials (the default).")] = False,
-    cancelled: Annotated[bool, typer.Option(help="Queue all cancelled trials.")] = False,
+    failed: Annotated[bool, Option(help="Queue all failed trials (the default).")] = False,
+    cancelled: Annotated[bool, Option(help="Queue all cancelled trials.")] = False,
     where: WhereExpr = None,
     yes: Yes = False,
     force: Other = False,
@@ -216,7 +213,7 @@ def _with_results(session: Session, found: Sweep, numbers: list[int]) -> int:
 
 
 def set_limits(
-    changes: Annotated[list[str], typer.Argument(metavar="[SWEEP] KEY=VALUE", help=_LIMITS)],
+    changes: Annotated[list[str], Argument(metavar="[SWEEP] KEY=VALUE", help=_LIMITS)],
     force: Other = False,
 ) -> None:
     """Change a sweep's limits and tags; running trials keep the old values.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from hpq.connection.credentials import redact
 from hpq.errors import SettingsError, UserError
@@ -19,23 +19,21 @@ from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
 Anyway = Annotated[
-    bool, typer.Option("--force", help="Delete another user's sweep, or one with running trials.")
+    bool, Option("--force", help="Delete another user's sweep, or one with running trials.")
 ]
 
 
 def rm(
     sweep: SweepRef = None,
     keep_files: Annotated[
-        bool, typer.Option("--keep-files", help="Keep its checkpoints and artifacts in the store.")
+        bool, Option("--keep-files", help="Keep its checkpoints and artifacts in the store.")
     ] = False,
     yes: Yes = False,
     force: Anyway = False,
 ) -> None:
     """Delete a sweep with its results, checkpoints and artifacts.
 
-    Examples:
-      hpq rm digits-3f2a1
-      hpq rm digits-3f2a1 --keep-files --yes
+    Example: hpq rm digits-3f2a1 --keep-files --yes
     """
     if sweep is not None and _finish_removal(sweep, keep_files):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState, TrialView
@@ -34,21 +34,16 @@ _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 def best(
     sweep: SweepRef = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="Number of trials.")] = 1,
+    n: Annotated[int, Option("-n", min=1, help="Number of trials.")] = 1,
     where: WhereExpr = None,
-    as_yaml: Annotated[
-        bool, typer.Option("--yaml", help="Print only the parameters, as YAML.")
-    ] = False,
+    as_yaml: Annotated[bool, Option("--yaml", help="Print the parameters as YAML.")] = False,
     output: Output = Format.TABLE,
-    as_args: Annotated[
-        bool, typer.Option("--args", help="Print the parameters as command-line arguments.")
-    ] = False,
+    as_args: Annotated[bool, Option("--args", help="Print command-line arguments.")] = False,
     confirm: Annotated[
-        int | None,
-        typer.Option(min=2, metavar="N", help="Train the best trial again with N other seeds."),
+        int | None, Option(min=2, metavar="N", help="Retrain the best with N seeds.")
     ] = None,
     top: Annotated[
-        int, typer.Option(min=1, metavar="K", help="Number of trials that --confirm trains.")
+        int, Option(min=1, metavar="K", help="Number of trials that --confirm trains.")
     ] = 1,
 ) -> None:
     """Print the best trial's parameters, and whether its lead is larger than the noise.

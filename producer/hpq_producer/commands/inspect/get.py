@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hpq.connection.credentials import redact
 from hpq.domain.trial import Artifacts, TrialId, TrialView
@@ -31,21 +31,18 @@ _MIB = 20  # bits; a store is read in chunks of one
 def get(
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="TRIAL", help="SWEEP/7; SWEEP is its best trial, `best` that of my last sweep."
         ),
     ],
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="FILE", help="Name of the file. Default: list the files."),
+        str | None, Argument(metavar="FILE", help="Name of the file. Default: list the files.")
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--out", help="File or directory to write. Default: the file's name, here."
-        ),
+        Option("-o", "--out", help="File or directory to write. Default: the file's name, here."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Overwrite an existing file.")] = False,
+    force: Annotated[bool, Option(help="Overwrite an existing file.")] = False,
 ) -> None:
     """Download a trial's file, or list its files.
 

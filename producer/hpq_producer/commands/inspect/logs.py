@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hpq.domain.trial import OTHER_CODE
 from hpq.notice import tagged
@@ -21,20 +21,18 @@ from hpq_producer.terminal.text import WHY_THINNED, clean
 def logs(
     trial: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help="SWEEP/7, or 7 of my last sweep. Default: my last sweep.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Print new lines until the trial ends.")
+        bool, Option("-f", "--follow", help="Print new lines until the trial ends.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option("-n", "--tail", min=0, help="Print only the last N lines.")
+        int | None, Option("-n", "--tail", min=0, help="Print only the last N lines.")
     ] = None,
-    raw: Annotated[
-        bool, typer.Option(help="Print the bytes unchanged, with escape sequences.")
-    ] = False,
+    raw: Annotated[bool, Option(help="Print the bytes unchanged, with escape sequences.")] = False,
 ) -> None:
     """Print the log of a trial.
 

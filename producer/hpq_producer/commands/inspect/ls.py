@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.snapshot import UnreadableSweep
@@ -25,12 +25,12 @@ from hpq_producer.terminal.text import clean, size
 
 
 def ls(
-    n: Annotated[int, typer.Option("-n", min=1, help="Number of sweeps.")] = 20,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="List all sweeps.")] = False,
+    n: Annotated[int, Option("-n", min=1, help="Number of sweeps.")] = 20,
+    everything: Annotated[bool, Option("--all", "-a", help="List all sweeps.")] = False,
     sizes: Annotated[
-        bool, typer.Option("--size", help="Print the approximate size of each sweep in Redis.")
+        bool, Option("--size", help="Print the approximate size of each sweep in Redis.")
     ] = False,
-    tag: Annotated[str | None, typer.Option(help="List only sweeps with this tag.")] = None,
+    tag: Annotated[str | None, Option(help="List only sweeps with this tag.")] = None,
     where: WhereSweep = None,
     output: Output = Format.TABLE,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from hpq.domain.trial import TrialState
 from hpq_producer.analysis.records import trial_record
@@ -26,18 +26,16 @@ def results(
     output: Output = Format.TABLE,
     sort: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="Sort by objective, duration, a metric or a parameter; -NAME reverses the order.",
         ),
     ] = "",
-    top: Annotated[int | None, typer.Option(min=1, help="Print only the first N trials.")] = None,
-    state: Annotated[
-        TrialState | None, typer.Option(help="Print only trials in this state.")
-    ] = None,
+    top: Annotated[int | None, Option(min=1, help="Print only the first N trials.")] = None,
+    state: Annotated[TrialState | None, Option(help="Print only trials in this state.")] = None,
     where: WhereExpr = None,
     all_metrics: Annotated[
-        bool, typer.Option(help="Print every metric, not only the objective.")
+        bool, Option(help="Print every metric, not only the objective.")
     ] = False,
 ) -> None:
     """Print all trials of a sweep; CSV, JSON and YAML have all parameters.

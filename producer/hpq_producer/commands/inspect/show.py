@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.domain.metric_check import metric_warning
@@ -33,7 +33,7 @@ _TAIL = 10  # lines of the log
 def show(
     what: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="SWEEP",
             help="Sweep or trial: SWEEP/7, or 7 of my last sweep. Default: my last sweep.",
             autocompletion=complete_sweep_ids,
@@ -41,14 +41,13 @@ def show(
     ] = None,
     output: Output = Format.TABLE,
     as_command: Annotated[
-        bool, typer.Option("--command", help="Print the shell command that runs the trial by hand.")
+        bool, Option("--command", help="Print the shell command that runs the trial by hand.")
     ] = False,
     as_origin: Annotated[
-        bool,
-        typer.Option("--provenance", help="Print its origin and environment as JSON or -o yaml."),
+        bool, Option("--provenance", help="Print its origin and environment as JSON or -o yaml.")
     ] = False,
     code: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the code, as enqueued, to DIR.")
+        Path | None, Option(metavar="DIR", help="Write the code, as enqueued, to DIR.")
     ] = None,
 ) -> None:
     """Show a sweep or a trial in full.

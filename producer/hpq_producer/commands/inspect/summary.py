@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hpq.errors import UserError
 from hpq_producer.commands.common_flags import Output
@@ -21,12 +21,12 @@ from hpq_producer.terminal.output import Format
 def summary(
     sweep: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             help="Id of a sweep, or its start. Default: my last sweep. Several are compared.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="Number of trials in the ranking.")] = 20,
+    n: Annotated[int, Option("-n", min=1, help="Number of trials in the ranking.")] = 20,
     output: Output = Format.TABLE,
 ) -> None:
     """Rank a sweep's trials; show if the winner is real, what mattered and what failed.

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from hpq.domain.snapshot import Snapshot
 from hpq.errors import Held
@@ -29,8 +30,7 @@ from hpq_producer.watch.event_log import say_verdict
 def wait(
     sweep: SweepRef = None,
     timeout: Annotated[
-        float | None,
-        typer.Option(min=0, help="Give up after this time (exit code 5). Default: no limit."),
+        float | None, Option(min=0, help="Give up after this time; exit code 5.")
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:

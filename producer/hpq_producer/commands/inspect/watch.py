@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from hpq.errors import UserError
 from hpq_producer.analysis.records import snapshot_record
@@ -33,20 +34,18 @@ _MOST = 500  # running trials in -o json
 def watch(
     sweep: SweepRef = None,
     until_done: Annotated[
-        bool, typer.Option(help="Exit when the sweep is over; the exit code is its result.")
+        bool, Option(help="Exit when the sweep is over; the exit code is its result.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
-    several: Annotated[bool, typer.Option("--all", help="Start with the list of sweeps.")] = False,
+    once: Annotated[bool, Option("--once", help="Print one frame and exit.")] = False,
+    several: Annotated[bool, Option("--all", help="Start with the list of sweeps.")] = False,
     output: Output = Format.TABLE,
     lines: Annotated[
-        bool, typer.Option(help="Print one line per event instead of the live table.")
+        bool, Option(help="Print one line per event instead of the live table.")
     ] = False,
 ) -> None:
     """Show a sweep live: arrows move, Enter opens a trial, ? lists the keys, q quits.
 
-    Examples:
-      hpq watch
-      hpq watch digits-3f2a1 --once -o json
+    Example: hpq watch digits-3f2a1 --once -o json
     """
     if output.is_data and not once:
         raise UserError("-o needs --once; `hpq watch --once -o json` prints the current state")

@@ -25,9 +25,7 @@ from hpq_producer.terminal.text import clean, duration
 def workers(output: Output = Format.TABLE) -> None:
     """List live workers, their trials, and the unfinished sweeps that they cannot run.
 
-    Examples:
-      hpq workers
-      hpq workers -o yaml
+    Example: hpq workers -o yaml
     """
     with open_session() as session:
         found = session.reader.workers.live()

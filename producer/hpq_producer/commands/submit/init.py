@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from hpq.errors import SweepFileError, UserError
 from hpq_producer.scaffold import script as script_reader
@@ -20,18 +20,18 @@ from hpq_producer.terminal.console import print_message
 
 def init(
     script: Annotated[
-        Path | None, typer.Argument(help="Training script to read.", show_default=False)
+        Path | None, Argument(help="Training script to read.", show_default=False)
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--out",
             "-o",
             help="File to write; - prints it. Default: sweep.yaml, or NAME.yaml with --example.",
         ),
     ] = None,
     example: Annotated[
-        str, typer.Option(metavar="NAME", help="Write an example that hpq ships, e.g. digits.")
+        str, Option(metavar="NAME", help="Write an example that hpq ships, e.g. digits.")
     ] = "",
 ) -> None:
     """Write a sweep file from a script's argparse, Typer, click or wandb options.

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from hpq.domain.sweep import Launch
 from hpq_producer.analysis.early_termination import describe_rule
@@ -37,8 +37,8 @@ from hpq_producer.terminal.text import clean, trials_of
 @submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
-    first: Annotated[int, typer.Option(help="Number of parameter sets to print.")] = 5,
-    files: Annotated[bool, typer.Option(help="Print the files of the snapshot.")] = False,
+    first: Annotated[int, Option(help="Number of parameter sets to print.")] = 5,
+    files: Annotated[bool, Option(help="Print the files of the snapshot.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Show what a sweep file would run; write nothing.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from hpq import datasets
 from hpq.code.command import interpreter
@@ -40,7 +41,7 @@ _PATIENCE_S = 3.0  # without a worker that can run the sweep, until `run` exits
 def run(
     options: SubmitOptions,
     workers: Annotated[
-        int | None, typer.Option(help="Number of workers. Default: one per GPU; 1 without a GPU.")
+        int | None, Option(help="Number of workers. Default: one per GPU; 1 without a GPU.")
     ] = None,
 ) -> None:
     """Enqueue a sweep file, train on this machine, watch, and print the summary.
