@@ -150,7 +150,7 @@ class Settings:
 
     @property
     def cache(self) -> Path:
-        """The directory of decoded data sets and compiled kernels, which hpq never removes."""
+        """The directory of decoded data sets and compiled kernels, which can be rebuilt."""
         return self.home.absolute() / "cache"
 
     @property
@@ -200,7 +200,7 @@ ABOUT: Mapping[str, str] = {
     "redis_url": "redis://, rediss:// (TLS) or unix://; unset: a private server under HPQ_HOME",
     "redis_password_file": "file with the server's password",
     "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
-    "user": "owner of the sweeps that you enqueue; unset: the login name",
+    "user": "your name as the owner of sweeps; unset: the login name",
     "data": "directory of data sets",
     "home": "directory of the private server, the code key, work directories, caches and logs",
     "store": "directory or URL for checkpoints and artifacts",

@@ -29,10 +29,7 @@ _UNTRUSTED = (
         "the server requires a client certificate; name one in HPQ_REDIS_URL:"
         f" {_OURS}, or set tls-auth-clients no on the server",
     ),
-    (
-        "alert unknown ca",
-        f"the server does not trust this client certificate; name another: {_OURS}",
-    ),
+    ("alert unknown ca", f"the server rejects this client certificate; name another: {_OURS}"),
 )
 # Errors of a plain port that receives TLS, of a TLS port that receives plain text, and of a server
 # that disconnects before its alert was read.

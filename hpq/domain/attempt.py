@@ -1,4 +1,4 @@
-"""What a worker sends to the store, and what the store replies. Pure data."""
+"""Messages of a worker to the store, and the store's replies. Pure data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportBatch:
-    """What a trial reported and printed since the last batch that the store acknowledged.
+    """Reports and output of a trial since the last batch that the store acknowledged.
 
     `seq` rises by one a batch; a batch is sent unchanged until it is acknowledged.
     """
@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capped:
-    """What a new run_cap did: trials dropped, trials queued again, and trials now."""
+    """The effect of a new run_cap: trials dropped, trials queued again, and trials now."""
 
     dropped: int
     back: int
@@ -79,7 +79,7 @@ class Capped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaped:
-    """How many trials whose lease expired were requeued, and how many ended."""
+    """Numbers of trials whose lease expired: requeued ones and ended ones."""
 
     queued: int
     ended: int  # poison, or stopped before
@@ -87,7 +87,7 @@ class Reaped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPresence:
-    """What a worker publishes about itself; readers see it as snapshot.Worker."""
+    """The presence record that a worker publishes; readers see it as snapshot.Worker."""
 
     name: str
     host: str

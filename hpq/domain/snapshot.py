@@ -52,7 +52,7 @@ class UnreadableSweep:
     why: str
 
 
-FULL = 0.8  # of maxmemory; what is above it is for reports and results
+FULL = 0.8  # of maxmemory; the rest is for reports and results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

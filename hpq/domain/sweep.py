@@ -31,7 +31,7 @@ class AppendedFile:
 SCHEMA = 2
 EARLY_SCHEMA = 1  # of a sweep that uses none of these
 DEFAULT_CLASS = "default"
-MAX_PRIORITY = 1_000  # and the least is its negative
+MAX_PRIORITY = 1_000  # the lowest priority is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
@@ -145,7 +145,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a worker starts for a trial: exactly one of trainer and program is set.
+    """The code that a worker starts for a trial: exactly one of trainer and program is set.
 
     `command` is W&B's template (whole-item macros), empty for a trainer. Of `bundled` code a copy
     runs. `code_dir` is the working directory of local code on the machine whose HPQ_HOME has the id
@@ -186,7 +186,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many trials of a sweep are in each state."""
+    """Number of trials of a sweep in each state."""
 
     queued: int = 0
     running: int = 0

@@ -90,8 +90,8 @@ def _branches(axes: Sequence[Axis], when: tuple[Condition, ...]) -> Iterator[Bra
         full = nest([*values, *((axis.path, None) for axis in others if axis.path in conditional)])
         kept = drop_absent(full, when)
         # A parent that is left out counts once, by its first value.
-        gone = [axis for axis in parents if find(kept, axis.path) is MISSING]
-        if any(key(find(fixed, axis.path)) != key(axis.at(0)) for axis in gone):
+        absent = [axis for axis in parents if find(kept, axis.path) is MISSING]
+        if any(key(find(fixed, axis.path)) != key(axis.at(0)) for axis in absent):
             continue
         yield Branch(
             tuple((path, value) for path, value in values if find(kept, path) is not MISSING),

@@ -79,19 +79,19 @@ def is_installed(name: str) -> bool:
 
 def missing(sampler: Sampler, has_module: Callable[[str], bool]) -> str | None:
     """Return a line that names what to install if a sampler cannot run; None if it can."""
-    gone = [name for name in sampler.needs if not has_module(name)]
-    return f"sampler {sampler} needs {_install(gone)}" if gone else None
+    absent = [name for name in sampler.needs if not has_module(name)]
+    return f"sampler {sampler} needs {_install(absent)}" if absent else None
 
 
 def unaided(sampler: Sampler, has_module: Callable[[str], bool]) -> str | None:
     """Return a line that names what to install for better suggestions; None if the sampler has
     all that it wants, or cannot run at all."""
-    gone = [name for name in sampler.wants if not has_module(name)]
-    if not gone or missing(sampler, has_module):
+    absent = [name for name in sampler.wants if not has_module(name)]
+    if not absent or missing(sampler, has_module):
         return None
-    return f"sampler {sampler} is {Sampler.TPE} alone without {_install(gone)}"
+    return f"sampler {sampler} is {Sampler.TPE} alone without {_install(absent)}"
 
 
-def _install(gone: Sequence[str]) -> str:
-    torch = " torch" if "torch" in gone else ""
-    return f"{', '.join(gone)}: {OPTUNA}{torch}"
+def _install(absent: Sequence[str]) -> str:
+    torch = " torch" if "torch" in absent else ""
+    return f"{', '.join(absent)}: {OPTUNA}{torch}"

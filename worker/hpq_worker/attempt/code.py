@@ -177,12 +177,12 @@ class CodeTree:
     def link_the_rest(self) -> None:
         """Link every entry of the user's directory that the snapshot does not hold."""
         self.is_linked = True
-        taken = self._folders | self._files.keys()
+        present = self._folders | self._files.keys()
         for folder in self._folders:
             with suppress(OSError), os.scandir(os.path.join(self.launch.root, folder)) as found:
                 for entry in found:
                     name = f"{folder}/{entry.name}" if folder else entry.name
-                    if name not in taken and entry.name != _BYTECODE:
+                    if name not in present and entry.name != _BYTECODE:
                         os.symlink(entry.path, f"{self.path}/{name}")
 
     def word(self, word: str) -> str:
@@ -292,7 +292,7 @@ class Place:
         return {**environ, **({"PYTHONPATH": os.pathsep.join(entries)} if entries else {})}
 
     def as_enqueued(self, failure: Failure) -> Failure:
-        """A failure with paths as the user's code has them: alike in all trials."""
+        """Return a failure with the paths of the user's code, which are alike in all trials."""
         prefix = f"{self.tree.path}/" if self.tree else "\0"
         message, mark = (t.replace(prefix, "") for t in (failure.message, failure.fingerprint))
         return replace(failure, message=message, fingerprint=mark)

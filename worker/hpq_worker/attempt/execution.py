@@ -263,7 +263,7 @@ class Execution:
 
     def _read_rest(self) -> None:
         # The runner flushes before it reports the end, so the pipe holds all of it, and the socket
-        # all reports of a program; a thread or a daemon that goes on printing is not waited for.
+        # all reports of a program; hpq does not wait for a thread or a daemon that still prints.
         for _ in range(_PIPE_READS):
             if not self._read_output():
                 return

@@ -1,4 +1,4 @@
-"""The sweeps that this worker runs, read from Redis once, and whether it may run them."""
+"""Read the sweeps that this worker runs from Redis, once, and decide whether it may run them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class TrustPolicy:
 
     @property
     def key(self) -> bytes | None:
-        """The key; the first enqueue of this user may make it after this worker has started."""
+        """The key; this user's first enqueue may create it after this worker has started."""
         if self._key is None:
             with contextlib.suppress(UserError):  # the start has reported it
                 self._key = key_of(self._settings, make=False)

@@ -34,7 +34,7 @@ class Backoff:
 
     @property
     def fault(self) -> str:
-        """The first fault of this worker that still stands; "" if there is none."""
+        """The first fault of this worker that still holds; "" if there is none."""
         faults = (self._reasons[sid].text for sid in self._waits_s if sid in self._reasons)
         return next(faults, "")
 
@@ -53,7 +53,7 @@ class Backoff:
         self._waits_s.pop(sid, None)
 
     def current(self) -> list[str]:
-        """The sweeps to skip now; checks those that are due.
+        """Return the sweeps to skip now, after a check of those that are due.
 
         Raises:
             redis.RedisError: Redis is away.

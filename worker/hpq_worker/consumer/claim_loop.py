@@ -212,7 +212,7 @@ class ClaimLoop:
 
     def _release_at_fault(self, claim: Claim, sid: str, reason: Notice) -> None:
         self._heartbeat.end()
-        log.error("%s: trial returned to the queue: %s", claim.trial, reason)
+        log.error("%s returned to the queue: %s", claim.trial, reason)
         self.backoff.back_off(sid, reason)
         is_data = reason.code == "data-missing"
         self._release(claim, Reason.DATA_MISSING if is_data else Reason.WORKER_FAULT)

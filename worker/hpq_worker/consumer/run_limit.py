@@ -25,7 +25,7 @@ MOST_RUNS = 60_000  # a pipe holds 65,536 bytes
 
 
 class RunBudget:
-    """How many trials the workers of a supervisor may still start, together."""
+    """The number of trials that the workers of a supervisor may still start, together."""
 
     def __init__(self, read_end: int, write_end: int) -> None:
         self._read_end, self._write_end = read_end, write_end

@@ -76,7 +76,7 @@ T = TypeVar("T")
 def call_until(call: Callable[[], T], is_late: Callable[[], bool]) -> T | None:
     """Return or raise what `call` does; None if `is_late` is true first.
 
-    A late `call` goes on in a daemon thread.
+    A late `call` continues in a daemon thread.
     """
     future: Future[T] = Future()
 

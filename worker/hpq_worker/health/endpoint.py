@@ -41,7 +41,7 @@ class Endpoint:
         Thread(target=self._server.serve_forever, name="health", daemon=True).start()
 
     def close(self) -> None:
-        """Stop serving; calls under way go on."""
+        """Stop serving; calls under way continue."""
         self._server.shutdown()
         self._server.server_close()
 

@@ -1,7 +1,7 @@
 """Buffers the reports and the output of a trial until Redis has them. Two threads use it.
 
 Batches are numbered; a batch is sent again, unchanged, until it is acknowledged. While Redis is
-away the buffer keeps the newest points and log bytes, a bounded number, and training goes on.
+away the buffer keeps a bounded number of the newest points and log bytes, and training continues.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class ReportBuffer:
 
     @property
     def unexpected_names(self) -> tuple[str, ...]:
-        """The reported metrics, if some came often and the sweep's never."""
+        """The reported metrics, if one was reported often and the sweep's metric never."""
         with self._lock:
             named = self._metric is None or self._metric.name in self._counts
             often = not named and max(self._counts.values(), default=0) >= ENOUGH_REPORTS
@@ -158,7 +158,7 @@ class ReportBuffer:
 
     @property
     def objective(self) -> float | None:
-        """The trial's value so far; None where the metric was never reported or is not finite."""
+        """The trial's value so far; None if the metric was never reported or is not finite."""
         if self._metric is None:
             return None
         value = self._best if self._metric.take is ObjectiveValue.BEST else self.last

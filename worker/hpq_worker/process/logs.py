@@ -40,10 +40,9 @@ def configure(settings: Settings) -> None:
 
 def log_end(claim: Claim, outcome: Outcome, metric: Metric | None, answer: str) -> None:
     """Log how an attempt ended, and the reply to its commit unless it is `done`."""
-    line = f"{claim.trial} {outcome.state}"
-    if metric is not None and outcome.objective is not None:
-        line += f", {metric.name}={outcome.objective:.6g}"
-    if outcome.failure:
-        line += f": {outcome.failure.kind}: {outcome.failure.message}"
+    value, failure = outcome.objective, outcome.failure
+    result = f", {metric.name}={value:.6g}" if metric is not None and value is not None else ""
+    why = f": {failure.kind}: {failure.message}" if failure else ""
     level = logging.INFO if outcome.state is not TrialState.FAILED else logging.WARNING
-    log.log(level, "%s%s", line, "" if answer == CommitReply.DONE else f" ({answer})")
+    reply = "" if answer == CommitReply.DONE else f" ({answer})"
+    log.log(level, "%s %s%s%s%s", claim.trial, outcome.state, result, why, reply)

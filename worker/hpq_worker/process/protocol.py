@@ -3,7 +3,7 @@
 Parent → runner: a RunRequest, then perhaps {"stop": why}. When the pipe closes, the runner kills
 its descendants and exits.
 Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
-with "of", its attempt: in a resident runner a thread of one attempt may go on into the next.
+with "of", its attempt: in a resident runner a thread of one attempt may outlive the attempt.
 """
 
 from __future__ import annotations

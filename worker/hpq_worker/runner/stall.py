@@ -44,7 +44,7 @@ class StallDetector:
 
     @property
     def limit_s(self) -> float:
-        """How long the trial may be silent."""
+        """Seconds for which the trial may be silent."""
         if self._stall_s:
             return self._stall_s
         usual = statistics.median(self._gaps) if self._gaps else 0.0

@@ -58,7 +58,7 @@ local function drop_ran_on(sid)
   end
 end
 
--- The code of a sweep that is over goes, oldest first, once there is that of more than so many sweeps.
+-- Removes the code of the oldest ended sweeps if Redis holds more than MOST_CODE snapshots.
 local MOST_CODE = 200
 local function bound_code()
   local excess = redis.call('HLEN', key('code')) - MOST_CODE

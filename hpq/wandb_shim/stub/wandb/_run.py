@@ -281,9 +281,7 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
         log_once("mode is disabled: nothing is reported to hpq")
     is_aside = "HPQ_TRIAL_ID" in os.environ and "WANDB_RUN_ID" not in os.environ
     if is_aside:  # a fold of a cross-validation, as W&B's own example runs them
-        log_once(
-            "this process has no WANDB_RUN_ID: its run is not the trial's, and is not reported"
-        )
+        log_once("this process lacks WANDB_RUN_ID: its run is not the trial's and not reported")
     config = Config(sweep)
     exclude = set(about.get("config_exclude_keys") or ())
     include = about.get("config_include_keys")
