@@ -243,6 +243,9 @@ class Lab:
             for worker in self.workers:
                 if worker.poll() is None:
                     worker.send_signal(signalled)
+            for left in self.processes(r"-m hpq_worker "):  # by `hpq run`, without a parent
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(left, signalled)
         try:
             self.wait_until(lambda: not self.processes(), "the end of all processes of the lab")
         finally:
