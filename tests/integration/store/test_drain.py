@@ -10,6 +10,7 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.trial import TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.cluster.scale.scale import Scaling
+from tests.ids import ids
 from tests.unit.cluster.test_drain import Server, pod
 
 LEASE = 30_000
@@ -81,8 +82,9 @@ def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
     done = hpq_process("drain", "hpq-worker", "--timeout", "0.5", **env)
     assert done.returncode == 5, done.stderr
     last = done.stderr.splitlines()[-1]
-    assert "0.5 s" in last and f"{who.name}, at {got.trial};" in last
-    assert "`hpq drain w1`" in last and "`--undo`" in last
+    assert ids(last) == ["timed-out"] and f"{who.name} ({got.trial})" in last
+    assert "`hpq drain w1`" in last and "--undo" in last
+    store.present(pod, idle=False, lifetime_ms=600_000)  # the command may take longer than a lease
     assert [w.state for w in reader.workers.live()] == ["draining"]
     assert hpq_process("drain", "w1", "--timeout", "-1", **env).returncode == 2
 
