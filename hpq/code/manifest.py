@@ -26,7 +26,10 @@ UNTRACKED = frozenset({".py", ".yaml", ".yml", ".json"})
 MOST_BYTES = 10 * 1024 * 1024
 _MOST_FILE_BYTES = 1024 * 1024  # of a file of local code: larger ones are data
 SKIPPED = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules", "site-packages"})
-_SECRET = (".env*", "*.pem", "*.key", ".netrc")
+_SECRET = (
+    *(".env*", "*.env", "*.pem", "*.key", ".netrc", ".pypirc", "kubeconfig*"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*"),
+)
 
 
 class CodeTooLarge(UserError):
@@ -65,8 +68,8 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
         is_ignored = _ignored(folder, names)
         found = [p for p in found if not is_ignored(p)]
     else:
-        found = [p for p in found if _is_small_and_inside(folder, p)]
-    found += [Path(name) for name in named]
+        found = [p for p in found if _is_small(folder / p)]
+    found = [p for p in found if _is_inside(folder, p)] + [Path(name) for name in named]
     return sorted({p for p in found if not _is_secret(p) and (folder / p).is_file()})
 
 
@@ -80,11 +83,17 @@ def _is_secret(path: Path) -> bool:
     )
 
 
-def _is_small_and_inside(folder: Path, path: Path) -> bool:
+def _is_small(path: Path) -> bool:
+    with suppress(OSError):
+        return path.stat().st_size <= _MOST_FILE_BYTES
+    return False
+
+
+def _is_inside(folder: Path, path: Path) -> bool:
+    """Return False for a link that leads out of the folder."""
     whole = folder / path
     with suppress(OSError):
-        is_inside = not whole.is_symlink() or whole.resolve().is_relative_to(folder.resolve())
-        return is_inside and whole.stat().st_size <= _MOST_FILE_BYTES
+        return not whole.is_symlink() or whole.resolve().is_relative_to(folder.resolve())
     return False
 
 
@@ -173,7 +182,11 @@ def take_snapshot(
 
 
 def _has_private_key(name: str, content: bytes) -> bool:
-    return name.endswith(".json") and b'"private_key"' in content
+    if name.endswith(".py"):
+        return False  # a module that parses keys may name them
+    return b"PRIVATE KEY-----" in content or (
+        name.endswith(".json") and b'"private_key"' in content
+    )
 
 
 def _size(path: Path) -> int:

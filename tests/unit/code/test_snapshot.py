@@ -16,8 +16,13 @@ from hpq_worker.attempt.code import CodeBundles, CodeTree, Place
 
 SECRETS = (
     *(".env", ".env.prod", "a.pem", "tls.key", "id_rsa", "id_ed25519.pub", ".netrc"),
-    *("my-credentials.json", "Credentials.yaml", "account.json"),
+    *("my-credentials.json", "Credentials.yaml", "account.json", "id_rsa.json", "prod.env"),
+    *(".pypirc", "kubeconfig.yaml", "host.yaml"),
 )
+PRIVATE = {
+    "account.json": '{"private_key": 1}',
+    "host.yaml": "key: |\n  -----BEGIN OPENSSH PRIVATE KEY-----\n",
+}
 
 
 def git(folder: Path, *words: str) -> None:
@@ -29,7 +34,7 @@ def put(folder: Path, *names: str) -> None:
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text('{"private_key": 1}' if name == "account.json" else name)
+        path.write_text(PRIVATE.get(name, name))
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
@@ -137,3 +142,16 @@ def test_all_copies_share_their_bytecode_and_a_pod_has_no_links(tree, tmp_path) 
     assert Place.in_tree(tree.launch, copy).cwd == str(tmp_path / "again" / "scripts")
     caches = {(tmp_path / name / "lib" / "__pycache__").resolve() for name in ("tree", "again")}
     assert len(caches) == 1 and caches.pop().is_dir()
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_link_that_leaves_the_directory_is_never_in_a_snapshot(
+    tmp_path: Path, is_sent: bool
+) -> None:
+    put(tmp_path, "outside.txt", "code/t.py", "code/lib.py")
+    code = tmp_path / "code"
+    (code / "leak.yaml").symlink_to(tmp_path / "outside.txt")
+    (code / "alias.py").symlink_to(code / "lib.py")
+    git(code, "init", "-q")
+    git(code, "add", "-A")
+    assert sorted(take_snapshot(code, is_sent=is_sent)) == ["alias.py", "lib.py", "t.py"]
