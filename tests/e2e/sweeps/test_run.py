@@ -214,7 +214,7 @@ def test_workers_that_are_left_survive_a_hang_up_and_a_second_run_comes_back_to_
     assert len(supervisors) == 1 and lab.reader.sweeps.get(sid).counts.running == 1
 
     again = Terminal(lab, sid)
-    lab.wait_until(lambda: again.reads("its workers run already"), "the workers found again")
+    lab.wait_until(lambda: again.reads("workers of this sweep are already running"), "the workers found again")
     assert lab.processes(r"-m hpq_worker ") == supervisors
     lab.wait_until(lambda: again.reads("ends or leaves"), "the frame")
     again.answer("q", "l")
