@@ -42,7 +42,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "get": ("inspect.get", "Download a trial's file"),
         "results": ("inspect.results", "Print all trials as a table, CSV, JSON or YAML"),
         "workers": ("inspect.workers", "List live workers"),
-        "wait": ("inspect.wait", "Block until a sweep is over"),
+        "wait": ("inspect.wait", "Wait until a sweep ends"),
     },
     "Control": {
         "pause": ("control.control", "Start no further trial of a sweep"),

@@ -93,8 +93,8 @@ def saved_lines(summary: SweepSummary) -> Iterator[Line]:
     else:
         share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
         text += (
-            f": about {coarse_duration(saved.ms)} of workers' time saved ({share:.0%}), if each had"
-            f" taken {coarse_duration(saved.usual_ms)}, the median of {saved.finished} finished"
+            f": saved about {coarse_duration(saved.ms)} ({share:.0%}), assuming"
+            f" {coarse_duration(saved.usual_ms)} for a full trial (median of {saved.finished})"
         )
         text += " (too few for more than a guess)" if saved.finished < _FEW else ""
     yield [Span(text)]

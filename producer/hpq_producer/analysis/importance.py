@@ -89,7 +89,7 @@ def importance_of(
         return Importance(sets=count, why_none=lacks)
     r2, shares = _permuted(numpy, forest, varying, [objective for _, objective in rows])
     if r2 < MIN_R2:
-        words = f"{count:,} sets cannot tell: a model of them predicts R² {r2:.2f}, below {MIN_R2}"
+        words = f"cannot tell from {count:,} trials: the model predicts R² {r2:.2f}, below {MIN_R2}"
         return Importance(sets=len(rows), of=count, r2=r2, why_none=words)
     looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
     return Importance(sets=len(rows), of=count, r2=r2, shares=shares, looked=looked)
@@ -159,7 +159,7 @@ def _shares(numpy: Any, grown: Any) -> Any:
 
 
 def _where_it_looked(sweep: Sweep, name: str, sets: Sequence[Params]) -> str:
-    """Return `auto looked mostly at lr 0.01 to 0.1`: the middle 80 % of the later half."""
+    """Return `bayes tried mostly lr 0.01 to 0.1`: the middle 80 % of the later half."""
     if not sweep.sampler or sweep.sampler in ("random", "qmc"):
         return ""
     later = [params[name] for params in sets[len(sets) // 2 :] if name in params]
@@ -169,4 +169,4 @@ def _where_it_looked(sweep: Sweep, name: str, sets: Sequence[Params]) -> str:
         where = f"{number(numbers[tenth])} to {number(numbers[-1 - tenth])}"
     else:
         where = value(max(later, key=later.count)) if later else "none"
-    return f"{sweep.sampler} looked mostly at {clean(name)} {where}; the shares rest on that"
+    return f"{sweep.method} tried mostly {clean(name)} {where}; the shares hold for that range"

@@ -60,7 +60,10 @@ class Winner:
         sd = f"{self.luck:.1f} sd of the noise"
         if self.noise is not None:
             sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
-        yield "luck", f"the best of {self.of:,} equal trials lies {sd} above their mean"
+        yield (
+            "luck",
+            f"of {self.of:,} equally good trials, the best would look {sd} better than average",
+        )
         if self.edges:
             yield "edge", f"{', '.join(self.edges)}: widen the range"
         if self.is_rising:
@@ -70,7 +73,7 @@ class Winner:
 
     def _noise(self, sid: str) -> str:
         if self.noise is None or self.gap is None:
-            return f"noise unknown: hpq best {sid} --confirm 5"
+            return f"noise unknown; to measure it: hpq best {sid} --confirm 5"
         sd = self.noise * math.sqrt(2 / self.replicates)  # of the difference of two means
         times = f"{self.gap / sd:.1f} × its sd {measure(sd)}" if sd else "without any noise"
         return f"{times}: {'beyond' if self.gap > 2 * sd else 'within'} the noise"

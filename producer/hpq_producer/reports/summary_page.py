@@ -66,7 +66,7 @@ def importance_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Li
         return
     yield []
     yield [
-        Span("which parameter matters (share of what a model explains, 90 % interval)", Style.DIM)
+        Span("which parameter matters (share of the model's prediction, 90 % interval)", Style.DIM)
     ]
     yield [Span(found.verdict, Style.BOLD)]
     if found.looked:
@@ -93,7 +93,7 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
     name = clean(summary.sweep.metric.name) if summary.sweep.metric else "objective"
     yield []
     among = f", {trials_of(summary.pruned, 'pruned trial')} among them" if summary.pruned else ""
-    yield [Span(f"marginal mean of {name} by value{among}, the widest spread first", Style.DIM)]
+    yield [Span(f"marginal mean of {name} by value{among}, largest effect first", Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)

@@ -205,7 +205,7 @@ def test_workers_that_are_left_survive_a_hang_up_and_a_second_run_comes_back_to_
     file = str(lab.write("mine.yaml", SWEEP.format(name="mine")))
     run = Terminal(lab, file, "--workers", "1")
     lab.wait_for("began-1-1")
-    lab.wait_until(lambda: run.reads("ends or leaves"), "the frame")
+    lab.wait_until(lambda: run.reads("asks about"), "the frame")
     run.answer(key, "l")
     assert run.ended() == 0
     run.hang_up()
@@ -216,7 +216,7 @@ def test_workers_that_are_left_survive_a_hang_up_and_a_second_run_comes_back_to_
     again = Terminal(lab, sid)
     lab.wait_until(lambda: again.reads("already running"), "the workers found again")
     assert lab.processes(r"-m hpq_worker ") == supervisors
-    lab.wait_until(lambda: again.reads("ends or leaves"), "the frame")
+    lab.wait_until(lambda: again.reads("asks about"), "the frame")
     again.answer("q", "l")
     assert again.ended() == 0
     again.hang_up()
@@ -232,7 +232,7 @@ def test_workers_that_are_stopped_give_their_trials_back(lab: Lab, key: str) -> 
     file = str(lab.write("mine.yaml", SWEEP.format(name="mine")))
     run = Terminal(lab, file, "--workers", "1")
     lab.wait_for("began-1-1")
-    lab.wait_until(lambda: run.reads("ends or leaves"), "the frame")
+    lab.wait_until(lambda: run.reads("asks about"), "the frame")
     run.answer(key, "s")
     assert run.ended() == 130
     run.hang_up()

@@ -21,7 +21,7 @@ COUNTS = """
     import json, os, signal, sys, time
     from pathlib import Path
 
-    HERE = Path.cwd()
+    HERE = Path("USER_FOLDER")
     KEPT = Path(os.environ["HPQ_CHECKPOINT_DIR"]) / "state.json"
 
     def mark(name):
@@ -67,7 +67,7 @@ def shelf(lab) -> Path:
 
 def begin(lab, upto: int, saved: int, more: str = "", code: str = COUNTS) -> str:
     """A sweep of the counting program that has gone `upto` steps and saved at one of them."""
-    lab.write("counts.py", code)
+    lab.write("counts.py", code.replace("USER_FOLDER", str(lab.code)))
     for step in range(1, upto + 1):
         (lab.code / f"step-{step}").touch()
     if saved:

@@ -38,7 +38,7 @@ def test_the_pages_trial_checkpoints_when_told_and_goes_on_with_other_ranks(lab)
     lab.env["HPQ_STORE"] = str(lab.folder / "store")
     # So that it is told in the middle: from the fourth epoch on it waits for the file.
     wait = (
-        "    while epoch > 2 and not (stop or Path('go').exists()):\n"
+        f"    while epoch > 2 and not (stop or Path({str(lab.code / 'go')!r}).exists()):\n"
         "        __import__('time').sleep(0.01)\n"
         "    loss = "
     )
@@ -47,7 +47,7 @@ def test_the_pages_trial_checkpoints_when_told_and_goes_on_with_other_ranks(lab)
     sid = lab.enqueue(sweep)
     first = lab.worker(1, HPQ_GPUS_PER_TRIAL="2", HPQ_QUEUE="big", HPQ_GRACE_S="60")
     lab.wait_until(lambda: lab.trial(sid).step == 2, "three epochs of two ranks")
-    assert len(lab.processes(r" -u train\.py|python\S* train\.py")) == 2
+    assert len(lab.processes(r"python\S* (-u )?\S*train\.py")) == 2
     first.send_signal(signal.SIGTERM)
     lab.wait_until(lambda: first.poll() is not None, "the end of the worker")
     assert lab.trial(sid).state is TrialState.QUEUED
@@ -62,7 +62,10 @@ def test_the_pages_trial_checkpoints_when_told_and_goes_on_with_other_ranks(lab)
 
 
 def test_a_rank_that_fails_ends_its_trial_and_a_cancel_reaches_every_rank(lab) -> None:
-    lab.write("faulty.py", FAULTY)
+    lab.write(
+        "faulty.py",
+        FAULTY.replace("pathlib.Path(__file__).parent", f"pathlib.Path({str(lab.code)!r})"),
+    )
     sid = lab.enqueue("""
         program: faulty.py
         command: ["${interpreter}", -m, torch.distributed.run, --nproc-per-node, "${gpus}", "${program}", "${x}"]

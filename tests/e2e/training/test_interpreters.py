@@ -60,7 +60,7 @@ def test_a_missing_module_names_both_pythons_and_the_setting_that_mends_it(lab, 
     lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.failed == 2, "two failures")
     failure = lab.trial(sid).failure
     assert failure is not None
-    for said in (f"this was {another}/python", sys.executable, "set HPQ_PYTHON to"):
+    for said in (f"{another}/python", sys.executable, "HPQ_PYTHON"):
         assert said in failure.message
     worker.terminate()
     worker.wait()

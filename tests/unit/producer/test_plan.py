@@ -28,8 +28,8 @@ parameters:
         (3, 3, ()),
         (10, 5, ("5 more", "--first 10")),
         (10, 10, ()),
-        (30, 5, ("5 more", "--first 10", "auto")),
-        (None, 10, ("auto",)),
+        (30, 5, ("5 more", "--first 10", "bayes")),
+        (None, 10, ("bayes",)),
     ],
 )
 def test_plan_of_bayes_says_which_sets_follow_from_results(

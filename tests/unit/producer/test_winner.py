@@ -49,7 +49,7 @@ def test_without_replicates_the_noise_is_unknown_and_the_remedy_is_named() -> No
     assert (found.gap, found.noise, found.second) == (pytest.approx(0.01), None, 3)
     lines = dict(found.lines(SWEEP.id))
     assert "hpq best demo-00000 --confirm 5" in lines["gap"]
-    assert "16 equal trials" in lines["luck"] and "1.8 sd" in lines["luck"]
+    assert "16 equally good trials" in lines["luck"] and "1.8 sd" in lines["luck"]
 
 
 def test_with_replicates_the_gap_is_held_against_the_noise() -> None:

@@ -63,7 +63,9 @@ class Suggester:
         """
         if not self.acquire():
             return self._answer.word
-        log.info("suggests by %s; the sweep has %d", self._search.sampler, self._answer.rows)
+        log.info(
+            "chooses parameters with %s; trials so far: %d", self._search.sampler, self._answer.rows
+        )
         done = Flag()
         extender = Thread(target=self._extend_lease, args=(done,), name="lease", daemon=True)
         extender.start()

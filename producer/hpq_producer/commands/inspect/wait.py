@@ -34,7 +34,7 @@ def wait(
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Block until a sweep is over; the exit code is its result.
+    """Wait until a sweep ends; the exit code is its result.
 
     0: all trials finished. 1: some failed. 5: the sweep is held, or the timeout passed.
 

@@ -99,7 +99,7 @@ def _queued(sweep: Sweep, count: int, reused: int) -> str:
     if sweep.counts.is_open_ended:
         return f"no trial limit; {sweep.sampler} search until `hpq stop {sweep.id}`"
     left = trials_of(int(sweep.counts.planned) - reused)
-    return f"{left}, which the {sweep.sampler} search generates while the sweep runs"
+    return f"{left}, chosen by {sweep.method} search while the sweep runs"
 
 
 def describe_snapshot(code: DiscoveredCode) -> str:
@@ -136,8 +136,8 @@ def _print_existing(sweep: Sweep, reuse: bool) -> None:
     if reuse:
         remedy = "--new --reuse starts another copy with the older results"
     print_message(
-        f"already queued as {sweep.id} ({sweep.state}, {_size(sweep)}): same file, seed and code;"
-        f" nothing added. {remedy}"
+        f"this sweep exists: {sweep.id} ({sweep.state}, {_size(sweep)}) has the same file, seed and"
+        f" code; nothing added. {remedy}"
     )
 
 

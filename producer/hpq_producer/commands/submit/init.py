@@ -27,7 +27,7 @@ def init(
         Option(
             "--out",
             "-o",
-            help="File to write; - prints it. Default: sweep.yaml, or NAME.yaml with --example.",
+            help="File to write; - is stdout. Default: sweep.yaml, or NAME.yaml with --example.",
         ),
     ] = None,
     example: Annotated[

@@ -7,7 +7,6 @@ from typing import Any
 from hpq.domain.trial import Json, Params
 from hpq_producer.analysis.scores import flatten
 from hpq_producer.enqueue.estimate import DurationEstimate
-from hpq_producer.enqueue.preflight import sampler_of
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from hpq_producer.sweepfile.yaml_reader import AMBIGUOUS, resolve
 from hpq_producer.terminal.text import clean, duration, trials_of, value
@@ -57,7 +56,7 @@ def describe_rest(spec: SweepSpec, shown: int, total: int | None) -> str | None:
         how = "drawn at random" if shown >= len(spec.points) else "before any result"
         parts.append(f"{known - shown} more {how} (--first {known})")
     if total is None or total > known * spec.replicates:
-        parts.append(f"then chosen by {sampler_of(spec)} from the results")
+        parts.append(f"then {spec.method} chooses the rest from the results")
     return ", ".join(parts) or None
 
 

@@ -41,7 +41,8 @@ _PATIENCE_S = 3.0  # without a worker that can run the sweep, until `run` exits
 def run(
     options: SubmitOptions,
     workers: Annotated[
-        int | None, Option(help="Number of workers. Default: one per GPU; 1 without a GPU.")
+        int | None,
+        Option(help="Number of workers. Default: one per GPU, else one per core, at most 4."),
     ] = None,
 ) -> None:
     """Enqueue a sweep file, train on this machine, watch, and print the summary.
@@ -178,7 +179,7 @@ def _watch(
     """
     try:
         state = watch_sweep(
-            session, sid, until_done=True, leave=stuck.why, on_quit="q ends or leaves the run"
+            session, sid, until_done=True, leave=stuck.why, on_quit="leave (asks about the workers)"
         )
         why = stuck.now()
         is_done = state is not None and (state.is_over or state is SweepState.HELD)

@@ -47,14 +47,12 @@ class SubmitOptions:
         ),
     ] = None
     count: Annotated[
-        int | None, Option(help="Run at most N trials (run_cap). Default: that of the file.")
+        int | None, Option(help="Run at most N trials (run_cap). Default: from the file.")
     ] = None
-    seed: Annotated[int | None, Option(help="Seed of the search. Default: that of the file.")] = (
-        None
-    )
-    name: Annotated[str | None, Option(help="Name of the sweep. Default: that of the file.")] = None
+    seed: Annotated[int | None, Option(help="Seed of the search. Default: from the file.")] = None
+    name: Annotated[str | None, Option(help="Name of the sweep. Default: from the file.")] = None
     trainer: Annotated[
-        str | None, Option(metavar="NAME", help="Trainer, if the file has none.")
+        str | None, Option(metavar="NAME", help="Built-in trainer, if the file names none.")
     ] = None
     code: Annotated[
         str | None,
@@ -83,7 +81,7 @@ class SubmitOptions:
         str | None,
         Option(
             metavar="SWEEP",
-            help="Add the missing trials to SWEEP; `plan` only lists them.",
+            help="Add trials that SWEEP does not have yet; `plan` only lists them.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None
