@@ -128,7 +128,7 @@ FAILS = {
     "exits": ("user_error", "exit status 3", 1),
     "prints nothing": ("unreported", "", 1),
     "another name": ("unreported", "", 1),
-    "nan": ("diverged", "loss ", 1),
+    "nan": ("diverged", "", 1),
     "kills itself": ("killed", "killed by SIGKILL", 2),
     "reports and dies": ("killed", "killed by SIGKILL", 2),
     "crashes": ("killed", "killed by SIGSEGV", 2),

@@ -135,7 +135,7 @@ def test_a_sweep_that_the_first_version_would_run_wrong_is_kept_from_it(lab) -> 
         keys |= {"trainer"} if name == "program" else set()
         kept = [one for one in plain.splitlines() if one.split(":")[0] not in keys]
         made[name] = lab.enqueue("\n".join([*kept, line, ""]))
-    sid = lab.enqueue(plain)
+    sid = lab.enqueue(plain, "--live")  # the first version has no snapshots
     assert lab.reader.sweeps.get(sid).schema == EARLY_SCHEMA
     schemas = {name: lab.reader.sweeps.get(one).schema for name, one in made.items()}
     assert schemas == dict.fromkeys(NEWER_WORDS, SCHEMA)

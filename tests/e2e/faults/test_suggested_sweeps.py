@@ -253,7 +253,7 @@ def test_why_no_sets_are_made_is_said_where_people_look(lab) -> None:
     lab.worker()
 
     def is_said() -> bool:
-        return "sampler-failed" in lab.hpq("watch", sid, "--once", COLUMNS="400").stdout
+        return "KeyError" in lab.hpq("watch", sid, "--once", COLUMNS="400").stdout
 
     lab.wait_until(is_said, "the reason in watch")
     assert "sampler-failed" in ids(lab.log()) and lab.reader.sweeps.get(sid).counts.total == 0

@@ -38,7 +38,7 @@ def test_plan_of_bayes_says_which_sets_follow_from_results(
     (tmp_path / "sweep.yaml").write_text(BAYES)
     line = describe_rest(load(tmp_path / "sweep.yaml", count=count), first, count) or ""
     assert bool(line) == bool(rest) and all(word in line for word in rest)
-    assert ("auto" in line) == ("auto" in rest)
+    assert ("bayes" in line) == ("bayes" in rest)
 
 
 def test_plan_prints_short_numbers_and_nested_names_with_dots(tmp_path: Path) -> None:
