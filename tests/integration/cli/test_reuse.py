@@ -364,7 +364,7 @@ def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_sp
     sweep = desk.reader.sweeps.get(new)
     if cap:
         assert (sweep.run_cap, sweep.counts.to_come) == (8, 5)
-        assert "6 trials" in done.stderr and "auto" in done.stderr
+        assert "6 trials" in done.stderr and "bayes" in done.stderr
     else:
         assert sweep.counts.is_open_ended and f"`hpq stop {new}`" in done.stderr
     assert not audit_sweep(desk.reader, new).violations
