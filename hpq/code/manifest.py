@@ -51,7 +51,7 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
     its data is sent with it. Elsewhere: *.py, and *.yaml and *.json if the code is sent.
     Hidden files count if git tracks them. .hpqignore excludes files of code that is sent, as does
     .gitignore outside git. The `named` files (the program, code-like words of the command) always
-    count. Secrets never count; of local code, neither links out of the folder nor files over 1 MiB.
+    count. Secrets and links out of the folder never count; of local code, nor files over 1 MiB.
     """
     tracked = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     if tracked is None:  # perhaps a submodule is broken

@@ -40,8 +40,8 @@ def enqueue_confirmation(
         )
     numbers, seed = [trial.id.number for trial in best], sweep.seed + sweep.replicates
     asked = digest({"confirm": sweep.digest, "trials": [*numbers], "seeds": seeds}, seed, sweep.id)
-    if (there := session.reader.sweeps.find_by_digest(asked)) is not None:
-        return Enqueued(sid=there, is_new=False, trials=len(best) * seeds)
+    if (existing := session.reader.sweeps.find_by_digest(asked)) is not None:
+        return Enqueued(sid=existing, is_new=False, trials=len(best) * seeds)
     writer = session.writer()
     sid = new_id(writer, f"{sweep.name}-confirm")
     confirmation = replace(

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from hpq_producer.scaffold.script_contents import (
+    TYPES,
     UNKNOWN,
     Kind,
     Literals,
@@ -15,7 +16,6 @@ from hpq_producer.scaffold.script_contents import (
     keywords,
 )
 
-_TYPES = {"float": Kind.FLOAT, "int": Kind.INT, "str": Kind.TEXT, "Path": Kind.TEXT}
 _ONE = frozenset({None, "?"})  # nargs of an option that takes one value
 _IGNORED = frozenset({"help", "version"})
 
@@ -93,8 +93,8 @@ def _kind(
     called_name = called(given["type"]).rpartition(".")[2]
     if called_name == "bool":
         return Kind.OTHER, "type=bool reads any text as true; use argparse.BooleanOptionalAction"
-    if called_name in _TYPES:
-        return _TYPES[called_name], ""
+    if called_name in TYPES:
+        return TYPES[called_name], ""
     if "bool" in called_name.lower():
         return Kind.WORDS_OF_TRUTH, ""
     return _like(default), ""

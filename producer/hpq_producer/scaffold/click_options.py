@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpq_producer.scaffold.script_contents import (
+    TYPES,
     UNKNOWN,
     Kind,
     Literals,
@@ -17,7 +18,6 @@ from hpq_producer.scaffold.script_contents import (
     keywords,
 )
 
-_TYPES = {"float": Kind.FLOAT, "int": Kind.INT, "str": Kind.TEXT, "Path": Kind.TEXT}
 _RANGES = {"IntRange": Kind.INT, "FloatRange": Kind.FLOAT}
 _OF_TRAINING = ("train", "main", "fit", "run")
 
@@ -117,8 +117,8 @@ def _click_type(
         return _RANGES[called_name], (), _real(low), _real(high)
     if called_name in ("BOOL", "bool"):
         return Kind.WORDS_OF_TRUTH, (), None, None
-    if called_name.lower() in _TYPES:
-        return _TYPES[called_name.lower()], (), None, None
+    if called_name.lower() in TYPES:
+        return TYPES[called_name.lower()], (), None, None
     if node is None:
         kinds = {bool: Kind.WORDS_OF_TRUTH, int: Kind.INT, float: Kind.FLOAT}
         return kinds.get(type(default), Kind.TEXT), (), None, None
@@ -207,6 +207,6 @@ def _typers_kind(node: ast.expr | None, literals: Literals) -> tuple[Kind, tuple
     called_name = called(node).rpartition(".")[2] if node is not None else "str"
     if called_name == "bool":
         return Kind.FLAG, ()
-    if called_name in _TYPES:
-        return _TYPES[called_name], ()
+    if called_name in TYPES:
+        return TYPES[called_name], ()
     return Kind.TEXT, literals.words_of(called_name)

@@ -140,6 +140,10 @@ class Kind(StrEnum):
     OTHER = "other"  # several values, or an unknown type
 
 
+# How scripts name the types of their options.
+TYPES = {"float": Kind.FLOAT, "int": Kind.INT, "str": Kind.TEXT, "Path": Kind.TEXT}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """One option: `--name=value`, or `--name` alone for a flag.

@@ -1,6 +1,6 @@
-"""One frame of `hpq watch`: what fills a terminal of so many columns and rows. Pure.
+"""Draw one frame of `hpq watch` for a terminal of N columns and M rows. Pure.
 
-The verdict comes first and is never left out; the list of trials takes what the rest leaves.
+The verdict comes first and is always shown; the list of trials fills the remaining rows.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def conv_block(c_in: int, c_out: int, *, batch_norm: bool, pool: bool = False) -
     layers: list[nn.Module] = [kind(c_in, c_out, 3, padding=1, bias=False)]
     if batch_norm:
         layers.append(nn.BatchNorm2d(c_out))
-        layers[-1].num_batches_tracked = None  # a kernel a step, for a number that nobody reads
+        layers[-1].num_batches_tracked = None  # saves a kernel per step; the counter is unused
     if pool:
         layers.append(nn.MaxPool2d(2))
     return nn.Sequential(*layers, nn.ReLU(inplace=True))

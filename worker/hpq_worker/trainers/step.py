@@ -145,7 +145,7 @@ def _captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
             torch.cuda.set_sync_debug_mode("default")
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 work()
-    except Exception:  # a capture that broke leaves its generator unable to draw
+    except Exception:  # after a failed capture, its generator cannot draw
         place = torch.cuda.current_device()
         torch.cuda.default_generators[place].graphsafe_set_state(_new_generator(place))
         raise
