@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from filecmp import cmp
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path, PurePath
 
@@ -32,7 +33,7 @@ from hpq_producer.sweepfile.source import is_sweep_file, read
 from hpq_producer.sweepfile.spec import SweepSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DiscoveredCode:
     """A launch record and, if it is the user's code, its files and its directory."""
 
@@ -42,7 +43,7 @@ class DiscoveredCode:
     is_sent: bool = True  # False: too large; the snapshot stays on this disk
     namesake: str = ""  # warning: another program of this name is beside the sweep file
 
-    @property
+    @cached_property
     def manifest(self) -> dict[str, str]:
         """{path: sha256} of the files."""
         return manifest(self.files or {})
