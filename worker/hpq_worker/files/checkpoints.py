@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Event, Thread
 
-from hpq.codes import Code
 from hpq.domain.trial import Artifacts, Checkpoint, Claim
+from hpq.error_ids import Code
 from hpq.filestore.base import (
     Files,
     UnreadableFile,
