@@ -10,8 +10,8 @@ from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
 from hpq.notice import Notice
-from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
+from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.scores import param_pairs, score
 from hpq_producer.terminal.style import Line, Span, Style, flow
 from hpq_producer.terminal.text import clean, duration, fit, planned

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.early_termination import describe_target, saved_lines
+from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import sweep_record, trial_record
 from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.analysis.summary import Effect, Level, SweepSummary

@@ -13,7 +13,7 @@ from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.early_termination import describe_prune_event
+from hpq_producer.analysis.pruning import describe_prune_event
 from hpq_producer.analysis.scores import param_pairs
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import (
