@@ -16,7 +16,7 @@ from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, key_of
 from hpq.connection.credentials import redact
 from hpq.connection.server import read_acl, read_status
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.error_ids import Code
 from hpq.errors import ExitCode, HpqError, SettingsError
 from hpq.filestore.local import open_files

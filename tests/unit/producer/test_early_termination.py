@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep, TargetReached
 from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
 from hpq_producer.analysis.pruning import (

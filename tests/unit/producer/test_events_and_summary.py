@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq.errors import ExitCode
