@@ -194,7 +194,7 @@ def _gpus(api: KubernetesApi, cluster: ClusterStatus) -> Iterator[Finding]:
     try:
         nodes = api.get("/api/v1/nodes")["items"]
     except HpqError:  # most users may not list nodes
-        yield note("gpus-unknown", "cannot tell which nodes have GPUs: you may not list nodes")
+        yield note("gpus-unknown", "unknown which nodes have GPUs: you may not list nodes")
         return
     gpus = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
     total = sum(gpus.values())

@@ -188,7 +188,7 @@ _NEEDS_VALUE = (CLASS, "kueue", "nfs", "git-code")
 # component → the check of its value, and the value's syntax
 _VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
     CLASS: (_is_class, f"QUEUE:GPUS, e.g. a100x4:4; QUEUE: at most {_CLASS_NAME} characters"),
-    "keda": (lambda t: t.isdecimal() and 0 < int(t) < 10_000, "MAX, the most pods of a class"),
+    "keda": (lambda t: t.isdecimal() and 0 < int(t) < 10_000, "MAX, the most pods per queue"),
     "kueue": (NAME_RULE.match, "QUEUE, the LocalQueue's name"),
     "nfs": (re.compile(r"[^:/\s]+:/\S*").fullmatch, "SERVER:/PATH"),
     "git-code": (

@@ -158,7 +158,7 @@ def check(options: ManifestOptions) -> None:
     names = [options.queue, *(c.name for c in options.classes)]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"--with class={name}: two classes have this queue; rename one")
+            raise UserError(f"--with class={name}: two of them have this queue; rename one")
 
 
 def _check_gpus(options: ManifestOptions) -> None:

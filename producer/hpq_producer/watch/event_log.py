@@ -65,10 +65,10 @@ def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
 
 
 def running_line(trial: TrialView, sweep: Sweep, at_ms: int) -> str:
-    """A trial that had started before anyone looked, as a line like that of its event."""
+    """Return the line of a trial that started before the first line."""
     again = f", attempt {trial.attempt}" if trial.attempt > 1 else ""
-    ago = duration(at_ms - trial.claimed_ms)
-    line = f"#{trial.id.number} started on {clean(trial.worker)} {ago} ago{again}"
+    taken = duration(at_ms - trial.claimed_ms)
+    line = f"#{trial.id.number} running on {clean(trial.worker)} for {taken}{again}"
     return f"{line}  {param_pairs(trial.params, sweep.varying)}".rstrip()
 
 

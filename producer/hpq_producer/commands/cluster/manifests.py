@@ -60,7 +60,7 @@ def manifests(
     namespace: Annotated[
         str | None, Option(metavar="NAME", help="Namespace (default: hpq).")
     ] = None,
-    queue: Annotated[str, Option(metavar="NAME", help="Worker class.")] = "default",
+    queue: Annotated[str, Option(metavar="NAME", help="Queue that the workers serve.")] = "default",
     replicas: Annotated[int | None, Option(min=0, help="Print how to run N worker pods.")] = None,
     gpus: Annotated[int | None, Option(min=0, help="GPUs per pod; 0: none. Default: 1.")] = None,
     cpu: Annotated[
@@ -130,7 +130,7 @@ def _warnings(options: rendering.ManifestOptions) -> Iterator[str]:
         yield f"no --image: using {rendering.IMAGE}, which the nodes must have"
     if options.queue != "default" and not options.classes:
         yield (
-            f"--queue {options.queue}: replaces the class default; to keep both, use"
+            f"--queue {options.queue}: replaces the queue default; to keep both, use"
             f" --with class={options.queue}:GPUS"
         )
     if options.replicas is not None:

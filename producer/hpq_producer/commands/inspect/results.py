@@ -31,7 +31,9 @@ def results(
             help="Sort by objective, duration, a metric or a parameter; -NAME reverses the order.",
         ),
     ] = "",
-    top: Annotated[int | None, Option(min=1, help="Print only the first N trials.")] = None,
+    top: Annotated[
+        int | None, Option(min=1, help="Print only the first N trials, after --sort.")
+    ] = None,
     state: Annotated[TrialState | None, Option(help="Print only trials in this state.")] = None,
     where: WhereExpr = None,
     all_metrics: Annotated[

@@ -26,7 +26,7 @@ def summary(
             autocompletion=complete_sweep_ids,
         ),
     ] = None,
-    n: Annotated[int, Option("-n", min=1, help="Number of trials in the ranking.")] = 20,
+    n: Annotated[int, Option("-n", min=1, help="Rank the best N trials.")] = 20,
     output: Output = Format.TABLE,
 ) -> None:
     """Rank a sweep's trials; show if the winner is real, what mattered and what failed.
