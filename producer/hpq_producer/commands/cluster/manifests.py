@@ -49,8 +49,8 @@ _OWN_FLAGS = {
 }
 
 _COMPONENTS = (
-    "Add a component: bucket, class=QUEUE:GPUS, cpu, dataset, egress, git-code=URL@COMMIT,"
-    " keda=MAX, kueue=QUEUE, monitoring, nfs=SERVER:/PATH, spot, store or tls. Repeatable."
+    "Add a component: bucket, queue=QUEUE:GPUS, cpu, dataset, egress, git-code=URL@COMMIT,"
+    " keda=MAX, kueue=LOCALQUEUE, monitoring, nfs=SERVER:/PATH, spot, store or tls. Repeatable."
     " docs/guides/kubernetes.md describes them."
 )
 
@@ -128,10 +128,10 @@ def _check(namespace: str | None, queue: str, image: str, cpu: str, memory: str)
 def _warnings(options: rendering.ManifestOptions) -> Iterator[str]:
     if not options.image:
         yield f"no --image: using {rendering.IMAGE}, which the nodes must have"
-    if options.queue != "default" and not options.classes:
+    if options.queue != "default" and not options.queues:
         yield (
             f"--queue {options.queue}: replaces the queue default; to keep both, use"
-            f" --with class={options.queue}:GPUS"
+            f" --with queue={options.queue}:GPUS"
         )
     if options.replicas is not None:
         yield (
@@ -146,7 +146,7 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
 
     Their namespace is that of the sweep's Redis; another `namespace` is an error.
     """
-    if options.replicas is not None or options.queue != "default" or options.classes:
+    if options.replicas is not None or options.queue != "default" or options.queues:
         raise UserError(
             f"--jobs {what}: the sweep sets queue and number; remove --queue and --replicas"
         )
@@ -166,7 +166,7 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
         text = render_jobs(manifests, sweep, left)
         if session.reader.workers.live(sweep.worker_class):
             print_message(
-                f"warning: workers of class {sweep.worker_class!r} are running and also claim the"
+                f"warning: workers of queue {sweep.worker_class!r} are running and also claim the"
                 " sweep's trials"
             )
     for_them = f"-n {options.namespace} -l hpq/sweep={sweep.id}"
