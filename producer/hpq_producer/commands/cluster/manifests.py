@@ -61,7 +61,9 @@ def manifests(
         str | None, Option(metavar="NAME", help="Namespace (default: hpq).")
     ] = None,
     queue: Annotated[str, Option(metavar="NAME", help="Queue that the workers serve.")] = "default",
-    replicas: Annotated[int | None, Option(min=0, help="Print how to run N worker pods.")] = None,
+    replicas: Annotated[
+        int | None, Option(min=0, help="Print the command that starts N pods.")
+    ] = None,
     gpus: Annotated[int | None, Option(min=0, help="GPUs per pod; 0: none. Default: 1.")] = None,
     cpu: Annotated[
         str, Option(metavar="CPUS", help="CPUs per pod, e.g. 16 or 500m. Default: 2 per GPU.")
@@ -80,7 +82,7 @@ def manifests(
         bool, Option("--secrets", help="Print Secrets with new passwords and the code key.")
     ] = False,
     jobs: Annotated[
-        str | None, Option(metavar="FILE|SWEEP", help="Print a Job per trial, no workers.")
+        str | None, Option(metavar="FILE|SWEEP", help="Print a Job per trial, not workers.")
     ] = None,
 ) -> None:
     """Print the Kubernetes manifests of Redis and the workers; --secrets prints their Secrets.

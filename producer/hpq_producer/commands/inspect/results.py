@@ -40,7 +40,7 @@ def results(
         bool, Option(help="Print every metric, not only the objective.")
     ] = False,
 ) -> None:
-    """Print all trials of a sweep; CSV, JSON and YAML have all parameters.
+    """Print all trials of a sweep; the table shows only the parameters that vary.
 
     Examples:
       hpq results -o csv > results.csv
