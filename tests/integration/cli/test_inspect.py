@@ -110,7 +110,7 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert yaml.safe_load(hpq("best", "--yaml").stdout) == {"x": 2}
     assert hpq("best", "--args").stdout == "--x=2\n"
     record = json.loads(hpq("best", "demo", "--json").stdout)
-    assert (record["trial"], record["objective"], record["params"]) == (2, 0.9, {"x": 2})
+    assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()
     assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
     assert any("to #1" in line and "hpq best demo-00000 --confirm 5" in line for line in said)
@@ -709,7 +709,7 @@ def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Swe
     assert "opt.lr    0.5\n" in hpq("best").stdout and "opt.name" in hpq("summary").stdout
     sorted_ = json.loads(hpq("results", "--sort", "-opt.lr", "--json").stdout)
     assert [row["trial"] for row in sorted_] == [2, 1]
-    assert json.loads(hpq("best", "--json").stdout)["params"]["opt"] == {"lr": 0.5, "name": "b"}
+    assert json.loads(hpq("best", "--json").stdout)["param"]["opt"] == {"lr": 0.5, "name": "b"}
 
 
 def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated
 
 from typer import Option
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import TrialState, TrialView
-from hpq.errors import HpqError, NotFound
-from hpq.store.reader import StoreReader
+from hpq.domain.trial import TrialView
 from hpq_producer.analysis.records import source_of_result, trial_record
 from hpq_producer.analysis.scores import flatten, score
 from hpq_producer.analysis.winner import judge_winner
@@ -18,7 +15,7 @@ from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import Selection
+from hpq_producer.query.selection import best_trials
 from hpq_producer.reports.export import to_args
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.reports.summary_page import winner_lines
@@ -28,8 +25,6 @@ from hpq_producer.terminal.console import print_message, show_lines
 from hpq_producer.terminal.output import Format, show_data, to_yaml
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of, value
-
-_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
 def best(
@@ -56,19 +51,11 @@ def best(
     n = max(n, top) if confirm else n
     with open_session() as session:
         found = session.sweep(sweep)
-        trials = (
-            session.reader.trials.best(found, n)
-            if only is None
-            else _of(session.reader, found, only, n)
-        )
-        if trials and confirm:
+        trials = best_trials(session.reader, found, n, only)
+        if confirm:
             return _confirm(session, found, trials[:top], confirm)
         is_text = not (as_yaml or output.is_data or as_args or only)
-        winner = judge_winner(session.reader, found) if is_text and trials else None
-    if not trials and only is not None:
-        raise NotFound(f"{found.id}: no trial with a result matches {only.text}", code="no-result")
-    if not trials:
-        raise HpqError(_why_none(found), code="no-result")
+        winner = judge_winner(session.reader, found) if is_text else None
     _show(found, trials, n > 1, as_yaml, output, as_args)
     show_lines(winner_lines(winner, found.id), whole=True)
 
@@ -82,22 +69,6 @@ def _confirm(session: Session, sweep: Sweep, trials: list[TrialView], seeds: int
     many = f" -n {len(trials)}" if trials[1:] else ""
     print_message(f"{done.sid}: {what}; hpq watch {done.sid}, then hpq best {done.sid}{many}")
     print_if_not_running(session, done.sid)
-
-
-def _of(reader: StoreReader, sweep: Sweep, where: Filter, n: int) -> list[TrialView]:
-    """Return the best trials that match the expression."""
-    every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
-    return list(islice((t for t in every if t.state in _RANKED and t.objective is not None), n))
-
-
-def _why_none(sweep: Sweep) -> str:
-    if sweep.metric is None:
-        return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
-    counts = sweep.counts
-    return (
-        f"no trial of {sweep.id} has finished yet: {counts.running} running, "
-        f"{counts.queued} queued, {counts.failed} failed"
-    )
 
 
 def _show(
