@@ -40,7 +40,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "summary": ("inspect.summary", "Rank the trials; show what mattered and what failed"),
         "best": ("inspect.best", "Print the parameters of the best trial"),
         "get": ("inspect.get", "Download a trial's file"),
-        "results": ("inspect.results", "Print all trials as a table, CSV, JSON or YAML"),
+        "results": ("inspect.results", "Print all trials or curves as a table, CSV or JSON"),
         "workers": ("inspect.workers", "List live workers"),
         "wait": ("inspect.wait", "Wait until a sweep ends"),
     },

@@ -112,16 +112,21 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
     }
 
 
-_OMITTED = frozenset({"artifacts", "replicates"})  # a column for each file would hide the others
 _GROUPS = tuple(
     "sweep trial state param objective last best step seed replicate phase attempt worker host"
     " started ended duration_s total_s restarted reused pruning checkpoint failure".split()
 )
+_NO_FAILURE = {"kind": None, "message": None}
 
 
 def flat_record(record: Mapping[str, Any]) -> dict[str, Json]:
-    """Return a trial's record as one row: the values of `trial_record` by dotted name."""
-    return flatten({n: v for n, v in record.items() if n not in _OMITTED and v != {}})
+    """Return a trial's record as one row: the values of `trial_record` by dotted name.
+
+    Without files, of which each would be a column.
+    """
+    rows = {name: value for name, value in record.items() if name in _GROUPS and value != {}}
+    rows["failure"] = record["failure"] or _NO_FAILURE
+    return flatten({n: v for n, v in rows.items() if v or n not in ("pruning", "checkpoint")})
 
 
 def column_order(names: Iterable[str]) -> list[str]:
