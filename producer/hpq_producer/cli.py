@@ -41,6 +41,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "best": ("inspect.best", "Print the parameters of the best trial"),
         "get": ("inspect.get", "Download a trial's file"),
         "results": ("inspect.results", "Print all trials or curves as a table, CSV or JSON"),
+        "export": ("inspect.export", "Write a sweep for TensorBoard or Optuna"),
         "workers": ("inspect.workers", "List live workers"),
         "wait": ("inspect.wait", "Wait until a sweep ends"),
     },
@@ -80,7 +81,7 @@ ALIASES: dict[str, str] = {
     for pair in (
         "ls:list,ps,sweeps,studies,jobs show:status,describe,info,inspect rm:delete,remove,del"
         " watch:top,dashboard,ui,monitor,attach worker:agent,start enqueue:sweep,submit,apply"
-        " run:optimize,tune,launch,train results:trials,export best:best-trial,best-trials logs:log"
+        " run:optimize,tune,launch,train results:trials best:best-trial,best-trials logs:log"
         " cancel:kill,terminate workers:agents,nodes set:edit connect:login,port-forward"
     ).split()
     for name in pair.partition(":")[2].split(",")

@@ -34,7 +34,7 @@ LAYERS = {
         code store
     """,
     "hpq_producer": """
-        embedded_redis scaffold shipped sweepfile terminal
+        embedded_redis extras scaffold shipped sweepfile terminal
         analysis audit cli commands connection_record manifests sweep_limits
         __main__ query session
         capacity cluster local_workers targets

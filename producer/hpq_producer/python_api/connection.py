@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from hpq.errors import UserError
 from hpq_producer.embedded_redis.attach import Attached
 from hpq_producer.embedded_redis.keeper import QUIET_S
 from hpq_producer.session import Session, open_session
@@ -35,20 +31,3 @@ def api_session() -> Iterator[Session]:
             yield session
         finally:
             server.release(linger_s=QUIET_S)
-
-
-def library(name: str, what: str) -> Any:
-    """Import a library of the extra `report`.
-
-    Raises:
-        UserError: the library is not installed.
-    """
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        lacking = (error.name or name).partition(".")[0]
-        text = (
-            f"{what} needs {lacking}, which {sys.executable} lacks; run:"
-            f' {sys.executable} -m pip install "hpq[report]"'
-        )
-        raise UserError(text, code="extra-missing") from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpq.domain.trial import Curve, TrialView
 from hpq_producer.analysis.records import column_order
-from hpq_producer.python_api.connection import library
+from hpq_producer.extras import library
 from hpq_producer.query.history import HISTORY_COLUMNS
 from hpq_producer.terminal.text import WHY_THINNED, trials_of
 
