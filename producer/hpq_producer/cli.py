@@ -40,7 +40,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "summary": ("inspect.summary", "Rank the trials; show what mattered and what failed"),
         "best": ("inspect.best", "Print the parameters of the best trial"),
         "get": ("inspect.get", "Download a trial's file"),
-        "results": ("inspect.results", "Print all trials as a table, CSV, JSON or YAML"),
+        "results": ("inspect.results", "Print all trials or curves as a table, CSV or JSON"),
+        "export": ("inspect.export", "Write a sweep for TensorBoard or Optuna"),
         "workers": ("inspect.workers", "List live workers"),
         "wait": ("inspect.wait", "Wait until a sweep ends"),
     },
@@ -81,7 +82,7 @@ ALIASES: dict[str, str] = {
         "ls:list,ps,sweeps,studies,jobs watch/ls/show:status show:describe,info,inspect"
         " rm:delete,remove,del watch:top,dashboard,ui,monitor,attach worker:agent,start"
         " enqueue:sweep,submit,apply"
-        " run:optimize,tune,launch,train results:trials,export best:best-trial,best-trials logs:log"
+        " run:optimize,tune,launch,train results:trials best:best-trial,best-trials logs:log"
         " cancel:kill,terminate workers:agents,nodes set:edit connect:login,port-forward"
     ).split()
     for name in pair.partition(":")[2].split(",")

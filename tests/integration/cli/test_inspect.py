@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas
 import pytest
 import yaml
 from redis import Redis
@@ -110,7 +111,7 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert yaml.safe_load(hpq("best", "--yaml").stdout) == {"x": 2}
     assert hpq("best", "--args").stdout == "--x=2\n"
     record = json.loads(hpq("best", "demo", "--json").stdout)
-    assert (record["trial"], record["objective"], record["params"]) == (2, 0.9, {"x": 2})
+    assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()
     assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
     assert any("to #1" in line and "hpq best demo-00000 -n 2 --confirm 5" in line for line in said)
@@ -191,12 +192,37 @@ def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
 
 def test_results_as_csv_are_read_back_by_a_csv_reader(hpq: Hpq, done: Sweep) -> None:
     rows = list(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
-    assert [(r["trial"], r["state"], r["x"], r["objective"]) for r in rows] == [
+    assert [(r["trial"], r["state"], r["param.x"], r["objective"]) for r in rows] == [
         ("1", "finished", "1", "0.5"),
         ("2", "finished", "2", "0.9"),
         ("3", "failed", "3", ""),
     ]
-    assert inert(rows[2]["error"])
+    assert inert(rows[2]["failure.message"])
+
+
+def test_csv_json_lines_and_pandas_name_columns_alike(hpq: Hpq, done: Sweep) -> None:
+    """A row of JSON Lines that pandas flattens has the columns of CSV."""
+    lines = hpq("results", "-o", "jsonl").stdout.splitlines()
+    (titles, *rows) = csv.reader(hpq("results", "-o", "csv").stdout.splitlines())
+    frame = pandas.json_normalize([json.loads(line) for line in lines])
+    assert [json.loads(line) for line in lines] == json.loads(hpq("results", "--json").stdout)
+    assert (len(lines), len(rows)) == (3, 3)
+    assert {"param.x", "last.acc", "failure.message"} <= set(titles) <= set(frame.columns)
+
+
+def test_history_prints_every_value_in_each_format(hpq: Hpq, done: Sweep) -> None:
+    lines = hpq("results", "--history", "-o", "jsonl").stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert {(r["attempt"], r["metric"]) for r in rows} == {(1, "acc")}
+    assert [(r["trial"], r["step"], r["value"]) for r in rows] == [
+        (1, 1, 0.25), (1, 2, 0.5), (2, 1, 0.45), (2, 2, 0.9),
+    ]  # fmt: skip
+    assert rows == json.loads(hpq("results", "--history", "--json").stdout)
+    cells = list(csv.DictReader(hpq("results", "--history", "--csv").stdout.splitlines()))
+    assert list(cells[0]) == list(rows[0]) and cells[0]["time"] == rows[0]["time"]
+    table = hpq("results", "--history", "--where", "x == 2").stdout.splitlines()
+    assert table[0].split() == list(rows[0]) and len(table) == 3
+    assert hpq("results", "--history", "--state", "failed", "--csv").stdout.count("\n") == 1
 
 
 def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: Sweep) -> None:
@@ -717,15 +743,15 @@ def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Swe
     assert "opt.lr    0.5\n" in hpq("best").stdout and "opt.name" in hpq("summary").stdout
     sorted_ = json.loads(hpq("results", "--sort", "-opt.lr", "--json").stdout)
     assert [row["trial"] for row in sorted_] == [2, 1]
-    assert json.loads(hpq("best", "--json").stdout)["params"]["opt"] == {"lr": 0.5, "name": "b"}
+    assert json.loads(hpq("best", "--json").stdout)["param"]["opt"] == {"lr": 0.5, "name": "b"}
 
 
 def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(
     hpq: Hpq, nested: Sweep
 ) -> None:
     row = next(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
-    assert (row["opt.lr"], row["opt.name"]) == ("0.03106791910697813", "a")
-    assert json.loads(row["mix"]) == [1, {"a": 2}]
+    assert (row["param.opt.lr"], row["param.opt.name"]) == ("0.03106791910697813", "a")
+    assert json.loads(row["param.mix"]) == [1, {"a": 2}]
 
 
 def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(

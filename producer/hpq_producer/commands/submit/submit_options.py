@@ -15,7 +15,7 @@ from hpq.errors import UserError
 from hpq.search.samplers import LIMIT
 from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.enqueue.submission import Submission, prepare
-from hpq_producer.sweep_limits import TAG
+from hpq_producer.sweep_limits import check_tags
 from hpq_producer.sweepfile.load import load
 from hpq_producer.targets import complete_sweep_ids
 
@@ -82,9 +82,7 @@ class SubmitOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        for tag in self.tags or ():
-            if not TAG.fullmatch(tag):
-                raise UserError(f"--tag {tag}: use 1 to 40 characters of A-Z a-z 0-9 _ . : -")
+        check_tags(self.tags or ())
         if self.any_code and not self.reuse:
             raise UserError("--any-code needs --reuse; add --reuse")
         makes_new = self.new or self.canary or self.tags or self.reuse or self.name is not None
