@@ -166,7 +166,7 @@ class Lazy(TyperGroup):
             formatter.write(f"\n{group}\n")
             formatter.write_dl([(f"  {name}", line) for name, (_, line) in commands.items()])
         names = ((c, _EXIT_CODES.get(c, c.name.lower().replace("_", " "))) for c in ExitCode)
-        codes = ", ".join(f"{int(code)} {name}" for code, name in names)
+        codes = "; ".join(f"{int(code)} {name}" for code, name in names)
         formatter.write("\n`hpq COMMAND --help` describes a command.\n")
         formatter.write("`hpq --install-completion` makes the shell complete commands and ids.\n")
         formatter.write_text(f"Exit codes: {codes}.")
