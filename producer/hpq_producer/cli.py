@@ -173,7 +173,7 @@ class Lazy(TyperGroup):
 
     def main(self, *args: Any, **more: Any) -> Any:
         """Run the command line; print each error as one line, also those that click finds."""
-        words = list(more.get("args") or sys.argv[1:])
+        words = list(sys.argv[1:] if more.get("args") is None else more["args"])
         if words[:1] == ["help"]:
             words = [*(word for word in words[1:2] if word != "help"), "--help"]
         options = words[: words.index("--")] if "--" in words else words
