@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from redis import Redis
 
+from hpq.code.signing import signed
 from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.identity import ParameterSet
@@ -34,6 +35,7 @@ from hpq_worker.suggest import processes
 from tests.constants import DEADLINE_S
 
 LEASE = 30_000
+KEY = "k3y-of-16-letters"
 SID = "late-00000"
 MakeLead = Callable[..., SuggestLease]
 
@@ -48,6 +50,7 @@ def late(writer: SweepWriter) -> Callable[..., Sweep]:
             id=SID, name="late", digest="d", schema=SCHEMA, sampler="tpe", search="{}",
             run_cap=run_cap, **fields,  # type: ignore[arg-type]
         )  # fmt: skip
+        sweep, _ = signed(KEY.encode(), "hpq", sweep)
         assert writer.seal(sweep) is None
         return sweep
 
@@ -318,7 +321,8 @@ def test_what_fails_to_make_sets_again_and_again_is_said_and_tried_more_rarely(
     pytest.importorskip("optuna")
     monkeypatch.setattr(processes, "_AGAIN_S", 0.0)
     sweep = late(3)  # its search is none that anybody can read
-    makers = processes.SuggesterProcesses({**os.environ, **environ}, "w1", lambda _: lead_of())
+    env = {**os.environ, **environ, "HPQ_CODE_KEY": KEY}
+    makers = processes.SuggesterProcesses(env, "w1", lambda _: lead_of())
     try:
         reason, deadline = None, time.monotonic() + DEADLINE_S
         while reason is None:

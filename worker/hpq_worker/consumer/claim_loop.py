@@ -19,7 +19,7 @@ from hpq.connection.client import short_reason
 from hpq.domain.attempt import CommitReply, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Claim, FailureKind
+from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.errors import HpqError
 from hpq.notice import Notice, tagged
 from hpq_worker.attempt.attempt import AttemptRunner
@@ -107,7 +107,10 @@ class ClaimLoop:
     def _start_suggester(self, sid: str) -> None:
         """Start a suggester for a sweep that has none."""
         try:
-            reason = self._parts.suggesters.ensure_running(self._parts.launches.sweep(sid))
+            sweep = self._parts.launches.sweep(sid)
+            # Rows that another key signed, or none, would be refused by the others.
+            reason = self._parts.trust.unsigned(sweep)
+            reason = reason or self._parts.suggesters.ensure_running(sweep)
         except HpqError as error:
             reason = error.notice
         except OSError as error:
@@ -167,9 +170,13 @@ class ClaimLoop:
                 with suppress(RedisError):
                     self._store.count_refused_code()
             return False
+        opened = self._parts.trust.open(sweep, claim)
+        if isinstance(opened, Failure):
+            self._commit(claim, sweep, Outcome(state=TrialState.FAILED, failure=opened))
+            return False
         log.info("%s attempt %d starts", claim.trial, claim.attempt)
         try:
-            result = self._attempts.run(claim, sweep)
+            result = self._attempts.run(opened, sweep)
         except OSError as error:
             why = Notice("worker-fault", f"cannot start the trial on this machine: {error}")
             self._release_at_fault(claim, sweep.id, why)

@@ -117,7 +117,7 @@ def _signed(settings: Settings, sweep: Sweep) -> str:
         return f"unknown: {error}"
     if key is None:
         return f"unknown: this machine has no key{keys_apart(sweep, 'none')}"
-    if is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature):
+    if is_signed(key, settings.prefix, sweep):
         return "yes"
     which = keys_apart(sweep, fingerprint(key))
     return f"not by your key{which}: signed with another key, or changed after signing"
