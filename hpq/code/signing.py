@@ -18,6 +18,7 @@ from pathlib import Path
 
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.errors import UserError
+from hpq.process import make_private
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.sweep import encode_launch
@@ -64,7 +65,7 @@ def home_id(home: Path, *, make: bool = False) -> str:
 
 def _make(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         with contextlib.suppress(FileExistsError):
             # Written whole under another name first: a reader never sees half a key.
             draft = path.with_name(f".{path.name}.{os.getpid()}")

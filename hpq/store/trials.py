@@ -27,7 +27,7 @@ from hpq.errors import no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import Reader, flatten
+from hpq.store.wire.fields import Reader, flatten, sweep_id
 
 # What names a sweep, and what `hpq set` may change of its trials.
 _REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
@@ -93,10 +93,10 @@ class TrialStore:
             drained()
             return None
         if rest[-1]:
-            feed(rest[-1].decode())
+            feed(sweep_id(rest[-1]))
         if reply == "empty":
             if rest[0]:
-                leave(rest[0].decode())
+                leave(sweep_id(rest[0]))
             return None
         return attempt.decode_claim(rest, nonce)
 

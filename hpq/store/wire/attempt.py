@@ -15,7 +15,7 @@ from hpq.domain.trial import (
     Point,
     TrialId,
 )
-from hpq.store.wire.fields import Field, dumps, known, number
+from hpq.store.wire.fields import Field, dumps, known, number, sweep_id
 from hpq.store.wire.trial import decode_params
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
@@ -29,10 +29,13 @@ def decode_claim(answer: list[Any], nonce: str) -> Claim:
     The row of the parameters stays as it is: `open_claim` decodes it once the sweep is trusted. A
     checkpoint that cannot be decoded becomes one in a store that no worker has, so the worker
     reports it and restarts the training.
+
+    Raises:
+        DecodeError: the sweep's id is invalid.
     """
     sid, number, attempt, row, checkpoint, unbegun, *_ = answer
     return Claim(
-        trial=TrialId(sweep=sid.decode(), number=int(number)),
+        trial=TrialId(sweep=sweep_id(sid), number=int(number)),
         attempt=int(attempt),
         row=row or b"",
         nonce=nonce,

@@ -20,7 +20,7 @@ from hpq.domain.attempt import CommitReply, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
-from hpq.errors import HpqError
+from hpq.errors import BadParams, HpqError
 from hpq.notice import Notice, tagged
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
@@ -170,16 +170,20 @@ class ClaimLoop:
                 with suppress(RedisError):
                     self._store.count_refused_code()
             return False
-        opened = self._parts.trust.open(sweep, claim)
-        if isinstance(opened, Failure):
-            self._commit(claim, sweep, Outcome(state=TrialState.FAILED, failure=opened))
-            return False
-        log.info("%s attempt %d starts", claim.trial, claim.attempt)
+        result: Result | Failure
         try:
-            result = self._attempts.run(opened, sweep)
+            opened = result = self._parts.trust.open(sweep, claim)
+            if isinstance(opened, Claim):
+                log.info("%s attempt %d starts", claim.trial, claim.attempt)
+                result = self._attempts.run(opened, sweep)
+        except BadParams as error:  # for the command line; nothing was started
+            result = Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
         except OSError as error:
             why = Notice("worker-fault", f"cannot start the trial on this machine: {error}")
             self._release_at_fault(claim, sweep.id, why)
+            return False
+        if isinstance(result, Failure):
+            self._commit(claim, sweep, Outcome(state=TrialState.FAILED, failure=result))
             return False
         self._finish(claim, sweep, result)
         outcome = result.outcome

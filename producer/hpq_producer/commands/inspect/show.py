@@ -49,6 +49,9 @@ def show(
     code: Annotated[
         Path | None, Option(metavar="DIR", help="Write the code, as enqueued, to DIR.")
     ] = None,
+    unsigned: Annotated[
+        bool, Option("--unsigned", help="Write code that your key did not sign.")
+    ] = False,
 ) -> None:
     """Show a sweep or a trial in full.
 
@@ -60,7 +63,8 @@ def show(
         found = find_target(session.reader, what, session.settings.user)
         if code is not None:
             sid = found if isinstance(found, str) else found.sweep
-            count = write_code(session.reader, sid, code)
+            key_of_mine = None if unsigned else session.settings
+            count = write_code(session.reader, sid, code, key_of_mine)
             print_message(f"{code}: {count} {'file' if count == 1 else 'files'}")
         elif as_origin:
             show_data(provenance_record(session.reader, found), output)
