@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from hpq.code import bundle
 from hpq.code.manifest import digest_of
+from hpq.code.signing import RowSigner
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
+from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 
 Origin = dict[str, Any]
+_GIT = re.compile(r"(?i)(^|/)(\.git(/|$)|HEAD$)")  # a repository, also one without a work tree
 
 
 def provenance_record(reader: StoreReader, found: TrialId | str) -> Origin:
@@ -112,8 +116,8 @@ def write_code(reader: StoreReader, sid: str, folder: Path, settings: Settings |
             text = f"{error}; --unsigned writes its code all the same: read it before you run it"
             raise UserError(text, code="code-not-signed") from None
     files = read_code(reader, sid)
-    if settings is None and (bad := next(filter(_GIT.search, files), None)):
-        text = f"{sid}: its code has a file {bad!r}, from which git runs commands; nothing written"
+    if bad := next(filter(_GIT.search, files), None):
+        text = f"{sid}: git would run commands of its file {bad!r}; nothing was written"
         raise UserError(text, code="code-altered")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
