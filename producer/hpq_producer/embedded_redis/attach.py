@@ -64,6 +64,7 @@ def attach(home: Path, *, linger_s: float = keeper.QUIET_S) -> Attached:
     server_home = ServerHome.of(home)
     try:
         make_private(server_home.path)
+        make_private(home / "store")  # else the first worker would make it as any store
         users = server_home.lock(keeper.USERS)
         try:
             # Waits while a keeper stops the server.
