@@ -10,7 +10,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from hpq.domain.identity import SWEEP_ID
-from hpq.domain.snapshot import UnreadableSweep
+from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep

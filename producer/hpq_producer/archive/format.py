@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpq.codes import Code
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.sweep import SCHEMA
+from hpq.error_ids import Code
 from hpq.errors import UserError
 from hpq.store.keys import SWEEP_PARTS
 

@@ -12,7 +12,7 @@ from hpq.domain.sweep import AppendedFile, Sweep
 from hpq.domain.trial import FailureKind, Params, Point, TrialState, TrialView
 from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
-from hpq_producer.analysis.early_termination import (
+from hpq_producer.analysis.pruning import (
     describe_early_end,
     describe_rule,
     describe_target,
@@ -64,7 +64,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "environment": " ".join(launch.pass_env),
             "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
-            "class": sweep.worker_class,
+            "queue": sweep.worker_class,
             "owner": sweep.owner,
             "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
             "tags": " ".join(sweep.tags),

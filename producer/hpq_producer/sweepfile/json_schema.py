@@ -1,6 +1,6 @@
 """The JSON Schema (draft 2020-12) of sweep files, for editors; `hpq schema` prints it.
 
-It combines the tables of schema, distributions and early_termination with a line about each key. It
+It combines the tables of schema, distributions and early_terminate with a line about each key. It
 accepts everything that hpq accepts. It cannot check relations between keys: min above max, unknown
 names, macros.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpq_producer.sweepfile import distributions, early_termination, explicit_sets, schema
+from hpq_producer.sweepfile import distributions, early_terminate, explicit_sets, schema
 from hpq_producer.sweepfile.values import Check
 
 TOP: Mapping[str, str] = {
@@ -39,7 +39,7 @@ TOP: Mapping[str, str] = {
     "apiVersion": "W&B's; no effect",
     "kind": "W&B's; no effect",
     "controller": "W&B's; only {type: local} is supported",
-    "queue": "The queue (class of workers) of the trials",
+    "queue": "The queue of the trials; workers with --queue NAME serve it",
     "owner": "The owner; default: the user who enqueues",
     "priority": "Sweeps of higher priority are claimed first; default 0",
     "max_parallel": "At most N trials run at once; 0 (the default): no limit",
@@ -112,7 +112,7 @@ def _sweep() -> Schema:
         "parameters": {"$ref": "#/$defs/parameters"},
         "metric": _table(schema.METRIC, METRIC, needs=["name"]),
         "early_terminate": {
-            "anyOf": [_rule(kind, keys) for kind, keys in early_termination.RULES.items()]
+            "anyOf": [_rule(kind, keys) for kind, keys in early_terminate.RULES.items()]
         },
         "keep": {**_table(schema.KEEP), "minProperties": 1},
         "when": _filled(_PARTIAL),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rich.cells import chop_cells
 
 from hpq.sanitize import CONTROL
-from hpq_producer.terminal.text import fit, to_ascii, width
+from hpq_producer.terminal.text import fit, width
 
 _WORD = re.compile(r"\s+|\S+")
 
@@ -53,7 +53,6 @@ class TerminalInfo:
     rows: int = 24
     tty: bool = False
     colour: bool = False
-    unicode: bool = True
 
 
 def plain(line: Line) -> str:
@@ -62,12 +61,12 @@ def plain(line: Line) -> str:
 
 
 def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
-    """Cut a line to the terminal's width; replace characters that the terminal cannot show."""
+    """Cut a line to the terminal's width."""
     out, left = [], terminal.columns
     for span in line:
         text = fit(CONTROL.sub(" ", span.text), left)
         left -= width(text)
-        out.append(Span(text if terminal.unicode else to_ascii(text), span.style))
+        out.append(Span(text, span.style))
         if left <= 0:
             break
     return out

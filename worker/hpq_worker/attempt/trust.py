@@ -14,10 +14,10 @@ from pathlib import Path
 from hpq import __version__
 from hpq.code.command import template
 from hpq.code.signing import RowSigner, fingerprint, key_of, keys_apart
-from hpq.codes import Code
 from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim, Failure, FailureKind
+from hpq.error_ids import Code
 from hpq.errors import DecodeError, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings

@@ -13,7 +13,7 @@ from typer import Option
 
 from hpq import datasets
 from hpq.code.command import interpreter
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.domain.sweep import Counts, Sweep, SweepState
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice
@@ -46,6 +46,8 @@ def run(
     ] = None,
 ) -> None:
     """Enqueue a sweep file, train on this machine, watch, and print the summary.
+
+    FILE may be the id of an unfinished sweep, which then continues.
 
     Examples:
       hpq run sweep.yaml
