@@ -170,24 +170,27 @@ class ClaimLoop:
                 with suppress(RedisError):
                     self._store.count_refused_code()
             return False
-        result: Result | Failure
+        opened = self._parts.trust.open(sweep, claim)
+        if isinstance(opened, Failure):
+            return self._fail(claim, sweep, opened)
+        log.info("%s attempt %d starts", claim.trial, claim.attempt)
         try:
-            opened = result = self._parts.trust.open(sweep, claim)
-            if isinstance(opened, Claim):
-                log.info("%s attempt %d starts", claim.trial, claim.attempt)
-                result = self._attempts.run(opened, sweep)
+            result = self._attempts.run(opened, sweep)
         except BadParams as error:  # for the command line; nothing was started
-            result = Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
+            failure = Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
+            return self._fail(claim, sweep, failure)
         except OSError as error:
             why = Notice("worker-fault", f"cannot start the trial on this machine: {error}")
             self._release_at_fault(claim, sweep.id, why)
             return False
-        if isinstance(result, Failure):
-            self._commit(claim, sweep, Outcome(state=TrialState.FAILED, failure=result))
-            return False
         self._finish(claim, sweep, result)
         outcome = result.outcome
         return outcome is None or not retry_rule(outcome.failure).released
+
+    def _fail(self, claim: Claim, sweep: Sweep, failure: Failure) -> bool:
+        """End a trial that cannot start with these parameters; it did not train."""
+        self._commit(claim, sweep, Outcome(state=TrialState.FAILED, failure=failure))
+        return False
 
     def _finish(self, claim: Claim, sweep: Sweep, result: Result) -> None:
         outcome = result.outcome
