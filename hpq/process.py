@@ -15,6 +15,8 @@ import os
 import signal
 import sys
 from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 
 
@@ -51,3 +53,20 @@ def overwrite(names: Collection[str] | None = None) -> None:
         if text.partition(b"=")[0] in wanted:
             ctypes.memset(at, 0, len(text))
         i += 1
+
+
+def make_private(folder: Path) -> None:
+    """Create a directory under HPQ_HOME that only its owner can read, and the parents it lacks.
+
+    Raises:
+        OSError: a directory cannot be created.
+    """
+    for path in (*reversed(folder.parents), folder):
+        with suppress(FileExistsError):
+            if not path.is_dir():
+                path.mkdir(mode=0o700)
+
+
+def private_file(path: str, flags: int) -> int:
+    """Open a file under HPQ_HOME (an `opener`): only its owner can read it."""
+    return os.open(path, flags, 0o600)

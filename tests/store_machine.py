@@ -30,6 +30,7 @@ from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
+from hpq.store.wire.trial import NewRow
 
 TRIALS, LEASE = 4, 30_000
 BANDS = (1, 2)
@@ -39,8 +40,8 @@ KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
 ENDS = {"finished", "failed", "pruned", "cancelled"}
 
 
-def row(number: int) -> tuple[str, bytes]:
-    return dumps({"x": number}), ParameterSet({"x": number}).identity
+def row(number: int) -> NewRow:
+    return NewRow(dumps({"x": number}), ParameterSet({"x": number}).identity)
 
 
 class Machine(RuleBasedStateMachine):

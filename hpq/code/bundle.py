@@ -18,6 +18,7 @@ from hpq.code.manifest import MOST_BYTES, Files, digest_of
 from hpq.code.manifest import manifest as manifest_of
 from hpq.errors import UserError
 from hpq.filestore.base import is_safe_name
+from hpq.process import make_private, private_file
 
 WRITTEN_S = 1_000_000_000  # one time for all copies: they share bytecode, and a change shows
 
@@ -41,9 +42,10 @@ def keep(home: Path, digest: str, bundle: bytes) -> None:
     """
     path = _kept(home, digest)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_bytes(bundle)
+        with open(draft, "wb", opener=private_file) as file:
+            file.write(bundle)
         draft.rename(path)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None

@@ -18,11 +18,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hpq.domain.trial import Json, Params
-from hpq.errors import SettingsError
+from hpq.errors import BadParams, SettingsError
 
 _ENV = "/usr/bin/env"
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
 _ENVVAR = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
+# A word with white space, or with a character that a shell interprets, may be a line for a shell.
+_SHELL = re.compile(r"""[\s;&|<>()$`"'\\*?\[\]{}~#!^]""")
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
 _INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 
 
@@ -141,8 +144,26 @@ def _has_directory(words: list[str]) -> bool:
 
 
 def _expand(item: str, params: Params, environ: Mapping[str, str]) -> str:
+    """Replace the macros inside a word.
+
+    Raises:
+        BadParams: a shell may read the word, and could read a value as more than one plain word.
+    """
+    may_be_line = _SHELL.search(_INNER.sub("", _ENVVAR.sub("", item)))
     item = _ENVVAR.sub(lambda m: environ.get(m[1], m[1]), item)
-    return _INNER.sub(lambda m: text(params[m[1]]) if m[1] in params else m[0], item)
+
+    def value(macro: re.Match[str]) -> str:
+        if macro[1] not in params:
+            return macro[0]
+        written = text(params[macro[1]])
+        if may_be_line and not _PLAIN.match(written):
+            raise BadParams(
+                f"{macro[1]}: {written!r} cannot be part of the command's word {item!r}, which a"
+                " shell may read; write bash -c 'python t.py \"$@\"' _ ${args}"
+            )
+        return written
+
+    return _INNER.sub(value, item)
 
 
 def interpreter(environ: Mapping[str, str], given: str = "") -> str:

@@ -1,7 +1,8 @@
-"""Sign launch records, so that a worker runs no code that only Redis vouches for.
+"""Sign sweeps and their parameters, so that a worker runs nothing that only Redis vouches for.
 
 HMAC-SHA256 with a key that Redis never holds: HPQ_CODE_KEY, or a file under HPQ_HOME that the first
-enqueue creates, so that workers of the same user and machine agree without set-up.
+enqueue creates, so that workers of the same user and machine agree without set-up. The record of a
+sweep covers its code and its search. Each row of parameters begins with a code of its own.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import hmac
 import os
 import re
 import secrets
+from dataclasses import replace
 from pathlib import Path
 
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.errors import UserError
+from hpq.process import make_private
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.sweep import encode_launch
+from hpq.store.wire.trial import MAC_BYTES, SignRow, unsigned
 
 _FINGERPRINT = re.compile("[0-9a-f]{12}")
 
@@ -61,7 +65,7 @@ def home_id(home: Path, *, make: bool = False) -> str:
 
 def _make(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         with contextlib.suppress(FileExistsError):
             # Written whole under another name first: a reader never sees half a key.
             draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -77,16 +81,80 @@ def _make(path: Path) -> None:
         raise UserError(text, code="code-key-unwritable") from None
 
 
-def sign(key: bytes, prefix: str, sid: str, launch: Launch) -> str:
-    """Return the signature of a launch record for one sweep under one prefix, as hex."""
-    text = dumps({"prefix": prefix, "sweep": sid, "launch": encode_launch(launch)})
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+def sign(key: bytes, prefix: str, sweep: Sweep) -> str:
+    """Return the signature of a sweep's record under one prefix, as hex.
+
+    The record says that the rows of the parameters are signed, too: no worker accepts others.
+    """
+    record = {
+        "prefix": prefix,
+        "sweep": sweep.id,
+        "launch": encode_launch(sweep.launch),
+        "sampler": sweep.sampler,
+        "search": sweep.search,
+        "seed": sweep.seed,
+        "replicates": sweep.replicates,
+        "sets": 1,
+    }
+    return hmac.new(key, dumps(record).encode(), hashlib.sha256).hexdigest()
 
 
-def is_signed(key: bytes, prefix: str, sid: str, launch: Launch, signature: str) -> bool:
+def is_signed(key: bytes, prefix: str, sweep: Sweep) -> bool:
     """True if this key signed exactly this record."""
-    right = sign(key, prefix, sid, launch).encode()
-    return hmac.compare_digest(right, signature.encode())
+    return hmac.compare_digest(sign(key, prefix, sweep).encode(), sweep.signature.encode())
+
+
+def signed(key: bytes | None, prefix: str, sweep: Sweep) -> tuple[Sweep, SignRow]:
+    """Return a sweep with its signature, and what signs its rows; unsigned if there is no key."""
+    if not key:
+        return replace(sweep, signature="", signer=""), unsigned
+    sweep = replace(sweep, signature=sign(key, prefix, sweep), signer=fingerprint(key))
+    return sweep, RowSigner(key, prefix, sweep.id).sign
+
+
+class RowSigner:
+    """Signs the rows of one sweep's parameters with keyed BLAKE2b, 16 bytes a row."""
+
+    def __init__(self, key: bytes, prefix: str, sid: str) -> None:
+        self._key = hmac.digest(key, dumps(["hpq parameters", prefix, sid]).encode(), "sha256")
+
+    @classmethod
+    def of(cls, key: bytes | None, prefix: str, sweep: Sweep) -> RowSigner | None:
+        """Return the signer of a sweep's rows if this key signed the sweep's record, else None."""
+        is_ours = key is not None and is_signed(key, prefix, sweep)
+        return cls(key, prefix, sweep.id) if key is not None and is_ours else None
+
+    @classmethod
+    def required(cls, settings: Settings, sweep: Sweep) -> RowSigner:
+        """Return the signer of a sweep's rows, for a command that adds rows to it or copies them.
+
+        Raises:
+            UserError: this machine's key did not sign the sweep.
+        """
+        key = key_of(settings, make=False)
+        if signer := cls.of(key, settings.prefix, sweep):
+            return signer
+        keys = keys_apart(sweep, fingerprint(key) or "none")
+        remedy = "run this command where it was enqueued, or copy HPQ_CODE_KEY from there"
+        if sweep.schema < SCHEMA:
+            remedy = "enqueue its file again with --reuse"
+        text = f"{sweep.id}: not signed with this machine's key{keys}; {remedy}"
+        raise UserError(text, code="code-key-differs")
+
+    def sign(self, number: int, text: str) -> bytes:
+        """Return the row of a trial: 16 bytes, then its JSON."""
+        data = text.encode()
+        return self._mac(number, data) + data
+
+    def has_signed(self, number: int, row: bytes | None) -> bool:
+        """True if this is the row of this trial, to the byte; nothing of it is parsed."""
+        row = row or b""
+        return hmac.compare_digest(self._mac(number, row[MAC_BYTES:]), row[:MAC_BYTES])
+
+    def _mac(self, number: int, data: bytes) -> bytes:
+        text = b"%d " % number + data
+        first, *rest = hashlib.blake2b(text, digest_size=MAC_BYTES, key=self._key).digest()
+        return bytes((first | 0x80, *rest))  # no JSON begins so: `text_of` tells rows apart
 
 
 def fingerprint(key: bytes | None) -> str:
@@ -101,6 +169,8 @@ def keys_apart(sweep: Sweep, ours: str) -> str:
     """
     if not sweep.signature:
         return f" (key {ours}; the sweep has no signature)"
+    if sweep.schema < SCHEMA:
+        return f" (key {ours}; an older hpq enqueued it and did not sign its parameters)"
     if not _FINGERPRINT.fullmatch(sweep.signer):
         return f" (key {ours})"
     if sweep.signer == ours:

@@ -7,10 +7,16 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from hpq.errors import SettingsError
+from hpq.notice import Notice
 
 CA, CERTIFICATE, KEY = "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"
 OPTIONS = f"{CA}, {CERTIFICATE} and {KEY}"
 
+UNVERIFIED = Notice(
+    "redis-tls-unverified",
+    "HPQ_REDIS_URL turns off the check of the server's certificate: any machine on the way can read"
+    f" and change what hpq stores; remove ssl_cert_reqs, and name the CA with {CA}=/path/ca.pem",
+)
 UNTRUSTED = "the server's certificate is not trusted here"
 ANOTHER_HOST = "the server's certificate is for another host"
 _ITS_HOST = f"{ANOTHER_HOST}; use the certificate's host name in HPQ_REDIS_URL"
@@ -59,6 +65,13 @@ def hint(error: Exception, url: str) -> str:
         if url.startswith(scheme) and any(sign in str(error) for sign in signs):
             return f"; {question}"
     return ""
+
+
+def is_unverified(url: str) -> bool:
+    """True if the options of a rediss:// URL turn off the check of the server's certificate."""
+    options = parse_qs(urlsplit(url).query) if url.startswith("rediss:") else {}
+    checks = options.get("ssl_cert_reqs", ["required"])[-1], *options.get("ssl_check_hostname", [])
+    return checks[0].lower() != "required" or checks[-1].lower() in ("0", "f", "false", "n", "no")
 
 
 def check_files(url: str) -> None:

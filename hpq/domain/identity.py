@@ -19,6 +19,7 @@ from hpq.domain.trial import Json, Params
 MAX_PARAMS_BYTES = 64 * 1024
 ID_BYTES = 16
 MAX_SLUG = 40
+SWEEP_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,99}\Z")
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _NOT_IN_DIGEST = frozenset({"name", "description"})  # a sweep with another name is the same sweep

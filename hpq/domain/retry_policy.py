@@ -22,6 +22,7 @@ class Evidence(StrEnum):
     CODE = "code"  # the training code fails; enough alike of these hold the sweep
     UNCLEAR = "unclear"  # the training code or the worker fails
     NONE = "none"  # the parameters or a limit fail: neither code nor worker
+    TAMPERING = "tampering"  # another client of Redis changed the trial: never retried
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ RETRY_RULES: Mapping[FailureKind, RetryRule] = {
     # No worker commits these: reap.lua requeues a lost trial, or makes it poison (HPQ_LOST_MAX).
     FailureKind.LOST: RetryRule(),
     FailureKind.POISON: RetryRule(retries=0),
+    FailureKind.DISTRUSTED: RetryRule(evidence=Evidence.TAMPERING),
     FailureKind.DATA_MISSING: RetryRule(released=True),
     FailureKind.WORKER_FAULT: RetryRule(released=True),
 }

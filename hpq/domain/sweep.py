@@ -27,9 +27,8 @@ class AppendedFile:
 
 
 # Each sweep has a schema number, and a worker ignores sweeps whose number is higher than its own.
-# 2: trials are suggested while the sweep runs, early termination, replicates, or a wandb import.
-SCHEMA = 2
-EARLY_SCHEMA = 1  # of a sweep that uses none of these
+# 3: the record covers the search, and each trial's parameters are signed.
+SCHEMA = 3
 DEFAULT_CLASS = "default"
 MAX_PRIORITY = 1_000  # the lowest priority is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -152,7 +151,7 @@ class Launch:
     `home`, below or beside `root`, of which the copy was taken; "" for shipped or installed
     trainers and for code that was sent by name. Local code that is not bundled runs where it lies
     (--live). `code` is the digest of that code, or the distribution and version of an installed
-    trainer. `wandb` is for programs; None in sweeps of an hpq before schema 2.
+    trainer. `wandb` is for programs.
     """
 
     trainer: str = ""
@@ -269,7 +268,7 @@ class Sweep:
     files: tuple[AppendedFile, ...] = ()  # added after the sweep's own
     tags: tuple[str, ...] = ()
     created_ms: int = 0
-    schema: int = EARLY_SCHEMA
+    schema: int = SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds the sweep, one line
     reached: TargetReached | None = None

@@ -58,6 +58,7 @@ class FailureKind(StrEnum):
     POISON = "poison"
     DATA_MISSING = "data_missing"
     WORKER_FAULT = "worker_fault"
+    DISTRUSTED = "distrusted"  # its parameters in Redis are not those that were signed
 
     @property
     def counts_as_failure(self) -> bool:
@@ -115,11 +116,15 @@ class Artifacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to run one attempt of a trial."""
+    """The right to run one attempt of a trial.
+
+    `row` is the trial's row as stored; `params` are decoded from it once the sweep is trusted.
+    """
 
     trial: TrialId
     attempt: int
-    params: Params
+    params: Params = field(default_factory=dict)
+    row: bytes = b""
     checkpoint: Checkpoint | None = None
     nonce: str = ""  # identifies the claim; "" from a worker of an older version
     unbegun: int = 0  # earlier attempts that were released before training began

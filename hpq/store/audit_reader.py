@@ -13,6 +13,7 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.keys import Keys
+from hpq.store.wire.trial import text_of
 
 _INDEXES = ("waiting", "running", "dropped", "ended")
 _FIELDS = ("state", "attempt", "objective", "checkpoint", "artifacts")
@@ -147,7 +148,7 @@ class AuditReader:
 def _identities(text: bytes, replicates: int) -> list[bytes]:
     """Return the identities that these parameters may have; none if they cannot be decoded."""
     try:
-        params = ParameterSet(json.loads(text))
+        params = ParameterSet(json.loads(text_of(text)))
         return [params.salted(i) for i in range(max(1, replicates))]
     except (ValueError, AttributeError, RecursionError):
         return []

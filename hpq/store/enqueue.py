@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from typing import Any
 
 from hpq.domain.attempt import Capped
 from hpq.domain.sweep import Sweep
@@ -17,7 +18,7 @@ from hpq.errors import UserError
 from hpq.store.scripts import BATCH_ROWS, UNSEALED_TTL_S, StoreContext, check_reply
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import dumps, flatten
-from hpq.store.wire.trial import NewRow, encode_result
+from hpq.store.wire.trial import NewRow, SignRow, encode_result, stored, unsigned
 
 _UNSEALED_PARTS = ("params", "waiting", "ids", "staged", "origin")
 
@@ -50,10 +51,13 @@ class SweepWriter:
         pipe.expire(key, UNSEALED_TTL_S)
         pipe.execute()
 
-    def add_rows(self, sid: str, first: int, rows: Sequence[NewRow]) -> None:
+    def add_rows(
+        self, sid: str, first: int, rows: Sequence[NewRow], sign: SignRow = unsigned
+    ) -> None:
         """Write trials numbered from `first`; no reader sees them before `seal`."""
         for start in range(0, len(rows), BATCH_ROWS):
-            flat = [part for row in rows[start : start + BATCH_ROWS] for part in row]
+            batch = stored(rows[start : start + BATCH_ROWS], first + start, sign)
+            flat = [part for pair in batch for part in pair]
             self._scripts.run("create", sid, UNSEALED_TTL_S, first + start, *flat)
 
     def stage_results(self, sid: str, results: Iterable[tuple[int, TrialView]]) -> int:
@@ -94,45 +98,60 @@ class SweepWriter:
     def append(
         self,
         sid: str,
-        rows: Iterable[NewRow],
+        rows: Sequence[NewRow],
         file: str,
         *,
         varying: Sequence[str],
         digest: str,
+        sign: SignRow = unsigned,
         progress: Callable[[int], None] = lambda _: None,
     ) -> int:
         """Add trials to a sweep, all visible in one step; return how many were added.
 
         `file` is the sweep file as `wire.sweep.encode_file` encodes it. Trials that another file
-        added meanwhile are left out.
+        added meanwhile are left out, and the others numbered and signed again.
 
         Raises:
             NotFound: the sweep does not exist.
             UserError: the sweep is stopped or cancelled, or staging took longer than an hour.
         """
-        stage = f"{sid}-{secrets.token_hex(8)}"
-        try:
-            pairs = ((str(n), mark + text.encode()) for n, (text, mark) in enumerate(rows, 1))
-            count = self._stage(stage, pairs, progress)
-            names = dumps(list(varying))
-            reply, rest = self._scripts.run(
-                "grow",
-                sweep=sid,
-                stage=stage,
-                count=count,
-                file=file,
-                varying=names,
-                digest=digest,
-            )
-        except BaseException:
-            self._redis.delete(self._keys.sweep(stage, "staged"))
-            raise
+        reply, names = "behind", dumps(list(varying))
+        while reply == "behind":
+            stage = f"{sid}-{secrets.token_hex(8)}"
+            first: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
+            rows = self._missing(sid, rows)
+            signed = enumerate(stored(rows, first + 1, sign), 1)
+            pairs = ((str(n), identity + row) for n, (row, identity) in signed)
+            try:
+                count = self._stage(stage, pairs, progress)
+                reply, rest = self._scripts.run(
+                    "grow",
+                    sweep=sid,
+                    stage=stage,
+                    first=first + 1,
+                    count=count,
+                    file=file,
+                    varying=names,
+                    digest=digest,
+                )
+            except BaseException:
+                self._redis.delete(self._keys.sweep(stage, "staged"))
+                raise
         check_reply(sid, reply)
         if reply == "torn":
             line = f"{sid}: the new trials expired before all were written; run the command again"
             raise UserError(line, code="rows-expired")
         self._context.mint(rest[0], rest[1])
         return int(rest[2])
+
+    def _missing(self, sid: str, rows: Sequence[NewRow]) -> list[NewRow]:
+        """Return the rows whose parameters the sweep does not have."""
+        key, missing = self._keys.sweep(sid, "ids"), list[NewRow]()
+        for start in range(0, len(rows), BATCH_ROWS):
+            batch = rows[start : start + BATCH_ROWS]
+            found: Any = self._redis.smismember(key, [row.identity for row in batch])
+            missing += [row for row, is_there in zip(batch, found, strict=True) if not is_there]
+        return missing
 
     def set_run_cap(self, sid: str, run_cap: int) -> Capped:
         """Allow a sweep at most `run_cap` trials (0: any number), also while it runs.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -78,8 +78,15 @@ class EventReader:
 class SweepHistory:
     """Read one sweep's events once, from the oldest on, and its parameters, for a sampler."""
 
-    def __init__(self, redis: Redis, keys: Keys, sid: str) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        keys: Keys,
+        sid: str,
+        is_trusted: Callable[[int, bytes | None], bool] = lambda _number, _row: True,
+    ) -> None:
         self._redis, self._keys, self._sid = redis, keys, sid
+        self._is_trusted = is_trusted
         self._events = EventReader(redis, keys)
         self._after = "0"
 
@@ -97,15 +104,17 @@ class SweepHistory:
     def parameters(self, first: int, last: int) -> Iterator[tuple[int, ParameterSet]]:
         """Yield number and parameters of the trials from `first` to `last`, both included.
 
-        Parameters that cannot be decoded are omitted: their trial fails with the reason.
+        Parameters that are not as signed, or cannot be decoded, are omitted: their trial fails with
+        the reason.
         """
         key = self._keys.sweep(self._sid, "params")
         for start in range(first, last + 1, _ENTRIES_PER_READ):
             numbers = range(start, min(start + _ENTRIES_PER_READ, last + 1))
             rows: Any = self._redis.hmget(key, [str(n) for n in numbers])
             for n, raw in zip(numbers, rows, strict=True):
-                with suppress(DecodeError):
-                    yield n, ParameterSet(trial_codec.decode_params(f"{key} field {n}", raw))
+                if self._is_trusted(n, raw):
+                    with suppress(DecodeError):
+                        yield n, ParameterSet(trial_codec.decode_params(f"{key} field {n}", raw))
 
     def objectives(self, numbers: Sequence[int]) -> list[float | None]:
         """Return the objective that each running trial reported last, or None."""

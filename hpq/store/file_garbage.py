@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import TrialId
 from hpq.filestore.base import Files, attempt_of, folder_of
 from hpq.store.scripts import StoreContext
@@ -57,8 +58,12 @@ class FileGarbage:
             done: list[bytes] = []
             try:
                 for entry, fields in page:
-                    sid, number = fields[b"s"].decode(), fields[b"n"].decode()
-                    if not only or only == sid:
+                    sid, number = (
+                        fields.get(name, b"").decode("utf-8", "replace") for name in (b"s", b"n")
+                    )
+                    if not SWEEP_ID.match(sid) or not (number or "0").isdecimal():
+                        done.append(entry)  # not written by a script: it names no trial
+                    elif not only or only == sid:
                         age_ms = 1000 * seconds - int(entry.partition(b"-")[0])
                         if self._remove(files, sid, number) and (number or age_ms > _GRACE_MS):
                             done.append(entry)

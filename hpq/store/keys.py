@@ -28,7 +28,7 @@ P:c:C:busy      hash  owner with open sweeps → number of their running trials
 P:c:C:idle      zset  W → last seen idle, ms
 P:demand:C      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
-P:s:S:params    hash  N → parameters, JSON
+P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
 P:s:S:dropped   zset  N → order, of trials cancelled before their first claim (+ ½: by run_cap)
 P:s:S:ids       set   16-byte identities of the sweep's parameter sets

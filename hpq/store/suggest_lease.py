@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpq.store.scripts import StoreContext
-from hpq.store.wire.trial import NewRow
+from hpq.store.wire.trial import NewRow, SignRow, stored, unsigned
 
 _MIN_LEASE_MS = 1_000
 
@@ -38,8 +38,15 @@ class SuggestLease:
     to read the history.
     """
 
-    def __init__(self, context: StoreContext, sid: str, worker: str, lease_ms: int) -> None:
-        self._context, self._sid, self._worker = context, sid, worker
+    def __init__(
+        self,
+        context: StoreContext,
+        sid: str,
+        worker: str,
+        lease_ms: int,
+        sign: SignRow = unsigned,
+    ) -> None:
+        self._context, self._sid, self._worker, self._sign = context, sid, worker, sign
         self._lease_ms = max(_MIN_LEASE_MS, lease_ms // 3)
         self._token = ""
 
@@ -79,7 +86,7 @@ class SuggestLease:
         no_more: str = "",
         by: str = "",
     ) -> LeaseReply:
-        flat = [part for row in rows for part in row]
+        flat = [part for pair in stored(rows, first, self._sign) for part in pair]
         reply, rest = self._context.scripts.run(
             "suggest",
             *flat,

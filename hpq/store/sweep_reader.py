@@ -9,6 +9,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from hpq.domain.identity import SWEEP_ID
 from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
@@ -16,6 +17,7 @@ from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.store.keys import Keys, sweep_parts
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
+from hpq.store.wire.fields import sweep_id
 
 _COUNTED_SETS = ("waiting", "running", "dropped")
 _OWNERS_PER_ROUND_TRIP = 200
@@ -35,7 +37,7 @@ class SweepReader:
         """Return the ids of all sweeps, or of the N newest, newest first."""
         stop = -1 if newest is None else newest - 1
         found: Any = self._redis.zrange(self._keys.sweeps, 0, stop, desc=True)
-        return [raw.decode() for raw in found]
+        return [sid for raw in found if SWEEP_ID.match(sid := raw.decode("utf-8", "replace"))]
 
     def exists(self, sid: str) -> bool:
         """Return whether the store holds a sweep with this id."""
@@ -103,7 +105,7 @@ class SweepReader:
         if ref is None:
             last: Any = self._redis.hget(self._keys.last, owner)
             if last is not None:
-                return str(last.decode())
+                return sweep_id(last)
             return self._newest_of(owner)
         if self._redis.zscore(self._keys.sweeps, ref) is not None:
             return ref

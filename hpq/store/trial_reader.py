@@ -66,6 +66,11 @@ class TrialReader:
             )
         return trials
 
+    def row(self, trial: TrialId) -> bytes | None:
+        """Return the row of a trial's parameters as stored, for its signature; None without."""
+        raw: Any = self._redis.hget(self._keys.sweep(trial.sweep, "params"), str(trial.number))
+        return raw if raw is None else bytes(raw)
+
     def all(self, sid: str, chunk: int = 500) -> Iterator[TrialView]:
         """Yield every trial of a sweep in order of number; read `chunk` trials a round trip."""
         total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))

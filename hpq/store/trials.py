@@ -23,11 +23,11 @@ from hpq.domain.attempt import (
 from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
-from hpq.errors import DecodeError, no_sweep
+from hpq.errors import no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import Reader, flatten
+from hpq.store.wire.fields import Reader, flatten, sweep_id
 
 # What names a sweep, and what `hpq set` may change of its trials.
 _REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
@@ -77,34 +77,28 @@ class TrialStore:
             feed: Called with the id of a sweep that needs a suggester process.
             drained: Called if a person drained this worker.
         """
-        while True:
-            reply, rest = self._scripts.run(
-                "claim",
-                worker_class=who.worker_class,
-                worker=who.name,
-                host=who.host,
-                nonce=nonce,
-                lease_ms=lease_ms,
-                schema=SCHEMA,
-                provenance=provenance,
-                skip=list(skip),
-                only=only,
-            )
-            if reply == "drained":
-                drained()
-                return None
-            if rest[-1]:
-                feed(rest[-1].decode())
-            if reply == "empty":
-                if rest[0]:
-                    leave(rest[0].decode())
-                return None
-            try:
-                return attempt.decode_claim(rest, nonce)
-            except DecodeError as error:  # no worker can train this trial
-                claim = attempt.blank_claim(rest, nonce)
-                self.commit(claim, attempt.unreadable(error))
-                nonce += "+"
+        reply, rest = self._scripts.run(
+            "claim",
+            worker_class=who.worker_class,
+            worker=who.name,
+            host=who.host,
+            nonce=nonce,
+            lease_ms=lease_ms,
+            schema=SCHEMA,
+            provenance=provenance,
+            skip=list(skip),
+            only=only,
+        )
+        if reply == "drained":
+            drained()
+            return None
+        if rest[-1]:
+            feed(sweep_id(rest[-1]))
+        if reply == "empty":
+            if rest[0]:
+                leave(sweep_id(rest[0]))
+            return None
+        return attempt.decode_claim(rest, nonce)
 
     def sweep(self, sid: str) -> Sweep:
         """Read a sweep; its counts are 0.

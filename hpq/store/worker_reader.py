@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from hpq.store.keys import Keys
 from hpq.store.wire.fields import Reader, Row
 
 SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a lease apart
+_NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\Z")  # of a worker: host, pid, 4 hex digits
 _CONNECTED = ("idle", "busy", "draining", "drained")  # states of a worker that sends heartbeats
 
 # By the name in graphs, the field of the counters.
@@ -41,6 +43,7 @@ class WorkerReader:
         now_ms = server_ms(self._redis)
         floor, silent_since = now_ms - self._lease_ms, now_ms - self.silent_ms
         names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
+        names = [(name, seen) for name, seen in names if _NAME.match(name)]
         pipe = self._redis.pipeline(transaction=False)
         for name, _ in names:
             pipe.hgetall(self._keys.worker(name.decode()))

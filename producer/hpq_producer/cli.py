@@ -22,6 +22,7 @@ from typer.main import get_command
 from hpq import __version__
 from hpq import process as hpq_process
 from hpq.errors import ExitCode, HpqError, UserError
+from hpq.sanitize import guard_terminals
 
 # group → command → (module under hpq_producer.commands, one line); its function has its name
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -251,5 +252,6 @@ def root(
 
 def main() -> None:
     """Run the command line."""
+    guard_terminals()
     hpq_process.overwrite()  # training code of this machine may run beside any command
     app(prog_name="hpq")

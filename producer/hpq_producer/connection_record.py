@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from hpq.errors import OutOfReach
+from hpq.process import make_private
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
 
 NAMESPACE = "hpq"  # the default
@@ -85,7 +86,7 @@ def records_folder(home: Path) -> Path:
 
 def acquire_lock(home: Path, name: str) -> int | None:
     """Lock a connection as long as this process lives; None if another process holds the lock."""
-    records_folder(home).mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(records_folder(home))
     fd = open_lock(records_folder(home) / f"{name}.lock")
     if try_lock(fd):
         os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))

@@ -14,6 +14,7 @@ from types import FrameType
 
 from hpq.domain.sweep import Sweep
 from hpq.filestore.local import location
+from hpq.process import make_private, private_file
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import print_message
 
@@ -82,7 +83,7 @@ class LocalWorkers:
         self._is_left = False
 
     def __enter__(self) -> LocalWorkers:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.log.parent)
         # The supervisor holds this lock while it lives; the file has its process id.
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -90,7 +91,7 @@ class LocalWorkers:
                 self._pid = int(os.pread(lock, 20, 0) or 0)
                 print_message(f"workers of this sweep are already running (log: {self.log})")
                 return self
-            with self.log.open("ab") as out:
+            with open(self.log, "ab", opener=private_file) as out:
                 # A new session: Ctrl-C must reach only this process, which stops the workers.
                 self._supervisor = subprocess.Popen(
                     self._command_line,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from redis import Redis
 
+from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.domain.sweep import Sweep
 from hpq.errors import Forbidden, OutOfReach
@@ -25,6 +26,7 @@ from hpq.store.scripts import StoreContext
 from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
+from hpq_producer.terminal.console import warn
 
 
 def load_settings() -> Settings:
@@ -100,6 +102,8 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
     attached = None if settings.redis_url else attach(settings.home)
     url = settings.redis_url or (attached.url if attached else "")
     connection = connection_record.connection_of_url(settings.home, url)
+    if tls.is_unverified(url):
+        warn(tls.UNVERIFIED)
     with explain_errors(connection, settings):
         version = check_server(connect(url, patience_s=FIRST_S), url)
         redis = connect(url)

@@ -123,7 +123,7 @@ local full, newer = is_full(), ''
 local only, number = string.match(args.only, '^([^/]*)/?(%d*)$')
 local sweeps = only ~= '' and {only} or in_turn(class)
 for _, sid in ipairs(sweeps) do
-  if not skip[sid] and claimable(sid) > 0 then
+  if not skip[sid] and string.find(sid, '^[a-z0-9][a-z0-9-]*$') and claimable(sid) > 0 then
     local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')
     if of[1] == class and tonumber(of[2]) > schema then
       newer = sid

@@ -52,7 +52,7 @@ end
 
 -- True if this failure is retried. A charged one counts against the rule's retries and the sweep's.
 local function is_retried()
-  if outcome ~= 'failed' or is_to_end() then return false end
+  if outcome ~= 'failed' or args.evidence == 'tampering' or is_to_end() then return false end
   if args.progress then
     -- The first such failure has none to compare with, so it is charged.
     local furthest = tonumber(f[7])
@@ -68,7 +68,7 @@ local worker, mark = f[9] or '', mark_of(outcome, kind, args.fingerprint, args.e
 -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
 local function is_suspect(last, in_a_row)
   local _, others, passed = compare(last, worker, mark)
-  if mark == '+' or mark == '-' or not is_alone(others, passed, in_a_row) then return false end
+  if mark == '+' or mark == '-' or args.evidence == 'tampering' or not is_alone(others, passed, in_a_row) then return false end
   return f[1] == 'running' and not is_to_end() and has_peer(sid, worker)
 end
 
@@ -124,6 +124,7 @@ local want = changing(sid, function()
   end
   if outcome == 'failed' and kind ~= 'diverged' then hold_failed_canary(sid, n, attempt, kind, args.error) end
   if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
+  if args.evidence == 'tampering' then hold_if_tampered(sid, n, attempt, last) end
   release_files(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')
 end)
 if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then

@@ -1,10 +1,12 @@
 -- Adds staged rows to an existing sweep, all at once. Sending the call again adds nothing: the sweep's hash
 -- has the appended file under the stage's id.
 -- KEYS prefix
--- ARGV {sweep, stage, count (of staged rows; each is 16 bytes of identity, then parameters), file (JSON),
---      varying (JSON list of names), digest (of the sweep that the file describes)}
--- Replies: ok | unknown | over (the sweep was stopped or cancelled) | torn (staged rows are missing), then
---      class, tickets, how many rows were added
+-- ARGV {sweep, stage, first (number of the first row), count (of staged rows; each is 16 bytes of identity,
+--      then parameters), file (JSON), varying (JSON list of names), digest (of the sweep that the file
+--      describes)}
+-- Replies: ok | unknown | over (the sweep was stopped or cancelled) | torn (staged rows are missing) | behind
+--      (others added rows, and these are signed for other numbers), then class, tickets, how many rows were
+--      added
 
 local args = cjson.decode(ARGV[1])
 local sid, stage, count = args.sweep, args.stage, tonumber(args.count)
@@ -19,27 +21,28 @@ local flag = redis.call('HGET', s, 'flag')
 if flag == 'stopped' or flag == 'cancelled' then return {'over', '', 0, 0} end
 if redis.call('HLEN', staged) ~= count then return {'torn', '', 0, 0} end
 
-local added = 0
+local first = tonumber(args.first)
+if redis.call('HLEN', params) ~= first - 1 then
+  redis.call('DEL', staged)
+  return {'behind', '', 0, 0}
+end
+
 local function add()
-  local last = redis.call('HLEN', params)
   for i = 1, count do
-    local row = redis.call('HGET', staged, i)
-    -- Another file may have added it meanwhile.
-    if redis.call('SADD', sweep_key(sid, 'ids'), string.sub(row, 1, 16)) == 1 then
-      added = added + 1
-      redis.call('HSET', params, last + added, string.sub(row, 17))
-      redis.call('ZADD', sweep_key(sid, 'waiting'), last + added, last + added)
-    end
+    local row, n = redis.call('HGET', staged, i), first + i - 1
+    redis.call('SADD', sweep_key(sid, 'ids'), string.sub(row, 1, 16))
+    redis.call('HSET', params, n, string.sub(row, 17))
+    redis.call('ZADD', sweep_key(sid, 'waiting'), n, n)
   end
-  if added > 0 then event(sid, 'added', 0, 0, 'count', added) end
+  if count > 0 then event(sid, 'added', 0, 0, 'count', count) end
 end
 
 local want = changing(sid, function()
   add()
   redis.call('HSET', s, 'varying', args.varying, 'file:' .. stage,
-    int(NOW) .. ' ' .. added .. ' ' .. args.file)
+    int(NOW) .. ' ' .. count .. ' ' .. args.file)
   redis.call('HSETNX', key('digests'), args.digest, sid)
   open(sid)
 end)
 redis.call('DEL', staged)
-return {'ok', want[1], want[2], added}
+return {'ok', want[1], want[2], count}

@@ -5,7 +5,8 @@
 --      these rows are the last; '' if they are not), first (number of the first row), by (the sampler that
 --      made the rows)}, then params and identity of each row
 -- Replies: ok | over (no further trials), then token class tickets ahead (how many trials should wait) rows;
---      held (another suggester has the lease) | lost | behind (others added rows; read them) | unknown
+--      held (another suggester has the lease) | lost | behind (others added rows; read them) | known (a trial
+--      whose parameters were changed since had these) | unknown
 
 local args = cjson.decode(ARGV[1])
 local sid, suggester, token, lease = args.sweep, args.suggester, args.token, tonumber(args.lease_ms)
@@ -33,8 +34,8 @@ local last = redis.call('HLEN', params)
 local new, n = {}, first
 for i = 2, #ARGV, 2 do
   if redis.call('HGET', params, n) ~= ARGV[i] then
-    if n <= last or redis.call('SISMEMBER', ids, ARGV[i + 1]) == 1 then return {'behind'} end
     if n ~= last + #new / 2 + 1 then return {'behind'} end
+    if redis.call('SISMEMBER', ids, ARGV[i + 1]) == 1 then return {'known'} end
     new[#new + 1], new[#new + 2] = ARGV[i], ARGV[i + 1]
   end
   n = n + 1

@@ -12,14 +12,10 @@ from hpq.domain.trial import (
     Artifacts,
     Checkpoint,
     Claim,
-    Failure,
-    FailureKind,
     Point,
     TrialId,
-    TrialState,
 )
-from hpq.errors import DecodeError
-from hpq.store.wire.fields import Field, dumps, known, number
+from hpq.store.wire.fields import Field, dumps, known, number, sweep_id
 from hpq.store.wire.trial import decode_params
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
@@ -30,26 +26,32 @@ _WHY_CHARACTERS = 200
 def decode_claim(answer: list[Any], nonce: str) -> Claim:
     """Decode the reply of the script `claim` (after its first word) to a caller with this nonce.
 
-    A checkpoint that cannot be decoded becomes one in a store that no worker has, so the worker
+    The row of the parameters stays as it is: `open_claim` decodes it once the sweep is trusted. A
+    checkpoint that cannot be decoded becomes one in a store that no worker has, so the worker
     reports it and restarts the training.
 
     Raises:
-        DecodeError: the parameters are invalid.
+        DecodeError: the sweep's id is invalid.
     """
-    _, _, _, params, checkpoint, unbegun, *_ = answer
-    claim = blank_claim(answer, nonce)
-    return replace(
-        claim,
-        params=decode_params(f"parameters of {claim.trial}", params),
+    sid, number, attempt, row, checkpoint, unbegun, *_ = answer
+    return Claim(
+        trial=TrialId(sweep=sweep_id(sid), number=int(number)),
+        attempt=int(attempt),
+        row=row or b"",
+        nonce=nonce,
         checkpoint=_decode_checkpoint(checkpoint),
         unbegun=int(unbegun),
     )
 
 
-def blank_claim(answer: list[Any], nonce: str) -> Claim:
-    """Decode a reply of the script `claim` without its parameters and its checkpoint."""
-    trial = TrialId(sweep=answer[0].decode(), number=int(answer[1]))
-    return Claim(trial=trial, attempt=int(answer[2]), params={}, nonce=nonce)
+def open_claim(claim: Claim) -> Claim:
+    """Return a claim with its parameters.
+
+    Raises:
+        DecodeError: the parameters are invalid.
+    """
+    params = decode_params(f"parameters of {claim.trial}", claim.row)
+    return replace(claim, params=params)
 
 
 def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
@@ -57,12 +59,6 @@ def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
         return known(Checkpoint, raw.decode()) if raw else None
     except (ValueError, TypeError):
         return Checkpoint(store="unknown", path="")
-
-
-def unreadable(error: DecodeError) -> Outcome:
-    """Return the outcome of a trial whose parameters cannot be decoded."""
-    failure = Failure(kind=FailureKind.BAD_PARAMS, message=str(error), fingerprint="unreadable")
-    return Outcome(state=TrialState.FAILED, failure=failure)
 
 
 def _files(record: Checkpoint | Artifacts | None) -> str:

@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from hpq.domain.identity import SWEEP_ID
 from hpq.domain.sweep import Counts
 from hpq.errors import DecodeError
 
@@ -84,6 +85,18 @@ class Reader:
         """Return every field that begins with a prefix, named by the rest of its name."""
         names = [name.decode() for name in self.row if name.startswith(prefix)]
         return {name[len(prefix) :]: self.real(name) for name in names}
+
+
+def sweep_id(raw: bytes) -> str:
+    """Decode a sweep's id: paths and messages contain it.
+
+    Raises:
+        DecodeError: hpq gives no sweep such an id.
+    """
+    text = raw.decode("utf-8", "replace")
+    if SWEEP_ID.match(text):
+        return text
+    raise DecodeError(f"{raw[:60]!r} is not the id of a sweep")
 
 
 def word(words: type[W], text: str) -> W | None:

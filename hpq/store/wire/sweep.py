@@ -119,22 +119,7 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
 
 def encode_launch(launch: Launch) -> str:
     """Encode the launch record as canonical JSON: the text that is signed."""
-    data: dict[str, Any] = {
-        "trainer": launch.trainer,
-        "program": launch.program,
-        "command": list(launch.command),
-        "code": launch.code,
-        "code_dir": launch.code_dir,
-        "pass_env": list(launch.pass_env),
-        "resident": launch.resident,
-    }
-    if launch.wandb is not None:  # records that an older hpq signed lack it
-        data["wandb"] = launch.wandb
-    if launch.bundled:
-        data["bundled"] = True
-    if launch.home or launch.root:
-        data |= {"home": launch.home, "root": launch.root}
-    return dumps(data)
+    return dumps(asdict(launch))
 
 
 def _decode_launch(text: str) -> Launch:

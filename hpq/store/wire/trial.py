@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from hpq.domain.identity import ParameterSet
@@ -23,6 +23,8 @@ from hpq.domain.trial import (
 from hpq.errors import DecodeError
 from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, word
 
+MAC_BYTES = 16
+SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 
@@ -42,6 +44,21 @@ def encode_new(params: ParameterSet, replicate: int) -> NewRow:
     return NewRow(dumps_in_order(params), identity)
 
 
+def unsigned(_number: int, text: str) -> bytes:
+    """Return a row without a signature, for sweeps that no key signs."""
+    return text.encode()
+
+
+def stored(rows: Iterable[NewRow], first: int, sign: SignRow) -> list[tuple[bytes, bytes]]:
+    """Return row and identity of each trial, numbered from `first`."""
+    return [(sign(n, text), identity) for n, (text, identity) in enumerate(rows, first)]
+
+
+def text_of(row: bytes) -> bytes:
+    """Return the JSON of a row, which a signature of 16 bytes may precede (code/signing.py)."""
+    return row[MAC_BYTES:] if row[:1] >= b"\x80" else row
+
+
 def metric_names(fields: Iterable[bytes]) -> list[str]:
     """Return the names of the metrics among the fields of a trial's hash."""
     names = (f.removeprefix(METRIC_FIELD) for f in fields if f.startswith(METRIC_FIELD))
@@ -57,8 +74,8 @@ def decode_params(key: str, raw: bytes | None) -> Params:
     if raw is None:
         raise DecodeError(f"{key}: the parameters are missing")
     try:
-        data: dict[str, Json] = json.loads(raw)
-    except ValueError as error:
+        data: dict[str, Json] = json.loads(text_of(raw))
+    except (ValueError, RecursionError) as error:
         raise DecodeError(f"{key}: {raw[:60]!r}: {error}") from None
     if not isinstance(data, dict):
         raise DecodeError(f"{key}: {raw[:60]!r}: not a mapping")

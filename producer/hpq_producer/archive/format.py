@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpq.domain.identity import SWEEP_ID
 from hpq.domain.sweep import SCHEMA
 from hpq.error_ids import Code
 from hpq.errors import UserError
@@ -28,7 +29,6 @@ from hpq.store.keys import SWEEP_PARTS
 
 FORMAT = 1
 _LINE = 64 * 1024 * 1024  # bytes; hpq writes no longer line
-_SID = re.compile(r"[a-z0-9][a-z0-9-]{0,80}\Z")
 _SHARED = ("provenance", "code", "bundle")  # hashes that all sweeps share
 _WIDTH = {"hash": 2, "zset": 2, "set": 1}
 _BAND = re.compile(r"band:[1-9][0-9]{0,15}\Z")
@@ -158,7 +158,7 @@ def _header(data: dict[str, Any]) -> Header:
             code="hpq-too-old",
         )
     sid = data.get("sweep")
-    if not isinstance(sid, str) or not _SID.match(sid):
+    if not isinstance(sid, str) or not SWEEP_ID.match(sid):
         raise ArchiveInvalid("not an hpq archive: its header names no sweep")
     return Header(sweep=sid, trials=trials, schema=schema)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from hpq.errors import OutOfReach, SettingsError
+from hpq.process import make_private
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.launch import POLL_S, START_S, answers, ensure_running
 from hpq_producer.embedded_redis.state import ServerHome, this_host
@@ -62,7 +63,8 @@ def attach(home: Path, *, linger_s: float = keeper.QUIET_S) -> Attached:
     """
     server_home = ServerHome.of(home)
     try:
-        server_home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(server_home.path)
+        make_private(home / "store")  # else the first worker would make it as any store
         users = server_home.lock(keeper.USERS)
         try:
             # Waits while a keeper stops the server.

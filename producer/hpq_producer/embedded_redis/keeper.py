@@ -66,10 +66,14 @@ def ask(path: str, command: str, *, timeout_s: float = 5.0) -> str:
     return body.decode(errors="replace").strip()
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def write_record(home: str | os.PathLike[str], record: dict[str, object]) -> None:
     """Replace server.json atomically."""
     path = os.path.join(home, RECORD)
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
+    with open(f"{path}.new", "w", encoding="utf-8", opener=_private) as file:
         json.dump(record, file, indent=2)
         file.flush()
         os.fsync(file.fileno())
@@ -78,6 +82,7 @@ def write_record(home: str | os.PathLike[str], record: dict[str, object]) -> Non
 
 def main(home: str, server_lock: int) -> None:
     """Start the server that server.json names, restart it if it dies in use, and stop it."""
+    os.umask(0o077)  # of the server's files
     if os.fork():
         os._exit(0)  # the caller waits for this process only
     os.umask(0o077)

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from hpq.errors import HpqError, OutOfReach
+from hpq.process import private_file
 from hpq_producer.embedded_redis import binary as server_binary
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.state import Record, ServerHome, make_private_directory, this_host
@@ -78,7 +79,7 @@ def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
         _stop_strays(home, last, server_lock, socket)
         home.write_record(Record(binary=binary, socket=socket, host=this_host()))
         keep_log = home.log.exists() and home.log.stat().st_size < LOG_BYTES
-        with home.log.open("ab" if keep_log else "wb") as log:
+        with open(home.log, "ab" if keep_log else "wb", opener=private_file) as log:
             subprocess.run(
                 [sys.executable, "-I", "-S", keeper.__file__, home.path, str(server_lock)],
                 stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from hpq.code.signing import RowSigner
 from hpq.domain.identity import ParameterSet, same_data
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json
@@ -81,9 +82,10 @@ def append_trials(
     """Add the new trials of a plan; return how many were added.
 
     Raises:
-        UserError: the sweep was stopped or cancelled.
+        UserError: the sweep was stopped or cancelled, or is signed with another key.
         OutOfReach: the server has no room for the trials.
     """
+    signer = RowSigner.required(session.settings, sweep)
     for line in check_capacity(session, len(plan.new)):
         warn(line)
     spec = submission.spec
@@ -92,10 +94,11 @@ def append_trials(
     )
     return session.writer().append(
         sweep.id,
-        (encode_new(params, i % spec.replicates) for i, params in enumerate(plan.new)),
+        [encode_new(params, i % spec.replicates) for i, params in enumerate(plan.new)],
         encode_appended_file(submission.digest, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
         digest=submission.digest,
+        sign=signer.sign,
         progress=progress,
     )
 

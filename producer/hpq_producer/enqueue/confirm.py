@@ -9,11 +9,11 @@ from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
 from hpq.domain.sweep import SCHEMA, Counts, Sweep
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import TrialView
+from hpq.domain.trial import Params, TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicated
 from hpq.store.wire.fields import dumps
-from hpq.store.wire.trial import encode_new
+from hpq.store.wire.trial import decode_params, encode_new
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
 from hpq_producer.session import Session
 
@@ -33,17 +33,15 @@ def enqueue_confirmation(
     for first in (tag.removeprefix(_TAG) for tag in sweep.tags if tag.startswith(_TAG)):
         text = f"{sweep.id} already confirms {first}; for more seeds: hpq best {first}"
         raise UserError(f"{text} -n {len(best)} --confirm {sweep.replicates + seeds}")
-    key = signing.key_of(session.settings, make=True)
-    prefix, launch = session.settings.prefix, sweep.launch
-    # Otherwise a launch record forged in Redis would be signed here.
-    is_mine = key is not None and signing.is_signed(key, prefix, sweep.id, launch, sweep.signature)
-    if not is_mine and launch.trainer not in SHIPPED:
-        raise UserError(
-            f"{sweep.id}: its code is signed with another machine's key; run this command there, or"
-            " copy HPQ_CODE_KEY from there",
-            code="code-key-differs",
-        )
-    numbers, seed = [trial.id.number for trial in best], sweep.seed + sweep.replicates
+    key, prefix = signing.key_of(session.settings, make=True), session.settings.prefix
+    launch, numbers = sweep.launch, [trial.id.number for trial in best]
+    sets = [trial.params for trial in best]
+    signer = signing.RowSigner.of(key, prefix, sweep)
+    if signer is not None or launch.trainer not in SHIPPED:
+        # Otherwise what another client of Redis forged would be signed here.
+        signer = signing.RowSigner.required(session.settings, sweep)
+        sets = [_verified(session, trial, signer) for trial in best]
+    seed = sweep.seed + sweep.replicates
     asked = digest({"confirm": sweep.digest, "trials": [*numbers], "seeds": seeds}, seed, sweep.id)
     if (existing := session.reader.sweeps.find_by_digest(asked)) is not None:
         return Enqueued(sid=existing, is_new=False, trials=len(best) * seeds)
@@ -51,25 +49,32 @@ def enqueue_confirmation(
     sid = new_id(writer, f"{sweep.name}-confirm")
     confirmation = replace(
         sweep, id=sid, name=f"{sweep.name}-confirm", digest=asked, owner=session.settings.user,
-        signature=signing.sign(key, prefix, sid, launch) if key else "",
-        signer=signing.fingerprint(key), seed=seed, replicates=seeds, schema=SCHEMA,
+        seed=seed, replicates=seeds, schema=SCHEMA,
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
         method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None, canary=0,
         flag="", held="", reached=None, bands=(), files=(), counts=Counts(),
         tags=(_TAG + sweep.id,),
     )  # fmt: skip
+    confirmation, sign = signing.signed(key, prefix, confirmation)
     rows = []
-    for trial in best:
-        params = ParameterSet(trial.params)
-        if isinstance(own := params.get(SEED), int):
-            params = ParameterSet({**params, SEED: own + sweep.replicates})
+    for params in map(ParameterSet, sets):
+        if isinstance(base := params.get(SEED), int):
+            params = ParameterSet({**params, SEED: base + sweep.replicates})
         rows += [encode_new(one, i) for i, one in enumerate(replicated(params, seeds))]
     code = session.reader.sweeps.bundle(sweep.bundle)
     manifest = dumps(dict(session.reader.sweeps.manifest(launch.code))) if code else ""
     try:
-        trials = write_rows(writer, sid, iter(rows), lambda _: None)
+        trials = write_rows(writer, sid, iter(rows), sign, lambda _: None)
         seal(writer, confirmation, manifest, code, True)
     except BaseException:
         writer.discard(sid)
         raise
     return Enqueued(sid=sid, is_new=True, trials=trials)
+
+
+def _verified(session: Session, trial: TrialView, signer: signing.RowSigner) -> Params:
+    row = session.reader.trials.row(trial.id)
+    if not signer.has_signed(trial.id.number, row):
+        text = f"{trial.id}: its parameters were changed in Redis after they were signed"
+        raise UserError(f"{text}; confirm others with -n, or --where", code="parameters-altered")
+    return decode_params(str(trial.id), row)

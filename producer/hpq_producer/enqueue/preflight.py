@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.domain.sweep import SCHEMA, Goal, Impute, ObjectiveValue, Sweep
+from hpq.domain.sweep import Goal, Impute, ObjectiveValue, Sweep
 from hpq.gpus import gpu_names
 from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
@@ -50,7 +50,6 @@ def with_late_search(sweep: Sweep, submission: Submission, search: Search, older
     cap = 0 if requested is None else requested + older * spec.replicates
     return replace(
         sweep,
-        schema=SCHEMA,
         sampler=search.sampler,
         search=encode_search(search),
         run_cap=cap if size is None else min(cap or size, size),

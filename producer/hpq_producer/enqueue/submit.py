@@ -14,13 +14,13 @@ from itertools import islice
 from hpq.code import signing
 from hpq.code.bundle import keep, pack
 from hpq.domain.identity import ParameterSet, slug
-from hpq.domain.sweep import EARLY_SCHEMA, SCHEMA, Launch, Sweep
+from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
 from hpq.search.samplers import replicated
 from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps
-from hpq.store.wire.trial import NewRow, encode_new
+from hpq.store.wire.trial import NewRow, SignRow, encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
 from hpq_producer.enqueue.provenance import sweep_code_location
@@ -94,7 +94,7 @@ def enqueue_sweep(
         submission.file, code.launch, code.folder if code.files else None, spec.text
     )
     sweep = replace(
-        _sweep(session, submission, sid, key),
+        _sweep(session, submission, sid),
         canary=canary,
         tags=tuple(tags),
         provenance=origin,
@@ -108,9 +108,10 @@ def enqueue_sweep(
         reusable = list(reusable_sets(older, spec))
         first = [*spec.points, *reusable]
         sweep = preflight.with_late_search(sweep, submission, search, len(reusable))
+    sweep, sign = signing.signed(key, session.settings.prefix, sweep)
     try:
         rows = _rows(spec, first, older, reused)
-        trials = write_rows(writer, sid, rows, progress)
+        trials = write_rows(writer, sid, rows, sign, progress)
         writer.stage_results(sid, reused.items())
         if diff:
             writer.keep_diff(sid, diff)
@@ -138,12 +139,6 @@ def _reuse_criteria(submission: Submission, sweep: Sweep) -> ReuseCriteria:
         seed=spec.seed,
         any_seed=submission.spec.is_late and spec.replicates == 1,
     )
-
-
-def _needs_new_schema(spec: SweepSpec, launch: Launch) -> bool:
-    """Return True for features that a worker of schema 1 would silently ignore."""
-    has_target = spec.metric is not None and spec.metric.target is not None
-    return bool(spec.replicates > 1 or spec.early or has_target or launch.wandb or launch.bundled)
 
 
 def seal(
@@ -191,17 +186,23 @@ def _rows(
             yield row
 
 
-def write_rows(writer: SweepWriter, sid: str, rows: Iterator[NewRow], progress: Progress) -> int:
-    """Write the rows in order; return their number."""
+def write_rows(
+    writer: SweepWriter,
+    sid: str,
+    rows: Iterator[NewRow],
+    sign: SignRow,
+    progress: Progress,
+) -> int:
+    """Sign and write the rows in order; return their number."""
     first = 1
     while chunk := list(islice(rows, BATCH_ROWS)):
-        writer.add_rows(sid, first, chunk)
+        writer.add_rows(sid, first, chunk, sign)
         first += len(chunk)
         progress(first - 1)
     return first - 1
 
 
-def _sweep(session: Session, submission: Submission, sid: str, key: bytes | None) -> Sweep:
+def _sweep(session: Session, submission: Submission, sid: str) -> Sweep:
     settings, spec, launch = session.settings, submission.spec, submission.code.launch
     if launch.is_frozen:
         launch = replace(launch, home=signing.home_id(settings.home, make=True))
@@ -210,8 +211,6 @@ def _sweep(session: Session, submission: Submission, sid: str, key: bytes | None
         name=spec.name,
         digest=submission.digest,
         launch=launch,
-        signature=signing.sign(key, settings.prefix, sid, launch) if key else "",
-        signer=signing.fingerprint(key),
         metric=spec.metric,
         worker_class=spec.queue,
         owner=spec.owner or settings.user,
@@ -225,7 +224,6 @@ def _sweep(session: Session, submission: Submission, sid: str, key: bytes | None
         method=spec.method,
         seed=spec.seed,
         replicates=spec.replicates,
-        schema=SCHEMA if _needs_new_schema(spec, launch) else EARLY_SCHEMA,
         varying=spec.varying,
         spec=spec.source,
     )

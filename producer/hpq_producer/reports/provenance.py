@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from hpq.code import bundle
+from hpq.code.signing import RowSigner
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
+from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 
 Origin = dict[str, Any]
+_GIT = re.compile(r"(?i)(^|/)(\.git(/|$)|HEAD$)")  # a repository, also one without a work tree
 
 
 def provenance_record(reader: StoreReader, found: TrialId | str) -> Origin:
@@ -89,13 +93,25 @@ def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
         raise UserError(text, code="code-altered") from None
 
 
-def write_code(reader: StoreReader, sid: str, folder: Path) -> int:
+def write_code(reader: StoreReader, sid: str, folder: Path, settings: Settings | None) -> int:
     """Write a sweep's code into a new or empty directory; return the number of files.
 
+    With `settings`, this machine's key must have signed the sweep.
+
     Raises:
-        UserError: Redis does not have the code, or the directory is not empty or unwritable.
+        UserError: the code is missing in Redis, or not signed; the directory is not empty or
+            unwritable.
     """
+    if settings is not None:
+        try:
+            RowSigner.required(settings, reader.sweeps.get(sid))
+        except UserError as error:
+            text = f"{error}; --unsigned writes its code all the same: read it before you run it"
+            raise UserError(text, code="code-not-signed") from None
     files = read_code(reader, sid)
+    if bad := next(filter(_GIT.search, files), None):
+        text = f"{sid}: git would run commands of its file {bad!r}; nothing was written"
+        raise UserError(text, code="code-altered")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             text = f"{folder} is not empty; name another directory"

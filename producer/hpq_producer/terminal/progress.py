@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import Any
 
+from hpq.sanitize import unguarded
+
 _LATE_S = 0.3  # work that ends sooner needs no bar, nor the 0.1 s that rich takes to import
 
 
@@ -27,7 +29,7 @@ def progress_bar(total: int | None, what: str) -> Iterator[Callable[[int], None]
                 columns = rich.TextColumn("{task.description}"), rich.BarColumn(30)
                 bar = rich.Progress(
                     *columns, rich.MofNCompleteColumn(), transient=True, redirect_stdout=False,
-                    console=import_module("rich.console").Console(stderr=True),
+                    console=import_module("rich.console").Console(file=unguarded(sys.stderr)),
                 )  # fmt: skip
                 bar.add_task(what, total=total)
                 stack.enter_context(bar)

@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from hpq.sanitize import CONTROL
 from hpq_producer.terminal.style import Line, Span, TerminalInfo, cut
 from hpq_producer.terminal.tables import GAP, Layout
 from hpq_producer.terminal.text import pad
@@ -53,7 +54,7 @@ class _Cell:
 
 
 def _cell(cell: Span, wide: int, size: int, right: bool, terminal: TerminalInfo) -> _Cell:
-    text = pad(pad(cell.text, size, right=right), wide)
+    text = pad(pad(CONTROL.sub(" ", cell.text), size, right=right), wide)
     return _Cell(text, cell.style)
 
 

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 from rich.console import Console, ConsoleDimensions, RenderableType
 from rich.live import Live
 
+from hpq.sanitize import unguarded
 from hpq_producer.terminal.style import TerminalInfo
 
 _KEY = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|\x1b|.", re.DOTALL)
@@ -44,6 +45,7 @@ class LiveScreen:
     """A context in which the terminal shows our frames only, and gives its keys as they come."""
 
     def __init__(self, stream: TextIO = sys.stdout) -> None:
+        stream = unguarded(stream)  # frames move the cursor; `cut` cleans their text
         self._console = Console(
             file=stream, force_terminal=True, legacy_windows=False, markup=False, highlight=False
         )

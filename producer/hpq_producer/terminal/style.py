@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rich.cells import chop_cells
 
+from hpq.sanitize import CONTROL
 from hpq_producer.terminal.text import fit, width
 
 _WORD = re.compile(r"\s+|\S+")
@@ -63,7 +64,7 @@ def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
     """Cut a line to the terminal's width."""
     out, left = [], terminal.columns
     for span in line:
-        text = fit(span.text, left)
+        text = fit(CONTROL.sub(" ", span.text), left)
         left -= width(text)
         out.append(Span(text, span.style))
         if left <= 0:

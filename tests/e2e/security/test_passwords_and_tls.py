@@ -144,6 +144,18 @@ def test_a_server_with_tls_and_a_ca_of_ones_own_works(tls_lab) -> None:
     assert PASSWORD not in lab.log()
 
 
+@pytest.mark.parametrize("off", ["ssl_cert_reqs=none", "ssl_check_hostname=false"])
+def test_a_check_that_is_turned_off_is_told_by_every_command(tls_lab, off) -> None:
+    lab, port, cert = tls_lab
+    url = f"rediss://:{PASSWORD}@127.0.0.1:{port}/0?ssl_ca_certs={cert}&{off}"
+    sid = lab.steered(1)
+    for words in (("ls",), ("show", sid), ("plan", lab.code / "sweep-1.yaml"), ("pause", sid)):
+        assert ids(lab.hpq(*words, HPQ_REDIS_URL=url).stderr).count("redis-tls-unverified") == 1
+        assert "redis-tls-unverified" not in ids(lab.hpq(*words).stderr)
+    lab.worker(HPQ_REDIS_URL=url)
+    lab.wait_until(lambda: "redis-tls-unverified" in ids(lab.log()), "the worker's warning")
+
+
 CA = "rediss://:{password}@127.0.0.1:{port}/0?ssl_ca_certs={cert}"
 
 

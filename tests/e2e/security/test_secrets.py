@@ -171,3 +171,28 @@ def test_the_key_in_the_url_of_a_store_is_used_and_seen_nowhere(lab) -> None:
     away.rename(place)
     found = [text for text in [*said, lab.log()] if key in text]
     assert not found, found
+
+
+@pytest.mark.parametrize("first", ["run", "enqueue", "worker"])
+def test_only_its_owner_reads_hpq_home_whoever_makes_it_first(lab, first) -> None:
+    lab.write("train.py", "print('loss=1')\n")
+    sweep = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
+    path = lab.write("sweep.yaml", sweep)
+    lab.home = lab.home / "below"  # its parents are missing, too
+    lab.env["HPQ_HOME"] = str(lab.home)
+    if first == "run":
+        lab.ok("run", path, HPQ_REDIS_URL="")
+    elif first == "enqueue":
+        sid = lab.enqueue(sweep)
+        lab.worker()
+        lab.wait_over(sid)
+    else:
+        key = {"HPQ_CODE_KEY": "ours, of 16 letters"}
+        lab.worker(**key)
+        lab.wait_until(lambda: lab.reader.workers.live(), "the worker")
+        sid = lab.enqueue(sweep, **key, HPQ_HOME=str(lab.folder / "other"))
+        lab.wait_over(sid)
+    for found in (lab.home.parent, lab.home, *lab.home.rglob("*")):
+        others = {"inductor", "triton", "bytecode", "store"} & {p.name for p in found.parents}
+        if not others and not found.is_symlink():
+            assert not found.stat().st_mode & 0o077, (oct(found.stat().st_mode), found)

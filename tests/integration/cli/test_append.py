@@ -21,6 +21,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import Scripts
 from hpq.store.trials import TrialStore
+from hpq.store.wire.attempt import open_claim
 from hpq.store.wire.trial import encode_new
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
@@ -127,7 +128,7 @@ def test_a_sweep_goes_on_as_it_stands(
     assert state is (SweepState.PAUSED if before == "pause" else SweepState.RUNNING)
     claim = take()
     assert (claim is None) == (before == "pause")
-    assert before != "finished" or (claim is not None and claim.params == {"x": 4})
+    assert before != "finished" or (claim is not None and open_claim(claim).params == {"x": 4})
     assert audit_sweep(desk.reader, sid).violations == ()
 
 
@@ -170,7 +171,7 @@ def test_growth_sent_twice_or_by_two_adds_once(
     assert writer.append(sid, rows, file, varying=["x"], digest="d") == 1  # x=2 exists
     assert writer.append(sid, rows, file, varying=["x"], digest="d") == 0
     stages = sorted(_stages(redis, keys, sid))
-    fields = {"sweep": sid, "count": 2, "file": file, "varying": "[]", "digest": "d"}
+    fields = {"sweep": sid, "first": 3, "count": 1, "file": file, "varying": "[]", "digest": "d"}
     added = [Scripts(redis, keys).run("grow", stage=stage, **fields)[1][2] for stage in stages]
     assert sorted(added) == [0, 1]  # a repeated call gets the first one's answer
     assert [t.params["x"] for t in reader.trials.all(sid)] == [1, 2, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,10 +111,10 @@ def test_the_launch_record_is_signed_for_this_sweep_alone(session: Session) -> N
     sweep = session.reader.sweeps.get(put(session).sid)
     key = key_of(session.settings, make=False)
     assert key is not None
-    assert is_signed(key, "hpq", sweep.id, sweep.launch, sweep.signature)
-    assert not is_signed(key, "hpq", "another-00000", sweep.launch, sweep.signature)
-    assert not is_signed(key, "other", sweep.id, sweep.launch, sweep.signature)
-    assert not is_signed(b"other", "hpq", sweep.id, sweep.launch, sweep.signature)
+    assert is_signed(key, "hpq", sweep)
+    assert not is_signed(key, "hpq", replace(sweep, id="another-00000"))
+    assert not is_signed(key, "other", sweep)
+    assert not is_signed(b"other", "hpq", sweep)
 
 
 def test_a_sweep_without_an_end_is_open_ended(session: Session, tmp_path: Path) -> None:

@@ -680,8 +680,7 @@ def test_after_rm_of_my_last_sweep_the_one_before_is_meant(
 def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
     hpq: Hpq, redis: Redis, sweep_of: MakeSweep
 ) -> None:
-    launch = Launch(program="train.py", code_dir="/tmp")
-    sweep_of(1, launch=launch)
+    sweep = sweep_of(1, launch=Launch(program="train.py", code_dir="/tmp"))
 
     def signed() -> str:
         mine = {"HPQ_CODE_KEY": "k3y-of-16-letters"}
@@ -690,11 +689,9 @@ def test_show_says_whether_the_launch_record_is_signed_by_this_users_key(
         return line[6:].strip()
 
     assert signed() == "no"
-    redis.hset(
-        "hpq:s:demo-00000", "signature", sign(b"k3y-of-16-letters", "hpq", "demo-00000", launch)
-    )
+    redis.hset("hpq:s:demo-00000", "signature", sign(b"k3y-of-16-letters", "hpq", sweep))
     assert signed() == "yes"
-    redis.hset("hpq:s:demo-00000", "signature", sign(b"other", "hpq", "demo-00000", launch))
+    redis.hset("hpq:s:demo-00000", "signature", sign(b"other", "hpq", sweep))
     assert signed().startswith("not ")
     redis.hset("hpq:s:demo-00000", "signature", "no hex: \u00e9")
     assert signed().startswith("not ")

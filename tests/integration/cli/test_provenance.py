@@ -125,6 +125,31 @@ def test_code_that_was_changed_in_redis_is_not_given_back(hpq, repo, redis, keys
     assert not (repo / "back").exists()
 
 
+def test_code_of_another_key_is_written_only_on_request(hpq, repo) -> None:
+    sid = enqueue(hpq)
+    other = {"HPQ_CODE_KEY": "another, of 16 letters"}
+    refused(hpq("show", sid, "--code", "back", **other), "code-not-signed", "--unsigned")
+    assert not (repo / "back").exists()
+    assert hpq("show", sid, "--code", "back", "--unsigned", **other).returncode == 0
+    assert (repo / "back" / "train.py").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [".git/config", "lib/.GIT/hooks/post-checkout", "bare/HEAD", "../out.py", "a/../../b"]
+)
+def test_no_code_makes_a_repository_or_leaves_the_directory(hpq, repo, redis, keys, name) -> None:
+    sid = enqueue(hpq)
+    files = {name: (b"evil", 0o755), "train.py": (b"", 0o644)}
+    digest = code_manifest.digest_of(code_manifest.manifest(files))
+    launch = json.loads(redis.hget(keys.sweep(sid), "launch")) | {"code": digest}
+    redis.hset(keys.sweep(sid), mapping={"launch": json.dumps(launch), "bundle": digest})
+    redis.set(keys.bundle(digest), bundle.pack(files))
+    redis.hset(keys.code, digest, json.dumps(code_manifest.manifest(files)))
+    before = {path for path in repo.rglob("*") if ".git" not in path.parts}
+    refused(hpq("show", sid, "--code", "back", "--unsigned"), "code-altered")
+    assert {path for path in repo.rglob("*") if ".git" not in path.parts} == before
+
+
 def test_a_bundle_depends_on_its_files_alone_and_holds_only_them(tmp_path: Path) -> None:
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()

@@ -9,12 +9,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from hpq.code.signing import RowSigner
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.suggest_lease import SuggestLease
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.store_machine import LEASE, SID, TRIALS, Machine, row
+
+SIGNER = RowSigner(b"k3y-of-16-letters", "hpq", SID)
 
 
 class LateMachine(Machine):
@@ -88,12 +91,17 @@ class AppendMachine(Machine):
         known = {t.params["x"] for t in self.reader.trials.all(SID)}
         file = '{"digest":"d","spec":{},"origin":{}}'
         try:
-            added = self.writer.append(SID, rows, file, varying=["x"], digest="e")
+            added = self.writer.append(SID, rows, file, varying=["x"], digest="e", sign=SIGNER.sign)
         except UserError:
             assert self.reader.sweeps.get(SID).flag in ("stopped", "cancelled")
             return
         assert added == len({first, first + 1} - known)
         self.total += added
+
+    @invariant()
+    def every_row_is_signed_for_its_own_number(self) -> None:
+        for n in range(TRIALS + 1, self.total + 1):
+            assert SIGNER.has_signed(n, self.reader.trials.row(TrialId(sweep=SID, number=n)))
 
     @invariant()
     def the_audit_holds(self) -> None:

@@ -11,11 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from redis import Redis
 
+from hpq.code.signing import signed
 from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep, SweepState
+from hpq.domain.sweep import Launch, Metric, Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
+from hpq.search.discrete import IntUniform
+from hpq.search.search_spec import Sampler, Search
+from hpq.search.space import Space
 from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -26,14 +30,17 @@ from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
+from hpq.store.wire.search import encode_search
 from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import Session
 from hpq_worker.suggest import processes
+from hpq_worker.suggest.loop import Suggester
 from tests.constants import DEADLINE_S
 
 LEASE = 30_000
+KEY = "k3y-of-16-letters"
 SID = "late-00000"
 MakeLead = Callable[..., SuggestLease]
 
@@ -43,11 +50,10 @@ def late(writer: SweepWriter) -> Callable[..., Sweep]:
     """Seals a late-bound sweep."""
 
     def make(run_cap: int = 0, **more: object) -> Sweep:
-        fields = {"launch": Launch(trainer="digits"), "metric": Metric(name="loss"), **more}
-        sweep = Sweep(
-            id=SID, name="late", digest="d", schema=SCHEMA, sampler="tpe", search="{}",
-            run_cap=run_cap, **fields,  # type: ignore[arg-type]
-        )  # fmt: skip
+        fields = {"launch": Launch(trainer="digits"), "metric": Metric(name="loss")}
+        fields |= {"sampler": "tpe", "search": "{}", **more}
+        sweep = Sweep(id=SID, name="late", digest="d", run_cap=run_cap, **fields)  # type: ignore[arg-type]
+        sweep, _ = signed(KEY.encode(), "hpq", sweep)
         assert writer.seal(sweep) is None
         return sweep
 
@@ -134,7 +140,7 @@ def test_sets_sent_twice_are_there_once(reader, late, lead_of) -> None:
     for _ in range(2):
         answer = lead.append(1, rows(1, 2))
         assert answer.is_ok and answer.rows == 2
-    assert lead.append(3, rows(2, 2)).word == "behind"  # the same set under another number
+    assert lead.append(3, rows(2, 2)).word == "known"  # the same set under another number
     assert lead.append(2, rows(7, 7)).word == "behind"  # another set under the same number
     assert lead.append(5, rows(5, 5)).word == "behind"  # a gap
     assert reader.sweeps.get(SID).counts.total == 2
@@ -272,6 +278,27 @@ def test_a_set_that_cannot_be_read_is_passed_over(redis, late, lead_of) -> None:
     assert list(history.parameters(1, 2)) == [(2, {"x": 2})]
 
 
+def test_a_suggester_passes_over_what_it_does_not_trust_and_goes_on(
+    redis, store, late, lead_of, who
+) -> None:
+    """Its own draws reach the parameters that a changed row had: it must not stop there."""
+    space = Space.of({("x",): IntUniform(1, 4)})
+    search = Search(space=space, sampler=Sampler.RANDOM)
+    late(5, sampler="random", search=encode_search(search))
+    store.present(who, idle=True, lifetime_ms=600_000)
+    lead = lead_of()
+    lead.acquire()
+    lead.append(1, rows(1, 3))
+    for _ in range(3):
+        finish(store, take(store, who))
+    lead.release()
+    history = SweepHistory(redis, Keys("hpq"), SID, lambda _number, _row: False)
+    suggester = Suggester(search, history, lead_of())
+    assert suggester.acquire()
+    suggester.begin()
+    assert redis.hget(Keys("hpq").sweep(SID, "params"), "4") == b'{"x":4}'
+
+
 def test_a_removed_sweep_is_unknown(redis, store, late, lead_of, control: SweepControl) -> None:
     late(5)
     lead = lead_of()
@@ -318,7 +345,8 @@ def test_what_fails_to_make_sets_again_and_again_is_said_and_tried_more_rarely(
     pytest.importorskip("optuna")
     monkeypatch.setattr(processes, "_AGAIN_S", 0.0)
     sweep = late(3)  # its search is none that anybody can read
-    makers = processes.SuggesterProcesses({**os.environ, **environ}, "w1", lambda _: lead_of())
+    env = {**os.environ, **environ, "HPQ_CODE_KEY": KEY}
+    makers = processes.SuggesterProcesses(env, "w1", lambda _: lead_of())
     try:
         reason, deadline = None, time.monotonic() + DEADLINE_S
         while reason is None:

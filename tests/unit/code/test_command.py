@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.code.command import argv
+from hpq.errors import BadParams
 
 PARAMS = {"lr": 0.1, "opt": "a b", "nest": {"x": 1}, "flag": True, "off": False, "none": None}
 
@@ -57,3 +58,21 @@ def test_values_are_written_as_python_prints_them() -> None:
     assert words("${args}") == [
         "--lr=0.1", "--opt=a b", "--nest={'x': 1}", "--flag=True", "--off=False", "--none=None",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["python t.py ${a}", "t.py '${a}'", "x=${a};", "$(t ${a})", "a|${a}", "{${a}}", "${a}\t"],
+)
+def test_a_value_inside_a_line_that_a_shell_may_read_is_one_plain_word(word: str) -> None:
+    """`bash -c "… ${a}"` ran `0.1; id`; no quoting would hold inside quotes."""
+    for plain in (0.1, -3, "a/b_c@1%:=+,.", True, None):
+        assert words(word, params={"a": plain}) == [word.replace("${a}", str(plain))]
+    for odd in ("0.1; id", "x y", "$(id)", "`id`", "'", '"', "a\nb", "", "*", "~", "ü", [1, 2]):
+        with pytest.raises(BadParams, match="bash -c"):
+            words(word, params={"a": odd})
+
+
+def test_a_value_inside_a_word_that_is_no_line_may_be_anything() -> None:
+    assert words("--size=${a}", params={"a": "x; y"}) == ["--size=x; y"]
+    assert words("${a}", params={"a": "$(id)"}) == ["$(id)"]

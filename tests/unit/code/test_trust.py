@@ -27,14 +27,8 @@ def access(tmp_path: Path, **env: str) -> TrustPolicy:
 
 
 def signed(launch: Launch, key: bytes = OURS) -> Sweep:
-    return Sweep(
-        id="s-1",
-        name="s",
-        digest="d",
-        launch=launch,
-        signature=sign(key, "hpq", "s-1", launch),
-        signer=fingerprint(key),
-    )
+    sweep = Sweep(id="s-1", name="s", digest="d", launch=launch)
+    return replace(sweep, signature=sign(key, "hpq", sweep), signer=fingerprint(key))
 
 
 def test_a_signed_record_is_taken(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.errors import UserError
 from hpq.notice import Notice
+from hpq.process import make_private
 from hpq_worker.files.workdir import DirectoryLock
 
 _VERIFIED = 4  # snapshots in memory; each is at most 10 MiB, or else on this disk alone
@@ -95,7 +96,7 @@ class CodeBundles:
             OSError: as `copy`.
         """
         path = self._home / "work" / f"code-{launch.code[:12]}.{os.getpid()}.{next(_NUMBERS)}"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
         lock = DirectoryLock(path)
         try:
             shutil.rmtree(path, ignore_errors=True)
@@ -118,7 +119,7 @@ class CodeBundles:
         finished = self._bytecode(launch) / "finished-here"
         if outcome.state in (TrialState.FINISHED, TrialState.PRUNED):
             with suppress(OSError):
-                finished.parent.mkdir(parents=True, exist_ok=True)
+                make_private(finished.parent)
                 finished.touch()
         message = outcome.failure.message if outcome.failure else ""
         if (missing := _MISSING.search(message)) and not finished.exists():
@@ -171,7 +172,7 @@ class CodeTree:
         for folder in {name.rpartition("/")[0] for name in self._files if name.endswith(".py")}:
             target = f"{cache}/{folder}"
             if not os.path.isdir(target):
-                os.makedirs(target, exist_ok=True)
+                make_private(Path(target))
             os.symlink(target, f"{self.path}/{folder}/{_BYTECODE}")
 
     def link_the_rest(self) -> None:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from hpq import __version__
 from hpq.code.command import template
-from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
+from hpq.code.signing import RowSigner, fingerprint, key_of, keys_apart
 from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.error_ids import Code
-from hpq.errors import UserError
+from hpq.errors import DecodeError, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings
+from hpq.store.wire.attempt import open_claim
 from hpq_worker.attempt.code import CodeBundles
 
 # Reasons of trust: the sweep is not signed, or not what was signed. They are counted.
@@ -54,16 +57,11 @@ class TrustPolicy:
             return Notice("launch-invalid", text)
         if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
-        if not self._is_allowed(sweep):
-            remedy = "copy HPQ_CODE_KEY, or HPQ_HOME/code.key, from the machine that enqueued it"
-            if not (launch.code_dir or launch.bundled):
-                remedy += f", or list {launch.what} in HPQ_ALLOW"
-            if self.key is None:
-                text = f"this worker has no HPQ_CODE_KEY to check its signature; {remedy}"
-                return Notice("code-key-missing", text)
-            keys = keys_apart(sweep, fingerprint(self.key))
-            why = f"its code is not signed with this worker's HPQ_CODE_KEY{keys}"
-            return Notice("code-not-signed", f"{why}; {remedy}")
+        is_listed = any(_matches(line, launch) for line in self._settings.allow)
+        if not is_listed and (unsigned := self.unsigned(sweep)) is not None:
+            may_list = not (launch.code_dir or launch.bundled)
+            more = f", or list {launch.what} in HPQ_ALLOW" if may_list else ""
+            return replace(unsigned, text=unsigned.text + more)
         if launch.bundled:
             return self._bundles.refusal(launch)
         if launch.code_dir and not Path(launch.code_dir).is_dir():
@@ -71,11 +69,37 @@ class TrustPolicy:
             return Notice("code-missing", f"{text}; enqueue it without --live")
         return None
 
-    def _is_allowed(self, sweep: Sweep) -> bool:
-        if any(_matches(line, sweep.launch) for line in self._settings.allow):
-            return True
-        key, prefix = self.key, self._settings.prefix
-        return key is not None and is_signed(key, prefix, sweep.id, sweep.launch, sweep.signature)
+    def unsigned(self, sweep: Sweep) -> Notice | None:
+        """Return why this worker does not know who enqueued a sweep; None if its key signed it."""
+        if self._signer(sweep) is not None:
+            return None
+        remedy = "copy HPQ_CODE_KEY, or HPQ_HOME/code.key, from the machine that enqueued it"
+        if self.key is None:
+            text = f"this worker has no HPQ_CODE_KEY to check its signature; {remedy}"
+            return Notice("code-key-missing", text)
+        keys = keys_apart(sweep, fingerprint(self.key))
+        if sweep.schema < SCHEMA:
+            remedy = "enqueue it again, with --reuse for its results"
+        why = f"its record is not signed with this worker's HPQ_CODE_KEY{keys}"
+        return Notice("code-not-signed", f"{why}; {remedy}")
+
+    def open(self, sweep: Sweep, claim: Claim) -> Claim | Failure:
+        """Return a claim with its parameters, or why its trial fails.
+
+        If this worker's key signed the sweep, it must have signed the row. The parameters of other
+        sweeps may come from any client of Redis: shipped trainers check them against their table.
+        """
+        signer = self._signer(sweep)
+        if signer is not None and not signer.has_signed(claim.trial.number, claim.row):
+            text = "another client of Redis changed its parameters; enqueue the sweep again"
+            return Failure(kind=FailureKind.DISTRUSTED, message=f"{text} with --reuse")
+        try:
+            return open_claim(claim)
+        except DecodeError as error:
+            return Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
+
+    def _signer(self, sweep: Sweep) -> RowSigner | None:
+        return RowSigner.of(self.key, self._settings.prefix, sweep)
 
 
 def _matches(line: str, launch: Launch) -> bool:

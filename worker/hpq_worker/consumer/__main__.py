@@ -12,6 +12,7 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
+from hpq.connection import tls
 from hpq.connection.client import check_server, connect, explain
 from hpq.domain.attempt import WorkerPresence
 from hpq.errors import HpqError, UserError
@@ -98,6 +99,8 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     adopt_orphans()
     url = settings.redis_url
     check_server(connect(url), url, in_pod=settings.in_pod)
+    if tls.is_unverified(url):
+        log.warning(tls.UNVERIFIED)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     worker = WorkerPresence(name=name, host=host, worker_class=settings.queue)

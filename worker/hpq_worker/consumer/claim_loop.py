@@ -18,9 +18,9 @@ from hpq.connection.client import short_reason
 from hpq.domain.attempt import CommitReply, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Claim, FailureKind
+from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.error_ids import Code
-from hpq.errors import HpqError
+from hpq.errors import BadParams, HpqError
 from hpq.notice import Notice, tagged
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
@@ -107,7 +107,10 @@ class ClaimLoop:
     def _start_suggester(self, sid: str) -> None:
         """Start a suggester for a sweep that has none."""
         try:
-            reason = self._parts.suggesters.ensure_running(self._parts.launches.sweep(sid))
+            sweep = self._parts.launches.sweep(sid)
+            # Rows that another key signed, or none, would be refused by the others.
+            reason = self._parts.trust.unsigned(sweep)
+            reason = reason or self._parts.suggesters.ensure_running(sweep)
         except HpqError as error:
             reason = error.notice
         except OSError as error:
@@ -167,9 +170,15 @@ class ClaimLoop:
                 with suppress(RedisError):
                     self._store.count_refused_code()
             return False
+        opened = self._parts.trust.open(sweep, claim)
+        if isinstance(opened, Failure):
+            return self._fail(claim, sweep, opened)
         log.info("%s attempt %d starts", claim.trial, claim.attempt)
         try:
-            result = self._attempts.run(claim, sweep)
+            result = self._attempts.run(opened, sweep)
+        except BadParams as error:  # for the command line; nothing was started
+            failure = Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
+            return self._fail(claim, sweep, failure)
         except OSError as error:
             why = Notice("worker-fault", f"cannot start the trial on this machine: {error}")
             self._release_at_fault(claim, sweep.id, why)
@@ -177,6 +186,11 @@ class ClaimLoop:
         self._finish(claim, sweep, result)
         outcome = result.outcome
         return outcome is None or not retry_rule(outcome.failure).released
+
+    def _fail(self, claim: Claim, sweep: Sweep, failure: Failure) -> bool:
+        """End a trial that cannot start with these parameters; it did not train."""
+        self._commit(claim, sweep, Outcome(state=TrialState.FAILED, failure=failure))
+        return False
 
     def _finish(self, claim: Claim, sweep: Sweep, result: Result) -> None:
         outcome = result.outcome

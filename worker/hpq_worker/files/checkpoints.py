@@ -56,6 +56,7 @@ class CheckpointPublisher:
         self._files, self._claim, self._paths = files, claim, paths
         self._reports, self._notify, self._signals = reports, notify, signals
         self._base = folder_of(prefix, claim.trial, claim.token)
+        self._trials = folder_of(prefix, claim.trial) + "/"
         self._number = 0
         self._stopped = Event()
         self._thread: Thread | None = None
@@ -108,8 +109,9 @@ class CheckpointPublisher:
             return f"its checkpoint is in store {pointer.store}; this worker has no HPQ_STORE"
         if self._files.id != pointer.store:
             return f"its checkpoint is in store {pointer.store}; this worker uses {self._files.id}"
-        if not is_safe_name(pointer.path):
-            return "the path of its checkpoint leads out of the store"
+        # Redis may name any folder, and most training code unpickles what it finds.
+        if not is_safe_name(pointer.path) or not pointer.path.startswith(self._trials):
+            return "the path of its checkpoint leads out of the trial's folder"
         why = self._copy_back(self._files, pointer.path)
         if why:
             if not is_reachable(self._files):

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import hpq
 from hpq.domain.trial import Claim
+from hpq.process import make_private
 
 _HPQ = Path(hpq.__file__).parent
 _LOCK = re.compile(r"[a-z0-9-]+\.\d+\.\d+(-[a-z0-9]+)?\.lock\Z")
@@ -116,11 +117,11 @@ class AttemptPaths:
         # One flat name: workers of a machine share the folder, and none removes another's parent.
         name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}"
         work = home / "work" / name
-        work.parent.mkdir(parents=True, exist_ok=True)
+        make_private(work.parent)
         lock = DirectoryLock(work)
         try:
             shutil.rmtree(work, ignore_errors=True)
-            (work / "out").mkdir(parents=True)
+            make_private(work / "out")
             (work / "checkpoint").mkdir()
             (work / "path").mkdir()
             # The package alone: its site-packages would shadow those of the program's Python.

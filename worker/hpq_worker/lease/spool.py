@@ -21,6 +21,7 @@ from redis.exceptions import DataError, ResponseError
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.trial import Claim
 from hpq.notice import tagged
+from hpq.process import make_private
 from hpq.store.trials import TrialStore
 from hpq_worker.lease.spool_file import Newer, decode, encode
 
@@ -64,11 +65,11 @@ class Spool:
             OSError: the disk cannot take it.
         """
         text = encode(claim, outcome).encode()
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private(self._folder)
         path = self._path(claim)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
         # For writing too: some network file systems lock nothing else.
-        held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             with open(held, "wb", closefd=False) as file:
                 file.write(text)

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from hpq.domain.attempt import Outcome
+from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.store.wire.fields import known, word
 
-_SWEEP = re.compile(r"[a-z0-9-]{1,100}\Z")
 _LARGEST = 2**53
 
 
@@ -45,12 +44,11 @@ def decode(text: bytes) -> tuple[Claim, Outcome]:
     """
     data = _mapping(json.loads(text), "the file")
     sweep = _text(data["sweep"], "sweep")
-    if not _SWEEP.match(sweep):
+    if not SWEEP_ID.match(sweep):
         raise ValueError(f"sweep: {sweep[:80]!r} is not an id")
     claim = Claim(
         trial=TrialId(sweep=sweep, number=_whole(data["number"], "number", least=1)),
         attempt=_whole(data["attempt"], "attempt", least=1),
-        params={},
         nonce=_text(data.get("nonce", ""), "nonce"),  # an older worker's file has none
     )
     return claim, _outcome(_mapping(data["outcome"], "outcome"))

@@ -16,6 +16,7 @@ from types import FrameType
 
 from redis.exceptions import RedisError
 
+from hpq.code.signing import RowSigner
 from hpq.connection.client import connect
 from hpq.errors import ExitCode, HpqError
 from hpq.search.search_spec import Sampler
@@ -51,9 +52,11 @@ def serve(sid: str, worker: str, *, may_gp: bool = True) -> None:
     redis = connect(settings.redis_url, retries=1, timeout_s=5.0)
     context = StoreContext.open(redis, keys)
     sweep = TrialStore(context).sweep(sid)
+    signer = RowSigner.required(settings, sweep)
     search = decode_search(keys.sweep(sid), sweep.search)
-    lease = SuggestLease(context, sid, worker, settings.lease_ms)
-    why = Suggester(search, SweepHistory(redis, keys, sid), lease, may_gp=may_gp).run()
+    lease = SuggestLease(context, sid, worker, settings.lease_ms, signer.sign)
+    history = SweepHistory(redis, keys, sid, signer.has_signed)
+    why = Suggester(search, history, lease, may_gp=may_gp).run()
     log.info("%s: suggests no more trials: %s", sid, why)
 
 

@@ -218,7 +218,10 @@ class Suggester:
                 break
             sets = replicated(params, self._search.replicates)
             rows = [encode_new(replicate, i) for i, replicate in enumerate(sets)]
-            self._answer = self._lease.append(number, rows, by=by)
+            answer = self._lease.append(number, rows, by=by)
+            if answer.word == "known":  # a trial had them that cannot be read; `ask` returns others
+                continue
+            self._answer = answer
             for again, same in enumerate(sets[1:], number + 1):
                 self._chooser.add(again, same)
             self._known = number + len(sets) - 1

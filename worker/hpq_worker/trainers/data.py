@@ -23,6 +23,7 @@ import torch
 
 from hpq.datasets import UNREADABLE, Files, find
 from hpq.errors import DataMissing
+from hpq.process import make_private
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.formats import Array, Arrays, decode
@@ -139,12 +140,11 @@ def decoded(cache: Path, name: str, stamp: object, make: Callable[[], Arrays]) -
         return {part: tensor.numpy() for part, tensor in found.items()}
     arrays = make()
     with suppress(OSError, RuntimeError):
-        cache.mkdir(parents=True, exist_ok=True)
+        make_private(cache)
         number, draft = tempfile.mkstemp(prefix=f".{name}-", dir=cache)
         try:
             with open(number, "wb") as out:
                 torch.save({part: torch.from_numpy(x.copy()) for part, x in arrays.items()}, out)
-            os.chmod(draft, 0o644)
             os.replace(draft, path)
         finally:
             Path(draft).unlink(missing_ok=True)

@@ -66,6 +66,15 @@ local function is_alone(others, passed, in_a_row)
   return others == 0 and ((in_a_row >= 3 and passed >= 2) or in_a_row >= 5)
 end
 
+-- Holds a sweep whose last five ends were all distrusted: another client changes its trials.
+local function hold_if_tampered(sid, n, attempt, last)
+  local mark, from = last[#last][2], #last - 4
+  for i = from, #last do
+    if not last[i] or last[i][2] ~= mark then return end
+  end
+  hold(sid, n, attempt, 'the parameters of 5 trials in a row were changed in Redis')
+end
+
 -- The breaker: holds a sweep if its first five trials, or eight of the last ten, fail alike on two
 -- workers or on the only worker.
 local function breaker(sid, n, attempt, worker, last)

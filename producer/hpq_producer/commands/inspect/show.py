@@ -50,6 +50,9 @@ def show(
     code: Annotated[
         Path | None, Option(metavar="DIR", help="Write the code, as enqueued, to DIR.")
     ] = None,
+    unsigned: Annotated[
+        bool, Option("--unsigned", help="Write code that your key did not sign.")
+    ] = False,
 ) -> None:
     """Show a sweep or a trial in full.
 
@@ -61,7 +64,8 @@ def show(
         found = find_target(session.reader, what, session.settings.user)
         if code is not None:
             sid = found if isinstance(found, str) else found.sweep
-            count = write_code(session.reader, sid, code)
+            key_of_mine = None if unsigned else session.settings
+            count = write_code(session.reader, sid, code, key_of_mine)
             print_message(f"{code}: {count} {'file' if count == 1 else 'files'}")
         elif as_origin:
             show_data(provenance_record(session.reader, found), output)
@@ -118,7 +122,7 @@ def _signed(settings: Settings, sweep: Sweep) -> str:
         return f"unknown: {error}"
     if key is None:
         return f"unknown: this machine has no key{keys_apart(sweep, 'none')}"
-    if is_signed(key, settings.prefix, sweep.id, sweep.launch, sweep.signature):
+    if is_signed(key, settings.prefix, sweep):
         return "yes"
     which = keys_apart(sweep, fingerprint(key))
     return f"not by your key{which}: signed with another key, or changed after signing"

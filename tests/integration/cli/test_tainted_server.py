@@ -1,0 +1,131 @@
+"""Any client may have written a text in Redis: no command lets it act on the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.sweep import Launch, Metric
+from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.sanitize import CONTROL, GuardedStream
+from hpq.store.keys import Keys
+from hpq.store.trials import TrialStore
+from tests.constants import DEADLINE_S
+
+SID = "demo-00000"
+EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8m\x9b31m\rok\x08\x08\u202edne\x7f\u2028"
+COMMANDS = (
+    ["ls"], ["ls", "--json"], ["show"], ["show", f"{SID}/1"], ["show", f"{SID}/1", "--command"],
+    ["show", "--provenance"], ["show", "--json"], ["show", "-o", "yaml"], ["show", "-o", "csv"],
+    ["logs", f"{SID}/1"], ["summary"], ["best"], ["best", "--yaml"], ["best", "--args"],
+    ["results"], ["results", "--csv"], ["results", "--json"], ["results", "-o", "yaml"],
+    ["workers"], ["workers", "--json"], ["watch", "--once"], ["watch", "--lines"], ["audit"],
+    ["doctor"], ["wait"], ["get", f"{SID}/1"], ["rm", SID], ["cancel", SID], ["retry", SID],
+    ["set", SID, "priority=1"], ["archive", SID, "/nowhere/x"], ["pause", EVIL.split("\r")[0]], [],
+)  # fmt: skip
+
+
+def evil(value: object) -> object:
+    """Return data with every text in it tainted."""
+    if isinstance(value, dict):
+        return {f"{key}{EVIL}": evil(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [evil(one) for one in value]
+    return f"{value}{EVIL}" if isinstance(value, str) else value
+
+
+def on_a_terminal(words: list[str], environ: dict[str, str]) -> str:
+    """Run hpq on a pseudo-terminal; return what reached it."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hpq_producer", *words],
+        env={**environ, "TERM": "xterm-256color"},
+        stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    drawn = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the other side is closed
+            break
+        drawn += part
+    os.close(master)
+    process.wait(DEADLINE_S)
+    return drawn.decode("utf-8", "replace")
+
+
+@pytest.fixture
+def tainted(
+    redis: Redis, sweep_of, store: TrialStore, who: WorkerPresence, keys: Keys, tmp_path: Path
+) -> None:
+    sweep_of(
+        3, SID, name=f"demo{EVIL}", owner="me", tags=(EVIL,), worker_class="default",
+        metric=Metric(name=f"loss{EVIL}"), varying=("x", f"y{EVIL}"), signature=EVIL, signer=EVIL,
+        launch=Launch(program=f"train.py{EVIL}", command=("python", f"-x{EVIL}"), code=EVIL),
+        spec={"parameters": {f"x{EVIL}": {"values": [EVIL]}}, EVIL: EVIL},
+        provenance={"host": EVIL, "git": {"branch": EVIL, "commit": EVIL}, EVIL: EVIL},
+    )  # fmt: skip
+    for number in range(1, 4):
+        redis.hset(keys.sweep(SID, "params"), str(number), json.dumps({"x": number, EVIL: EVIL}))
+    store.keep_provenance(
+        "d", json.dumps(evil({"host": "h", "gpus": ["a"], "packages": {"t": "1"}}))
+    )
+    fields = {name: EVIL for name in ("device", "version", "pod", "fault", "state", "key", "trial")}
+    fields |= {"refuses": json.dumps({SID: {"code": "worker-fault", "text": EVIL}}), "pid": "1"}
+    worker = WorkerPresence(name="w1", host=f"h{EVIL}", worker_class="default", fields=fields)
+    store.present(worker, idle=False, lifetime_ms=600_000)
+    claims = [store.claim(who, nonce=n, lease_ms=600_000, provenance="d") for n in "ab"]
+    assert claims[0] is not None and claims[1] is not None
+    failure = Failure(kind=FailureKind.USER_ERROR, message=EVIL, fingerprint=EVIL)
+    store.commit(claims[0], Outcome(state=TrialState.FAILED, failure=failure))
+    first = keys.trial(claims[0].trial)
+    redis.hset(first, mapping={"phase": EVIL, "worker": EVIL, "host": EVIL, "restarted": EVIL})
+    redis.hset(first, mapping={f"m:loss{EVIL}": "1.5", f"m:{EVIL}": "2", "objective": "1.5"})
+    redis.zadd(keys.sweep(SID, "rank"), {"1": 1.5})
+    redis.xadd(f"{first}:log", {"d": EVIL.encode() + b"\n" + EVIL.encode("latin-1", "ignore")})
+    redis.xadd(keys.sweep(SID, "events"), {"e": "held", "n": 0, "a": 0, "why": EVIL})
+    redis.hset(keys.sweep(SID), "held", EVIL)
+    forged = (f"evil{EVIL}-00000", "../evil-00000")
+    for name in forged:
+        redis.copy(keys.sweep(SID), keys.sweep(name))
+        redis.zadd(keys.sweeps, {name: 9e12})
+    redis.zadd(keys.workers, {f"w{EVIL}": 9e12, b"\xff": 9e12})
+    redis.hset(keys.worker(f"w{EVIL}"), mapping=fields)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:3])[:24] or "none")
+def test_no_control_character_of_a_tainted_server_reaches_a_terminal(
+    tainted: None, environ: dict[str, str], words: list[str]
+) -> None:
+    drawn = on_a_terminal(words, environ)
+    colours = re.compile(r"\x1b\[(?:[0-47]|[39][0-7]|4[0-7])?(?:;(?:[0-47]|[39][0-7]|4[0-7]))*m")
+    plain = re.sub(r"\r*\n|\t", "", colours.sub("", drawn))
+    assert not CONTROL.search(plain), plain[max(0, CONTROL.search(plain).start() - 80) :][:200]  # type: ignore[union-attr]
+    assert "Traceback" not in drawn and drawn.strip()
+
+
+def test_the_live_page_draws_no_control_character_of_a_tainted_server(
+    tainted: None, redis: Redis, environ: dict[str, str]
+) -> None:
+    redis.delete("hpq:s:demo-00000:waiting", "hpq:s:demo-00000:running")
+    drawn = on_a_terminal(["watch", SID, "--until-done"], environ)
+    for part in ("\x1b]", "\x07", "\x1b[8m", "\x9b", "\u202e", "\u2028", "\x08", "\x7f"):
+        assert part not in drawn, part
+
+
+def test_a_guarded_stream_keeps_colours_and_lines_and_escapes_the_rest(capsys) -> None:
+    stream = GuardedStream(sys.stdout)
+    stream.write("\x1b[1;31mred\x1b[0m\tnext\r\n\x1b[8mhidden\x1b[2Jgone\rover\x1b]0;t\x07")
+    kept = "\x1b[1;31mred\x1b[0m\tnext\r\n"
+    assert capsys.readouterr().out == f"{kept}\\x1b[8mhidden\\x1b[2Jgone\\rover\\x1b]0;t\\x07"
+    assert stream.encoding == sys.stdout.encoding
