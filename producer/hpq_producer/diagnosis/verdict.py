@@ -147,7 +147,7 @@ def needed_actions(snapshot: Snapshot, unclaimed: Notice | None) -> list[Notice]
 
 def explain_unreported_metric(snapshot: Snapshot) -> Notice | None:
     """Return a notice about a trial that does not report the sweep's metric, if there is one."""
-    words = metric_warning(snapshot.sweep, snapshot.running, snapshot.best)
+    words = metric_warning(snapshot.sweep, (*snapshot.running, *snapshot.recent), snapshot.best)
     return Notice("metric-unreported", clean(words)) if words else None
 
 

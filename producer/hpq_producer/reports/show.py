@@ -127,10 +127,10 @@ def trial_lines(
     """Yield all facts of a trial; `curves` by metric, `log` is its last lines."""
     yield [Span("trial   "), Span(str(trial.id), Style.BOLD)]
     yield [Span("state   "), Span(trial.state.value, STATE_STYLE[trial.state])]
-    if trial.failure:
+    if trial.failure and trial.state is not TrialState.FINISHED:
         yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
         yield [Span(f"        {clean(trial.failure.message)}")]
-    if trial.state is TrialState.RUNNING and (words := metric_warning(sweep, [trial])):
+    elif words := metric_warning(sweep, [trial]):
         yield [Span("!       "), Span(clean(words), Style.YELLOW)]
     if ended := describe_early_end(trial, sweep):
         yield [Span("why     "), Span(ended)]

@@ -19,11 +19,12 @@ def _trial(step: int, **metrics: float) -> TrialView:
 
 
 def test_other_names_are_told_once_there_were_some_reports_and_the_right_one_ends_it() -> None:
-    strange = _trial(5, val__loss=0.3, val__acc=0.5)
+    strange = _trial(5, loss__val=0.3, val__acc=0.5)
     said = metric_warning(SWEEP, [strange])
-    assert said.startswith("#1 ") and " val_loss " in said and "val/loss, val/acc" in said
-    assert said.endswith("'val/loss'?")
-    assert not metric_warning(SWEEP, [_trial(4, val__loss=0.3)])
+    assert said.startswith("#1 ") and " val_loss " in said and "loss/val, val/acc" in said
+    assert not metric_warning(SWEEP, [_trial(4, loss__val=0.3)])
+    near = metric_warning(SWEEP, [_trial(1, acc=0.5, Val__Loss=0.3)])
+    assert "'Val/Loss' as metric.name" in near, "a near miss is reported at once"
     assert not metric_warning(SWEEP, [strange, _trial(1, val_loss=0.2)]), (
         "another trial knows the name"
     )
@@ -39,6 +40,10 @@ def test_a_worker_hears_of_strange_names_after_five_reports_unless_the_metric_is
     strange, right = ReportBuffer(Metric(name="val_loss")), ReportBuffer(Metric(name="val_loss"))
     for _ in range(5):
         assert not strange.unexpected_names
-        strange.report({"val/loss": 0.5}, None)
-        right.report({"val/loss": 0.5, "val_loss": 1.0}, None)
-    assert strange.unexpected_names == ("val/loss",) and not right.unexpected_names
+        strange.report({"loss/val": 0.5}, None)
+        right.report({"loss/val": 0.5, "val_loss": 1.0}, None)
+    assert strange.unexpected_names == ("loss/val",) and not right.unexpected_names
+    strange.report({"valid_loss": 0.5}, None)
+    near = ReportBuffer(Metric(name="val_loss"))
+    near.report({"Val_Loss": 0.5}, None)
+    assert near.unexpected_names == ("Val_Loss",), "a near miss is reported at once"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from threading import Lock
 
 from hpq.domain.attempt import ReportBatch
-from hpq.domain.metric_check import ENOUGH_REPORTS
+from hpq.domain.metric_check import NUMBER, is_misreported, metric_in_text
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
 from hpq.reporting import MAX_NAMES, METRIC_NAME
@@ -25,19 +25,39 @@ _BACKLOG_LOG_BYTES = 1_048_576
 _BATCH_POINTS = 1_000  # 3 arguments each in one script call
 _BATCH_LOG_BYTES = 65_536
 _PRINTED = re.compile(
-    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_./ -]{0,63}?)\s*=\s*"
-    r"(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf))\s*\Z",
+    rf"\s*(?P<name>[A-Za-z_][A-Za-z0-9_./ -]{{0,63}}?)\s*=\s*(?P<value>{NUMBER})\s*\Z",
     re.IGNORECASE,
 )
 
 
-def parse_printed(line: str, params: Mapping[str, object]) -> tuple[str, float] | None:
-    """Parse a printed line `name=number`; None for a parameter, another line, or a rank above 0."""
-    rank, line = failures.split_rank(line)
-    found = _PRINTED.match(line)
-    if rank or found is None or found["name"] in params:
-        return None
-    return found["name"], float(found["value"])
+class PrintedMetrics:
+    """Finds metrics in the lines that a program prints.
+
+    A whole line `name=number` reports any metric but a parameter. Inside other text, the last
+    `name=number` or `name: number` of a line reports the sweep's metric, until a whole line does.
+    """
+
+    def __init__(self, metric: Metric | None, params: Mapping[str, object]) -> None:
+        self._metric = metric.name if metric and metric.name not in params else ""
+        self._params, self._reads_text = params, True
+
+    def parse(self, line: str) -> tuple[str, float] | None:
+        """Return the name and value that a line reports; None without one, or of a rank above 0.
+
+        A near miss of the sweep's metric, such as Val-Loss, is returned under its own name.
+        """
+        rank, line = failures.split_rank(line)
+        if rank:
+            return None
+        line = line.rstrip("\r").rpartition("\r")[2]  # what a terminal shows of a progress bar
+        found = _PRINTED.match(line)
+        if found is not None and found["name"] == self._metric:
+            self._reads_text = False
+        elif self._metric and (said := metric_in_text(self._metric, line)):
+            return said if self._reads_text or said[0] != self._metric else None
+        if found is None or found["name"] in self._params:
+            return None
+        return found["name"], float(found["value"])
 
 
 class ReportBuffer:
@@ -152,9 +172,10 @@ class ReportBuffer:
     def unexpected_names(self) -> tuple[str, ...]:
         """The reported metrics, if one was reported often and the sweep's metric never."""
         with self._lock:
-            named = self._metric is None or self._metric.name in self._counts
-            often = not named and max(self._counts.values(), default=0) >= ENOUGH_REPORTS
-            return tuple(self._counts) if often else ()
+            often = max(self._counts.values(), default=0)
+            if self._metric is None or not is_misreported(self._metric.name, self._counts, often):
+                return ()
+            return tuple(self._counts)
 
     @property
     def objective(self) -> float | None:
