@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "enqueue": ("submit.enqueue", "Queue the trials of a sweep file"),
         "run": ("submit.run", "Enqueue a sweep file, train on this machine and watch"),
         "plan": ("submit.plan", "Show what a sweep file would run; write nothing"),
+        "try": ("submit.try_trial:try_trial", "Run one trial in this terminal; store nothing"),
         "worker": ("admin.worker", "Start workers, which claim trials and train"),
     },
     "Look": {
