@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib
 import json
+import os
 import re
 import sys
 from difflib import get_close_matches
@@ -178,6 +179,8 @@ class Lazy(TyperGroup):
                 UserError("declined; nothing was changed", code="declined"), ExitCode.SOME_FAILED
             )
         except Exception as error:
+            if "_HPQ_COMPLETE" in os.environ:  # the shell completes a line that is not right yet
+                sys.exit(1)
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")

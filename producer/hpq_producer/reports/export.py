@@ -57,7 +57,8 @@ def write_csv(
     """
     writer = csv.writer(file, lineterminator="\r\n")
     more = _REPLICATES if sweep.replicates > 1 else ()
-    writer.writerow([guard_formula(name) for name in _header(params, metrics, more)])
+    names = _header(sweep.metric.name if sweep.metric else "objective", params, metrics, more)
+    writer.writerow([guard_formula(name) for name in names])
     for trial in trials:
         failure = trial.failure
         row = [
@@ -83,12 +84,15 @@ def write_csv(
         writer.writerow(row)
 
 
-def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) -> list[str]:
-    taken = {"trial", "state", "objective", *_COLUMNS, *more}
+def _header(
+    objective: str, params: Sequence[str], metrics: Sequence[str], more: Sequence[str]
+) -> list[str]:
+    taken = {"trial", "state", *_COLUMNS, *more}
     out = ["trial", "state"]
     out += [f"params.{name}" if name in taken else name for name in params]
     taken.update(params)
-    out += ["objective", *(f"metrics.{name}" if name in taken else name for name in metrics)]
+    every = (objective, *metrics)
+    out += [f"metrics.{name}" if name in taken else name for name in every]
     return [*out, *_COLUMNS, *more]
 
 

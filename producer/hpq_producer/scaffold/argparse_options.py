@@ -18,6 +18,7 @@ from hpq_producer.scaffold.script_contents import (
 
 _ONE = frozenset({None, "?"})  # nargs of an option that takes one value
 _IGNORED = frozenset({"help", "version"})
+_OPEN = frozenset({"parse_known_args", "add_subparsers"})  # methods
 
 
 def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]:
@@ -36,6 +37,23 @@ def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]
         option = _option(node, flags, given, literals)
         options[option.name] = option
     return list(options.values()), bare
+
+
+def accepted(tree: ast.Module, literals: Literals) -> dict[str, Option] | None:
+    """Return the option of each flag; None if the parser may accept flags not read here."""
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    if names & _OPEN or any(
+        key.arg == "parents" for key in ast.walk(tree) if isinstance(key, ast.keyword)
+    ):
+        return None
+    found: dict[str, Option] = {}
+    for node in _calls(tree):
+        flags = [flag for flag in map(literals.value, node.args) if isinstance(flag, str)]
+        if len(flags) < len(node.args) or not flags:
+            return None
+        option = _option(node, flags, keywords(node), literals)
+        found |= {flag: option for flag in (*flags, *([f"--{option.off}"] if option.off else []))}
+    return found or None
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:

@@ -185,7 +185,7 @@ def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
 
 def test_results_as_csv_are_read_back_by_a_csv_reader(hpq: Hpq, done: Sweep) -> None:
     rows = list(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
-    assert [(r["trial"], r["state"], r["x"], r["objective"]) for r in rows] == [
+    assert [(r["trial"], r["state"], r["x"], r["acc"]) for r in rows] == [
         ("1", "finished", "1", "0.5"),
         ("2", "finished", "2", "0.9"),
         ("3", "failed", "3", ""),
@@ -201,9 +201,28 @@ def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: Sweep) -> None:
     assert numbers("--sort", "objective") == [2, 1, 3]
     assert numbers("--sort", "-x") == [3, 2, 1]
     assert numbers("--top", "1") == [2]
+    assert numbers("--sort", "-objective", "--top", "1") == [1]
     assert numbers("--state", "failed") == [3]
     wrong = hpq("results", "--sort", "nope")
     refused(wrong, "column-unknown", "nope")
+
+
+def test_the_column_that_results_are_sorted_by_is_shown(
+    hpq: Hpq, done: Sweep, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    def titles(*args: str) -> list[str]:
+        return hpq("results", *args).stdout.splitlines()[0].split()
+
+    plain = titles()
+    assert titles("--sort", "-attempt") == [*plain[:-3], "attempt", *plain[-3:]]
+    for shown in ("x", "acc", "objective", "-duration", "number", "step"):
+        assert titles("--sort", shown) == plain
+    assert hpq("results", "--sort", "worker").stdout.count(" w1 ") == 3
+    sweep_of(1, "later-00000")
+    points = (Point(step=1, name="seen", value=3.0),)
+    store.beat(claim(store, who), who, ReportBatch(seq=1, points=points), lease_ms=LEASE_MS)
+    assert "seen" in hpq("results", "--sort=-seen", "--csv").stdout.splitlines()[0]
+    assert "seen" not in hpq("results", "--csv").stdout.splitlines()[0]
 
 
 def test_no_reader_lets_an_escape_sequence_through(hpq: Hpq, done: Sweep) -> None:

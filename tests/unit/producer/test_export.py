@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.code.command import argv
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq_producer.reports.export import to_args, write_csv
 from hpq_producer.terminal.output import guard_formula, to_yaml
@@ -51,6 +51,17 @@ def test_text_that_a_spreadsheet_would_run_is_guarded(text: str) -> None:
 def test_numbers_stay_numbers() -> None:
     row = _csv(_trial({"lr": -0.5}, objective=-1.25), ["lr"])
     assert (row["lr"], row["objective"]) == ("-0.5", "-1.25")
+
+
+def test_the_objectives_column_has_the_metrics_name() -> None:
+    trial, out = _trial({"step": 1}, objective=0.5), io.StringIO(newline="")
+    for name, title in (("val_loss", "val_loss"), ("step", "metrics.step"), ("=x", "'=x")):
+        metric = Metric(name=name)
+        sweep = Sweep(id="s", name="s", digest="", launch=Launch(), metric=metric)
+        out = io.StringIO(newline="")
+        write_csv(out, [trial], sweep, ["step"], [])
+        row = next(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
+        assert row[title] == "0.5" and row["params.step"] == "1"
 
 
 def test_a_parameter_named_as_a_column_of_ours_gets_a_name_of_its_own() -> None:

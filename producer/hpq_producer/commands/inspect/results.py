@@ -20,6 +20,8 @@ from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_table
 from hpq_producer.terminal.output import Format, show_rows
 
+_SHOWN = ("", "objective", "number", "state", "step", "duration")  # columns of every table
+
 
 def results(
     sweep: SweepRef = None,
@@ -53,9 +55,12 @@ def results(
         if output.is_data and not is_csv:
             return show_rows((trial_record(t, found) for t in chosen.trials()), output)
         params, metrics = names_in(reader, found) if is_csv or all_metrics else ([], [])
-        metrics = metrics if all_metrics else []
+        key = sort.removeprefix("-")
+        metrics = [name for name in metrics if all_metrics or name == key]
         if is_csv:
             return write_csv(sys.stdout, chosen.trials(), found, params, metrics)
-        rows = (result_row(t, found, metrics) for t in chosen.trials())
+        own = found.metric.name if found.metric else ""
+        key = "" if key in (*_SHOWN, own, *found.varying, *metrics) else key
+        rows = (result_row(t, found, metrics, key) for t in chosen.trials())
         named = column_names(found, metrics)
-        show_table(result_columns(found, metrics), rows, explain=named)
+        show_table(result_columns(found, metrics, key), rows, explain=named)
