@@ -205,6 +205,7 @@ class TrialView:
     step: int = 0
     objective: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    run_info: Params = field(default_factory=dict)  # what the script set beside numbers
     failure: Failure | None = None
     phase: str = ""
     provenance: str = ""

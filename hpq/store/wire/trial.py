@@ -93,6 +93,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         step=r.whole("step"),
         objective=_finite(r, "objective"),
         metrics=r.reals(METRIC_FIELD),
+        run_info=r.parse("run_info", {}, lambda text: dict(json.loads(text))),
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),

@@ -79,6 +79,7 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
         "objective": finite(trial.objective),
         **({"replicates": group_record(trial.group)} if trial.group else {}),
         "metrics": {name: finite(value) for name, value in trial.metrics.items()},
+        "run_info": dict(trial.run_info),
         "step": trial.step,
         "phase": trial.phase or None,
         "attempt": trial.attempt,

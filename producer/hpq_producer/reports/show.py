@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from hpq.domain.attempt import Reason
@@ -36,6 +37,7 @@ from hpq_producer.terminal.text import (
 )
 
 _CURVE, _LEAST_CURVE = 60, 8  # columns
+_MOST_INFO = 30  # lines of what a script has set; --json has all
 _INDENT = "  "
 _GONE = {
     "keep": "deleted, by the sweep's `keep`",
@@ -158,6 +160,8 @@ def trial_lines(
         "parameters", _pairs({k: value(v) for k, v in flatten(trial.params).items()})
     )
     yield from _section("metrics", _metrics(trial, sweep, curves, columns))
+    info = {name: value(v) for name, v in flatten(trial.run_info).items()}
+    yield from _section("set by the script", islice(_pairs(info), _MOST_INFO))
     yield from _section("artifacts", artifact_lines(trial))
     # Package versions are in --json only: they would push the log off the screen.
     yield from _block("provenance", _without_packages(provenance))

@@ -731,6 +731,29 @@ def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Swe
     assert json.loads(hpq("best", "--json").stdout)["params"]["opt"] == {"lr": 0.5, "name": "b"}
 
 
+def test_versions_that_differ_between_hosts_are_one_warning(
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    libraries = {"numpy": "2.0", "torch": "2.4"}
+    for name, torch in (("d1", "2.4"), ("d2", "2.4"), ("d3", "2.5")):
+        packages = {**libraries, "torch": torch}
+        record = {"host": f"host-{name}", "python": "3.11.7", "packages": packages}
+        store.keep_provenance(name, dumps(record))
+        got = store.claim(who, nonce=name, lease_ms=LEASE_MS, provenance=name)
+        assert got is not None
+        finish(store, got, 0.5)
+        warned = [line for line in hpq("summary").stdout.splitlines() if "versions differ" in line]
+        assert len(warned) == (name == "d3")
+    assert "torch 2.4 on host-d1, 2.5 on host-d3" in warned[0] and "numpy" not in warned[0]
+    for name, record in (("d4", "[1]"), ("d5", '{"packages": 3, "programs": 4}'), ("d6", "{}")):
+        sweep_of(1, f"bad{name}-00000")
+        store.keep_provenance(name, record)
+        got = store.claim(who, nonce=name, lease_ms=LEASE_MS, provenance=name)
+        finish(store, got, 0.5)
+        assert hpq("summary", f"bad{name}-00000").returncode == (3 if name == "d4" else 0)
+
+
 def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(
     hpq: Hpq, nested: Sweep
 ) -> None:

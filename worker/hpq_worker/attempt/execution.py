@@ -19,6 +19,8 @@ from typing import Any
 from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind
+from hpq.reporting import bounded
+from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.attempt.outcome import HALT_OF, AttemptEnd, Halt, outcome_of
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.lease.heartbeat import Heartbeat
@@ -187,6 +189,9 @@ class Execution:
             self._reads_printed = False
         elif "exit_code" in message:
             self._exit_code = message["exit_code"]
+        elif "run_info" in message:
+            info = bounded(message["run_info"], self._mask.text)
+            self._reports.describe(dumps_in_order(info))
         elif "phase" in message:
             self._reports.phase(self._mask.text(message["phase"]))
         elif "end" in message:

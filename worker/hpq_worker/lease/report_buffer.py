@@ -71,7 +71,7 @@ class ReportBuffer:
         self._counts: dict[str, int] = {}
         self._sent: ReportBatch | None = None  # handed out, not yet acknowledged
         self._seq = 0
-        self._phase = ""
+        self._phase = self._run_info = ""
         self._is_new = False
         self.has_dropped = False  # names beyond the limit
         self._checkpoint: Checkpoint | None = None  # to be published
@@ -117,6 +117,11 @@ class ReportBuffer:
             # Half a surrogate pair cannot be stored.
             self._phase = text[:80].encode("utf-8", "replace").decode()
             self._is_new = True
+
+    def describe(self, run_info: str) -> None:
+        """Set what the script has set beside numbers (JSON)."""
+        with self._lock:
+            self._run_info, self._is_new = run_info, True
 
     def log(self, data: bytes) -> None:
         """Add printed bytes."""
@@ -211,8 +216,9 @@ class ReportBuffer:
                     points=tuple(self._points.popleft() for _ in range(count)),
                     checkpoint=self._checkpoint,
                     restarted=self._restarted,
+                    run_info=self._run_info,
                 )
-                self._checkpoint, self._restarted = None, ""
+                self._checkpoint, self._restarted, self._run_info = None, "", ""
                 del self._log[:_BATCH_LOG_BYTES]
                 self._is_new = bool(self._points or self._log)
             return self._sent
