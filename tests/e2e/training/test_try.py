@@ -20,8 +20,8 @@ SWEEP = """
     method: grid
     metric: {name: val_loss}
     parameters:
-      lr: {values: [0.5, 0.1]}
       net: {parameters: {layers: {values: [2, 3]}}}
+      lr: {values: [0.5, 0.1]}
 """
 SHOWS = """
     import json, os, sys
@@ -54,15 +54,16 @@ def test_a_file_runs_as_under_a_worker_and_needs_no_server(lab) -> None:
     assert not any((lab.home / "work").iterdir()), "it leaves no files"
 
 
-def test_parameters_are_set_beside_keys_of_the_file_and_the_exit_code_is_the_programs(lab) -> None:
+def test_parameters_are_set_and_the_exit_code_is_the_programs(lab) -> None:
     lab.write("train.py", SHOWS + "    sys.exit(3)\n")
     lab.write("s.yaml", SWEEP)
-    words = ("--set", "lr=2", "--set", "net.layers=7", "--set", "metric.name=accuracy")
+    words = ("--set", "lr=2", "--set", "net.layers=7")
     done = lab.hpq("try", "s.yaml", *words, HPQ_REDIS_URL=NO_SERVER)
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout.splitlines()[0])[2] == {"lr": 2, "net": {"layers": 7}}
     lab.write("train.py", SHOWS)
-    done = lab.hpq("try", "s.yaml", *words, HPQ_REDIS_URL=NO_SERVER)
+    lab.write("s.yaml", SWEEP.replace("val_loss", "accuracy"))
+    done = lab.hpq("try", "s.yaml", HPQ_REDIS_URL=NO_SERVER)
     assert done.returncode == 0 and "warning" in done.stderr and "'accuracy'" in done.stderr
 
 
@@ -72,16 +73,17 @@ def test_parameters_are_set_beside_keys_of_the_file_and_the_exit_code_is_the_pro
         (("s.yaml", "--set", "rl=1"), "usage"),
         (("s.yaml", "--set", "lr"), "usage"),
         (("s.yaml", "--set", "net.layers.x.y=1"), None),
-        (("s.yaml", "--set", "method=gird"), "invalid-value"),
+        (("s.yaml", "--set", "method=grid"), "usage"),
         (("nope.yaml",), None),
         (("train.py",), "sweep-file-is-script"),
-        (("s.yaml", "--code", "nowhere"), "code-invalid"),
+        (("gone.yaml",), "code-invalid"),
         (("empty.yaml",), "value-to-fill-in"),
     ],
 )
 def test_what_cannot_be_tried_is_refused_before_anything_runs(lab, words, code) -> None:
     lab.write("train.py", "print('ran')")
     lab.write("s.yaml", SWEEP)
+    lab.write("gone.yaml", SWEEP.replace("train.py", "gone.py"))
     lab.write("empty.yaml", SWEEP.replace("[0.5, 0.1]", "[<fill in>]"))
     done = lab.hpq("try", *words, HPQ_REDIS_URL=NO_SERVER)
     assert done.returncode == 2 and "ran" not in done.stdout, (done.stdout, done.stderr)
@@ -100,13 +102,12 @@ def test_a_trial_of_a_sweep_runs_with_its_parameters_and_the_code_as_it_is_now(l
     assert done.returncode == 0, done.stderr
     argv, _, params, folder, _ = json.loads(done.stdout.splitlines()[0])
     assert params == {"lr": 0.1, "net": {"layers": 2}} and folder == str(lab.code)
-    assert "--lr=0.1" in argv and "val_loss=0.25" in done.stderr
+    assert argv == ["--lr=0.1", "--net={'layers': 2}"] and "val_loss=0.25" in done.stderr
     assert stored(lab, sid) == before, "nothing is written"
     assert ids(lab.hpq("try", f"{sid}/9").stderr) == ["trial-not-found"]
     lab.code.joinpath("train.py").rename(lab.folder / "train.py")
-    moved = lab.hpq("try", f"{sid}/3", "--code", lab.folder)
-    assert moved.returncode == 0 and str(lab.folder) in moved.stdout
-    assert ids(lab.hpq("try", f"{sid}/3", "--code", "nowhere").stderr) == ["code-missing"]
+    assert lab.hpq("try", f"{sid}/3").returncode == 2, "Python finds no file"
+    assert ids(lab.hpq("try", sid).stderr) == ["trial-missing"]
     lab.redis.hset(lab.keys.sweep(sid), "signature", "0" * 64)
     assert ids(lab.hpq("try", f"{sid}/3").stderr) == ["code-not-signed"]
 

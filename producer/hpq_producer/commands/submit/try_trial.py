@@ -17,20 +17,18 @@ from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Params, TrialId
 from hpq.errors import Forbidden, UserError
-from hpq.store.wire.fields import dumps
+from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
 from hpq_producer.enqueue.provenance import sweep_code_location
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session, open_session
-from hpq_producer.sweepfile import schema, yaml_reader
-from hpq_producer.sweepfile.source import apply, read, resolve
+from hpq_producer.sweepfile import yaml_reader
+from hpq_producer.sweepfile.source import apply, resolve
 from hpq_producer.sweepfile.spec import parameter_sets
-from hpq_producer.targets import complete_sweep_ids, parse_targets
+from hpq_producer.targets import complete_sweep_ids, find_target
 from hpq_producer.terminal.console import print_message, warn
-
-_ID = "try"  # of the sweep in HPQ_SWEEP_ID and HPQ_TRIAL_ID
 
 
 def try_trial(
@@ -45,15 +43,7 @@ def try_trial(
     ],
     sets: Annotated[
         list[str] | None,
-        Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set a parameter (lr=0.1) or a value of the file. Repeatable.",
-        ),
-    ] = None,
-    code: Annotated[
-        str | None,
-        Option(metavar="DIR", help="Directory of the code. Default: as `hpq run` finds it."),
+        Option("--set", metavar="NAME=VALUE", help="Set a parameter: lr=0.1. Repeatable."),
     ] = None,
 ) -> None:
     """Run one trial in this terminal with your code as it is now; store nothing.
@@ -65,77 +55,62 @@ def try_trial(
       hpq try sweep.yaml --set lr=0.1
       hpq try digits-3f2a1/7
     """
-    _, numbers = parse_targets([what])
-    if numbers and not Path(what).exists():
-        with open_session() as session:
-            sweep, number, params = _of_trial(session, what, code)
-        params = _with_values(params, sets or ())
+    if Path(what).suffix or Path(what).is_file():
+        sweep, number, params = _of_file(Path(what))
     else:
-        sweep, params = _of_file(Path(what), sets or (), code)
-        number = 1
+        with open_session() as session:
+            sweep, number, params = _of_trial(session, what)
+    params = _with_values(params, sets or ())
     print_message(f"{sweep.launch.what}: {describe_set(params)}")
     _start(sweep, number, params)
 
 
-def _of_file(file: Path, sets: Iterable[str], code: str | None) -> tuple[Sweep, Params]:
-    """Return the sweep of a file and its first parameters, or those of --set."""
-    data = yaml_reader.parse(read(file), str(file)).data
-    space = data.get("parameters") if isinstance(data, dict) else None
-    names = space if isinstance(space, dict) else {}
-
-    def is_of_file(text: str) -> bool:
-        key = text.partition("=")[0]
-        return resolve(key, names)[0] not in names and key.split(".")[0] in schema.TOP
-
-    above = [text for text in sets if is_of_file(text)]
-    submission = SubmitOptions(file=file, sets=above, code=code).submission()
-    spec, found = submission.spec, submission.code
+def _of_file(file: Path) -> tuple[Sweep, int, Params]:
+    """Return the sweep of a file, and its first parameters as trial 1."""
+    submission = SubmitOptions(file=file).submission()
+    spec, code = submission.spec, submission.code
+    refuse_unfilled(spec.source, file)
     for warning in submission.warnings:
         warn(warning)
-    refuse_unfilled(spec.source, file)
-    first = next(iter(parameter_sets(spec)), None)
-    params = _with_values(first or {}, [text for text in sets if text not in above])
-    launch = found.launch if found.files is None else _live(found.launch, found.folder)
     sweep = Sweep(
-        id=_ID,
+        id="try",
         name=spec.name,
         digest=submission.digest,
-        launch=launch,
+        launch=code.launch if code.files is None else _live(code.launch, code.folder),
         metric=spec.metric,
         early=spec.early,
         method=spec.method,
         seed=spec.seed,
     )
-    return sweep, params
+    return sweep, 1, next(parameter_sets(spec), {})
+
+
+def _of_trial(session: Session, what: str) -> tuple[Sweep, int, Params]:
+    """Return the sweep, number and parameters of a trial.
+
+    Raises:
+        Forbidden: the launch record is not signed with this machine's key.
+        UserError: it names a sweep.
+    """
+    found = find_target(session.reader, what, session.settings.user)
+    if not isinstance(found, TrialId):
+        text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
+        raise UserError(text, code="trial-missing")
+    sweep, params = session.reader.sweeps.get(found.sweep), session.reader.trials.get(found).params
+    launch, key = sweep.launch, key_of(session.settings, make=False)
+    signed = key and is_signed(key, session.settings.prefix, sweep.id, launch, sweep.signature)
+    if launch.trainer not in SHIPPED and not signed:
+        text = f"{sweep.id} is not signed with this machine's key, so its command does not run here"
+        raise Forbidden(f"{text}; `hpq show {found}` prints it", code="code-not-signed")
+    if launch.code_dir or launch.bundled:
+        folder = Path(sweep_code_location(sweep).folder)
+        sweep = replace(sweep, launch=_live(launch, folder if folder.is_dir() else Path.cwd()))
+    return sweep, found.number, params
 
 
 def _live(launch: Launch, folder: Path) -> Launch:
     """Return a launch that runs the code in its directory, not a copy."""
     return replace(launch, code_dir=str(folder.resolve()), bundled=False)
-
-
-def _of_trial(session: Session, what: str, code: str | None) -> tuple[Sweep, int, Params]:
-    """Return the sweep, number and parameters of a trial.
-
-    Raises:
-        Forbidden: the launch record is not signed with this machine's key.
-        UserError: the code's directory is not on this machine.
-    """
-    ref, numbers = parse_targets([what])
-    sweep = session.sweep(ref)
-    trial = session.reader.trials.get(TrialId(sweep=sweep.id, number=numbers[0]))
-    launch, key = sweep.launch, key_of(session.settings, make=False)
-    signed = key and is_signed(key, session.settings.prefix, sweep.id, launch, sweep.signature)
-    if launch.trainer not in SHIPPED and not signed:
-        text = f"{sweep.id} is not signed with this machine's key, so its command does not run here"
-        raise Forbidden(f"{text}; `hpq show {trial.id}` prints it", code="code-not-signed")
-    if launch.code_dir or launch.bundled:
-        folder = Path(code or sweep_code_location(sweep).folder)
-        if not folder.is_dir():
-            text = f"the code of {sweep.id} is not at {folder}"
-            raise UserError(f"{text}; name its directory with --code", code="code-missing")
-        sweep = replace(sweep, launch=_live(launch, folder))
-    return sweep, trial.id.number, trial.params
 
 
 def _with_values(params: Params, sets: Iterable[str]) -> Params:
@@ -147,11 +122,10 @@ def _with_values(params: Params, sets: Iterable[str]) -> Params:
     document = replace(yaml_reader.parse("0", "--set"), data=dict(params))
     for text in sets:
         key, equals, value = text.partition("=")
-        path = resolve(key, document.data)
+        path, label = resolve(key, document.data), f"--set {text}"
         if not equals or path[0] not in params:
             names = ", ".join(params) or "none"
-            raise UserError(f"--set {text}: write NAME=VALUE; the parameters are {names}")
-        label = f"--set {text}"
+            raise UserError(f"{label}: write NAME=VALUE; the parameters are {names}")
         document = apply(document, [(label, path, yaml_reader.parse(value or "''", label))])
     assert isinstance(document.data, dict)
     return document.data
@@ -164,7 +138,7 @@ def _start(sweep: Sweep, number: int, params: Params) -> None:
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the next program reads it
     about = {"id": sweep.id, "number": number, "params": params, "sweep": encode_sweep(sweep)}
-    file.write(dumps(about).encode())
+    file.write(dumps_in_order(about).encode())
     file.seek(0)
     os.set_inheritable(file.fileno(), True)
     sys.stdout.flush()
