@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 METRIC_NAME = re.compile(r"[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
 METRIC_RULE = "use 1 to 64 of A-Z a-z 0-9 _ . / - @ ( ) % : + and space"
 MAX_NAMES = 50  # different metric names of one trial
-MAX_INFO = 16_384  # characters of what a script sets beside numbers, as JSON
+MAX_INFO = 8_192  # characters of what a script sets beside numbers, as JSON
 MAX_TEXT = 1_000  # characters of a text in it
 MAX_STEP = 2**53  # exact in a double, the number type of Redis's scripts
 

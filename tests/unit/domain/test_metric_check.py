@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import Launch, Metric, Sweep
-from hpq.domain.trial import TrialId, TrialState, TrialView
+from hpq.domain.trial import Failure, FailureKind, TrialId, TrialState, TrialView
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.terminal.style import plain
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -32,6 +34,17 @@ def test_other_names_are_told_once_there_were_some_reports_and_the_right_one_end
     lines = [plain(line) for line in trial_lines(strange, SWEEP, {}, {}, "")]
     assert any(line.startswith("!") and said in line for line in lines)
     assert any(said in plain(line) for line in sweep_lines(SWEEP, "no", unmet=said))
+
+
+def test_a_trial_that_finished_without_the_metric_is_warned_of() -> None:
+    why = Failure(kind=FailureKind.UNREPORTED, message="the metric was never reported")
+    over = replace(_trial(9, acc=0.5), state=TrialState.FINISHED, failure=why)
+    assert metric_warning(SWEEP, [over]) == "#1: the metric was never reported"
+    lines = [plain(line) for line in trial_lines(over, SWEEP, {}, {}, "")]
+    assert any("never reported" in line and line.startswith("!") for line in lines)
+    assert not any(line.startswith("failed") for line in lines)
+    for state in (TrialState.FAILED, TrialState.CANCELLED):
+        assert not metric_warning(SWEEP, [replace(over, state=state)])
 
 
 def test_a_worker_hears_of_strange_names_after_five_reports_unless_the_metric_is_among_them() -> (

@@ -80,6 +80,7 @@ NAMES = ("lr", "bs", "learning_rate", "batch_size", "batch-siz", "amp", "ema", "
         ("sub = p.add_subparsers()", False, []),
         ("for n in names: p.add_argument(f'--{n}')", False, []),
         ("q = argparse.ArgumentParser(parents=[p])", False, []),
+        ("add_model_arguments(p)", False, []),
         ("def x(:", False, []),
     ],
 )

@@ -73,6 +73,7 @@ def test_the_declared_metric_counts_anywhere_on_a_line(
 def test_a_qualified_name_a_parameter_and_text_beside_whole_lines_report_nothing() -> None:
     assert PrintedMetrics(Metric(name="loss"), {}).parse("train loss: 0.5 val loss: 0.3") is None
     assert PrintedMetrics(Metric(name="loss"), {"loss": 1}).parse("with loss=1 now") is None
+    assert PrintedMetrics(Metric(name="Loss"), {"loss": 1}).parse("with loss=1 now") is None
     printed = PrintedMetrics(Metric(name="loss"), {})
     lines = ("step 1 loss=0.9", "loss=0.5", "step 2 loss=0.8", "loss=0.4")
     assert [found and found[1] for found in map(printed.parse, lines)] == [0.9, 0.5, None, 0.4]

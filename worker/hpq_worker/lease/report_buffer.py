@@ -54,7 +54,8 @@ class PrintedMetrics:
         if found is not None and found["name"] == self._metric:
             self._reads_text = False
         elif self._metric and (said := metric_in_text(self._metric, line)):
-            return said if self._reads_text or said[0] != self._metric else None
+            is_other = said[0] != self._metric
+            return said if said[0] not in self._params and (is_other or self._reads_text) else None
         if found is None or found["name"] in self._params:
             return None
         return found["name"], float(found["value"])

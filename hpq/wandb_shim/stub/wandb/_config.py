@@ -126,7 +126,7 @@ class Config:
         return self._items.get(*args)
 
     def persist(self) -> None:
-        """Do nothing: the config is not stored."""
+        """Do nothing: the run sends its config."""
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
