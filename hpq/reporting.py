@@ -8,6 +8,7 @@ worker the report goes to the worker's socket, which HPQ_REPORT names (a program
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import socket
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 METRIC_NAME = re.compile(r"[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
 METRIC_RULE = "use 1 to 64 of A-Z a-z 0-9 _ . / - @ ( ) % : + and space"
 MAX_NAMES = 50  # different metric names of one trial
+MAX_INFO = 8_192  # characters of what a script sets beside numbers, as JSON
+MAX_TEXT = 1_000  # characters of a text in it
 MAX_STEP = 2**53  # exact in a double, the number type of Redis's scripts
 
 if TYPE_CHECKING:  # a program's Python may be older than ours, and cannot evaluate this
@@ -129,6 +132,40 @@ def set_exit_code(code: int) -> None:
     path = os.environ.get("HPQ_REPORT")
     if path and _sink is None:
         _send(path, json.dumps({"exit_code": code}).encode())
+
+
+def describe(info: Mapping[str, object]) -> None:
+    """Keep what a script sets beside numbers: its run's name, tags, config, texts (JSON)."""
+    path = os.environ.get("HPQ_REPORT")
+    if path and _sink is None:
+        _send(path, json.dumps({"run_info": bounded(info)}).encode())
+
+
+def bounded(
+    info: Mapping[str, object], mask: Callable[[str], str] = str, most: int = MAX_INFO
+) -> dict[str, object]:
+    """Return the entries that fit into `most` characters of JSON, with masked and cut texts."""
+    kept: dict[str, object] = {}
+    for key, value in info.items():
+        inner = _bounded_value(value, mask, most)
+        size = len(json.dumps({str(key): inner}))
+        if size <= most:
+            kept[str(key)] = inner
+            most -= size
+    return kept
+
+
+def _bounded_value(value: object, mask: Callable[[str], str], most: int) -> object:
+    if isinstance(value, Mapping):
+        return bounded(value, mask, most - 100)  # room for its own key
+    if isinstance(value, list):
+        return [_bounded_value(item, mask, most) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no NaN
+    if not isinstance(value, str):
+        return value
+    text = mask(value)
+    return f"{text[:MAX_TEXT]}…" if text[MAX_TEXT:] else text
 
 
 def _send(path: str, data: bytes) -> None:

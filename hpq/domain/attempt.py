@@ -53,6 +53,7 @@ class ReportBatch:
     points: tuple[Point, ...] = ()
     checkpoint: Checkpoint | None = None  # published since the last batch
     restarted: str = ""  # why the training cannot resume from its checkpoint
+    run_info: str = ""  # JSON of what the script set beside numbers; "" if unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -284,7 +284,8 @@ class Sweep:
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:
     """Compute the state of a sweep from its flag, its hold and its counts."""
     if flag == "cancelled":
-        return SweepState.CANCELLED if counts.running == 0 else SweepState.STOPPING
+        is_over = counts.running == counts.queued == 0
+        return SweepState.CANCELLED if is_over else SweepState.STOPPING
     if counts.queued == 0 and counts.running == 0 and not counts.to_come:
         return SweepState.FINISHED
     if flag == "stopped":

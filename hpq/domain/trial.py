@@ -226,6 +226,7 @@ class TrialView:
     objective: float | None = None
     best: float | None = None  # of the values of the sweep's metric; set when the trial ends
     metrics: Mapping[str, float] = field(default_factory=dict)  # the last value of each
+    run_info: Params = field(default_factory=dict)  # what the script set beside numbers
     failure: Failure | None = None
     phase: str = ""
     provenance: str = ""

@@ -115,10 +115,13 @@ class SweepControl:
         self._redis.srem(self._keys.removing, sid)
 
     def _control(self, sid: str, verb: str, *args: str | int) -> int:
-        reply, rest = self._scripts.run("control", sid, verb, *args)
-        check_reply(sid, reply)
-        self._context.mint(rest[0], rest[1])
-        return int(rest[2])
+        touched, is_more = 0, True
+        while is_more:  # the reaper ends the rest of many trials if this process dies
+            reply, rest = self._scripts.run("control", sid, verb, *args)
+            check_reply(sid, reply)
+            self._context.mint(rest[0], rest[1])
+            touched, is_more = touched + int(rest[2]), bool(int(rest[3]))
+        return touched
 
 
 def delete_trials(context: StoreContext, sid: str, first: int, last: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib
 import json
+import os
 import re
 import sys
 from difflib import get_close_matches
@@ -31,6 +32,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "enqueue": ("submit.enqueue", "Queue the trials of a sweep file"),
         "run": ("submit.run", "Enqueue a sweep file, train on this machine and watch"),
         "plan": ("submit.plan", "Show what a sweep file would run; write nothing"),
+        "try": ("submit.try_trial:try_trial", "Run one trial in this terminal; store nothing"),
         "worker": ("admin.worker", "Start workers, which claim trials and train"),
     },
     "Look": {
@@ -186,6 +188,8 @@ class Lazy(TyperGroup):
                 UserError("declined; nothing was changed", code="declined"), ExitCode.SOME_FAILED
             )
         except Exception as error:
+            if "_HPQ_COMPLETE" in os.environ:  # the shell completes a line that is not right yet
+                sys.exit(1)
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")

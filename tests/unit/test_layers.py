@@ -49,7 +49,7 @@ LAYERS = {
         lease train trainers
         files
         attempt
-        consumer
+        consumer foreground
         supervisor
         __main__
     """,

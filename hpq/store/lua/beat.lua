@@ -6,7 +6,8 @@
 -- ARGV {sweep, number, attempt, nonce ('' from a claim of an older version), worker, lease_ms, seq, step,
 --      objective (so far; '' for none), phase, checkpoint (JSON of the one that was published since;
 --      '' for none), checkpoint_step, restarted (why the training starts again without a checkpoint;
---      '' if it does not)}, printed bytes, then step, metric and value of each point
+--      '' if it does not), run_info (JSON of what the script set beside numbers, if that changed)},
+--      printed bytes, then step, metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown
 
 local args, log = cjson.decode(ARGV[1]), ARGV[2]
@@ -55,12 +56,13 @@ local function answer()
 end
 if seq <= tonumber(f[4] or 0) then return answer() end
 
-if full and (log ~= '' or #ARGV > 2) then
+if full and (log ~= '' or #ARGV > 2 or args.run_info) then
   full = free_memory(BULK) < BULK
   if full then count('reports_dropped') end
 end
 redis.call('HSET', t, 'seq', args.seq, 'step', args.step, 'objective', args.objective,
   'phase', args.phase)
+if args.run_info and not full then redis.call('HSET', t, 'run_info', args.run_info) end
 if log ~= '' and not full then
   redis.call('XADD', trial_key(sid, n, 'log'), '*', 'd', log)
   redis.call('HINCRBY', t, 'log_bytes', #log)

@@ -50,10 +50,11 @@ local function awaits_worker(sid, n, stop, beat_ms)
   return true
 end
 
--- Ends trials that were lost before their sweep was stopped: no worker may claim them.
-local function end_lost_of_stopped(sid)
-  if redis.call('HGET', sweep_key(sid), 'flag') ~= 'stopped' then return 0 end
-  local ended = 0
+-- Ends trials that were lost before their sweep was stopped: no worker may claim them. Also ends trials
+-- that a `hpq cancel` or `stop` that crashed has left.
+local function end_rest_of_stopped(sid)
+  local flag, ended = redis.call('HGET', sweep_key(sid), 'flag'), 0
+  if flag ~= 'stopped' and flag ~= 'cancelled' then return 0 end
   changing(sid, function()
     for _, n in ipairs(redis.call('ZRANGEBYSCORE', sweep_key(sid, 'waiting'), '-inf', 0, 'LIMIT', 0, 100)) do
       local beat_ms = tonumber(redis.call('HGET', trial_key(sid, n), 'beat_ms') or 0)
@@ -62,6 +63,7 @@ local function end_lost_of_stopped(sid)
         ended = ended + 1
       end
     end
+    ended = ended + cancel_all_waiting(sid, flag == 'stopped')
   end)
   return ended
 end
@@ -132,7 +134,7 @@ end
 
 local sum, want, owners, busy = 0, 0, {}, {}
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do  -- it may close some
-  ended = ended + end_lost_of_stopped(sid)
+  ended = ended + end_rest_of_stopped(sid)
 end
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
   local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''

@@ -76,6 +76,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
         "checkpoint": _files(batch.checkpoint),
         "checkpoint_step": batch.checkpoint.step if batch.checkpoint else 0,
         "restarted": batch.restarted[:_WHY_CHARACTERS],
+        "run_info": batch.run_info or None,
     }
 
 

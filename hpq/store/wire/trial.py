@@ -111,6 +111,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         objective=_finite(r, "objective"),
         best=_finite(r, "best_value"),
         metrics=r.reals(METRIC_FIELD),
+        run_info=r.parse("run_info", {}, lambda text: dict(json.loads(text))),
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),

@@ -88,6 +88,7 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
         **({"replicates": group_record(trial.group)} if trial.group else {}),
         "last": {name: finite(value) for name, value in trial.metrics.items()},
         "best": best_values(trial, sweep),
+        "run_info": dict(trial.run_info),
         "step": trial.step,
         "phase": trial.phase or None,
         "attempt": trial.attempt,

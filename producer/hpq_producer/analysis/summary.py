@@ -17,6 +17,7 @@ from hpq_producer.terminal.text import clean, number, value
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
 _MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
 _QUARTERS = 4
+_MOST_RECORDS = 100  # of provenance
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
@@ -80,6 +81,7 @@ class SweepSummary:
     reused: int = 0  # trials whose results were copied from older sweeps
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of attempts that were restarted
+    ran_on: set[str] = field(default_factory=set)  # digests of provenance records
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
     _took: dict[TrialState, list[int]] = field(default_factory=dict)
 
@@ -87,6 +89,8 @@ class SweepSummary:
         """Add trials."""
         for trial in trials:
             self.reused += bool(trial.reused)
+            if trial.provenance and not trial.reused and len(self.ran_on) < _MOST_RECORDS:
+                self.ran_on.add(trial.provenance)
             if trial.state in _RANKED and not trial.reused:
                 self._took.setdefault(trial.state, []).append(trial.duration_ms)
             self.total_ms += trial.total_ms

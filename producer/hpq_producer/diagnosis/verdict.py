@@ -147,7 +147,7 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
 
 def explain_unreported_metric(status: SweepStatus) -> Notice | None:
     """Return a notice about a trial that does not report the sweep's metric, if there is one."""
-    words = metric_warning(status.sweep, status.running, status.best)
+    words = metric_warning(status.sweep, (*status.running, *status.recent), status.best)
     return Notice("metric-unreported", clean(words)) if words else None
 
 

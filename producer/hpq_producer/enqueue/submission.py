@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hpq.code.command import starts_program
 from hpq.domain.identity import digest
 from hpq.domain.sweep import Launch
 from hpq.notice import Notice
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
+from hpq_producer.scaffold.script import rejections
 from hpq_producer.sweepfile.spec import SweepSpec
 
 
@@ -29,7 +32,23 @@ class Submission:
         """The warnings to show before the sweep runs."""
         namesake = self.code.namesake
         more = (Notice("program-ambiguous", namesake),) if namesake else ()
-        return (*self.spec.warnings, *more)
+        return (*self.spec.warnings, *more, *_rejections(self.spec, self.code))
+
+
+_AS_FLAGS = "${args_no_boolean_flags}"
+_PASSES_OPTIONS = frozenset({"${args}", "${args_no_equals}", _AS_FLAGS})
+
+
+def _rejections(spec: SweepSpec, code: DiscoveredCode) -> Iterator[Notice]:
+    """Yield warnings about parameters that the program's argparse rejects as options."""
+    names = spec.source.get("parameters")
+    macros = _PASSES_OPTIONS & set(spec.command)
+    if code.files is None or not isinstance(names, dict) or len(macros) != 1:
+        return
+    if starts_program(spec.command, spec.program) and spec.program.endswith(".py"):
+        script = code.folder / spec.program
+        for line in rejections(script, names, flags_alone=_AS_FLAGS in macros):
+            yield Notice("option-rejected", line)
 
 
 def prepare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,30 @@ def _attempts(reader: StoreReader, trial: TrialId) -> list[Origin]:
             record = {"attempt": number, "from": fields.get("from")}
         found.append({**record, "ran_on": dict(reader.trials.provenance(digest))})
     return found
+
+
+_SHOWN_LIBRARIES = 4
+
+
+def describe_versions(records: Iterable[Mapping[str, Any]]) -> str:
+    """Describe the versions that differ between the hosts of a sweep; "" if none does."""
+    found: dict[str, dict[str, str]] = {}  # library → version → a host that has it
+    for record in records:
+        other = record.get("programs")
+        own = other if isinstance(other, Mapping) else record
+        packages = own.get("packages")
+        names = packages if isinstance(packages, Mapping) else {}
+        for name, version in {"Python": own.get("python"), **names}.items():
+            if version:
+                found.setdefault(name, {}).setdefault(str(version), str(record.get("host")))
+    apart = [name for name, versions in found.items() if len(versions) > 1]
+    apart.sort(key=lambda name: (name != "Python", name != "torch", name))
+    texts = [
+        f"{name} " + ", ".join(f"{version} on {host}" for version, host in found[name].items())
+        for name in apart[:_SHOWN_LIBRARIES]
+    ]
+    more = f"; {len(apart) - len(texts)} more libraries" if apart[len(texts) :] else ""
+    return f"versions differ between hosts: {'; '.join(texts)}{more}" if apart else ""
 
 
 def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:

@@ -6,23 +6,24 @@ import re
 from collections.abc import Sequence
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import TrialView
+from hpq.domain.trial import Json, TrialView
 from hpq.search.samplers import seed_of_result
 from hpq_producer.analysis.pruning import describe_early_end
 from hpq_producer.analysis.records import source_of_result
 from hpq_producer.analysis.scores import param_text, score
+from hpq_producer.query.selection import field_of
 from hpq_producer.reports.trial_rows import STATE_STYLE, column_names
 from hpq_producer.terminal.charts import Scale, bar, ends_of
 from hpq_producer.terminal.console import show_legend, show_lines, stdout_info
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
-from hpq_producer.terminal.text import clean, duration, measure
+from hpq_producer.terminal.text import clean, duration, measure, value
 
 _BARS = (30, 24, 18, 12, 8)  # columns: the widest bar that leaves the titles uncut
 
 
-def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
-    """Return the columns of `result_row`."""
+def result_columns(sweep: Sweep, metrics: Sequence[str] = (), sorted_by: str = "") -> list[Column]:
+    """Return the columns of `result_row`; `sorted_by` is the sort key if no other column has it."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     return [
         Column(title="#", keep=100, right=True),
@@ -31,13 +32,16 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = ()) -> list[Column]:
         *([Column(title="seed", keep=65, right=True)] if sweep.replicates > 1 else []),
         Column(title=name, keep=95, right=True),
         *(Column(title=clean(m), keep=60, right=True) for m in metrics),
+        *([Column(title=clean(sorted_by), keep=93, right=True)] if sorted_by else []),
         Column(title="step", keep=50, right=True),
         Column(title="time", keep=80, right=True),
         Column(title="why", keep=40, least=10),
     ]
 
 
-def result_row(trial: TrialView, sweep: Sweep, metrics: Sequence[str] = ()) -> list[Span]:
+def result_row(
+    trial: TrialView, sweep: Sweep, metrics: Sequence[str] = (), sorted_by: str = ""
+) -> list[Span]:
     """Return a trial's cells: varying parameters, metrics, why it failed or was stopped early."""
     failure = trial.failure
     has_seeds = sweep.replicates > 1
@@ -51,10 +55,15 @@ def result_row(trial: TrialView, sweep: Sweep, metrics: Sequence[str] = ()) -> l
         *([Span(str(seed_of_result(sweep, trial)))] if has_seeds else []),
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
+        *([Span(_shown(field_of(sweep, trial, sorted_by)))] if sorted_by else []),
         Span(str(trial.step or "")),
         Span(duration(trial.duration_ms) if trial.duration_ms else ""),
         Span(why),
     ]
+
+
+def _shown(found: Json) -> str:
+    return "" if found is None else value(found)
 
 
 def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None = None) -> None:

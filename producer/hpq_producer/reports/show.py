@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from hpq.domain.attempt import Reason
@@ -36,6 +37,7 @@ from hpq_producer.terminal.text import (
 )
 
 _CURVE, _LEAST_CURVE = 60, 8  # columns
+_MOST_INFO = 30  # lines of what a script has set; --json has all
 _INDENT = "  "
 _GONE = {
     "keep": "deleted, by the sweep's `keep`",
@@ -127,10 +129,10 @@ def trial_lines(
     """Yield all facts of a trial; `curves` by metric, `log` is its last lines."""
     yield [Span("trial   "), Span(str(trial.id), Style.BOLD)]
     yield [Span("state   "), Span(trial.state.value, STATE_STYLE[trial.state])]
-    if trial.failure:
+    if trial.failure and trial.state is not TrialState.FINISHED:
         yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
         yield [Span(f"        {clean(trial.failure.message)}")]
-    if trial.state is TrialState.RUNNING and (words := metric_warning(sweep, [trial])):
+    elif words := metric_warning(sweep, [trial]):
         yield [Span("!       "), Span(clean(words), Style.YELLOW)]
     if ended := describe_early_end(trial, sweep):
         yield [Span("why     "), Span(ended)]
@@ -158,6 +160,8 @@ def trial_lines(
         "parameters", _pairs({k: value(v) for k, v in flatten(trial.params).items()})
     )
     yield from _section("metrics", _metrics(trial, sweep, curves, columns))
+    info = {name: value(v) for name, v in flatten(trial.run_info).items()}
+    yield from _section("set by the script", islice(_pairs(info), _MOST_INFO))
     yield from _section("artifacts", artifact_lines(trial))
     # Package versions are in --json only: they would push the log off the screen.
     yield from _block("provenance", _without_packages(provenance))

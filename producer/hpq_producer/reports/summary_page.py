@@ -15,6 +15,7 @@ from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.analysis.summary import Effect, Level, SweepSummary
 from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.diagnosis.verdict import state_counts
+from hpq_producer.reports.provenance import describe_versions
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.terminal.charts import Scale, bar, ends_of, scale_of
 from hpq_producer.terminal.console import show_lines, show_table, stdout_info
@@ -147,6 +148,8 @@ def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
     if words := describe_target(sweep):
         print(words)
     show_lines(hours_line(summary), whole=True)
+    if apart := describe_versions(map(reader.trials.provenance, sorted(summary.ran_on))):
+        show_lines([[Span(clean(apart), Style.YELLOW)]], whole=True)
     if best:
         print()
         show_ranking(sweep, best, scale_of(summary.objectives))

@@ -18,6 +18,8 @@ from hpq_producer.scaffold.script_contents import (
 
 _ONE = frozenset({None, "?"})  # nargs of an option that takes one value
 _IGNORED = frozenset({"help", "version"})
+# Methods and arguments of a parser that gets options elsewhere, or accepts unknown ones.
+_OPEN = frozenset({"parse_known_args", "add_subparsers", "parents"})
 
 
 def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]:
@@ -36,6 +38,32 @@ def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]
         option = _option(node, flags, given, literals)
         options[option.name] = option
     return list(options.values()), bare
+
+
+def accepted(tree: ast.Module, literals: Literals) -> dict[str, Option] | None:
+    """Return the option of each flag; None if the parser may accept flags not read here."""
+    nodes = list(ast.walk(tree))
+    made = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and called(node.value).endswith("ArgumentParser")
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    passed = {one.id for node in calls for one in node.args if isinstance(one, ast.Name)}
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    used |= {key.arg or "" for key in nodes if isinstance(key, ast.keyword)}
+    if not made or made & passed or used & _OPEN:
+        return None
+    found: dict[str, Option] = {}
+    for node in _calls(tree):
+        flags = [flag for flag in map(literals.value, node.args) if isinstance(flag, str)]
+        if len(flags) < len(node.args) or not flags:
+            return None
+        option = _option(node, flags, keywords(node), literals)
+        found |= {flag: option for flag in (*flags, *([f"--{option.off}"] if option.off else []))}
+    return found or None
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from hpq.domain.sweep import Goal
@@ -17,6 +18,7 @@ from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME
 from hpq_producer.scaffold import argparse_options, click_options, hydra_config, wandb_options
 from hpq_producer.scaffold.script_contents import (
+    Kind,
     Literals,
     Option,
     Reported,
@@ -72,6 +74,37 @@ def read_script(path: Path) -> Script:
         sweep=wandb_options.read_sweep(tree, literals),
         takes_any=takes_any,
     )
+
+
+def rejections(path: Path, names: Iterable[str], *, flags_alone: bool) -> Iterator[str]:
+    """Yield why a script's argparse rejects `--name=value` of each name; nothing if in doubt.
+
+    `flags_alone`: the command passes `--name` for true values.
+    """
+    try:
+        tree = _parse(path)
+    except UserError:  # not Python
+        return
+    options = argparse_options.accepted(tree, Literals(tree)) or {}
+    long = {flag.removeprefix("--"): one for flag, one in options.items() if flag[:2] == "--"}
+    for name in names if long else ():
+        started = [other for other in long if other.startswith(name)]  # abbreviations are accepted
+        if name not in long and len(started) != 1:
+            near = [other for other in long if spelt(other) == spelt(name)]
+            near += [other for other in long if other == _initials(name)]
+            near += get_close_matches(name, long, n=1)
+            hint = f"; did you mean --{near[0]}?" if near else ""
+            yield f"{path.name} has no option --{name}{hint}"
+        elif long.get(name, long[(started or [name])[0]]).kind is Kind.FLAG and not flags_alone:
+            yield (
+                f"{path.name}: --{name} takes no value; write ${{args_no_boolean_flags}} instead of"
+                " ${args} in `command:`"
+            )
+
+
+def _initials(name: str) -> str:
+    """Return `lr` for learning_rate."""
+    return "".join(part[:1] for part in spelt(name).split("_"))
 
 
 def _takes_any(tree: ast.Module) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 from hpq.domain.trial import TrialState
 from tests.commands import HPQ
+from tests.ids import refused
 from tests.lab import Lab
 
 SWEEP = (
@@ -59,6 +60,16 @@ def enqueue_abandoned(lab: Lab) -> str:
     sid = lab.steered(2)
     assert lab.reader.sweeps.get(sid).counts.queued == 2
     return sid
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "1001", "x"])
+def test_a_number_of_workers_that_cannot_be_is_refused_before_the_sweep_exists(
+    lab: Lab, count: str
+) -> None:
+    lab.write("steered.py", "def train(params, trial): pass\n")
+    path = lab.write("sweep.yaml", SWEEP.format(name="s"))
+    refused(lab.hpq("run", path, "--workers", count), "usage", "--workers")
+    assert not lab.reader.sweeps.ids(9)
 
 
 def test_the_workers_of_a_run_leave_an_older_sweep_alone(lab: Lab, start_run: StartRun) -> None:

@@ -169,3 +169,41 @@ def test_a_command_that_names_what_it_starts_needs_no_program(lab) -> None:
     lab.wait_over(sid)
     assert [t.objective for t in lab.reader.trials.all(sid)] == [0.5, 0.1]
     assert "python3 train.py" in lab.ok("show", sid)
+
+
+def test_a_metric_inside_text_ranks_and_a_trial_without_it_finishes_with_a_warning(lab) -> None:
+    lab.write(
+        "train.py",
+        """
+        import sys
+        way = sys.argv[1].removeprefix("--way=")
+        for epoch in (1, 2):
+            if way == "text":
+                print(f"Epoch {epoch}/2: 10/10 - loss: 0.9 - val_loss: {0.5 / epoch}")
+            if way == "near":
+                print(f"Epoch {epoch}: Val-Loss: {0.5 / epoch}")
+        """,
+    )
+    text = """
+        program: train.py
+        method: {method}
+        run_cap: {cap}
+        metric: {{name: val_loss}}
+        parameters: {{way: {{values: [{ways}]}}}}
+        """
+    sid = lab.enqueue(text.format(method="grid", cap=3, ways="near, none, text"))
+    lab.worker()
+    lab.wait_over(sid)
+    near, none, said = lab.reader.trials.all(sid)
+    assert [t.state for t in (near, none, said)] == [TrialState.FINISHED] * 3
+    assert (near.objective, none.objective, said.objective) == (None, None, 0.25)
+    assert dict(near.metrics) == {"Val-Loss": 0.25} and said.failure is None
+    assert none.failure.kind.value == near.failure.kind.value == "unreported"
+    assert "'Val-Loss' as metric.name" in lab.ok("logs", near.id), "while the trial ran"
+    assert "'Val-Loss' as metric.name" in lab.ok("show", near.id)
+    assert "val_loss=0.31" in lab.ok("show", none.id)
+    assert lab.ok("best", sid, "--args").split() == ["--way=text"]
+
+    sid = lab.enqueue(text.format(method="bayes", cap=1, ways="none, near"))
+    lab.wait_over(sid)
+    assert lab.trial(sid).state is TrialState.FAILED, "bayes needs the value"

@@ -58,6 +58,44 @@ USUAL = """
 """
 
 
+def test_what_a_script_sets_beside_numbers_is_kept_and_shown(lab) -> None:
+    lab.write(
+        "train.py",
+        """
+        import os, signal, sys, wandb
+
+        run = wandb.init(name="first", tags=["a"], group="g", config={"epochs": 3, "lr": 9})
+        wandb.config.update({"data": {"set": "cifar", "nan": float("nan")}, "long": "x" * 5_000})
+        wandb.config.update({"secret": os.environ["MY_TOKEN"]})
+        wandb.log({"val_loss": 0.5})
+        if wandb.config.lr == 0.1:
+            os.kill(os.getpid(), signal.SIGKILL)  # what was set before a log is kept
+        run.name, run.notes, run.tags = "second", "why \x1b[31m", run.tags + ("b",)
+        wandb.summary["verdict"] = "good"
+        for i in range(1000):
+            wandb.config.update({f"k{i}": "y" * 100})
+        """,
+    )
+    lr = "lr: {values: [0.5, 0.1]}"
+    sid = lab.enqueue(SWEEP.replace("lr: {values: [0.5]}", lr))
+    lab.worker(MY_TOKEN="hunter2hunter2")
+    lab.wait_over(sid)
+    info = lab.trial(sid).run_info
+    assert (info["name"], info["group"], info["tags"]) == ("second", "g", ["a", "b"])
+    assert info["summary"] == {"verdict": "good"} and info["notes"].startswith("why ")
+    config = info["config"]
+    assert (config["epochs"], config["data"]) == (3, {"set": "cifar", "nan": "nan"})
+    assert len(config["long"]) < 1_100 and "lr" not in config and config["secret"] == "***"
+    assert 10 < len(config) < 1_000 and len(json.dumps(info)) < 10_000, "bounded"
+    killed = lab.trial(sid, 2)
+    assert (killed.state, killed.run_info["name"]) == (TrialState.FAILED, "first")
+    shown = lab.ok("show", f"{sid}/1")
+    assert all(text in shown for text in ("second", "verdict", "cifar"))
+    assert "\x1b[31m" not in shown
+    row = json.loads(lab.ok("results", sid, "--json", "--top", "1"))[0]
+    assert row["run_info"]["summary"] == {"verdict": "good"}
+
+
 def test_a_script_for_wandb_runs_unchanged_and_its_numbers_and_files_are_the_trials(lab) -> None:
     lab.write("train.py", USUAL)
     sid = lab.enqueue(SWEEP)

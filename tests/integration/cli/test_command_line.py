@@ -114,8 +114,12 @@ def test_a_shell_completes_the_ids_of_sweeps(
         sweep_of(1, sid)
 
     def complete(**env: str) -> subprocess.CompletedProcess[str]:
-        return hpq(_HPQ_COMPLETE="complete_bash", COMP_WORDS="hpq show gr", COMP_CWORD="2", **env)
+        words = {"COMP_WORDS": "hpq show gr", "COMP_CWORD": "2", **env}
+        return hpq(_HPQ_COMPLETE="complete_bash", **words)
 
+    for typed in ("hpq nope x", "hpq help x", "hpq sweep x", "hpq 'show x"):
+        answer = complete(COMP_WORDS=typed)
+        assert (answer.stdout.strip(), answer.stderr) == ("", ""), typed
     assert sorted(complete().stdout.split()) == ["grid-00000", "grid-11111"]
     for away in ("redis://127.0.0.1:1/0", "nonsense", ""):
         answer = complete(HPQ_REDIS_URL=away, HPQ_HOME=f"{tmp_path}/none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -73,6 +74,22 @@ def test_cancel_asks_for_what_is_left(
     assert process.wait(DEADLINE_S) == 1
     os.close(master)
     assert b"Cancel 1 trial of demo-00000 (2 have ended)?" in drawn
+
+
+def test_a_number_is_a_trial_of_my_last_sweep_also_off_a_terminal(
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    finish_one(store, who)
+    assert hpq("cancel", "2", "--yes").returncode == 0
+    states = {row["trial"]: row["state"] for row in json.loads(hpq("results", "--json").stdout)}
+    assert states == {1: "finished", 2: "cancelled", 3: "queued"}
+    over = hpq("cancel", "1", "--yes")
+    assert (over.returncode, over.stderr.count("(finished)")) == (0, 1)
+    both = hpq("cancel", "1", "2", "--yes")
+    assert both.returncode == 0 and "2 have ended" in both.stderr
+    refused(hpq("cancel", "9", "--yes"), "trial-not-found", exit=4)
+    refused(hpq("cancel", "3"), "confirmation-missing")
 
 
 def test_retry_says_why_nobody_takes_the_trials(

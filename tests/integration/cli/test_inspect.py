@@ -233,9 +233,21 @@ def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: Sweep) -> None:
     assert numbers("--sort", "objective") == [2, 1, 3]
     assert numbers("--sort", "-x") == [3, 2, 1]
     assert numbers("--top", "1") == [2]
+    assert numbers("--sort", "-objective", "--top", "1") == [1]
     assert numbers("--state", "failed") == [3]
     wrong = hpq("results", "--sort", "nope")
     refused(wrong, "column-unknown", "nope")
+
+
+def test_the_column_that_results_are_sorted_by_is_shown(hpq: Hpq, done: Sweep) -> None:
+    def titles(*args: str) -> list[str]:
+        return hpq("results", *args).stdout.splitlines()[0].split()
+
+    plain = titles()
+    assert titles("--sort", "-attempt") == [*plain[:-3], "attempt", *plain[-3:]]
+    for shown in ("x", "acc", "objective", "-duration", "number", "step"):
+        assert titles("--sort", shown) == plain
+    assert hpq("results", "--sort", "worker").stdout.count(" w1 ") == 3
 
 
 def test_no_reader_lets_an_escape_sequence_through(hpq: Hpq, done: Sweep) -> None:
@@ -741,6 +753,29 @@ def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Swe
     sorted_ = json.loads(hpq("results", "--sort", "-opt.lr", "--json").stdout)
     assert [row["trial"] for row in sorted_] == [2, 1]
     assert json.loads(hpq("best", "--json").stdout)["param"]["opt"] == {"lr": 0.5, "name": "b"}
+
+
+def test_versions_that_differ_between_hosts_are_one_warning(
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(3)
+    libraries = {"numpy": "2.0", "torch": "2.4"}
+    for name, torch in (("d1", "2.4"), ("d2", "2.4"), ("d3", "2.5")):
+        packages = {**libraries, "torch": torch}
+        record = {"host": f"host-{name}", "python": "3.11.7", "packages": packages}
+        store.keep_provenance(name, dumps(record))
+        got = store.claim(who, nonce=name, lease_ms=LEASE_MS, provenance=name)
+        assert got is not None
+        finish(store, got, 0.5)
+        warned = [line for line in hpq("summary").stdout.splitlines() if "versions differ" in line]
+        assert len(warned) == (name == "d3")
+    assert "torch 2.4 on host-d1, 2.5 on host-d3" in warned[0] and "numpy" not in warned[0]
+    for name, record in (("d4", "[1]"), ("d5", '{"packages": 3, "programs": 4}'), ("d6", "{}")):
+        sweep_of(1, f"bad{name}-00000")
+        store.keep_provenance(name, record)
+        got = store.claim(who, nonce=name, lease_ms=LEASE_MS, provenance=name)
+        finish(store, got, 0.5)
+        assert hpq("summary", f"bad{name}-00000").returncode == (3 if name == "d4" else 0)
 
 
 def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(

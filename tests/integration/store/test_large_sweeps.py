@@ -1,4 +1,4 @@
-"""A sweep of 100,000 sets: looking at it costs what a small one costs."""
+"""Large sweeps: looking at one costs what a small one costs; cancelling one blocks no server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from collections.abc import Callable
 
 import pytest
 from redis import Redis
+
+from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.sweep import SweepState
+from hpq.domain.trial import TrialState
+from hpq.store.control import SweepControl
+from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
+from hpq_producer.audit.sweep_audit import audit_sweep
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -26,3 +35,67 @@ def test_a_look_at_100_000_sets_reads_no_more_than_one_at_fifty(
         assert f"0/{count} " in shown
     (commands, size), (more_commands, more_size) = spent
     assert more_commands <= commands + 5 and more_size < size + 4096, spent
+
+
+@pytest.fixture
+def halved(control: SweepControl, sweep_of) -> str:
+    """A sweep of 50,000 trials, the first half cancelled: neither part is small."""
+    sid: str = sweep_of(50_000).id
+    assert control.cancel(sid, range(1, 25_001)) == 25_000
+    return sid
+
+
+def test_a_large_sweep_is_cancelled_in_pieces_and_all_of_it_is_counted(
+    control: SweepControl, reader: StoreReader, redis: Redis, halved: str
+) -> None:
+    redis.config_resetstat()
+    assert control.cancel(halved) == 25_000
+    calls = redis.info("commandstats")
+    most = calls["cmdstat_zadd"]["calls"] / calls["cmdstat_evalsha"]["calls"]
+    assert most < 100 and calls["cmdstat_evalsha"]["calls"] >= 3, calls
+    sweep = reader.sweeps.get(halved)
+    assert (sweep.state, sweep.counts.cancelled) == (SweepState.CANCELLED, 50_000)
+    assert control.cancel(halved) == 0
+    assert not audit_sweep(reader, halved).violations
+
+
+@pytest.mark.parametrize("verb", ["cancel", "stop"])
+@pytest.mark.parametrize("finisher", ["the command again", "a worker"])
+def test_a_cancel_that_crashed_is_finished_by(
+    verb: str,
+    finisher: str,
+    store_context: StoreContext,
+    store: TrialStore,
+    who: WorkerPresence,
+    hpq: Hpq,
+    reader: StoreReader,
+    halved: str,
+) -> None:
+    _, rest = store_context.scripts.run("control", halved, verb)
+    assert rest[3] == 1, "one piece of several"
+    left = reader.sweeps.get(halved)
+    assert left.state is SweepState.STOPPING and left.counts.queued == 15_000
+    assert store.claim(who, nonce="n", lease_ms=30_000) is None
+    if finisher == "a worker":
+        store.reap("default", lease_ms=30_000, lost_max=3)
+        store.reap("default", lease_ms=30_000, lost_max=3)
+    else:
+        assert "15000 " in hpq(verb, halved, "--yes").stderr
+    sweep = reader.sweeps.get(halved)
+    assert sweep.state.is_over and sweep.counts.cancelled == 50_000
+    assert not audit_sweep(reader, halved).violations
+
+
+def test_many_trials_that_began_before_are_cancelled_in_pieces_too(
+    control: SweepControl, store: TrialStore, who: WorkerPresence, reader: StoreReader, sweep_of
+) -> None:
+    sid = sweep_of(1_100).id
+    for i in range(1_050):
+        claim = store.claim(who, nonce=f"n{i}", lease_ms=30_000)
+        assert claim is not None
+        store.commit(claim, Outcome(state=TrialState.FINISHED, objective=0.5))
+    assert control.retry(sid, range(1, 1_051)) == 1_050
+    assert control.cancel(sid) == 1_100
+    counts = reader.sweeps.get(sid).counts
+    assert (counts.cancelled, counts.queued) == (1_100, 0)
+    assert not audit_sweep(reader, sid).violations

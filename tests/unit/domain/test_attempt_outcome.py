@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from hpq.domain.sweep import Launch, Metric, Sweep
-from hpq.domain.trial import Failure, FailureKind
+from hpq.domain.sweep import EarlyTerminate, Launch, Metric, Sweep, TerminationRule
+from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq_worker.attempt.outcome import AttemptEnd, Halt, outcome_of
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import End
@@ -15,24 +15,46 @@ from hpq_worker.process.protocol import End
 METRIC = Metric(name="val_loss")
 
 
-def _failure(tail: str, launch: Launch, *, is_wandb: bool = False, reported: str = "") -> Failure:
-    sweep = Sweep(id="s-00000", name="s", digest="", launch=launch, metric=METRIC)
+def _failure(
+    tail: str,
+    launch: Launch,
+    *,
+    is_wandb: bool = False,
+    reported: str = "",
+    method: str = "grid",
+    early: EarlyTerminate | None = None,
+) -> Failure:
+    sweep = Sweep(
+        id="s-00000", name="s", digest="", launch=launch, metric=METRIC, method=method, early=early
+    )
     got = ReportBuffer(METRIC)
     if reported:
         got.report({reported: 0.5}, None)
     ending = AttemptEnd(halt=None, end=End(), status=0, tail=tail, ran_ms=1, is_wandb=is_wandb)
     outcome = outcome_of(ending, sweep, got)
-    assert outcome is not None and outcome.failure is not None
+    assert outcome is not None and outcome.failure is not None and outcome.objective is None
+    is_needed = method == "bayes" or early is not None
+    assert outcome.state is (TrialState.FAILED if is_needed else TrialState.FINISHED)
     return outcome.failure
+
+
+EARLY = EarlyTerminate(rule=TerminationRule.HYPERBAND, bands=(3,))
+
+
+@pytest.mark.parametrize(("method", "early"), [("grid", EARLY), ("bayes", None), ("random", None)])
+def test_only_a_search_that_needs_the_metric_fails_a_trial_without_it(
+    method: str, early: EarlyTerminate | None
+) -> None:
+    failure = _failure("", Launch(program="train.py"), method=method, early=early)
+    assert failure.kind is FailureKind.UNREPORTED and "val_loss" in failure.message
 
 
 @pytest.mark.parametrize(
     ("line", "is_near"),
     [
-        ("Epoch 1 val_loss=0.3 done", True),
-        ("val_loss: 0.3", True),
-        ("my_val_loss=0.3", False),
-        ("val_loss is fine", False),
+        ("Epoch 1 val_loss = about 0.3", True),
+        ("val_loss tensor(0.3)", True),
+        ("loss=0.3", False),
     ],
 )
 def test_a_program_that_nearly_reported_is_shown_its_line(line: str, is_near: bool) -> None:

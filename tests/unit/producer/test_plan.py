@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from hpq_producer.commands.submit.plan_page import describe_rest
+from hpq_producer.scaffold.script import rejections
 from hpq_producer.sweepfile.load import load
 from tests.constants import DEADLINE_S, ROOT
+from tests.desk import run_here
 
 BAYES = """
 program: train.py
@@ -55,3 +58,57 @@ def test_plan_prints_short_numbers_and_nested_names_with_dots(tmp_path: Path) ->
     assert lr.startswith("lr=") and momentum.startswith("optimizer.momentum=")
     assert name == "optimizer.name='off'"
     assert all(len(word.split("=")[1]) <= 8 for word in (lr, momentum))
+
+
+PARSER = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--lr", type=float)
+p.add_argument("--batch-size", "--bs", type=int)
+p.add_argument("--amp", action="store_true")
+p.add_argument("--ema", action=argparse.BooleanOptionalAction)
+"""
+NAMES = ("lr", "bs", "learning_rate", "batch_size", "batch-siz", "amp", "ema", "zz")
+
+
+@pytest.mark.parametrize(
+    ("more", "flags_alone", "rejected"),
+    [
+        ("", False, ["learning_rate", "batch_size", "amp", "ema", "zz"]),
+        ("", True, ["learning_rate", "batch_size", "zz"]),
+        ("p.parse_known_args()", False, []),
+        ("sub = p.add_subparsers()", False, []),
+        ("for n in names: p.add_argument(f'--{n}')", False, []),
+        ("q = argparse.ArgumentParser(parents=[p])", False, []),
+        ("add_model_arguments(p)", False, []),
+        ("def x(:", False, []),
+    ],
+)
+def test_options_that_argparse_rejects_are_found_unless_in_doubt(
+    tmp_path: Path, more: str, flags_alone: bool, rejected: list[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PARSER + more)
+    found = list(rejections(script, NAMES, flags_alone=flags_alone))
+    assert len(found) == len(rejected)
+    assert all(f"--{name}" in line for name, line in zip(rejected, found, strict=True))
+    for line in found:
+        assert ("learning_rate" in line) <= ("--lr?" in line)
+        assert ("batch_size" in line) <= ("--batch-size?" in line)
+    script.write_text("print('no parser')")
+    assert not list(rejections(script, NAMES, flags_alone=flags_alone))
+
+
+def test_plan_warns_of_an_option_that_the_script_lacks(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PARSER)
+    text = BAYES.replace("  optimizer", "  amp: {value: true}\n  optimizer")
+    for command, count in (
+        ("", 2),  # --amp and --optimizer
+        ("command: ['${program}', '${args}']\n", 0),  # executable: perhaps no Python
+        ("command: [python, '${program}', '${args_no_boolean_flags}']\n", 1),
+        ("command: [python, '${program}', '${args_json}']\n", 0),
+    ):
+        (tmp_path / "sweep.yaml").write_text(text + command)
+        done = run_here(["plan", "sweep.yaml", "--json"], tmp_path, {"HOME": str(tmp_path)})
+        codes = [warning["code"] for warning in json.loads(done.stdout)["warnings"]]
+        assert codes.count("option-rejected") == count, (command, done.stdout)

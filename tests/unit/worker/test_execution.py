@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import socket
@@ -110,6 +111,19 @@ def test_another_thread_reads_what_arrived_and_the_waiting_main_thread_hears_of_
 
     monkeypatch.setattr("hpq_worker.attempt.execution.selectors.DefaultSelector", Late)
     assert said.run().is_whole and steps == [8]
+
+
+def test_what_a_program_sets_beside_numbers_is_bounded_whoever_sends_it(said: Said) -> None:
+    many = {f"k{i}": "x" * 90 for i in range(1000)}
+    said.send(json.dumps({"run_info": {"a": {"b": many}, "nan": float("nan")}}).encode())
+    for bad in (b'{"run_info": 3}', b'{"run_info": [1]}', b'{"run_info": null}', b'{"run_info"'):
+        said.send(bad)
+    said.end()
+    said.run()
+    info = said.reports.batch().run_info
+    assert 4_000 < len(info) < 10_000 and json.loads(info)["nan"] == "nan"
+    said.reports.acknowledge()
+    assert not said.reports.batch().run_info, "sent once"
 
 
 def test_an_exit_code_that_a_program_reports_is_the_attempts(said: Said) -> None:

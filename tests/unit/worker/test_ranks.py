@@ -11,7 +11,7 @@ from hpq import reporting
 from hpq.code.command import argv
 from hpq.domain.trial import FailureKind
 from hpq_worker.attempt import environment as trial_environment
-from hpq_worker.lease.report_buffer import parse_printed
+from hpq_worker.lease.report_buffer import PrintedMetrics
 from hpq_worker.process import devices
 from hpq_worker.runner import failures
 from hpq_worker.runner.failures import of_exit
@@ -78,7 +78,7 @@ def test_a_line_says_whose_it_is(line: str, rank: int, text: str) -> None:
 
 def test_what_rank_0_prints_is_a_metric_once() -> None:
     lines = ["[default0]:loss=0.5", "[default1]:loss=0.6", "[rank1]: loss=0.6", "loss=0.7"]
-    assert [parse_printed(line, {}) for line in lines] == [
+    assert [PrintedMetrics(None, {}).parse(line) for line in lines] == [
         ("loss", 0.5), None, None, ("loss", 0.7),
     ]  # fmt: skip
 

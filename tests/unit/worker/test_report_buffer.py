@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
-from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
+from hpq_worker.lease.report_buffer import PrintedMetrics, ReportBuffer
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,57 @@ from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
 def test_a_whole_printed_line_is_a_metric_unless_it_names_a_parameter(
     line: str, expected: tuple[str, float | None] | None
 ) -> None:
-    found = parse_printed(line, {"lr": 0.1})
+    found = PrintedMetrics(None, {"lr": 0.1}).parse(line)
     if expected is None or found is None:
         assert found == expected
     elif expected[1] is None:
         assert found[0] == expected[0] and found[1] != found[1]
     else:
         assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Epoch 8/8: 10 s - loss: 0.2 - val_loss: 0.13", ("val_loss", 0.13)),
+        ("train_loss=0.12 val_loss=0.05", ("val_loss", 0.05)),
+        ("epoch 3 val_loss=0.5", ("val_loss", 0.5)),
+        ("{'eval': 1, 'val_loss': 0.5}", ("val_loss", 0.5)),
+        ("val_loss: 0.4, then val_loss: 0.3.", ("val_loss", 0.3)),  # the last one
+        ("val_loss: 0.9\rval_loss: 0.5\r 2/2 - val_loss: 0.25\r", ("val_loss", 0.25)),
+        ("val_loss: nan", ("val_loss", None)),
+        ("Val-Loss: 0.5", ("Val-Loss", 0.5)),  # a near miss is another metric
+        ("epoch 3: validation loss=0.5", ("validation loss", 0.5)),
+        ("epoch 3: loss=0.5 acc=0.2", None),
+        ("train_val_loss: 0.5", None),
+        ("best val_loss: 0.5", None),
+        ("val_loss: 3/10", None),
+        ("val_loss: 10:30", None),
+        ("val_loss: 2026-11-22", None),
+        ("val_loss: 12s", None),
+        ("val_loss is 0.5", None),
+        ("val_loss: information", None),
+        ("[rank1]: epoch 3 val_loss=0.5", None),
+        ("epoch 3 loss=0.5 of val_loss", None),
+    ],
+)
+def test_the_declared_metric_counts_anywhere_on_a_line(
+    line: str, expected: tuple[str, float | None] | None
+) -> None:
+    found = PrintedMetrics(Metric(name="val_loss"), {}).parse(line)
+    if expected is not None and found is not None and expected[1] is None:
+        assert found[0] == expected[0] and found[1] != found[1]
+    else:
+        assert found == expected
+
+
+def test_a_qualified_name_a_parameter_and_text_beside_whole_lines_report_nothing() -> None:
+    assert PrintedMetrics(Metric(name="loss"), {}).parse("train loss: 0.5 val loss: 0.3") is None
+    assert PrintedMetrics(Metric(name="loss"), {"loss": 1}).parse("with loss=1 now") is None
+    assert PrintedMetrics(Metric(name="Loss"), {"loss": 1}).parse("with loss=1 now") is None
+    printed = PrintedMetrics(Metric(name="loss"), {})
+    lines = ("step 1 loss=0.9", "loss=0.5", "step 2 loss=0.8", "loss=0.4")
+    assert [found and found[1] for found in map(printed.parse, lines)] == [0.9, 0.5, None, 0.4]
 
 
 def test_steps_are_counted_for_each_metric_where_none_is_given() -> None:

@@ -24,7 +24,7 @@ from hpq_worker.attempt import environment
 from hpq_worker.attempt.code import CodeTree, Place
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.outcome import Halt
-from hpq_worker.attempt.parts import WorkerParts
+from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.workdir import AttemptPaths, full_disk
@@ -40,7 +40,7 @@ log = logging.getLogger("hpq.attempt")
 class AttemptRunner:
     """Runs attempts, and keeps the runner of a resident trainer for the next one."""
 
-    def __init__(self, parts: WorkerParts) -> None:
+    def __init__(self, parts: AttemptParts) -> None:
         self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
         self._runner: RunnerProcess | None = None
         self._warned = set[str]()  # sweeps whose metric a warning named
@@ -56,7 +56,7 @@ class AttemptRunner:
         on_disk = [Path(store).expanduser()] if store and "://" not in store else []
         if full := full_disk(self._settings.home, *on_disk):
             raise OSError(full)
-        reports, is_over = ReportBuffer(sweep.metric), False
+        reports, is_over = (self._parts.terminal or ReportBuffer)(sweep.metric), False
         self._heartbeat.begin(claim, reports)  # before the disk, which may be slow
         paths = AttemptPaths.create(self._settings.home, claim)
         try:
@@ -113,7 +113,7 @@ class AttemptRunner:
                 socket,
                 mask,
                 self._settings.grace_s,
-                lambda names: self._warn_unreported(claim, sweep, names),
+                lambda names: self._warn_unreported(claim, sweep, reports, names),
             )
             publisher.start(execution.read_arrived)
             try:
@@ -142,10 +142,14 @@ class AttemptRunner:
         failure = Failure(kind=FailureKind.WORKER_FAULT, message=text, fingerprint=fault)
         return replace(outcome, failure=failure)
 
-    def _warn_unreported(self, claim: Claim, sweep: Sweep, names: Sequence[str]) -> None:
+    def _warn_unreported(
+        self, claim: Claim, sweep: Sweep, reports: ReportBuffer, names: Sequence[str]
+    ) -> None:
         if sweep.metric is not None and sweep.id not in self._warned:
             self._warned.add(sweep.id)
-            log.warning("%s %s", claim.trial, missing_metric(sweep.metric.name, names))
+            text = missing_metric(sweep.metric.name, names)
+            log.warning("%s %s", claim.trial, text)
+            reports.log(f"hpq: warning: this trial {text}\n".encode())
 
     def _publish_rest(self, publisher: CheckpointPublisher, sweep: Sweep, result: Result) -> Result:
         """Publish the last checkpoint and the artifacts, before the commit names them."""
@@ -213,6 +217,7 @@ class AttemptRunner:
             checkpoint_s=self._settings.checkpoint_s,
             data=str(self._settings.data or ""),
             cache=str(self._settings.cache),
+            in_terminal=self._parts.terminal is not None,
         )
 
     def _ready(
@@ -237,7 +242,7 @@ class AttemptRunner:
             # A resident runner outlives the attempt's directories: it must not work in one.
             cwd = place.cwd or str(self._settings.home)
             env = place.environment(env, self._python(sweep, env))
-            self._runner = RunnerProcess(key, env, cwd)
+            self._runner = RunnerProcess(key, env, cwd, self._parts.terminal is not None)
         return self._runner, place
 
     def _python(self, sweep: Sweep, env: Mapping[str, str]) -> str:
@@ -248,6 +253,8 @@ class AttemptRunner:
         launch, bundles = sweep.launch, self._parts.bundles
         if not launch.bundled:
             folder = launch.code_dir or str(self._settings.code or "")
+            if self._parts.terminal:
+                return Place(cwd=folder, code_dir=folder)
             return Place.live(launch, folder)
         if not _is_resident(sweep):
             return Place.in_tree(launch, bundles.copy(launch, paths.code))

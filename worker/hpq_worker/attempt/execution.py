@@ -19,10 +19,12 @@ from typing import Any
 from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind
+from hpq.reporting import bounded
+from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.attempt.outcome import HALT_OF, AttemptEnd, Halt, outcome_of
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.lease.heartbeat import Heartbeat
-from hpq_worker.lease.report_buffer import ReportBuffer, parse_printed
+from hpq_worker.lease.report_buffer import PrintedMetrics, ReportBuffer
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, read_end, read_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import ShutdownLevel, Signals
@@ -32,7 +34,7 @@ from hpq_worker.runner.stall import StallDetector
 
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
-_LONGEST_BYTES = 200  # of a printed line that may be a metric
+_LONGEST_BYTES = 4_096  # of a printed line that may report a metric
 _CORRUPT = "the training code wrote to the pipe of hpq's runner; print or write to a file instead"
 _CORRUPT_END = End(
     failure=Failure(kind=FailureKind.USER_ERROR, message=_CORRUPT, fingerprint=_CORRUPT)
@@ -47,6 +49,7 @@ class Result:
     halt: Halt | None
     keep_runner: bool
     is_whole: bool  # not killed: the files that it wrote are complete
+    status: int = 0  # exit status, 1 if a trainer raised; negative: a signal
 
 
 class Execution:
@@ -72,12 +75,13 @@ class Execution:
         self._on_unexpected, self._socket = on_unexpected, socket
         self._reading, self._is_running = Lock(), False
         self._exit_code = 0  # that a program has reported, besides its exit status
-        self._claim, self._sweep, self._runner, self._reports = claim, sweep, runner, reports
+        self._sweep, self._runner, self._reports = sweep, runner, reports
         self._mask, self._grace_s = mask, grace_s
         self._is_program = not sweep.launch.trainer
         self._reads_printed = self._is_program  # until the program uses the report API
         self._reported: set[str] = set()  # a name from the socket is not read from the output
         self._printed = LineBuffer(longest_bytes=_LONGEST_BYTES + 1)
+        self._metrics = PrintedMetrics(sweep.metric, claim.params)
         self._tail = bytearray()
         self._halt: Halt | None = None
         self._kill_at = math.inf
@@ -185,6 +189,9 @@ class Execution:
             self._reads_printed = False
         elif "exit_code" in message:
             self._exit_code = message["exit_code"]
+        elif "run_info" in message:
+            info = bounded(message["run_info"], self._mask.text)
+            self._reports.describe(dumps_in_order(info))
         elif "phase" in message:
             self._reports.phase(self._mask.text(message["phase"]))
         elif "end" in message:
@@ -211,9 +218,9 @@ class Execution:
 
     def _parse(self, lines: list[bytes]) -> None:
         for line in lines:
-            if len(line) > _LONGEST_BYTES:
+            if len(line.rstrip(b"\r").rpartition(b"\r")[2]) > _LONGEST_BYTES:
                 continue
-            found = parse_printed(line.decode("utf-8", "replace"), self._claim.params)
+            found = self._metrics.parse(line.decode("utf-8", "replace"))
             if found is not None and found[0] not in self._reported:
                 self._report({found[0]: found[1]}, None)
 
@@ -259,6 +266,9 @@ class Execution:
             halt=self._halt,
             keep_runner=is_obeyed and is_clean and not self._is_corrupt,
             is_whole=self._end is not None and self._end.status >= 0,
+            status=(self._end.status or int(self._end.failure is not None))
+            if self._end
+            else status,
         )
 
     def _read_rest(self) -> None:

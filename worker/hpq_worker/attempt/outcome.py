@@ -5,7 +5,6 @@ Pure functions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -111,22 +110,21 @@ def _by_metric(sweep: Sweep, reports: ReportBuffer, ending: AttemptEnd) -> Outco
         message=f"{what}; {_how_to_report(sweep, ending, names)}",
         fingerprint=what,  # without the line that was seen: it differs from trial to trial
     )
-    return _ended(reports, TrialState.FAILED, failure)
+    needed = sweep.method == "bayes" or sweep.early is not None
+    return _ended(reports, TrialState.FAILED if needed else TrialState.FINISHED, failure)
 
 
 def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
     if close := similar_name(name, reported):
-        return f"did you mean {close!r}? correct metric.name and {_AGAIN}"
+        return f"did you mean {close!r}? write it as metric.name in the sweep file, and {_AGAIN}"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
     if ending.is_wandb:
         return f"call wandb.log({{{name!r}: …}}); after wandb.init() printed lines do not count"
-    # Lines that look like a report to people: `Epoch 1 val_loss=0.3 done`, `val_loss: 0.3`.
-    near = re.compile(rf"(?<![\w./-]){re.escape(name)}\s*[=:]\s*[-+.\d]")
-    seen = [line.strip() for line in ending.tail.splitlines() if near.search(line)]
-    remedy = f"print a whole line {name}=0.31, or call hpq.report({{{name!r}: …}})"
+    seen = [line.strip() for line in ending.tail.splitlines() if name in line]
+    remedy = f"print a line {name}=0.31, or call hpq.report({{{name!r}: …}})"
     return f"{remedy}; the line {seen[-1][:_SHOWN]!r} does not count" if seen else remedy
 
 

@@ -15,26 +15,34 @@ from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.signals import Signals
 from hpq_worker.suggest.processes import SuggesterProcesses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
-    """The objects that the claim loop and the attempt runner of one worker share."""
+class AttemptParts:
+    """The objects that the attempt runner needs."""
 
     settings: Settings
     environ: Mapping[str, str]  # of this process, secrets included
+    trust: TrustPolicy
+    bundles: CodeBundles
+    files: FileStoreHandle
+    heartbeat: Heartbeat
+    signals: Signals
+    terminal: type[ReportBuffer] | None = None  # of `hpq try`: prints what the trial prints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts(AttemptParts):
+    """The objects that the claim loop and the attempt runner of one worker share."""
+
     worker: WorkerPresence
     provenance: str  # digest of this worker's provenance record
     store: TrialStore
     launches: LaunchRecords
-    trust: TrustPolicy
-    bundles: CodeBundles
-    files: FileStoreHandle
     garbage: GarbageCollector
-    heartbeat: Heartbeat
     outage: Outage
-    signals: Signals
     suggesters: SuggesterProcesses
     telemetry: Telemetry

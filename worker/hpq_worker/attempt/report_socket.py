@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from hpq.reporting import flatten, whole
+from hpq.reporting import bounded, flatten, whole
 
 _LARGEST_BYTES = 262_144  # of one report; 50 names and their values fit many times over
 _MOST = 1_024  # datagrams of one call: more than the kernel queues (net.unix.max_dgram_qlen)
@@ -36,7 +36,7 @@ class ReportSocket:
         return self._socket.fileno()
 
     def read(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the valid messages that have arrived: a report, ignore_printed or exit_code."""
+        """Yield the valid messages that have arrived (`_checked`)."""
         for _ in range(_MOST):
             try:
                 data = self._socket.recv(_LARGEST_BYTES)
@@ -53,6 +53,8 @@ class ReportSocket:
 def _checked(message: Mapping[str, Any]) -> Mapping[str, Any]:
     if message.get("ignore_printed") is True:
         return {"ignore_printed": True}
+    if "run_info" in message:
+        return {"run_info": bounded(message["run_info"])}
     if "exit_code" in message:
         return {"exit_code": int(message["exit_code"])}
     return {"report": flatten(message["metrics"]), "step": whole(message["step"])}

@@ -14,7 +14,7 @@ from dataclasses import replace
 from threading import Lock
 
 from hpq.domain.attempt import ReportBatch
-from hpq.domain.metric_check import ENOUGH_REPORTS
+from hpq.domain.metric_check import NUMBER, is_misreported, metric_in_text
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
 from hpq.reporting import MAX_NAMES, METRIC_NAME
@@ -25,19 +25,40 @@ _BACKLOG_LOG_BYTES = 1_048_576
 _BATCH_POINTS = 1_000  # 3 arguments each in one script call
 _BATCH_LOG_BYTES = 65_536
 _PRINTED = re.compile(
-    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_./ -]{0,63}?)\s*=\s*"
-    r"(?P<value>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf))\s*\Z",
+    rf"\s*(?P<name>[A-Za-z_][A-Za-z0-9_./ -]{{0,63}}?)\s*=\s*(?P<value>{NUMBER})\s*\Z",
     re.IGNORECASE,
 )
 
 
-def parse_printed(line: str, params: Mapping[str, object]) -> tuple[str, float] | None:
-    """Parse a printed line `name=number`; None for a parameter, another line, or a rank above 0."""
-    rank, line = failures.split_rank(line)
-    found = _PRINTED.match(line)
-    if rank or found is None or found["name"] in params:
-        return None
-    return found["name"], float(found["value"])
+class PrintedMetrics:
+    """Finds metrics in the lines that a program prints.
+
+    A whole line `name=number` reports any metric but a parameter. Inside other text, the last
+    `name=number` or `name: number` of a line reports the sweep's metric, until a whole line does.
+    """
+
+    def __init__(self, metric: Metric | None, params: Mapping[str, object]) -> None:
+        self._metric = metric.name if metric and metric.name not in params else ""
+        self._params, self._reads_text = params, True
+
+    def parse(self, line: str) -> tuple[str, float] | None:
+        """Return the name and value that a line reports; None without one, or of a rank above 0.
+
+        A near miss of the sweep's metric, such as Val-Loss, is returned under its own name.
+        """
+        rank, line = failures.split_rank(line)
+        if rank:
+            return None
+        line = line.rstrip("\r").rpartition("\r")[2]  # what a terminal shows of a progress bar
+        found = _PRINTED.match(line)
+        if found is not None and found["name"] == self._metric:
+            self._reads_text = False
+        elif self._metric and (said := metric_in_text(self._metric, line)):
+            is_other = said[0] != self._metric
+            return said if said[0] not in self._params and (is_other or self._reads_text) else None
+        if found is None or found["name"] in self._params:
+            return None
+        return found["name"], float(found["value"])
 
 
 class ReportBuffer:
@@ -51,7 +72,7 @@ class ReportBuffer:
         self._counts: dict[str, int] = {}
         self._sent: ReportBatch | None = None  # handed out, not yet acknowledged
         self._seq = 0
-        self._phase = ""
+        self._phase = self._run_info = ""
         self._is_new = False
         self.has_dropped = False  # names beyond the limit
         self._checkpoint: Checkpoint | None = None  # to be published
@@ -97,6 +118,11 @@ class ReportBuffer:
             # Half a surrogate pair cannot be stored.
             self._phase = text[:80].encode("utf-8", "replace").decode()
             self._is_new = True
+
+    def describe(self, run_info: str) -> None:
+        """Set what the script has set beside numbers (JSON)."""
+        with self._lock:
+            self._run_info, self._is_new = run_info, True
 
     def log(self, data: bytes) -> None:
         """Add printed bytes."""
@@ -152,9 +178,10 @@ class ReportBuffer:
     def unexpected_names(self) -> tuple[str, ...]:
         """The reported metrics, if one was reported often and the sweep's metric never."""
         with self._lock:
-            named = self._metric is None or self._metric.name in self._counts
-            often = not named and max(self._counts.values(), default=0) >= ENOUGH_REPORTS
-            return tuple(self._counts) if often else ()
+            often = max(self._counts.values(), default=0)
+            if self._metric is None or not is_misreported(self._metric.name, self._counts, often):
+                return ()
+            return tuple(self._counts)
 
     @property
     def objective(self) -> float | None:
@@ -190,8 +217,9 @@ class ReportBuffer:
                     points=tuple(self._points.popleft() for _ in range(count)),
                     checkpoint=self._checkpoint,
                     restarted=self._restarted,
+                    run_info=self._run_info,
                 )
-                self._checkpoint, self._restarted = None, ""
+                self._checkpoint, self._restarted, self._run_info = None, "", ""
                 del self._log[:_BATCH_LOG_BYTES]
                 self._is_new = bool(self._points or self._log)
             return self._sent

@@ -34,6 +34,7 @@ class RunRequest:
     checkpoint_s: float = 60.0  # HPQ_CHECKPOINT_S
     data: str = ""  # HPQ_DATA
     cache: str = ""
+    in_terminal: bool = False  # of `hpq try`: the program reads the terminal and gets its signals
 
     @property
     def id(self) -> str:
@@ -91,7 +92,7 @@ def read_end(data: Mapping[str, Any]) -> End:
 
 
 class LineBuffer:
-    """Splits the bytes of a pipe into lines; cuts lines at `longest_bytes`, if given."""
+    """Splits the bytes of a pipe into lines; of a line keeps the last `longest_bytes`, if given."""
 
     def __init__(self, longest_bytes: int | None = None) -> None:
         self._rest, self._longest_bytes = b"", longest_bytes
@@ -99,7 +100,7 @@ class LineBuffer:
     def feed(self, data: bytes) -> list[bytes]:
         """Add bytes; return the complete lines, without their ends."""
         *whole, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[: self._longest_bytes]
+        self._rest = rest[-self._longest_bytes :] if self._longest_bytes else rest
         return whole
 
     def flush(self) -> bytes:

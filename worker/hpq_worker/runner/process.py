@@ -37,7 +37,9 @@ class RunnerKey:
 class RunnerProcess:
     """A runner process: two pipes for messages, one for its output."""
 
-    def __init__(self, key: RunnerKey, env: Mapping[str, str], cwd: str) -> None:
+    def __init__(
+        self, key: RunnerKey, env: Mapping[str, str], cwd: str, in_terminal: bool = False
+    ) -> None:
         self.key = key
         self.lines = LineBuffer()
         commands, self._to_child = os.pipe()
@@ -50,11 +52,11 @@ class RunnerProcess:
             [sys.executable, "-P", "-u", "-m", "hpq_worker.runner", str(commands), str(answers)],
             env={**env, "PYTHONPATH": _with_roots(env)},
             cwd=cwd,
-            stdin=subprocess.DEVNULL,
+            stdin=None if in_terminal else subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             pass_fds=(commands, answers),
-            start_new_session=True,
+            start_new_session=not in_terminal,
         )
         for fd in (commands, answers, output):
             os.close(fd)

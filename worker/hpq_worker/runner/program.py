@@ -32,6 +32,8 @@ class Program:
         self._is_stopped, self._why = True, why
         if self._process is not None and why == STALLED:
             abort_descendants()
+        elif self._process is not None and self._run.in_terminal:
+            self._process.terminate()  # its process group is also that of the user's shell command
         elif self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
@@ -46,12 +48,14 @@ class Program:
             kill_descendants()
 
     def _wait(self) -> int:
+        if self._run.in_terminal:  # Ctrl-C reaches the program, too, which decides
+            signal.signal(signal.SIGINT, lambda *_: None)
         self._process = subprocess.Popen(
             self._run.argv,
             cwd=self._run.cwd,
             env=self._run.env,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
+            stdin=None if self._run.in_terminal else subprocess.DEVNULL,
+            start_new_session=not self._run.in_terminal,
         )
         if self._is_stopped:  # the stop came before the process existed
             self.stop(self._why)

@@ -118,11 +118,15 @@ class Config:
 
     _as_dict = as_dict
 
+    def _own(self) -> dict[str, Any]:
+        """Return the items that are not the sweep's parameters."""
+        return {key: value for key, value in self.items() if key not in self._locked}
+
     def get(self, *args: Any) -> Any:
         return self._items.get(*args)
 
     def persist(self) -> None:
-        """Do nothing: the config is not stored."""
+        """Do nothing: the run sends its config."""
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import _files
-from ._config import Config, to_dict
+from ._config import Config, plain, to_dict
 from ._files import Artifact
 from ._history import Defined, Rows, Summary, number_of, split
 from ._media import keep_media
-from ._transport import log_once, missing, send, set_trial_exit_code
+from ._transport import describe_run, log_once, missing, send, set_trial_exit_code
 from .errors import UsageError
 
 _DROPPED = "it is accepted and dropped"
@@ -45,7 +45,24 @@ class Run:
         self.summary = Summary(self._set)
         self._rows = Rows((lambda values, step: None) if is_disabled else send)
         self._saved: list[tuple[str, str]] = []  # files to be copied again at the end
+        self._described: dict[str, Any] = {}
         self._is_over = False
+
+    def _describe(self) -> None:
+        """Send what the script has set beside numbers, if that has changed."""
+        info = {
+            "name": self.name if self.name != self.id else "",
+            "group": self.group,
+            "job_type": self.job_type,
+            "notes": self.notes,
+            "tags": list(self.tags or ()),
+            "summary": {k: v for k, v in self.summary.items() if isinstance(v, str)},
+            "config": self.config._own(),
+        }
+        info = {key: plain(value) for key, value in info.items() if value}
+        if info != self._described and not self.disabled:
+            self._described = info
+            describe_run(info)
 
     # --- metrics ------------------------------------------------------------------------------
 
@@ -67,6 +84,7 @@ class Run:
         if not self._rows.log(numbers, None if step is None else int(step), commit):
             return
         self.summary._note({**numbers, **{k: v for k, v in rest.items() if isinstance(v, str)}})
+        self._describe()
         if not self.disabled:
             for key, value in rest.items():
                 keep_media(key, value)
@@ -113,6 +131,7 @@ class Run:
         for source, name in self._saved:
             if os.path.exists(source):
                 _files.keep(source, name)
+        self._describe()
         self._is_over, self.exit_code = True, exit_code or 0
         if not self.disabled:  # of several runs the last one sets the trial's exit code
             set_trial_exit_code(self.exit_code)
@@ -290,4 +309,6 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
         is_free = str(key).strip("-") not in sweep
         if is_free and key not in exclude and (not include or key in include):
             config._put(key, value, allow_val_change is not False)
-    return Run(config, is_disabled=is_aside or mode == "disabled", **about)
+    run = Run(config, is_disabled=is_aside or mode == "disabled", **about)
+    run._describe()
+    return run

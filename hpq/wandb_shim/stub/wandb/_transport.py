@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 try:
-    from hpq.reporting import ignore_printed, rank, report, set_exit_code
+    from hpq.reporting import describe, ignore_printed, rank, report, set_exit_code
 except ImportError:  # a script started by hand, in a Python without hpq
 
     def report(metrics: Mapping[str, object], step: int | None = None) -> None:
@@ -19,6 +19,9 @@ except ImportError:  # a script started by hand, in a Python without hpq
 
     def ignore_printed() -> None:
         """Do nothing: no worker reads the output."""
+
+    def describe(info: Mapping[str, object]) -> None:
+        """Do nothing: no worker keeps it."""
 
     def set_exit_code(code: int) -> None:
         """Do nothing: no worker reads the code."""
@@ -56,6 +59,12 @@ def send(values: Mapping[str, float], step: int) -> None:
     items = iter(values.items())
     while some := dict(islice(items, _NAMES)):
         report(some, step=step)
+
+
+def describe_run(info: Mapping[str, object]) -> None:
+    """Keep what the script sets beside numbers with the trial. Only rank 0 does."""
+    if not rank():
+        describe(info)
 
 
 def ignore_printed_metrics() -> None:

@@ -53,7 +53,7 @@ def open_to_end(
     Raises:
         UserError: the sweep must be named.
     """
-    if ref is None and not sys.stdin.isatty():
+    if ref is None and not may_mean_trials and not sys.stdin.isatty():
         raise _sweep_missing(verb)
     with open_session() as session:
         if ref is None and not session.is_private and not may_mean_trials:
@@ -149,22 +149,28 @@ def cancel(
             numbers = picked(session, found, expression)
             if not numbers:
                 return
-        confirm(f"Cancel {_describe_cancelled(session, found, numbers)}?", yes)
+        left, what = _left_to_cancel(session, found, numbers)
+        if not left:
+            print_message(f"{what}; nothing was cancelled")
+            return
+        confirm(f"Cancel {what}?", yes)
         touched = session.control().cancel(found.id, numbers)
         print_message(f"{found.id}: {trials_of(touched)} cancelled or stopping")
 
 
-def _describe_cancelled(session: Session, found: Sweep, numbers: list[int]) -> str:
-    """Return which trials a cancel would end: `2 trials of X (1 has ended)`."""
+def _left_to_cancel(session: Session, found: Sweep, numbers: list[int]) -> tuple[int, str]:
+    """Return how many trials a cancel would end, in words: `2 trials of X (1 has ended)`."""
     total, ended = found.counts.total, found.counts.ended
     if numbers:
         ids = [TrialId(sweep=found.id, number=n) for n in dict.fromkeys(numbers)]
-        total = len(ids)
-        ended = sum(session.reader.trials.get(one).state.is_terminal for one in ids)
+        states = [session.reader.trials.get(one).state for one in ids]
+        total, ended = len(ids), sum(state.is_terminal for state in states)
+        if total == ended == 1:
+            return 0, f"{ids[0]} is already over ({states[0]})"
     have = "has" if ended == 1 else "have"
-    return f"{trials_of(total - ended)} of {found.id}" + (
-        f" ({ended} {have} ended)" if ended else ""
-    )
+    what = f"{trials_of(total - ended)} of {found.id}"
+    # A search may still add trials to a sweep.
+    return total - ended if numbers else 1, what + (f" ({ended} {have} ended)" if ended else "")
 
 
 def retry(

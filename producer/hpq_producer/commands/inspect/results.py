@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from typing import Annotated
@@ -25,6 +26,17 @@ from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean
 
 _NUMBERS = ("trial", "attempt", "step", "value")
+
+_SHOWN = (
+    "",
+    "objective",
+    "trial",
+    "number",
+    "state",
+    "step",
+    "duration",
+    "duration_s",
+)  # columns of every table
 
 
 def results(
@@ -74,9 +86,14 @@ def results(
         if output.is_data:
             return show_rows(records, output)
         metrics = names_in(reader, found)[1] if all_metrics else []
-        cells = (result_row(t, found, metrics) for t in chosen.trials())
+        key, own = (
+            re.sub(r"^-?(param\.|last\.)?", "", sort),
+            found.metric.name if found.metric else "",
+        )
+        key = "" if key in (*_SHOWN, own, *found.varying, *metrics) else key
+        cells = (result_row(t, found, metrics, key) for t in chosen.trials())
         named = column_names(found, metrics)
-        show_table(result_columns(found, metrics), cells, explain=named)
+        show_table(result_columns(found, metrics, key), cells, explain=named)
 
 
 def _show_history(curves: Iterable[Curve], output: Format) -> None:

@@ -42,7 +42,11 @@ def run(
     options: SubmitOptions,
     workers: Annotated[
         int | None,
-        Option(help="Number of workers. Default: one per GPU, else one per core, at most 4."),
+        Option(
+            min=1,
+            max=1000,
+            help="Number of workers. Default: one per GPU, else one per core, at most 4.",
+        ),
     ] = None,
 ) -> None:
     """Enqueue a sweep file, train on this machine, watch, and print the summary.

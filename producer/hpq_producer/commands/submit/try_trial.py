@@ -1,0 +1,146 @@
+"""`hpq try`: run one trial in this terminal, without workers; nothing is written to Redis."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from hpq.code.signing import is_signed, key_of
+from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trial import Params, TrialId
+from hpq.errors import Forbidden, UserError
+from hpq.store.wire.fields import dumps_in_order
+from hpq.store.wire.sweep import encode_sweep
+from hpq_producer.commands.submit.plan_page import describe_set
+from hpq_producer.commands.submit.submit_options import SubmitOptions
+from hpq_producer.enqueue.provenance import sweep_code_location
+from hpq_producer.scaffold.template import refuse_unfilled
+from hpq_producer.session import Session, open_session
+from hpq_producer.sweepfile import yaml_reader
+from hpq_producer.sweepfile.source import apply, resolve
+from hpq_producer.sweepfile.spec import parameter_sets
+from hpq_producer.targets import complete_sweep_ids, find_target
+from hpq_producer.terminal.console import print_message, warn
+
+
+def try_trial(
+    what: Annotated[
+        str,
+        Argument(
+            metavar="FILE|TRIAL",
+            help="Sweep file, or a trial: SWEEP/7, or 7 of my last sweep.",
+            show_default=False,
+            autocompletion=complete_sweep_ids,
+        ),
+    ],
+    sets: Annotated[
+        list[str] | None,
+        Option("--set", metavar="NAME=VALUE", help="Set a parameter: lr=0.1. Repeatable."),
+    ] = None,
+) -> None:
+    """Run one trial in this terminal with your code as it is now; store nothing.
+
+    Standard input is the terminal's, so a debugger works. The exit code is the program's. Without
+    --set the parameters are the first ones of the file.
+
+    Examples:
+      hpq try sweep.yaml --set lr=0.1
+      hpq try digits-3f2a1/7
+    """
+    if Path(what).suffix or Path(what).is_file():
+        sweep, number, params = _of_file(Path(what))
+    else:
+        with open_session() as session:
+            sweep, number, params = _of_trial(session, what)
+    params = _with_values(params, sets or ())
+    print_message(f"{sweep.launch.what}: {describe_set(params)}")
+    _start(sweep, number, params)
+
+
+def _of_file(file: Path) -> tuple[Sweep, int, Params]:
+    """Return the sweep of a file, and its first parameters as trial 1."""
+    submission = SubmitOptions(file=file).submission()
+    spec, code = submission.spec, submission.code
+    refuse_unfilled(spec.source, file)
+    for warning in submission.warnings:
+        warn(warning)
+    sweep = Sweep(
+        id="try",
+        name=spec.name,
+        digest=submission.digest,
+        launch=code.launch if code.files is None else _live(code.launch, code.folder),
+        metric=spec.metric,
+        early=spec.early,
+        method=spec.method,
+        seed=spec.seed,
+    )
+    return sweep, 1, next(parameter_sets(spec), {})
+
+
+def _of_trial(session: Session, what: str) -> tuple[Sweep, int, Params]:
+    """Return the sweep, number and parameters of a trial.
+
+    Raises:
+        Forbidden: the launch record is not signed with this machine's key.
+        UserError: it names a sweep.
+    """
+    found = find_target(session.reader, what, session.settings.user)
+    if not isinstance(found, TrialId):
+        text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
+        raise UserError(text, code="trial-missing")
+    sweep, params = session.reader.sweeps.get(found.sweep), session.reader.trials.get(found).params
+    launch, key = sweep.launch, key_of(session.settings, make=False)
+    signed = key and is_signed(key, session.settings.prefix, sweep.id, launch, sweep.signature)
+    if launch.trainer not in SHIPPED and not signed:
+        text = f"{sweep.id} is not signed with this machine's key, so its command does not run here"
+        raise Forbidden(f"{text}; `hpq show {found}` prints it", code="code-not-signed")
+    if launch.code_dir or launch.bundled:
+        folder = Path(sweep_code_location(sweep).folder)
+        sweep = replace(sweep, launch=_live(launch, folder if folder.is_dir() else Path.cwd()))
+    return sweep, found.number, params
+
+
+def _live(launch: Launch, folder: Path) -> Launch:
+    """Return a launch that runs the code in its directory, not a copy."""
+    return replace(launch, code_dir=str(folder.resolve()), bundled=False)
+
+
+def _with_values(params: Params, sets: Iterable[str]) -> Params:
+    """Return the parameters with those of --set.
+
+    Raises:
+        UserError: a --set has no '=', or names no parameter.
+    """
+    document = replace(yaml_reader.parse("0", "--set"), data=dict(params))
+    for text in sets:
+        key, equals, value = text.partition("=")
+        path, label = resolve(key, document.data), f"--set {text}"
+        if not equals or path[0] not in params:
+            names = ", ".join(params) or "none"
+            raise UserError(f"{label}: write NAME=VALUE; the parameters are {names}")
+        document = apply(document, [(label, path, yaml_reader.parse(value or "''", label))])
+    assert isinstance(document.data, dict)
+    return document.data
+
+
+def _start(sweep: Sweep, number: int, params: Params) -> None:
+    """Replace this process by one of the worker's package that runs the trial.
+
+    The terminal's signals and the exit code are then the trial's own.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the next program reads it
+    about = {"id": sweep.id, "number": number, "params": params, "sweep": encode_sweep(sweep)}
+    file.write(dumps_in_order(about).encode())
+    file.seek(0)
+    os.set_inheritable(file.fileno(), True)
+    sys.stdout.flush()
+    command = [sys.executable, "-P", "-m", "hpq_worker.foreground", str(file.fileno())]
+    os.execve(sys.executable, command, os.environ)

@@ -1,0 +1,202 @@
+"""`hpq try`: one trial in the terminal, as a worker runs it, with nothing in Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+
+import pytest
+
+from tests.commands import HPQ
+from tests.constants import DEADLINE_S
+from tests.ids import ids
+
+NO_SERVER = "redis://127.0.0.1:1/0"
+SWEEP = """
+    program: train.py
+    method: grid
+    metric: {name: val_loss}
+    parameters:
+      net: {parameters: {layers: {values: [2, 3]}}}
+      lr: {values: [0.5, 0.1]}
+"""
+SHOWS = """
+    import json, os, sys
+    from pathlib import Path
+
+    names = sorted(n for n in os.environ if n.startswith(("HPQ_", "WANDB", "PYTHON", "PET")))
+    params = json.loads(Path(os.environ["HPQ_PARAMS"]).read_text())
+    import wandb
+    print(json.dumps([sys.argv[1:], names, params, os.getcwd(), wandb.__file__]))
+    for step in (1, 2):
+        print(f"Epoch {step}/2 - loss: 3 - val_loss: {0.5 / step}")
+"""
+
+
+def stored(lab, sid: str) -> dict[bytes, object]:
+    """Return all keys of a sweep and its trials."""
+    return {key: lab.redis.dump(key) for key in lab.redis.scan_iter() if sid.encode() in key}
+
+
+def test_a_file_runs_as_under_a_worker_and_needs_no_server(lab) -> None:
+    lab.write("train.py", SHOWS)
+    sid = lab.enqueue(SWEEP + "      which: {value: last}\n")
+    lab.worker()
+    lab.wait_over(sid)
+    under_worker = json.loads(lab.ok("logs", f"{sid}/1").splitlines()[0])
+    done = lab.hpq("try", "sweep-1.yaml", HPQ_REDIS_URL=NO_SERVER)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[0]) == under_worker
+    assert "Epoch 2/2" in done.stdout and "val_loss=0.25 at step 2" in done.stderr
+    assert not any((lab.home / "work").iterdir()), "it leaves no files"
+
+
+def test_parameters_are_set_and_the_exit_code_is_the_programs(lab) -> None:
+    lab.write("train.py", SHOWS + "    sys.exit(3)\n")
+    lab.write("s.yaml", SWEEP)
+    words = ("--set", "lr=2", "--set", "net.layers=7")
+    done = lab.hpq("try", "s.yaml", *words, HPQ_REDIS_URL=NO_SERVER)
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout.splitlines()[0])[2] == {"lr": 2, "net": {"layers": 7}}
+    lab.write("train.py", SHOWS)
+    lab.write("s.yaml", SWEEP.replace("val_loss", "accuracy"))
+    done = lab.hpq("try", "s.yaml", HPQ_REDIS_URL=NO_SERVER)
+    assert done.returncode == 0 and "warning" in done.stderr and "'accuracy'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("s.yaml", "--set", "rl=1"), "usage"),
+        (("s.yaml", "--set", "lr"), "usage"),
+        (("s.yaml", "--set", "net.layers.x.y=1"), None),
+        (("s.yaml", "--set", "method=grid"), "usage"),
+        (("nope.yaml",), None),
+        (("train.py",), "sweep-file-is-script"),
+        (("gone.yaml",), "code-invalid"),
+        (("empty.yaml",), "value-to-fill-in"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_before_anything_runs(lab, words, code) -> None:
+    lab.write("train.py", "print('ran')")
+    lab.write("s.yaml", SWEEP)
+    lab.write("gone.yaml", SWEEP.replace("train.py", "gone.py"))
+    lab.write("empty.yaml", SWEEP.replace("[0.5, 0.1]", "[<fill in>]"))
+    done = lab.hpq("try", *words, HPQ_REDIS_URL=NO_SERVER)
+    assert done.returncode == 2 and "ran" not in done.stdout, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr and (code is None or code in ids(done.stderr))
+
+
+def test_a_trial_of_a_sweep_runs_with_its_parameters_and_the_code_as_it_is_now(lab) -> None:
+    lab.write("train.py", "raise SystemExit('old code')")
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    before = stored(lab, sid)
+    assert before
+    lab.write("train.py", SHOWS)
+    done = lab.hpq("try", f"{sid}/3")
+    assert done.returncode == 0, done.stderr
+    argv, _, params, folder, _ = json.loads(done.stdout.splitlines()[0])
+    assert params == {"lr": 0.1, "net": {"layers": 2}} and folder == str(lab.code)
+    assert argv == ["--lr=0.1", "--net={'layers': 2}"] and "val_loss=0.25" in done.stderr
+    assert stored(lab, sid) == before, "nothing is written"
+    assert ids(lab.hpq("try", f"{sid}/9").stderr) == ["trial-not-found"]
+    lab.code.joinpath("train.py").rename(lab.folder / "train.py")
+    assert lab.hpq("try", f"{sid}/3").returncode == 2, "Python finds no file"
+    assert ids(lab.hpq("try", sid).stderr) == ["trial-missing"]
+    lab.redis.hset(lab.keys.sweep(sid), "signature", "0" * 64)
+    assert ids(lab.hpq("try", f"{sid}/3").stderr) == ["code-not-signed"]
+
+
+def test_a_function_is_tried_too_and_its_exception_is_exit_code_1(lab) -> None:
+    lab.write(
+        "mine.py",
+        """
+        def train(params, trial):
+            trial.report({"loss": params["x"]})
+            if params["x"] > 1:
+                raise KeyError("x")
+        """,
+    )
+    lab.write("s.yaml", "trainer: mine:train\nmethod: grid\nmetric: {name: loss}\n"
+              "parameters: {x: {values: [1, 2]}}\n")  # fmt: skip
+    done = lab.hpq("try", "s.yaml", HPQ_REDIS_URL=NO_SERVER)
+    assert done.returncode == 0 and "loss=1 at step 1" in done.stderr
+    done = lab.hpq("try", "s.yaml", "--set", "x=2", HPQ_REDIS_URL=NO_SERVER)
+    assert done.returncode == 1 and "KeyError: 'x'" in done.stdout + done.stderr
+
+
+class Pty:
+    """A command on a terminal of its own."""
+
+    def __init__(self, lab, *words: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [HPQ, *words], cwd=lab.code, env=lab.env | {"HPQ_REDIS_URL": NO_SERVER},
+            stdin=slave, stdout=slave, stderr=slave,
+            preexec_fn=lambda: os.login_tty(slave),
+        )  # fmt: skip
+        os.close(slave)
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def read_until(self, text: str) -> None:
+        while text not in self.seen:
+            assert select.select([self._master], [], [], DEADLINE_S)[0], self.seen
+            self.seen += os.read(self._master, 4096).decode("utf-8", "replace")
+
+    def end(self) -> int:
+        try:
+            while data := os.read(self._master, 4096):
+                self.seen += data.decode("utf-8", "replace")
+        except OSError:  # Linux: the last process has closed the terminal
+            pass
+        return self.process.wait(DEADLINE_S)
+
+
+@pytest.mark.parametrize("launch", ["program: train.py", "trainer: mine:train"])
+def test_a_debugger_reads_the_terminal(lab, launch: str) -> None:
+    lab.write("train.py", "x = 41\nbreakpoint()\nprint(f'val_loss={x}')\n")
+    lab.write("mine.py", """
+        def train(params, trial):
+            x = 41
+            breakpoint()
+            return {"val_loss": x}
+        """)  # fmt: skip
+    lab.write("s.yaml", f"{launch}\nmethod: grid\nmetric: {{name: val_loss}}\n"
+              "parameters: {lr: {value: 1}}\n")  # fmt: skip
+    terminal = Pty(lab, "try", "s.yaml")
+    terminal.read_until("(Pdb) ")
+    terminal.type("p 'answer', x + 1\n")
+    terminal.read_until("('answer', 42)")
+    terminal.type("c\n")
+    assert terminal.end() == 0 and "val_loss=41 at step 1" in terminal.seen, terminal.seen
+
+
+def test_ctrl_c_is_the_programs_own(lab) -> None:
+    lab.write("train.py", """
+        import time
+        print("began")
+        try:
+            while True:
+                time.sleep(0.1)
+        except KeyboardInterrupt:
+            print("val_loss=0.5")
+            raise SystemExit(9)
+        """)  # fmt: skip
+    lab.write("s.yaml", SWEEP)
+    terminal = Pty(lab, "try", "s.yaml")
+    terminal.read_until("began")
+    terminal.type("\x03")
+    assert terminal.end() == 9 and "val_loss=0.5 at step 1" in terminal.seen, terminal.seen
+    lab.write("train.py", "import time\nprint('began')\nwhile True: time.sleep(0.1)\n")
+    terminal = Pty(lab, "try", "s.yaml")
+    terminal.read_until("began")
+    terminal.type("\x03")
+    assert terminal.end() == 130 and "KeyboardInterrupt" in terminal.seen, terminal.seen

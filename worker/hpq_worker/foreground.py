@@ -1,0 +1,135 @@
+"""`python -m hpq_worker.foreground FD`: one attempt in a terminal, for `hpq try`; uses no Redis.
+
+It runs as under a worker, but keeps the terminal's standard input and signals, and neither a time
+limit nor a lease ends it. FD has the trial as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import secrets
+import signal
+import sys
+from dataclasses import replace
+from typing import Any
+
+from hpq.domain.attempt import HeartbeatReply
+from hpq.domain.sweep import ObjectiveValue, Sweep
+from hpq.domain.trial import Claim, TrialId
+from hpq.errors import HpqError
+from hpq.settings import Settings, read
+from hpq.store.wire.sweep import decode_sweep
+from hpq_worker.attempt.attempt import AttemptRunner
+from hpq_worker.attempt.code import CodeBundles
+from hpq_worker.attempt.execution import Result
+from hpq_worker.attempt.parts import AttemptParts
+from hpq_worker.attempt.trust import TrustPolicy
+from hpq_worker.files.garbage import FileStoreHandle
+from hpq_worker.lease.heartbeat import Heartbeat
+from hpq_worker.lease.report_buffer import ReportBuffer
+from hpq_worker.process import devices
+from hpq_worker.process import secrets as hidden
+from hpq_worker.process.process_tree import adopt_orphans
+from hpq_worker.process.signals import Signals
+
+
+class _Terminal(ReportBuffer):
+    """Prints what the trial prints, at once."""
+
+    def log(self, data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+class _NoHeartbeat(Heartbeat):
+    """Sends nothing; keeps the reports for the last lines."""
+
+    def __init__(self) -> None:
+        self.reply, self.reports = HeartbeatReply.OK, ReportBuffer(None)
+
+    def begin(self, claim: Claim, reports: ReportBuffer) -> None:
+        self.reports = reports
+
+    def notify(self) -> None:
+        pass
+
+    end = flush = notify
+
+
+def _run(settings: Settings, data: dict[str, Any]) -> int:
+    """Run the trial; return the exit code of the program, 128 + N for signal N."""
+    row = {name.encode(): text.encode() for name, text in data["sweep"].items()}
+    sweep = replace(decode_sweep("try", data["id"], row, 0, 0, 0), timeout_s=0.0, stall_s=math.inf)
+    signals, heartbeat = Signals(settings.grace_s), _NoHeartbeat()
+    signals.install()
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the program's
+    adopt_orphans()
+    gpus = devices.visible(os.environ)
+    slots = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
+    if gpus:
+        os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        os.environ["CUDA_VISIBLE_DEVICES"] = slots[0]
+    bundles = CodeBundles(settings.home, lambda _: None)
+    parts = AttemptParts(
+        settings=settings,
+        environ={**os.environ, **hidden.hide(settings.in_pod)},
+        trust=TrustPolicy(settings, bundles),
+        bundles=bundles,
+        files=FileStoreHandle(settings),
+        heartbeat=heartbeat,
+        signals=signals,
+        terminal=_Terminal,
+    )
+    trial = TrialId(sweep=data["id"], number=data["number"])
+    claim = Claim(trial=trial, attempt=1, params=data["params"], nonce=secrets.token_hex(8))
+    attempts = AttemptRunner(parts)
+    try:
+        result = attempts.run(claim, sweep)
+    finally:
+        attempts.close()
+    for line in _lines(sweep, heartbeat.reports, result):
+        print(f"hpq: {line}", file=sys.stderr)
+    if result.outcome is None:
+        return 128 + signal.SIGTERM
+    return result.status if result.status >= 0 else 128 - result.status
+
+
+def _lines(sweep: Sweep, reports: ReportBuffer, result: Result) -> list[str]:
+    """Return what hpq understood: the metrics, and why the trial would fail."""
+    metric, outcome = sweep.metric, result.outcome
+    lines = []
+    others = [name for name in reports.names if metric is None or name != metric.name]
+    if metric is not None and reports.objective is not None:
+        which = "best " if metric.take is ObjectiveValue.BEST else ""
+        value = f"{which}{metric.name}={reports.objective:.6g} at step {reports.step}"
+        lines.append(f"{value}; trials rank by it")
+    elif metric is None:
+        lines.append("the file has no metric, so trials have no rank")
+    if others:
+        lines.append(f"other metrics: {', '.join(others)}")
+    if outcome is not None and outcome.failure is not None:
+        verb = "warning" if outcome.failure.kind == "unreported" else "failed"
+        lines.append(f"{verb}: {outcome.failure.message}")
+    return lines
+
+
+def main() -> None:
+    """Run the trial that the file descriptor describes."""
+    logging.basicConfig(level=logging.ERROR, format="hpq: %(message)s")
+    with open(int(sys.argv[1]), "rb") as file:
+        data = json.load(file)
+    try:
+        settings = replace(read(os.environ), store="")
+        sys.exit(_run(settings, data))
+    except HpqError as error:
+        print(f"hpq: {error.notice}", file=sys.stderr)
+        sys.exit(int(error.exit_code))
+    except OSError as error:
+        sys.exit(f"hpq: cannot start the trial on this machine: {error}")
+
+
+if __name__ == "__main__":
+    main()
