@@ -31,6 +31,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "run": ("submit.run", "Enqueue a sweep file, train on this machine and watch"),
         "plan": ("submit.plan", "Show what a sweep file would run; write nothing"),
         "worker": ("admin.worker", "Start workers, which claim trials and train"),
+        "invite": ("admin.join:invite", "Print a token with which another machine joins"),
+        "join": ("admin.join", "Join a server by its token, and start a worker"),
+        "leave": ("admin.join:leave", "Leave the server; stop the workers of this machine"),
     },
     "Look": {
         "watch": ("inspect.watch", "Show a sweep live"),
@@ -82,6 +85,7 @@ ALIASES: dict[str, str] = {
         " watch:top,dashboard,ui,monitor,attach worker:agent,start enqueue:sweep,submit,apply"
         " run:optimize,tune,launch,train results:trials,export best:best-trial,best-trials logs:log"
         " cancel:kill,terminate workers:agents,nodes set:edit connect:login,port-forward"
+        " invite:token"
     ).split()
     for name in pair.partition(":")[2].split(",")
 }

@@ -55,7 +55,9 @@ class TrustPolicy:
         if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
         if not self._is_allowed(sweep):
-            remedy = "copy HPQ_CODE_KEY, or HPQ_HOME/code.key, from the machine that enqueued it"
+            remedy = "run `hpq invite` on the machine that enqueued it, and `hpq join` here"
+            if self._settings.in_pod:
+                remedy = "put the HPQ_CODE_KEY of the machine that enqueued it into the Secret"
             if not (launch.code_dir or launch.bundled):
                 remedy += f", or list {launch.what} in HPQ_ALLOW"
             if self.key is None:
