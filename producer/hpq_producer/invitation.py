@@ -8,7 +8,6 @@ Standard library only: every command reads this module.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
@@ -81,7 +80,7 @@ class Invitation:
             )
         try:
             raw = base64.b64decode(word.removeprefix(MARK), b"-_", validate=True)
-        except binascii.Error:
+        except ValueError:
             raw = b""
         body = raw[_CHECK_BYTES:]
         if not body or _check(body) != raw[:_CHECK_BYTES]:

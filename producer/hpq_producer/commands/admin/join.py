@@ -116,7 +116,7 @@ def leave() -> None:
 
     Example: hpq leave
     """
-    settings = load_settings()
+    settings = read(os.environ)
     folder = invitation.folder_of(settings.home)
     if not folder.exists():
         return print_message("this machine has joined no server")
