@@ -35,7 +35,7 @@ def enqueue_confirmation(
     if not is_mine and launch.trainer not in SHIPPED:
         raise UserError(
             f"{sweep.id}: its code is signed with another machine's key; run this command there, or"
-            " copy HPQ_CODE_KEY from there",
+            " `hpq invite` there and `hpq join` here",
             code="code-key-differs",
         )
     numbers, seed = [trial.id.number for trial in best], sweep.seed + sweep.replicates
