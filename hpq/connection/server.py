@@ -68,7 +68,7 @@ def change_password(redis: Redis, user: str, password: str) -> bool:
     if user == "default":  # ACL SETUSER would leave `requirepass` as it was
         redis.config_set("requirepass", password)
     else:
-        redis.execute_command("ACL", "SETUSER", user, "resetpass", f">{password}")
+        redis.acl_setuser(user, enabled=True, reset_passwords=True, passwords=f"+{password}")
     redis.client_kill_filter(user=user)
     for save in (redis.acl_save, redis.config_rewrite):
         with suppress(ResponseError):  # the server has no such file

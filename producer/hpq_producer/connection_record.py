@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -270,19 +271,21 @@ def with_joined(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
     return {**environ, **{n: v for n, v in found.items() if not environ.get(n)}}
 
 
-_WORKER = "worker-"
+def _worker_prefix() -> str:
+    # HPQ_HOME may be on a disk that several machines share.
+    return f"worker-{socket.gethostname()}-"
 
 
 def register_worker(home: Path) -> None:
     """Record this process, and the program that it execs, as a worker that `hpq leave` stops."""
-    fd = acquire_lock(home, f"{_WORKER}{os.getpid()}")
+    fd = acquire_lock(home, f"{_worker_prefix()}{os.getpid()}")
     if fd is not None:
         os.set_inheritable(fd, True)
 
 
 def stop_workers(home: Path, grace_s: float) -> int:
-    """Stop the recorded workers, which return their trials; return their number."""
-    names = [path.stem for path in records_folder(home).glob(f"{_WORKER}*.lock")]
+    """Stop the recorded workers of this machine, which return their trials; return their number."""
+    names = [path.stem for path in records_folder(home).glob(f"{_worker_prefix()}*.lock")]
     live = [name for name in names if is_alive(home, name)]
     for name in names:
         _end(home, name, grace_s, signal.SIGTERM)  # a second one ends a worker at once

@@ -213,6 +213,11 @@ def test_a_token_of_a_server_that_does_not_answer_changes_nothing(
 def test_a_machine_joins_one_server_at_a_time(lab: Lab, make_lab: MakeLab, second: Machine) -> None:
     second.ok("join", "--no-worker", second.token())
     second.ok("join", "--no-worker", second.token("again"))
+    third = Machine(lab, "eve")
+    (third.folder / "token").write_text(second.ok("invite"))
+    (third.folder / "token").chmod(0o600)
+    third.ok("join", "--no-worker", "token")
+    assert third.ok("ls", "--json") == lab.ok("ls", "--json")
     other = Machine(make_lab(), "ann")
     refused(second.hpq("join", other.token()), "connected-already", "hpq leave")
     for name, value in (("HPQ_REDIS_URL", lab.server.url), ("HPQ_CODE_KEY", "y" * 20)):
@@ -252,4 +257,4 @@ def test_a_worker_that_has_ended_does_not_hinder_leaving(
     os.kill(worker.pid, number)
     worker.wait()
     assert "0 `hpq worker`" in second.hpq("leave").stderr
-    assert not list((second.home / "connect").iterdir())
+    assert not list((second.home / "connect").glob("worker-*"))

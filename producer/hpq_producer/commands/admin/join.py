@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -46,7 +47,7 @@ def invite(
 
     Examples:
       hpq invite --file token
-      hpq invite | ssh MACHINE-2 hpq join
+      hpq invite | ssh MACHINE-2 hpq join --no-worker
     """
     settings = load_settings()
     _refuse_unshared(settings)
@@ -144,7 +145,7 @@ def _refuse_unshared(settings: Settings) -> None:
 
 def _shared(settings: Settings) -> dict[str, str]:
     """Return the settings that all machines of a server need alike, by variable."""
-    lease = str(settings.lease_s) if settings.lease_s != Settings.lease_s else ""
+    lease = str(settings.lease_s) if settings.lease_s != Settings().lease_s else ""
     store = settings.store if "://" in settings.store else str(Path(settings.store).absolute())
     named = {"prefix": settings.prefix, "queue": settings.queue, "lease_s": lease}
     named["store"] = store if settings.store else ""
@@ -156,7 +157,9 @@ def _token(file: Path | None) -> str:
         text = "other users can read a token on the command line (ps); name a file, or use stdin"
         raise UserError(f"{text}, and revoke it: hpq redis-acl --rotate", code="token-exposed")
     if file is None and sys.stdin.isatty():
-        return getpass.getpass("Token: ")
+        with suppress(EOFError):  # Ctrl-D: an empty token
+            return getpass.getpass("Token: ")
+        return ""
     try:
         with open(0 if file is None else file, "rb", closefd=file is not None) as source:
             name = shlex.quote(str(file or "FILE"))
@@ -231,8 +234,8 @@ def _versions(settings: Settings) -> dict[str, str]:
         text=True,
         check=False,
     )
-    python, torch = (*done.stdout.splitlines(), "", "")[:2]
-    return {"hpq": __version__, "python": python, "torch": torch}
+    found = dict(zip(("python", "torch"), done.stdout.splitlines(), strict=False))
+    return {"hpq": __version__, **found}
 
 
 def _warn_of_differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
@@ -243,7 +246,7 @@ def _warn_of_differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> 
     }
     for name, remedy in remedies.items():
         there, here = (_short(name, one.get(name, "")) for one in (theirs, ours))
-        if there and there != here:
+        if there and name in ours and there != here:
             text = f"{name} is {here or 'not installed'} here, and {there} on the other machine"
             warn(Notice("versions-differ", f"{text}; {remedy}"))
 
