@@ -197,7 +197,7 @@ LAST_WORDS_S = 5.0  # of a pod's grace, for the worker's own exit
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {
-    "redis_url": "redis://, rediss:// (TLS) or unix://; unset: a private server under HPQ_HOME",
+    "redis_url": "redis://, rediss:// (TLS), unix://; unset: by `hpq join`, else a private server",
     "redis_password_file": "file with the server's password",
     "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
     "user": "your name as the owner of sweeps; unset: the login name",

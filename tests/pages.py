@@ -74,7 +74,8 @@ def script(page: list[Block], folder: Path, *, cluster: bool, changed: Mapping[s
         else:
             home = shlex.quote(str(folder / block.machine))
             user = shlex.quote(block.machine)
-            there = f"mkdir -p {home} && cd {home} && HOME={home} USER={user} LOGNAME={user}"
+            own = f"HOME={home} USER={user} LOGNAME={user}"
+            there = f"mkdir -p {home} && cd {home} && unset ${{!HPQ_*}} && {own}"
             line = f"({there} exec bash -euo pipefail -c {shlex.quote(text)})"
             out.append(f"{line} &" if block.stays else line)
     return "\n".join(out)

@@ -135,7 +135,7 @@ class RowSigner:
         if signer := cls.of(key, settings.prefix, sweep):
             return signer
         keys = keys_apart(sweep, fingerprint(key) or "none")
-        remedy = "run this command where it was enqueued, or copy HPQ_CODE_KEY from there"
+        remedy = "run this command where it was enqueued, or `hpq invite` there and `hpq join` here"
         if sweep.schema < SCHEMA:
             remedy = "enqueue its file again with --reuse"
         text = f"{sweep.id}: not signed with this machine's key{keys}; {remedy}"

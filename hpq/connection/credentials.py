@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import (
+    SplitResult,
     parse_qsl,
     quote,
     unquote,
@@ -75,12 +76,15 @@ def split(url: str) -> tuple[str, str, Path | None]:
     if parts.password or "password" in dict(query):
         raise ValueError("it has a password and a password file; keep one of them")
     rest = urlencode([(name, value) for name, value in query if name != _FILE], safe="/")
-    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2], query=rest)
-    # A socket's URL has an empty host, which urlunsplit would leave out.
-    plain = urlunsplit(bare)
-    if not bare.netloc and "://" not in plain:
-        plain = plain.replace(":", "://", 1)
+    plain = with_place(parts._replace(query=rest), parts.netloc.rpartition("@")[2])
     return plain, unquote(parts.username or ""), Path(files[-1])
+
+
+def with_place(parts: SplitResult, netloc: str) -> str:
+    """Return a URL with another user, password and host."""
+    # A socket's URL has an empty host, which urlunsplit would leave out.
+    plain = urlunsplit(parts._replace(netloc=netloc))
+    return plain if "://" in plain else plain.replace(":", "://", 1)
 
 
 def read(path: Path) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +58,20 @@ def _unsaved(redis: Redis) -> int | None:
         return 0 if aclfile else len(set(redis.acl_users()) - {"default"})
     except (RedisError, ValueError):  # managed servers refuse CONFIG
         return None
+
+
+def change_password(redis: Redis, user: str, password: str) -> bool:
+    """Change a user's password and disconnect its other clients.
+
+    Returns whether the server saved the change in its aclfile or redis.conf.
+    """
+    if user == "default":  # ACL SETUSER would leave `requirepass` as it was
+        redis.config_set("requirepass", password)
+    else:
+        redis.acl_setuser(user, enabled=True, reset_passwords=True, passwords=f"+{password}")
+    redis.client_kill_filter(user=user)
+    for save in (redis.acl_save, redis.config_rewrite):
+        with suppress(ResponseError):  # the server has no such file
+            save()
+            return True
+    return False

@@ -39,6 +39,11 @@ class SweepReader:
         found: Any = self._redis.zrange(self._keys.sweeps, 0, stop, desc=True)
         return [sid for raw in found if SWEEP_ID.match(sid := raw.decode("utf-8", "replace"))]
 
+    def open_ids(self, worker_class: str) -> list[str]:
+        """Return the ids of a class's sweeps with waiting trials, in the order of the queue."""
+        found: Any = self._redis.zrange(self._keys.worker_class(worker_class, "open"), 0, -1)
+        return [raw.decode() for raw in found]
+
     def exists(self, sid: str) -> bool:
         """Return whether the store holds a sweep with this id."""
         return bool(self._redis.exists(self._keys.sweep(sid)))

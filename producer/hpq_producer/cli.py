@@ -34,6 +34,9 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "plan": ("submit.plan", "Show what a sweep file would run; write nothing"),
         "try": ("submit.try_trial:try_trial", "Run one trial in this terminal; store nothing"),
         "worker": ("admin.worker", "Start workers, which claim trials and train"),
+        "invite": ("admin.join:invite", "Print a token with which another machine joins"),
+        "join": ("admin.join", "Join a server by its token, and start a worker"),
+        "leave": ("admin.join:leave", "Leave the server; stop the workers of this machine"),
     },
     "Look": {
         "watch": ("inspect.watch", "Show a sweep live"),
@@ -87,6 +90,7 @@ ALIASES: dict[str, str] = {
         " enqueue:sweep,submit,apply"
         " run:optimize,tune,launch,train results:trials best:best-trial,best-trials logs:log"
         " cancel:kill,terminate workers:agents,nodes set:edit connect:login,port-forward"
+        " invite:token"
     ).split()
     for name in pair.partition(":")[2].split(",")
 }

@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ from urllib.parse import quote, urlsplit
 from hpq.errors import OutOfReach
 from hpq.process import make_private
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
+from hpq_producer.invitation import folder_of, joined, open_private
 
 NAMESPACE = "hpq"  # the default
 BACKGROUND = "background"
@@ -108,7 +110,7 @@ def write_record(home: Path, record: ConnectionRecord) -> None:
     """Replace the record atomically."""
     path = records_folder(home) / f"{record.name}.json"
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(draft, "w", encoding="utf-8", opener=_open_private) as file:
+    with open(draft, "w", encoding="utf-8", opener=open_private) as file:
         json.dump(asdict(record), file)
     draft.replace(path)
 
@@ -217,15 +219,20 @@ def shell_connection(environ: Mapping[str, str], home: Path) -> ConnectionRecord
 def stop_background(home: Path) -> ConnectionRecord | None:
     """End the connection in the background; return its record, None if there was none."""
     record = read_record(home)
+    _end(home, BACKGROUND, _STOP_S, signal.SIGKILL)
+    return record
+
+
+def _end(home: Path, name: str, patience_s: float, last: signal.Signals) -> None:
+    """Send SIGTERM to the process that holds a lock, then `last` at each end of its patience."""
     number, until = signal.SIGTERM, time.monotonic()
-    while is_alive(home):
-        if time.monotonic() >= until and (pid := lock_holder(home)) is not None:
+    while is_alive(home, name):
+        if time.monotonic() >= until and (pid := lock_holder(home, name)) is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
-            number, until = signal.SIGKILL, time.monotonic() + _STOP_S
+            number, until = last, time.monotonic() + patience_s
         time.sleep(0.02)
-    remove_record(home, BACKGROUND)
-    return record
+    remove_record(home, name)
 
 
 def kubectl_command(context: str, namespace: str) -> str:
@@ -245,16 +252,42 @@ def _live_records(home: Path) -> Iterator[ConnectionRecord]:
             yield record
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def with_connection(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
-    """Return the environment with the background connection's URL, unless HPQ_REDIS_URL is set."""
+    """Return the environment with the URL of the server in use, unless HPQ_REDIS_URL is set.
+
+    The background connection comes before the server that `hpq join` recorded.
+    """
     if environ.get("HPQ_REDIS_URL", "").strip():
         return environ
     record = background_connection(home)
     if record is None:
-        return environ
+        return with_joined(environ, home)
     own_key = {"HPQ_CODE_KEY": environ["HPQ_CODE_KEY"]} if environ.get("HPQ_CODE_KEY") else {}
     return {**environ, **record.environ(), **own_key}
+
+
+def with_joined(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
+    """Return the environment with the settings of `hpq join`; variables that are set win."""
+    found = joined(folder_of(home))
+    return {**environ, **{n: v for n, v in found.items() if not environ.get(n)}}
+
+
+def _worker_prefix() -> str:
+    # HPQ_HOME may be on a disk that several machines share.
+    return f"worker-{socket.gethostname()}-"
+
+
+def register_worker(home: Path) -> None:
+    """Record this process, and the program that it execs, as a worker that `hpq leave` stops."""
+    fd = acquire_lock(home, f"{_worker_prefix()}{os.getpid()}")
+    if fd is not None:
+        os.set_inheritable(fd, True)
+
+
+def stop_workers(home: Path, grace_s: float) -> int:
+    """Stop the recorded workers of this machine, which return their trials; return their number."""
+    names = [path.stem for path in records_folder(home).glob(f"{_worker_prefix()}*.lock")]
+    live = [name for name in names if is_alive(home, name)]
+    for name in names:
+        _end(home, name, grace_s, signal.SIGTERM)  # a second one ends a worker at once
+    return len(live)

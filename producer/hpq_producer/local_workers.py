@@ -15,7 +15,7 @@ from types import FrameType
 from hpq.domain.sweep import Sweep
 from hpq.filestore.local import location
 from hpq.process import make_private, private_file
-from hpq_producer.session import Session
+from hpq_producer.session import Session, environment
 from hpq_producer.terminal.console import print_message
 
 _MAX_CPU_WORKERS = 4
@@ -55,7 +55,7 @@ class LocalWorkers:
         self.log = settings.home / "logs" / f"{sweep.id}.log"
         self._lock = self.log.with_suffix(".lock")
         self._env = {
-            **os.environ,
+            **environment(),
             "HPQ_REDIS_URL": session.url,
             "HPQ_QUEUE": sweep.worker_class,
             "HPQ_SWEEP": sweep.id,

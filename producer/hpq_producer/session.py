@@ -1,13 +1,14 @@
 """Open the session of a command: its settings, Redis client, readers and writers.
 
 `open_session` alone decides which server the command line uses: the server that HPQ_REDIS_URL
-names, the server that `hpq connect` reaches, or the private server under HPQ_HOME.
+names, the server that `hpq connect` reaches, the server that this machine has joined, or the
+private server under HPQ_HOME.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -30,18 +31,20 @@ from hpq_producer.terminal.console import warn
 
 
 def load_settings() -> Settings:
-    """Read the settings in force: the environment, and the connection that `hpq connect` keeps.
+    """Read the settings in force: the environment, and what `hpq connect` or `hpq join` keeps.
 
     Raises:
         SettingsError: as `hpq.settings.read`.
         OutOfReach: the background connection or the connection of this shell is lost.
     """
+    return read(environment())
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment with the server in use. Raises as `load_settings`."""
     settings = read(os.environ)
-    if settings.redis_url:
-        connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
-        return settings
-    environ = connection_record.with_connection(os.environ, settings.home)
-    return settings if environ is os.environ else read(environ)
+    connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
+    return connection_record.with_connection(os.environ, settings.home)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

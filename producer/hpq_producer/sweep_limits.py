@@ -39,9 +39,24 @@ def _whole(low: int, high: int) -> Callable[[str], str]:
     return check
 
 
-def _seconds(text: str) -> str:
+def _length_s(text: str) -> float:
     found = _DURATION.match(text)
-    length = float(found["n"]) * _UNIT_S[found["unit"]] if found else math.inf
+    return float(found["n"]) * _UNIT_S[found["unit"]] if found else math.inf
+
+
+def parse_age_s(text: str) -> float:
+    """Parse the age of `hpq rm --older` into seconds.
+
+    Raises:
+        UserError: it is no duration.
+    """
+    if math.isinf(age_s := _length_s(text)):
+        raise UserError(f"--older {text}: write a duration such as 12h or 7d")
+    return age_s
+
+
+def _seconds(text: str) -> str:
+    length = _length_s(text)
     if length > MAX_SECONDS:
         raise ValueError("a duration such as 90s, 15m or 2h (0: no limit; at most a year)")
     return number(length)

@@ -35,7 +35,8 @@ LAYERS = {
     """,
     "hpq_producer": """
         embedded_redis extras scaffold shipped sweepfile terminal
-        analysis audit cli commands connection_record manifests sweep_limits
+        analysis audit cli commands invitation manifests sweep_limits
+        connection_record
         __main__ query session
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue

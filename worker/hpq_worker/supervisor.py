@@ -44,12 +44,14 @@ class Supervisor:
         is_until_over: bool = False,
         budget: RunBudget | None = None,
         parent: int | None = None,
+        idle: Sequence[str] = (),
     ) -> None:
         self._slots, self._environ, self._hidden = slots, environ, hidden
         self._monitor, self._threads = monitor, threads
         self._parent = parent  # the process to end with
         self._is_single_trial = is_single_trial  # ends as its worker does
         self._limit_args = [UNTIL_OVER] * is_until_over + ([budget.arg] if budget else [])
+        self._idle_args = idle
         self._shared_fds = budget.fds if budget else ()  # by all workers
         self._signals = Signals()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
@@ -140,7 +142,7 @@ class Supervisor:
             *(f"{telemetry.OPTION}{fd}" for fd in telemetry_fds),
         ]
         command.append(f"{exit_report.OPTION}{report_fd}")
-        command += self._limit_args
+        command += [*self._limit_args, *self._idle_args]
         fds = (*telemetry_fds, report_fd)
         self._workers[slot] = secrets.start(command, env, self._hidden, fds + self._shared_fds)
         for fd in fds:

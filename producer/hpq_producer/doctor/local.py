@@ -148,7 +148,7 @@ def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
                 "code-key-differs",
                 f"{worker.name} has code key {worker.key}, and yours is {own_key}: it rejects"
                 " code that you sign",
-                "set the same HPQ_CODE_KEY on both machines",
+                "`hpq invite` here and `hpq join` there give both machines your key",
             )
         for sid, reason in worker.refuses.items():
             what = f"{worker.name} cannot run {sid}: {reason.text}"

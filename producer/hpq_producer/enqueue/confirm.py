@@ -9,7 +9,7 @@ from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
 from hpq.domain.sweep import SCHEMA, Counts, Sweep
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Params, TrialView
+from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicated
 from hpq.store.wire.fields import dumps
@@ -40,7 +40,7 @@ def enqueue_confirmation(
     if signer is not None or launch.trainer not in SHIPPED:
         # Otherwise what another client of Redis forged would be signed here.
         signer = signing.RowSigner.required(session.settings, sweep)
-        sets = [_verified(session, trial, signer) for trial in best]
+        sets = [verified_params(session, trial.id, signer) for trial in best]
     seed = sweep.seed + sweep.replicates
     asked = digest({"confirm": sweep.digest, "trials": [*numbers], "seeds": seeds}, seed, sweep.id)
     if (existing := session.reader.sweeps.find_by_digest(asked)) is not None:
@@ -72,9 +72,14 @@ def enqueue_confirmation(
     return Enqueued(sid=sid, is_new=True, trials=trials)
 
 
-def _verified(session: Session, trial: TrialView, signer: signing.RowSigner) -> Params:
-    row = session.reader.trials.row(trial.id)
-    if not signer.has_signed(trial.id.number, row):
-        text = f"{trial.id}: its parameters were changed in Redis after they were signed"
-        raise UserError(f"{text}; confirm others with -n, or --where", code="parameters-altered")
-    return decode_params(str(trial.id), row)
+def verified_params(session: Session, trial: TrialId, signer: signing.RowSigner) -> Params:
+    """Return a trial's parameters.
+
+    Raises:
+        UserError: they are not those that were signed.
+    """
+    row = session.reader.trials.row(trial)
+    if not signer.has_signed(trial.number, row):
+        text = f"{trial}: its parameters were changed in Redis after they were signed"
+        raise UserError(f"{text}; choose another trial", code="parameters-altered")
+    return decode_params(str(trial), row)

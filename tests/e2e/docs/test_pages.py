@@ -28,6 +28,10 @@ HOOK = """#!/bin/sh
 echo '{libraries}' >"$(echo .venv/lib/python3*/site-packages)/beside.pth"
 touch .venv/.installed
 """
+# Copies a file to the home of another machine of the page: scp FILE MACHINE:
+SCP = """#!/bin/sh
+mkdir -p '{folder}'/"${{2%:}}" && cp "$1" '{folder}'/"${{2%:}}"
+"""
 ASK = "\nhpq ls --all --json >{folder}/sweeps.json\n"
 
 
@@ -63,13 +67,15 @@ def test_a_page_works_as_it_is_printed(page: Path, tmp_path: Path, repository: P
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "redis-server").symlink_to(find_server())
+    (tools / "scp").write_text(SCP.format(folder=tmp_path))
+    (tools / "scp").chmod(0o755)
     hpq = str(Path(sys.executable).parent)
     env = {
         "PATH": f"{tools}:{hpq}:{os.environ['PATH']}", "LANG": "C.UTF-8", "USER": "ana",
         "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     port = str(free_port())
-    changed = {"SERVER": "127.0.0.1", "6379": port, "A-LONG-SECRET": "0123456789abcdef"}
+    changed = {"SERVER": "127.0.0.1", "6379": port, "MACHINE-2": "machine-2"}
     text = script(blocks(page), tmp_path, cluster=False, changed=changed)
     typed(text + ASK.format(folder=tmp_path), tmp_path, env, LIMIT_S)
     sweeps = json.loads((tmp_path / "sweeps.json").read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq.store.trials import TrialStore
+from hpq_worker.attempt.idle import IdleSweeps
 from hpq_worker.attempt.trust import TrustPolicy
 
 _MOST = 32  # sweeps in memory; a worker alternates between few
@@ -16,8 +17,10 @@ class LaunchRecords:
     The launch record never changes, so a trial reads only the limits that `hpq set` may change.
     """
 
-    def __init__(self, store: TrialStore, trust: TrustPolicy) -> None:
-        self._store, self._trust = store, trust
+    def __init__(
+        self, store: TrialStore, trust: TrustPolicy, idle: IdleSweeps | None = None
+    ) -> None:
+        self._store, self._trust, self._idle = store, trust, idle
         self._records: dict[str, Sweep] = {}
 
     def sweep(self, sid: str) -> Sweep:
@@ -43,7 +46,8 @@ class LaunchRecords:
         A sweep that was refused is read anew the next time. Raises as `sweep`.
         """
         sweep = self.sweep(sid)
-        refusal = self._trust.refusal(sweep)
+        idle = self._idle.refusal(sid) if self._idle else None
+        refusal = idle or self._trust.refusal(sweep)
         if refusal is not None:
             del self._records[sid]
         return sweep, refusal

@@ -73,7 +73,9 @@ class TrustPolicy:
         """Return why this worker does not know who enqueued a sweep; None if its key signed it."""
         if self._signer(sweep) is not None:
             return None
-        remedy = "copy HPQ_CODE_KEY, or HPQ_HOME/code.key, from the machine that enqueued it"
+        remedy = "run `hpq invite` on the machine that enqueued it, and `hpq join` here"
+        if self._settings.in_pod:
+            remedy = "put the HPQ_CODE_KEY of the machine that enqueued it into the Secret"
         if self.key is None:
             text = f"this worker has no HPQ_CODE_KEY to check its signature; {remedy}"
             return Notice("code-key-missing", text)

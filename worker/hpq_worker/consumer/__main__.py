@@ -27,6 +27,7 @@ from hpq.store.trials import TrialStore
 from hpq_worker.attempt import provenance
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import CodeBundles
+from hpq_worker.attempt.idle import IdleSweeps
 from hpq_worker.attempt.launch_records import LaunchRecords
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.attempt.trust import TrustPolicy
@@ -114,6 +115,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     bundles = CodeBundles(settings.home, reader.sweeps.bundle, in_pod=settings.in_pod)
     trust, files = TrustPolicy(settings, bundles), FileStoreHandle(settings)
     garbage = FileGarbage(_context(settings))
+    idle = IdleSweeps(args, reader.events)
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
     parts = WorkerParts(
         settings=settings,
@@ -121,7 +123,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
         worker=worker,
         provenance=digest,
         store=store,
-        launches=LaunchRecords(store, trust),
+        launches=LaunchRecords(store, trust, idle),
         trust=trust,
         bundles=bundles,
         files=files,
@@ -134,6 +136,8 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     )
     attempts, run_limit = AttemptRunner(parts), _run_limit(settings, args, reader)
     loop = ClaimLoop(parts, attempts, run_limit)
+    for sid, reason in idle.refusals.items():
+        loop.backoff.refuse(sid, reason)
     presence, reap_store = PresenceRecord(parts, device, loop), TrialStore(_context(settings))
     resend = partial(reap_store.keep_provenance, digest, record)
     figures = partial(_reader(settings).workers.server_figures, settings.queue)

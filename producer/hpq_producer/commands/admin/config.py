@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
 from hpq.code.signing import fingerprint, key_of
 from hpq.domain.trial import Json
 from hpq.errors import UserError
-from hpq.settings import ABOUT, Settings, describe, variable
+from hpq.settings import ABOUT, Settings, describe, read, variable
 from hpq_producer import connection_record
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import load_settings
@@ -28,10 +29,11 @@ def config(output: Output = Format.TABLE) -> None:
     shown = {**describe(settings), **_key(settings)}
     if output.is_data:
         return show_data({**shown, "connection": connection.where if connection else None}, output)
-    about = {
-        **ABOUT,
-        **({"redis_url": f"by hpq connect: {connection.where}"} if connection else {}),
-    }
+    about = dict(ABOUT)
+    if connection:
+        about["redis_url"] = f"by hpq connect: {connection.where}"
+    elif settings.redis_url and not read(os.environ).redis_url:
+        about["redis_url"] = "by hpq join; `hpq leave` ends it"
     rows = [
         [Span(variable(field)), Span(_text(shown[variable(field)])), Span(what, Style.DIM)]
         for field, what in about.items()

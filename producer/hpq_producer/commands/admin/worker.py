@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Annotated, NoReturn
 
 from typer import Option
 
+from hpq.connection.credentials import redact
+from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialId
-from hpq.errors import SettingsError, UserError
+from hpq.errors import HpqError, SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.settings import Settings, read
 from hpq_producer import connection_record
+from hpq_producer.connection_record import with_joined
 from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.session import open_session
 from hpq_producer.targets import parse_targets
+from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.text import clean, duration, trials_of
 
 
 def worker(
@@ -33,8 +39,14 @@ def worker(
     count: Annotated[
         int | None, Option(min=1, help="Exit after N trials, all workers together.")
     ] = None,
+    everything: Annotated[
+        bool, Option("--all", help="Also run sweeps without activity for a day.")
+    ] = False,
 ) -> None:
     """Start workers, which claim trials and train until Ctrl-C.
+
+    At a terminal, hpq skips sweeps without activity for a day and names them: `hpq resume SWEEP`
+    starts one, --all starts all. Workers of scripts, services and pods skip no sweep.
 
     Examples:
       hpq worker
@@ -42,28 +54,91 @@ def worker(
     """
     if count is not None and sweep is not None and "/" in sweep:
         raise UserError(f"--count: {sweep} is one trial; remove --count")
-    env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
-    _refuse_through_a_connection(read(env))
-    if sweep is not None:
-        env |= _only(sweep)
-    settings = read(env)
-    if not settings.redis_url:
-        if settings.in_pod:
-            text = "HPQ_REDIS_URL: required in a pod; set it to the URL of Redis"
-            raise SettingsError(text, code="setting-missing")
-        _refuse_beside_a_cluster(settings)
-        attached = attach(settings.home)
-        attached.keep_across_exec()
-        env["HPQ_REDIS_URL"] = attached.url
-        env["HPQ_STORE"] = location(settings)  # all workers of a private server are on this machine
-    words = [sys.executable, "-P", "-m", "hpq_worker"]
+    words = []
     if workers is not None:
         words += ["--workers", str(workers)]
     if sweep is not None:
         words += ["--until-over"]
     if count is not None:
         words += ["--count", str(count)]
+    start(words, queue, sweep, skips_idle=not everything and sys.stderr.isatty())
+
+
+def start(
+    options: Sequence[str] = (),
+    queue: str | None = None,
+    sweep: str | None = None,
+    *,
+    skips_idle: bool,
+) -> NoReturn:
+    """Become a supervisor, after a line about the server and one for each sweep that waits."""
+    env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
+    _refuse_through_a_connection(read(env))
+    if not read(env).redis_url:
+        env = {**with_joined(env, read(env).home)}
+    if sweep is not None:
+        env |= _only(sweep)
+    settings = read(env)
+    if not settings.redis_url and settings.in_pod:
+        text = "HPQ_REDIS_URL: required in a pod; set it to the URL of Redis"
+        raise SettingsError(text, code="setting-missing")
+    if not os.environ.get("HPQ_REDIS_URL"):
+        _refuse_beside_a_cluster(settings)
+    place = redact(env.get("HPQ_REDIS_URL", ""))  # without the path of the password file
+    if not settings.redis_url:
+        attached = attach(settings.home)
+        attached.keep_across_exec()
+        env["HPQ_REDIS_URL"] = attached.url
+        env["HPQ_STORE"] = location(settings)  # all workers of a private server are on this machine
+        place = f"the private server under {settings.home}"
+    elif not os.environ.get("HPQ_REDIS_URL"):
+        connection_record.register_worker(settings.home)
+    words = [sys.executable, "-P", "-m", "hpq_worker", *options]
+    if not settings.in_pod:
+        words += _describe(read(env), place, skips_idle=skips_idle)
     os.execve(sys.executable, words, env)
+
+
+_IDLE_MS = 86_400_000
+_LISTED = 10
+
+
+def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[str]:
+    """Print the server, and the sweeps that wait; yield options for those to skip."""
+    only = settings.sweep.partition("/")[0]
+    try:
+        with open_session(settings) as session:
+            reader = session.reader
+            ids = [only] if only else reader.sweeps.open_ids(settings.queue)
+            found = reader.sweeps.get_each(ids)
+            waiting = [one for one in found if isinstance(one, Sweep) and _waits(one)]
+            last = {one.id: reader.events.last_id(one.id) for one in waiting}
+            now_ms = reader.now_ms()
+    except HpqError:
+        return  # the worker process reports the error, or waits for Redis
+    count = trials_of(len(waiting), "sweep")
+    wait = "waits" if len(waiting) == 1 else "wait"
+    print_message(f"{place}, prefix {settings.prefix}, queue {settings.queue}: {count} {wait}")
+    for number, one in enumerate(waiting):
+        age_ms = now_ms - int(last[one.id].partition("-")[0])
+        is_idle = skips_idle and not only and age_ms > _IDLE_MS
+        if number < _LISTED:
+            left = "trials" if one.counts.is_open_ended else trials_of(_left(one))
+            text = f"  {one.id}: {left} of {clean(one.owner)}"
+            why = f", no activity for {duration(age_ms)}: skipped; `hpq resume {one.id}` starts it"
+            print_message(text + (why if is_idle else ""))
+        if is_idle:
+            yield f"--idle={one.id}@{last[one.id]}"
+    if len(waiting) > _LISTED:
+        print_message(f"  and {len(waiting) - _LISTED} more: hpq ls --all")
+
+
+def _waits(sweep: Sweep) -> bool:
+    return sweep.state is SweepState.RUNNING and sweep.counts.waits
+
+
+def _left(sweep: Sweep) -> int:
+    return int(sweep.counts.planned) - sweep.counts.ended
 
 
 def _only(ref: str) -> dict[str, str]:

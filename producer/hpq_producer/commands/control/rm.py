@@ -7,6 +7,7 @@ from typing import Annotated
 from typer import Option
 
 from hpq.connection.credentials import redact
+from hpq.domain.sweep import Sweep
 from hpq.errors import SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.notice import Notice
@@ -14,6 +15,7 @@ from hpq.store.file_garbage import FileGarbage
 from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
+from hpq_producer.sweep_limits import parse_age_s
 from hpq_producer.targets import SweepRef, confirm
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
@@ -28,13 +30,29 @@ def rm(
     keep_files: Annotated[
         bool, Option("--keep-files", help="Keep its checkpoints and artifacts in the store.")
     ] = False,
+    finished: Annotated[
+        bool, Option("--finished", help="Delete all your sweeps that are over.")
+    ] = False,
+    older: Annotated[
+        str | None,
+        Option(metavar="AGE", help="Delete your sweeps that were over AGE ago, e.g. 7d."),
+    ] = None,
     yes: Yes = False,
     force: Anyway = False,
 ) -> None:
-    """Delete a sweep with its results, checkpoints and artifacts.
+    """Delete a sweep with its results, checkpoints and artifacts; or all that are over.
 
-    Example: hpq rm digits-3f2a1 --keep-files --yes
+    --finished and --older never delete a sweep with trials that run or wait. Add --force for
+    the sweeps of other users.
+
+    Examples:
+      hpq rm digits-3f2a1 --keep-files --yes
+      hpq rm --older 7d
     """
+    if finished or older is not None:
+        if sweep is not None:
+            raise UserError("--finished and --older choose the sweeps; remove the id")
+        return _remove_over(parse_age_s(older) if older else 0.0, keep_files, yes, force)
     if sweep is not None and _finish_removal(sweep, keep_files):
         return
     with open_to_end(sweep, "delete", force) as (session, found):
@@ -49,6 +67,30 @@ def rm(
             f"Delete {found.id} with the results of {trials_of(found.counts.ended)}{files}?", yes
         )
         _remove(session, found.id, keep_files, files)
+
+
+def _remove_over(age_s: float, keep_files: bool, yes: bool, force: bool) -> None:
+    """Delete the sweeps that are over and had no event for `age_s` seconds."""
+    with open_session() as session:
+        reader = session.reader
+        until_ms = reader.now_ms() - int(age_s * 1000)
+        found = [s for s in reader.sweeps.get_each(reader.sweeps.ids()) if isinstance(s, Sweep)]
+        chosen = [
+            one
+            for one in found
+            if one.state.is_over
+            and (force or one.owner == session.settings.user)
+            and int(reader.events.last_id(one.id).partition("-")[0]) <= until_ms
+        ]
+        if not chosen:
+            return print_message("no such sweep is over; `hpq ls --all` lists all sweeps")
+        for one in chosen:
+            print_message(f"  {one.id}: {one.state}, {trials_of(one.counts.ended)}")
+        files = "" if keep_files else ", and their checkpoints and artifacts"
+        confirm(f"Delete {trials_of(len(chosen), 'sweep')}{files}?", yes)
+        for one in chosen:
+            if reader.sweeps.get(one.id).state.is_over:  # not retried while hpq asked
+                _remove(session, one.id, keep_files, "")
 
 
 def _finish_removal(sid: str, keep_files: bool) -> bool:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.code.signing import is_signed, key_of
+from hpq.code.signing import RowSigner, key_of
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Params, TrialId
@@ -21,6 +21,7 @@ from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
+from hpq_producer.enqueue.confirm import verified_params
 from hpq_producer.enqueue.provenance import sweep_code_location
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session, open_session
@@ -89,17 +90,20 @@ def _of_trial(session: Session, what: str) -> tuple[Sweep, int, Params]:
     """Return the sweep, number and parameters of a trial.
 
     Raises:
-        Forbidden: the launch record is not signed with this machine's key.
-        UserError: it names a sweep.
+        Forbidden: the sweep's record is not signed with this machine's key.
+        UserError: it names a sweep, or its parameters were changed.
     """
     found = find_target(session.reader, what, session.settings.user)
     if not isinstance(found, TrialId):
         text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
         raise UserError(text, code="trial-missing")
-    sweep, params = session.reader.sweeps.get(found.sweep), session.reader.trials.get(found).params
+    sweep = session.reader.sweeps.get(found.sweep)
     launch, key = sweep.launch, key_of(session.settings, make=False)
-    signed = key and is_signed(key, session.settings.prefix, sweep.id, launch, sweep.signature)
-    if launch.trainer not in SHIPPED and not signed:
+    if signer := RowSigner.of(key, session.settings.prefix, sweep):
+        params = verified_params(session, found, signer)
+    elif launch.trainer in SHIPPED:
+        params = session.reader.trials.get(found).params
+    else:
         text = f"{sweep.id} is not signed with this machine's key, so its command does not run here"
         raise Forbidden(f"{text}; `hpq show {found}` prints it", code="code-not-signed")
     if launch.code_dir or launch.bundled:

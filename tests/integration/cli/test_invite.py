@@ -1,0 +1,168 @@
+"""`hpq invite` and `hpq join` refuse unsafe files and bad tokens; a token keeps what it holds."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpq.connection import credentials
+from hpq.settings import read
+from hpq_producer.connection_record import with_joined
+from hpq_producer.invitation import MARK, Invitation, joined, keep
+from tests.commands import HPQ
+from tests.constants import DEADLINE_S
+from tests.ids import ids, raises, refused
+
+
+@pytest.fixture
+def token(hpq_process) -> str:
+    return str(hpq_process("invite").stdout.strip())
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> dict[str, str]:
+    """The settings of another machine."""
+    return {"HPQ_REDIS_URL": "", "HPQ_HOME": str(tmp_path / "other")}
+
+
+def saved(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
+    path = tmp_path / "token"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_without_a_server_that_others_reach_both_remedies_are_named(hpq, away) -> None:
+    done = hpq("invite", **away)
+    refused(done, "setting-missing", "redis-server", "HPQ_REDIS_URL", "hpq scale")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda token: "", "no token"),
+        (lambda token: "hello", "no token"),
+        (lambda token: token[:-1], "incomplete"),
+        (lambda token: token[: len(token) // 2], "incomplete"),
+        (lambda token: token[:40] + "A" + token[41:], "incomplete"),
+        (lambda token: MARK, "incomplete"),
+        (lambda token: token + "é", "incomplete"),
+        (lambda token: token.replace("-1-", "-2-"), "another version"),
+    ],
+)
+def test_a_token_that_is_not_whole_is_refused_and_nothing_is_kept(
+    hpq, away, tmp_path, token, change, words
+) -> None:
+    refused(hpq("join", saved(tmp_path, change(token)), **away), "invitation-invalid", words)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_token_may_be_wrapped_over_lines(hpq, away, tmp_path, token) -> None:
+    text = "\n".join(token[i : i + 60] for i in range(0, len(token), 60))
+    done = hpq("join", "--no-worker", saved(tmp_path, f"  {text}\n"), **away)
+    assert done.returncode == 0, done.stderr
+    assert hpq("ls", **away).returncode == 0
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_token_that_others_can_read_is_refused_as_ssh_refuses_such_a_key(
+    hpq_process, away, tmp_path, token, environ, mode: int
+) -> None:
+    path = saved(tmp_path, token, mode)
+    refused(hpq_process("join", path, **away), "token-exposed", f"chmod 600 {path}")
+    with path.open("rb") as source:
+        done = subprocess.run(
+            [HPQ, "join"], env=environ | away, stdin=source, capture_output=True, text=True,
+            timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+    refused(done, "token-exposed", "chmod 600")
+    with path.open("r+b") as out:
+        done = subprocess.run(
+            [HPQ, "invite"], env=environ, stdout=out, stderr=subprocess.PIPE, text=True,
+            timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+    refused(done, "token-exposed", "--file")
+
+
+def test_a_token_is_no_argument(hpq, away, token) -> None:
+    refused(hpq("join", token, **away), "token-exposed", "redis-acl --rotate")
+
+
+def test_an_invitation_overwrites_no_file(hpq, tmp_path) -> None:
+    path = saved(tmp_path, "mine")
+    refused(hpq("invite", "--file", path), "file-unwritable")
+    assert path.read_text() == "mine"
+
+
+def test_a_terminal_shows_the_token_with_a_warning(environ, redis) -> None:
+    reader, terminal = pty.openpty()
+    done = subprocess.run(
+        [HPQ, "invite"], env=environ, stdin=subprocess.DEVNULL, stdout=terminal,
+        stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and "run code" in done.stderr
+    assert MARK in os.read(reader, 10_000).decode()
+    os.close(terminal)
+    os.close(reader)
+
+
+def test_a_token_carries_the_settings_that_all_machines_need_alike(
+    hpq, hpq_process, away, tmp_path
+) -> None:
+    store = tmp_path / "store"
+    given = {"HPQ_PREFIX": "team", "HPQ_QUEUE": "a100", "HPQ_LEASE_S": "7", "HPQ_STORE": str(store)}
+    token = hpq_process("invite", HPQ_CODE_KEY="k" * 20, HPQ_GRACE_S="9", **given).stdout
+    done = hpq("join", "--no-worker", saved(tmp_path, token), **away)
+    assert ids(done.stderr) == ["store-differs"], done.stderr
+    settings = read(with_joined({}, tmp_path / "other"))
+    assert (settings.prefix, settings.queue, settings.lease_s) == ("team", "a100", 7.0)
+    assert (settings.store, settings.code_key) == (str(store), "k" * 20)
+    assert settings.grace_s != 9.0
+    mine = read(with_joined({"HPQ_QUEUE": "mine"}, tmp_path / "other"))
+    assert (mine.queue, mine.prefix) == ("mine", "team")
+
+
+@pytest.mark.parametrize("url", [
+    "rediss://ann:p%40ss%2F@h:6380/2?ssl_ca_certs={ca}&health_check_interval=5",
+    "rediss://ann@h:6380/2?ssl_ca_certs={ca}&health_check_interval=5&password_file={password}",
+])  # fmt: skip
+def test_password_and_tls_files_reach_the_other_machine_as_files(tmp_path: Path, url: str) -> None:
+    (tmp_path / "ca").write_text("-----BEGIN CERTIFICATE-----\n")
+    (tmp_path / "password").write_text("p@ss/\n")
+    url = url.format(ca=tmp_path / "ca", password=tmp_path / "password")
+    found = Invitation.decode(Invitation.of(url, "k" * 20, {}, {}).encode())
+    home = tmp_path / "home"
+    keep(found.write(home), home)
+    folder = home / "join"
+    environ = joined(folder)
+    assert environ["HPQ_REDIS_URL"].startswith("rediss://ann@h:6380/2?health_check_interval=5&")
+    settings = read(environ)
+    assert credentials.of(settings.redis_url) == "p@ss/"
+    assert f"ssl_ca_certs={folder}/ssl_ca_certs" in settings.redis_url
+    assert (folder / "ssl_ca_certs").read_text() == "-----BEGIN CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize("fields", [
+    {"files": {"../../evil": "x", "code.key": "k" * 20}}, {"settings": {"HPQ_HOME": "/"}},
+    {"settings": {"PATH": "/evil"}}, {"files": {}},
+])  # fmt: skip
+def test_a_forged_token_sets_no_other_variable_and_writes_no_other_file(
+    fields: dict[str, Any],
+) -> None:
+    good = {"url": "redis://h", "settings": {}, "files": {"code.key": "k" * 20}, "versions": {}}
+    with raises("invitation-invalid"):
+        Invitation.decode(Invitation(**{**good, **fields}).encode())
+    assert Invitation.decode(Invitation(**good).encode())
+
+
+def test_what_join_wrote_and_a_user_broke_names_leave(hpq, away, tmp_path, token) -> None:
+    hpq("join", "--no-worker", saved(tmp_path, token), **away)
+    (tmp_path / "other" / "join" / "server.json").write_text("{")
+    refused(hpq("ls", **away), "file-unreadable", "hpq leave")
+    assert hpq("leave", **away).returncode == 0
+    assert hpq("config", **away).returncode == 0

@@ -1,0 +1,68 @@
+"""`hpq rm --finished` and `--older`: they ask first, name what they delete, and keep what runs."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from hpq.domain.attempt import Outcome
+from hpq.domain.trial import TrialState
+from hpq.store.reader import StoreReader
+from tests.conftest import MakeSweep
+from tests.ids import refused
+from tests.integration.cli.test_worker_start import make_idle
+
+ENDED, OLD, OTHERS, RUNNING, WAITING = "ended-00000", "old-00000", "anns-00000", "run-00000", "w-0"
+
+
+@pytest.fixture
+def sweeps(redis, sweep_of: MakeSweep, take, store, control) -> None:
+    """Sweeps that are over now, long over, another user's, running, and waiting for nine days."""
+    for sid in (ENDED, OLD, OTHERS, RUNNING):
+        sweep_of(1, sid, owner="ann" if sid == OTHERS else "me", digest=sid)
+        claim = take()
+        assert claim is not None and claim.trial.sweep == sid
+        if sid != RUNNING:
+            store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0))
+    sweep_of(2, WAITING, digest=WAITING)
+    control.pause(WAITING)
+    for sid in (OLD, OTHERS, WAITING):
+        make_idle(redis, sid)
+
+
+def left(reader: StoreReader) -> set[str]:
+    return set(reader.sweeps.ids())
+
+
+@pytest.mark.parametrize(
+    ("words", "gone"),
+    [
+        (["--finished"], {ENDED, OLD}),
+        (["--older", "7d"], {OLD}),
+        (["--older", "7d", "--finished"], {OLD}),
+        (["--older", "30d"], set()),
+        (["--older", "7d", "--force"], {OLD, OTHERS}),
+        (["--finished", "--force"], {ENDED, OLD, OTHERS}),
+    ],
+)
+def test_only_my_sweeps_that_are_over_and_old_enough_go(
+    hpq, sweeps, reader: StoreReader, words: list[str], gone: set[str]
+) -> None:
+    done = hpq("rm", *words, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert left(reader) == {ENDED, OLD, OTHERS, RUNNING, WAITING} - gone
+    assert {sid for sid in (ENDED, OLD, OTHERS) if f"{sid}: deleted" in done.stderr} == gone
+
+
+def test_the_sweeps_are_named_before_hpq_asks(hpq, sweeps, reader: StoreReader) -> None:
+    done: subprocess.CompletedProcess[str] = hpq("rm", "--finished")
+    refused(done, "confirmation-missing", "2 sweeps")
+    assert ENDED in done.stderr and OLD in done.stderr and RUNNING not in done.stderr
+    assert len(left(reader)) == 5
+
+
+@pytest.mark.parametrize("words", [["--older", "soon"], ["--older", "-1d"], [OLD, "--finished"]])
+def test_what_names_no_age_or_two_choices_is_refused(hpq, sweeps, reader, words) -> None:
+    refused(hpq("rm", *words, "--yes"), "usage")
+    assert len(left(reader)) == 5
