@@ -88,7 +88,7 @@ def _read(bundle: bytes, most: int = MOST_BYTES) -> Files:
     found: Files = {}
     left = most
     try:
-        data = io.BytesIO(_inflated(bundle, 2 * most))  # heads and padding of many small files
+        data = io.BytesIO(_inflated(bundle, 3 * most))  # heads and padding of many small files
         with tarfile.open(fileobj=data, mode="r:", tarinfo=_Entry) as tar:
             for entry in tar:
                 name = entry.name

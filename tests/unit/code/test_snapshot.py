@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpq.code.command import starts_program
+from hpq.code.command import is_in_users_directory
 from hpq.code.manifest import git_root, take_snapshot
+from hpq.domain.sweep import Launch
 
 SECRETS = (
     *(".env", ".env.prod", "a.pem", "tls.key", "id_rsa", "id_ed25519.pub", ".netrc"),
@@ -71,13 +72,15 @@ def test_a_snapshot_holds_submodules_and_neither_data_nor_links_out_of_the_code(
         (False, ("python", "-um", "train")),
         (False, ("python", "-c", "import train", "train.py")),
         (False, ("bash", "run.sh")),
+        (False, ("sh", "${program}")),
         (False, ("torchrun", "${program}")),
         (False, ("${program}",)),
         (False, ("my-train", "${args}")),
     ],
 )
 def test_the_users_directory_is_for_what_an_interpreter_starts(is_so: bool, command) -> None:
-    assert starts_program(command, "train.py") is is_so
+    launch = Launch(program="train.py", command=command)
+    assert is_in_users_directory(launch) is is_so
 
 
 @pytest.mark.parametrize("is_sent", [True, False])

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpq.code import bundle as packing
-from hpq.code.command import starts_program
+from hpq.code.command import is_in_users_directory
 from hpq.code.editable import editable_installs
 from hpq.code.manifest import Files, digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
@@ -165,8 +165,8 @@ class Place:
     @classmethod
     def in_tree(cls, launch: Launch, tree: CodeTree) -> Place:
         """Return a tree's place; the working directory is the user's for an interpreted program."""
-        is_users = launch.trainer or starts_program(launch.command, launch.program)
-        cwd = launch.code_dir if tree.is_linked and is_users else tree.code_dir
+        is_users = tree.is_linked and is_in_users_directory(launch)
+        cwd = launch.code_dir if is_users else tree.code_dir
         return cls(cwd=cwd, code_dir=tree.code_dir, tree=tree)
 
     def words(self, command: tuple[str, ...]) -> tuple[str, ...]:
