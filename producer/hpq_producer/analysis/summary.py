@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, Json, TrialState, TrialView
 from hpq_producer.analysis.importance import Importance, importance_of
 from hpq_producer.analysis.scores import flatten
 from hpq_producer.terminal.text import clean, number, value
@@ -78,6 +78,7 @@ class SweepSummary:
     sets: list[dict[str, Json]] = field(default_factory=list)  # their varying parameters
     pruned: int = 0  # pruned trials with an objective
     reused: int = 0  # trials whose results were copied from older sweeps
+    of_other_code: int = 0  # of these
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of attempts that were restarted
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class SweepSummary:
         """Add trials."""
         for trial in trials:
             self.reused += bool(trial.reused)
+            self.of_other_code += trial.reused.endswith(OTHER_CODE)
             if trial.state in _RANKED and not trial.reused:
                 self._took.setdefault(trial.state, []).append(trial.duration_ms)
             self.total_ms += trial.total_ms

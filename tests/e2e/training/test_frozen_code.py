@@ -82,7 +82,8 @@ def test_a_rerun_after_an_edit_says_what_becomes_of_the_sweep_before_and_how_to_
     assert lab.trial(old, 2).objective == 1.0
 
     taken = lab.ok("enqueue", file, "--reuse", "--any-code", "--new").strip()
-    for view in (lab.ok("results", taken), lab.ok("best", taken), lab.ok("show", f"{taken}/1")):
+    commands = (("results", taken), ("best", taken), ("show", f"{taken}/1"), ("summary", taken))
+    for view in map(lambda words: lab.ok(*words), commands):
         assert "other code" in view
 
 

@@ -30,7 +30,7 @@ from hpq_worker.attempt.code_tree import CodeTree
 
 _MOST = 4  # snapshots in memory, and trees on disk: a worker alternates between few sweeps
 _MISSING = re.compile(
-    r"FileNotFoundError: \[Errno 2\] [^:]+: '(?P<file>[^']+)'"
+    r"FileNotFoundError: (?:[^']*'(?P<file>[^']+)'|(?P<why>.+))"
     r"|ModuleNotFoundError: No module named '(?P<module>[^']+)'"
 )
 _NUMBERS = itertools.count(1)
@@ -122,7 +122,8 @@ class CodeBundles:
         message = outcome.failure.message if outcome.failure else ""
         if (missing := _MISSING.search(message)) and not finished.exists():
             host = str(sweep.provenance.get("host") or "the host of the enqueue")
-            needed = missing["file"] or f"the module {missing['module']}"
+            module = f"the module {missing['module']}" if missing["module"] else ""
+            needed = missing["file"] or module or f"a file ({missing['why']})"
             text = f"{launch.what} needs {needed}, which is only on {host}; copy it here"
             failure = Failure(kind=FailureKind.DATA_MISSING, message=text, fingerprint=text)
             return replace(outcome, failure=failure)
