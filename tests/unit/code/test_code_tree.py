@@ -15,6 +15,7 @@ from hpq.code.signing import home_id
 from hpq.domain.sweep import Launch
 from hpq_worker.attempt import code_tree
 from hpq_worker.attempt.code import CodeBundles, Place
+from hpq_worker.attempt.code_tree import CodeTree
 
 IMAGES = [f"images/{kind}/{n}.png" for kind in ("cat", "dog") for n in range(3)]
 
@@ -149,6 +150,25 @@ def test_what_a_program_does_to_its_code_is_undone_before_the_next_trial(desk: D
     assert path.read_text() == "lib/net.py" and os.stat(path).st_mtime == before.st_mtime
     assert (desk.here / "conf.yaml").read_text() == "scripts/conf.yaml"
     assert text_of(desk.out) == {"scripts/conf.yaml": "its own settings"}
+
+
+def test_a_tree_that_cannot_be_restored_is_made_anew(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may make directories read-only; a root user's tests cannot show that."""
+    old = desk.tree.path
+    (desk.here / "train.py").unlink()
+
+    def refuse(self: CodeTree, folder: str, users: object) -> None:
+        raise PermissionError(folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CodeTree, "_sync", refuse)
+        with pytest.raises(PermissionError):
+            desk.bundles.tree(desk.launch)
+    tree = desk.bundles.tree(desk.launch)
+    assert tree.path != old and not old.exists()
+    assert Path(tree.top, "scripts", "train.py").exists()
 
 
 def test_files_that_the_user_adds_or_removes_show_in_the_next_trial(desk: Desk) -> None:

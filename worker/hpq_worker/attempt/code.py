@@ -80,26 +80,28 @@ class CodeBundles:
         is_linked = self.is_local(launch)
         key = (launch.code, launch.root, launch.code_dir, is_linked)
         tree = self._trees.pop(key, None)
-        try:
-            tree = tree or self._new_tree(launch, is_linked)
-            tree.restore()
-        except ValueError as error:
-            raise OSError(f"the code of the sweep: {error}") from None
-        except OSError:
-            if tree is not None:
-                tree.remove()
-            raise
+        if tree is None or not _restored(tree):
+            tree = self._new_tree(launch, is_linked)
         self._trees[key] = tree
         if len(self._trees) > _MOST:
             self._trees.pop(next(iter(self._trees))).remove()
         return tree
 
     def _new_tree(self, launch: Launch, is_linked: bool) -> CodeTree:
-        files = self._files(launch.code)
+        try:
+            files = self._files(launch.code)
+        except ValueError as error:
+            raise OSError(f"the code of the sweep: {error}") from None
         path = self._home / "work" / f"code-{launch.code[:12]}.{os.getpid()}.{next(_NUMBERS)}"
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(path, ignore_errors=True)
-        return CodeTree(path, files, launch, is_linked=is_linked)
+        tree = CodeTree(path, files, launch, is_linked=is_linked)
+        try:
+            tree.restore()
+        except OSError:
+            tree.remove()
+            raise
+        return tree
 
     def close(self) -> None:
         """Remove all code trees."""
@@ -142,6 +144,16 @@ class CodeBundles:
         if len(self._verified) > _MOST:
             del self._verified[next(iter(self._verified))]
         return files
+
+
+def _restored(tree: CodeTree) -> bool:
+    """Restore a tree, or remove it: a program may have made directories read-only."""
+    try:
+        tree.restore()
+    except OSError:
+        tree.remove()
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

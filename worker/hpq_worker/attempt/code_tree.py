@@ -242,15 +242,14 @@ class CodeTree:
             holds_code = folder in self._planned and self._is_inside(folder)
             is_users = self.is_linked and not holds_code and os.path.isdir(folder or "/")
             for path in list(self._written(folder, was)):
-                if not (is_users and _moved(f"{self.path}{path}", Path(path))):
-                    self._move_out(path, out)
-
-    def _move_out(self, path: str, out: Path) -> None:
-        name = os.path.relpath(path, self._root or "/")
-        name = os.path.basename(name) if name.startswith("..") else name
-        source = f"{self.path}{path}"
-        if not _moved(source, out / name) and not _moved(source, out / "code" / name):
-            raise OSError(f"{out / name} exists")
+                source, name = f"{self.path}{path}", os.path.relpath(path, self._root or "/")
+                name = os.path.basename(name) if name.startswith("..") else name
+                if is_users and not os.path.lexists(path):
+                    with suppress(OSError):  # a directory that the user cannot write
+                        _move(source, Path(path))
+                        continue
+                is_free = not os.path.lexists(out / name)
+                _move(source, out / name if is_free else out / "code" / name)
 
     def _written(self, folder: str, was: _Folder) -> Iterator[str]:
         """Yield the files in a directory of the tree that a program changed or created."""
@@ -312,13 +311,11 @@ def _stamp(path: str) -> Stamp:
     return found.st_ino, found.st_ctime_ns
 
 
-def _moved(source: str, target: Path) -> bool:
-    """Move a file; return False if the target exists or cannot be written."""
-    if os.path.lexists(target):
-        return False
+def _move(source: str, target: Path) -> None:
+    """Move a file to a new path: whole, or not at all."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(source, target)
     except OSError:
-        return False
-    return True
+        target.unlink(missing_ok=True)  # on another disk, which is full
+        raise
