@@ -1,7 +1,8 @@
-"""Measure the time to copy a sweep's code per attempt: `python benchmarks/code_tree.py [FILES]`."""
+"""Measure the time to make and restore a code tree: `python benchmarks/code_tree.py [DIR]`."""
 
 from __future__ import annotations
 
+import math
 import shutil
 import statistics
 import sys
@@ -15,34 +16,49 @@ from hpq.code.signing import home_id
 from hpq.domain.sweep import Launch
 from hpq_worker.attempt.code import CodeBundles
 
-_TIMES = 50
+_TIMES = 20
 
 
-def milliseconds(folder: Path, count: int) -> float:
-    """Return the median time of copying `count` files of 4 KiB in ten packages beside data."""
-    user, home = folder / "user", folder / "home"
-    for n in range(count):
-        (user / f"package{n % 10}" / "data").mkdir(parents=True, exist_ok=True)
-        (user / f"package{n % 10}" / f"module{n}.py").write_text("x = 1\n" * 680)
-    files = take_snapshot(user)
-    code = digest_of(manifest(files))
-    own = home_id(home, make=True)
+def seconds(folder: Path, modules: int, images: int) -> tuple[float, float]:
+    """Return the time of a worker's first attempt, and the median of those that follow."""
+    user, home, out = folder / "user", folder / "home", folder / "out"
+    for n in range(modules):
+        (user / f"package{n % 10}").mkdir(parents=True, exist_ok=True)
+        (user / f"package{n % 10}" / f"module{n}.py").write_text("x = 1\n" * 60)
+    for n in range(images):
+        (user / "data" / f"class{n % 10}").mkdir(parents=True, exist_ok=True)
+        (user / "data" / f"class{n % 10}" / f"{n}.png").touch()
+    files = take_snapshot(user, most=math.inf)
     launch = Launch(
-        program="x", code=code, code_dir=str(user), root=str(user), home=own, bundled=True
+        program="x",
+        code=digest_of(manifest(files)),
+        code_dir=str(user),
+        root=str(user),
+        home=home_id(home, make=True),
+        bundled=True,
     )
-    bundles, took = CodeBundles(home, lambda _: pack(files)), list[float]()
-    for n in range(_TIMES):
+    packed = pack(files)
+    bundles, took = CodeBundles(home, lambda _: packed), list[float]()
+    assert bundles.refusal(launch) is None
+    for _ in range(1 + _TIMES):
         started = time.perf_counter()
-        tree = bundles.copy(launch, folder / f"tree{n}")
-        took.append(1000 * (time.perf_counter() - started))
+        tree = bundles.tree(launch)
+        tree.collect(out)
+        took.append(time.perf_counter() - started)
         assert tree.is_linked
-    return statistics.median(took)
+    bundles.close()
+    return took[0], statistics.median(took[1:])
 
 
 if __name__ == "__main__":
-    place = Path(tempfile.mkdtemp(prefix="hpq-b-"))
-    try:
-        total = int(sys.argv[1]) if len(sys.argv) > 1 else 50
-        print(f"a tree of {total} files: {milliseconds(place, total):.2f} ms")
-    finally:
-        shutil.rmtree(place)
+    where = sys.argv[1] if len(sys.argv) > 1 else None
+    for modules, images in ((50, 0), (15_000, 0), (50, 60_000)):
+        place = Path(tempfile.mkdtemp(prefix="hpq-b-", dir=where))
+        try:
+            first, later = seconds(place, modules, images)
+        finally:
+            shutil.rmtree(place)
+        print(
+            f"{modules:,} modules, {images:,} images: {1000 * first:,.1f} ms for a worker's first"
+            f" trial, {1000 * later:.2f} ms for each later one"
+        )

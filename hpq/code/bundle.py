@@ -20,7 +20,7 @@ from hpq.errors import UserError
 from hpq.filestore.base import is_safe_name
 from hpq.process import make_private, private_file
 
-WRITTEN_S = 1_000_000_000  # one time for all copies: they share bytecode, and a change shows
+WRITTEN_S = 1_000_000_000  # of each copy: a restored file never fits bytecode of an edited one
 
 
 def pack(files: Files) -> bytes:
@@ -90,7 +90,7 @@ def _read(bundle: bytes, most: int = MOST_BYTES) -> Files:
     found: Files = {}
     left = most
     try:
-        data = io.BytesIO(_inflated(bundle, 2 * most))  # heads and padding of many small files
+        data = io.BytesIO(_inflated(bundle, 3 * most))  # heads and padding of many small files
         with tarfile.open(fileobj=data, mode="r:", tarinfo=_Entry) as tar:
             for entry in tar:
                 name = entry.name
@@ -136,11 +136,16 @@ def write(files: Files, folder: Path) -> None:
     for parent in sorted({"", *(name.rpartition("/")[0] for name in files)}):
         os.makedirs(f"{root}/{parent}", exist_ok=True)
     for name, (data, mode) in files.items():
-        fd = os.open(f"{root}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            os.utime(fd, (WRITTEN_S, WRITTEN_S))
-        finally:
-            os.close(fd)
+        write_file(f"{root}/{name}", data, mode)
+
+
+def write_file(path: str, data: bytes, mode: int) -> None:
+    """Write a file of the code with the time WRITTEN_S; raises like `write`."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.utime(fd, (WRITTEN_S, WRITTEN_S))
+    finally:
+        os.close(fd)

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from hpq.domain.sweep import Launch
 from hpq.domain.trial import Json, Params
 from hpq.errors import BadParams, SettingsError
 
@@ -65,8 +66,8 @@ _ARGS: Mapping[str, Callable[[Params], list[str]]] = {
 _HYDRA = frozenset({"${args_append_hydra}", "${args_override_hydra}"})
 _HYDRA_DIR = "hydra.run.dir="
 _MULTIRUN = frozenset({"-m", "--multirun"})  # sets directories itself
-# Not shells or launchers: the programs that they start may import from the working directory.
 _INTERPRETER = re.compile(r"(?:python|pypy|Rscript|julia|node|ruby|perl)[\d.]*")
+_STARTER = re.compile(rf"{_INTERPRETER.pattern}|(?:ba|da|z)?sh")
 _WITH_VALUE = frozenset({"-W", "-X"})
 GPUS = "${gpus}"  # hpq's own; a parameter of that name takes precedence
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
@@ -83,19 +84,35 @@ def template(command: tuple[str, ...], program: str | None) -> tuple[str, ...]:
     return tuple(single.get(item, item) for item in command or DEFAULT)
 
 
+def is_in_users_directory(launch: Launch) -> bool:
+    """True if trials work in the user's own directory, on the machine that enqueued them.
+
+    Others (`-m`, shells, launchers, console scripts) import from their working directory: theirs is
+    the copy of the code.
+    """
+    return bool(launch.trainer) or starts_program(launch.command, launch.program)
+
+
 def starts_program(command: tuple[str, ...], program: str) -> bool:
     """True if an interpreter starts the program's file: not `-m`, a shell, or a launcher."""
+    starter, script = started(command)
+    is_interpreter = starter == "${interpreter}" or bool(_INTERPRETER.fullmatch(starter))
+    is_program = script in ("${program}", program) or script.endswith(".py")
+    return bool(script) and is_interpreter and is_program
+
+
+def started(command: tuple[str, ...]) -> tuple[str, str]:
+    """Return the name of a command's interpreter or shell, and the file that it starts, or ""."""
     words = [word for word in command or DEFAULT if word not in ("${env}", _ENV, "env")]
     while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0]):
         del words[0]
-    if not words or not (
-        words[0] == "${interpreter}" or _INTERPRETER.fullmatch(Path(words[0]).name)
-    ):
-        return False
+    starter = Path(words[0]).name if words else ""
+    if starter != "${interpreter}" and not _STARTER.fullmatch(starter):
+        return "", ""
     del words[0]
     while words and words[0].startswith("-") and not re.match(r"-[A-Za-z]*[mc]", words[0]):
         del words[: 2 if words[0] in _WITH_VALUE else 1]
-    return bool(words) and (words[0] in ("${program}", program) or words[0].endswith(".py"))
+    return starter, words[0] if words and not words[0].startswith("-") else ""
 
 
 def arguments(command: tuple[str, ...], params: Params) -> list[str]:

@@ -19,11 +19,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from hpq.errors import UserError
+from hpq.filestore.base import is_safe_name
 
 Files = dict[str, tuple[bytes, int]]  # {path: (content, mode)}
 TRACKED = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh"})
 UNTRACKED = frozenset({".py", ".yaml", ".yml", ".json"})
 MOST_BYTES = 10 * 1024 * 1024
+_HEAD_BYTES = 1024  # of a file in a bundle: its head, and the padding of its end
 _MOST_FILE_BYTES = 1024 * 1024  # of a file of local code: larger ones are data
 SKIPPED = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules", "site-packages"})
 _SECRET = (
@@ -51,7 +53,8 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
     its data is sent with it. Elsewhere: *.py, and *.yaml and *.json if the code is sent.
     Hidden files count if git tracks them. .hpqignore excludes files of code that is sent, as does
     .gitignore outside git. The `named` files (the program, code-like words of the command) always
-    count. Secrets and links out of the folder never count; of local code, nor files over 1 MiB.
+    count. Secrets, links out of the folder and names that no bundle can hold never count; of local
+    code, nor files over 1 MiB.
     """
     tracked = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     if tracked is None:  # perhaps a submodule is broken
@@ -70,7 +73,36 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
     else:
         found = [p for p in found if _is_small(folder / p)]
     found = [p for p in found if _is_inside(folder, p)] + [Path(name) for name in named]
-    return sorted({p for p in found if not _is_secret(p) and (folder / p).is_file()})
+    named_well = {p for p in found if not _is_secret(p) and is_safe_name(str(p))}
+    return sorted(p for p in named_well if (folder / p).is_file())
+
+
+def left_out(folder: Path, files: Collection[str], *, is_sent: bool = False) -> list[str]:
+    """Return the modules that a snapshot of a folder does not hold, and linked packages; sorted.
+
+    Of local code also those that git ignores: trials import them from the folder as they are. If
+    the code `is_sent`, only files with names that no bundle can hold.
+    """
+    found = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
+    if found is None:
+        found = [path.relative_to(folder) for path in _entries(folder)]
+    else:
+        others = ("ls-files", "-z", "--others", "--exclude-standard")
+        found += _git(folder, *others) or []
+        if not is_sent:
+            found += _git(folder, *others, "--ignored", "--directory") or []
+    names = set[str]()
+    for path in found:
+        whole, name = folder / path, str(path)
+        if not is_safe_name(name) and whole.is_file():
+            names.add(os.fsencode(name).decode("utf-8", "backslashreplace"))
+        elif is_sent or any(p in SKIPPED or p.startswith(".") for p in path.parts):
+            continue
+        elif path.suffix == ".py" and name not in files and whole.is_file():
+            names.add(name)
+        elif whole.is_dir() and next(whole.glob("*.py"), None):
+            names.add(f"{name}/")
+    return sorted(names)
 
 
 def _is_secret(path: Path) -> bool:
@@ -120,12 +152,17 @@ def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
 
 
 def _files(folder: Path, endings: Collection[str]) -> Iterable[Path]:
+    return (path for path in _entries(folder) if _is_code(path, endings) and not path.is_dir())
+
+
+def _entries(folder: Path) -> Iterable[Path]:
+    """Yield the files and linked directories of a folder that is not in git."""
     for entry in sorted(folder.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             is_home = (entry / "code.key").exists()  # an HPQ_HOME, with copies of this code
             if not is_home and entry.name not in SKIPPED and not entry.name.startswith("."):
-                yield from _files(entry, endings)
-        elif _is_code(entry, endings):
+                yield from _entries(entry)
+        else:
             yield entry
 
 
@@ -142,7 +179,7 @@ def _git(folder: Path, *args: str) -> list[Path] | None:
         return None
     if done.returncode != 0:
         return None
-    return [Path(name) for name in done.stdout.decode("utf-8", "replace").split("\0") if name]
+    return [Path(name) for name in os.fsdecode(done.stdout).split("\0") if name]
 
 
 def take_snapshot(
@@ -164,12 +201,13 @@ def take_snapshot(
         whole = folder / path
         if without is None or not without(whole):
             sizes[path] = _size(whole)
-    if sum(sizes.values()) > most:  # before any file is read
+    if sum(sizes.values()) + _HEAD_BYTES * len(sizes) > most:  # before any file is read
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]
         shown = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
         raise CodeTooLarge(
-            f"{folder}: the code is larger than 10 MiB; the largest files are {shown}; list files"
-            " that are not code in .hpqignore, one a line",
+            f"{folder}: the code is larger than 10 MiB: {len(sizes):,} files, and 1 KiB for each"
+            f" file's name; the largest files are {shown}; list files that are not code in"
+            " .hpqignore, one a line",
             code="code-too-large",
         )
     try:

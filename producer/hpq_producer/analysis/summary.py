@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, Json, TrialState, TrialView
 from hpq_producer.analysis.importance import Importance, importance_of
 from hpq_producer.analysis.scores import flatten
 from hpq_producer.terminal.text import clean, number, value
@@ -79,6 +79,7 @@ class SweepSummary:
     sets: list[dict[str, Json]] = field(default_factory=list)  # their varying parameters
     pruned: int = 0  # pruned trials with an objective
     reused: int = 0  # trials whose results were copied from older sweeps
+    of_other_code: int = 0  # of these
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of attempts that were restarted
     ran_on: set[str] = field(default_factory=set)  # digests of provenance records
@@ -91,6 +92,7 @@ class SweepSummary:
             self.reused += bool(trial.reused)
             if trial.provenance and not trial.reused and len(self.ran_on) < _MOST_RECORDS:
                 self.ran_on.add(trial.provenance)
+            self.of_other_code += trial.reused.endswith(OTHER_CODE)
             if trial.state in _RANKED and not trial.reused:
                 self._took.setdefault(trial.state, []).append(trial.duration_ms)
             self.total_ms += trial.total_ms

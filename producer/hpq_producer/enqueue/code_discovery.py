@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path, PurePath
 
 from hpq import __version__
+from hpq.code.command import started
 from hpq.code.manifest import (
     MOST_BYTES,
     TRACKED,
@@ -22,6 +23,7 @@ from hpq.code.manifest import (
     Files,
     digest_of,
     git_root,
+    left_out,
     manifest,
     take_snapshot,
 )
@@ -41,6 +43,8 @@ class DiscoveredCode:
     files: Files | None = None  # of the snapshot
     folder: Path = Path()
     is_sent: bool = True  # False: too large; the snapshot stays on this disk
+    note: str = ""  # of code that is too large: what the snapshot holds instead
+    left_out: tuple[str, ...] = ()  # modules that are not in the snapshot
     namesake: str = ""  # warning: another program of this name is beside the sweep file
 
     @cached_property
@@ -92,7 +96,7 @@ def find_code(
         """Return True for sweep files: an edit of one does not change the code."""
         return path.resolve() == file or (path not in named and is_sweep_file(path))
 
-    root, files, is_sent = folder, {}, True
+    root, files, is_sent, note = folder, {}, True, ""
     if is_named or is_live:
         files = take_snapshot(
             folder,
@@ -102,7 +106,7 @@ def find_code(
             most=MOST_BYTES if is_named else math.inf,
         )
     else:
-        root, files, is_sent = _frozen(spec, folder, named, is_no_code)
+        root, files, is_sent, note = _frozen(spec, folder, named, is_no_code)
     launch = replace(
         _launch(spec, digest_of(manifest(files))),
         code_dir="" if is_named else str(folder),
@@ -114,28 +118,38 @@ def find_code(
         files=files,
         folder=folder,
         is_sent=is_sent,
+        note=note,
+        left_out=() if is_live else tuple(left_out(root, files, is_sent=is_named)),
         namesake="" if is_named else _warn_of_namesake(spec, folder, file.parent),
     )
 
 
 def _frozen(
     spec: SweepSpec, folder: Path, named: set[Path], is_no_code: Callable[[Path], bool]
-) -> tuple[Path, Files, bool]:
-    """Return the root of local code, its snapshot, and whether it is small enough to be sent.
+) -> tuple[Path, Files, bool, str]:
+    """Return the root of local code, its snapshot, whether it can be sent, and a note.
 
     The root is that of the git checkout, or else the directory; for too much code, the program's
     own directory.
     """
     program = _normal(folder, spec.program)
     place = folder if program.is_relative_to(folder) else program.parent
-    for root in dict.fromkeys((git_root(place) or place, place, program.parent)):
+    whole = git_root(place) or place
+    for root in dict.fromkeys((whole, place, program.parent)):
         if not place.is_relative_to(root) and not program.is_relative_to(root):
             continue
         with contextlib.suppress(CodeTooLarge):
-            return root, take_snapshot(root, _below(named, root), is_no_code), True
+            files = take_snapshot(root, _below(named, root), is_no_code)
+            return root, files, True, _note(whole, root)
     root = program.parent if spec.program else place
     files = take_snapshot(root, _below(named, root), is_no_code, most=math.inf)
-    return root, files, False
+    return root, files, False, _note(whole, root)
+
+
+def _note(whole: Path, root: Path) -> str:
+    if root == whole:
+        return ""
+    return f"{whole} has more than 10 MiB of code: the snapshot holds {root} alone"
 
 
 def _normal(folder: Path, word: str) -> Path:
@@ -194,28 +208,40 @@ def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
             return place
         if spec.command and not spec.program and _names_a_file(spec.command, place):
             return place
-    if spec.command and not spec.program:
+    script = _script(spec.command)
+    if spec.command and not spec.program and not script:
         return places[0]
-    what = spec.program or spec.trainer
+    what = spec.program or script or spec.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
-    close = get_close_matches(what, _similar_names(what, places), n=1) if spec.program else []
+    close = (
+        get_close_matches(what, _similar_names(what, places), n=1) if what != spec.trainer else []
+    )
     hint = f"did you mean {close[0]!r}?" if close else "name its directory with `code:` or --code"
     raise _CodeNotFound(f"{what!r} is not in {looked}; {hint}")
 
 
 def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:
-    """Return True if a word of a command names a file in that folder."""
+    """Return True if the folder has the script of a command, or, without one, a file it names."""
+    if script := _script(command):
+        return (folder / script).is_file()
     return any((folder / word).is_file() for word in command if word and "\0" not in word)
+
+
+def _script(command: tuple[str, ...]) -> str:
+    """Return the file that a command starts; "" if it starts none, or one outside the code."""
+    script = started(command)[1] if command else ""
+    return "" if "${" in script or "\0" in script or os.path.isabs(script) else script
 
 
 def _position(spec: SweepSpec, file: Path) -> str:
     """Return where the file or an option names the code: file:line:col: key."""
-    key = "program" if spec.program else "trainer"
+    key = "program" if spec.program else "trainer" if spec.trainer else "command"
     document = yaml_reader.parse(spec.text or read(file), str(file))
     data = document.data if isinstance(document.data, dict) else {}
-    if data.get(key) == getattr(spec, key):
+    value = data.get(key)
+    if (tuple(value) if isinstance(value, list) else value) == getattr(spec, key):
         return f"{document.source_map.find((key,))[1]}: {key}"
-    return "--set program" if spec.program else "--trainer"
+    return "--trainer" if spec.trainer else f"--set {key}"
 
 
 def _similar_names(program: str, places: list[Path]) -> list[str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
+from hpq.domain.identity import slug
 from hpq.domain.sweep import Sweep
 from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.terminal.text import clean, shell_line
 
-_MOST = 200  # sweeps looked at, of the newest
+_NEWEST = 1_000  # ids that are read, in one call
+_MOST = 4  # sweeps that are read: the new one, and the newest others of its name
 
 
 def explain_predecessor(reader: StoreReader, submission: Submission, new: Sweep) -> str:
     """Return the older sweep's progress and the command to continue it; "" if there is none."""
     launch, spec = submission.code.launch, submission.spec
-    for sweep in reader.sweeps.get_each(reader.sweeps.ids()[:_MOST]):
+    ids = (sid for sid in reader.sweeps.ids(_NEWEST) if sid.rpartition("-")[0] == slug(spec.name))
+    for sweep in reader.sweeps.get_each([*islice(ids, _MOST)]):
         if not isinstance(sweep, Sweep) or sweep.state.is_over or sweep.id == new.id:
             continue
         is_same_file = (sweep.spec, sweep.seed) == (spec.source, spec.seed)

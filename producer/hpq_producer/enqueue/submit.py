@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from hpq.code import signing
-from hpq.code.bundle import keep, pack
+from hpq.code.bundle import keep, pack, unpack
 from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
+from hpq.errors import UserError
 from hpq.search.samplers import replicated
 from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
@@ -23,6 +24,7 @@ from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow, SignRow, encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
+from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.provenance import sweep_code_location
 from hpq_producer.enqueue.reuse import (
     OlderResults,
@@ -80,10 +82,7 @@ def enqueue_sweep(
     existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
     if existing is not None:
         return _existing(session, existing)
-    bundle = pack(code.files) if code.files is not None and code.launch.bundled else None
-    if bundle is not None and not code.is_sent:
-        keep(session.settings.home, code.launch.code, bundle)
-        bundle = None
+    bundle = _bundle(session, code)
     for line in check_capacity(
         session, submission.spec.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
     ):
@@ -124,6 +123,26 @@ def enqueue_sweep(
         return _existing(session, other)
     notes = describe_reuse(session.reader, criteria, reuse, list(reused.values()), new_sweep=sid)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(reused), notes=notes)
+
+
+def _bundle(session: Session, code: DiscoveredCode) -> bytes | None:
+    """Return the code to send; keep code that is too large on this disk.
+
+    Raises:
+        UserError: workers would refuse it: a file grew since its size was read.
+    """
+    if code.files is None or not code.launch.bundled:
+        return None
+    bundle = pack(code.files)
+    if not code.is_sent:
+        keep(session.settings.home, code.launch.code, bundle)
+        return None
+    try:
+        unpack(bundle, code.launch.code)
+    except ValueError as error:
+        text = f"{code.folder}: workers would refuse this code: {error}; run the command again"
+        raise UserError(text, code="code-too-large") from None
+    return bundle
 
 
 def _existing(session: Session, sid: str) -> Enqueued:

@@ -32,7 +32,8 @@ def hours_line(summary: SweepSummary) -> Iterator[Line]:
     """Yield the workers' total training time, and the part spent in restarted attempts."""
     if summary.reused:
         text = f"{trials_of(summary.reused, 'result')} from older sweeps, not trained here"
-        yield [Span(text, Style.DIM)]
+        other = f"; {summary.of_other_code} of other code" if summary.of_other_code else ""
+        yield [Span(text + other, Style.DIM)]
     if summary.total_ms:
         all_, before = duration(summary.total_ms), duration(summary.before_ms)
         lost = f", {before} in attempts that were restarted" if summary.before_ms else ""

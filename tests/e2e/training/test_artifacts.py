@@ -73,7 +73,7 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
     want = ["1/1/artifacts/deep/er/model.txt", "1/1/artifacts/model.txt"]
     lab.wait_until(lambda: files_of(shelf, sid) == want, "the checkpoint, if there was one, to go")
     assert lab.printed(sid).count("'..'") == 4
-    assert not list(lab.home.glob("work/*")), "nothing of it stays where it ran"
+    assert not list(lab.home.glob(f"work/{sid}.*")), "nothing of it stays where it ran"
     assert "deep/er/model.txt  7 B" in lab.ok("show", f"{sid}/1")
     assert lab.ok("get", "best").split() == ["deep/er/model.txt", "7", "B", "model.txt", "7", "B"]
     for what, out in ((sid, "a"), ("best", "b"), (f"{sid}/1", "c")):

@@ -56,7 +56,7 @@ def test_a_file_saved_while_a_sweep_runs_neither_stops_it_nor_gets_into_it(lab) 
     assert [lab.trial(sid, n).objective for n in (1, 2)] == [1.0, 1.0]
     printed = lab.printed(sid)
     # An interpreter starts the program: the directory is the user's, and the code is a copy's.
-    assert f"cwd={lab.code} file={lab.home}/work/{sid}.1." in printed and "data=seven" in printed
+    assert f"cwd={lab.code} file={lab.home}/work/code-" in printed and "data=seven" in printed
     assert (lab.code / "mine.txt").exists() and not (lab.code / "beside.txt").exists()
     assert [path.read_text() for path in lab.home.glob(f"work/{sid}.1.*/out/beside.txt")] == [
         "by the file"
@@ -82,7 +82,8 @@ def test_a_rerun_after_an_edit_says_what_becomes_of_the_sweep_before_and_how_to_
     assert lab.trial(old, 2).objective == 1.0
 
     taken = lab.ok("enqueue", file, "--reuse", "--any-code", "--new").strip()
-    for view in (lab.ok("results", taken), lab.ok("best", taken), lab.ok("show", f"{taken}/1")):
+    commands = (("results", taken), ("best", taken), ("show", f"{taken}/1"), ("summary", taken))
+    for view in map(lambda words: lab.ok(*words), commands):
         assert "other code" in view
 
 
@@ -108,7 +109,7 @@ def test_a_module_a_shell_and_a_console_script_run_in_the_tree(lab) -> None:
         lab.worker(1, "--sweep", sid, "--count", "1")
         lab.wait_over(sid)
         printed = lab.printed(sid)
-        assert f"cwd={lab.home}/work/{sid}.1." in printed, (command, printed)
+        assert f"cwd={lab.home}/work/code-" in printed, (command, printed)
         assert not (lab.code / "new").exists()
 
 
@@ -246,3 +247,34 @@ def test_plan_lists_the_files_of_the_snapshot_and_enqueue_counts_them(lab) -> No
     assert {"  model.py", "  train.py"} <= {*lines}
     assert set(json.loads(lab.ok("plan", file, "--json"))["files"]) == {"model.py", "train.py"}
     assert "snapshot: 2 files" in lab.hpq("enqueue", file).stderr
+
+
+def test_a_script_scans_removes_and_writes_beside_its_file_as_without_hpq(lab) -> None:
+    """Outside git, with data above the script; Python's rglob and os.walk follow no links."""
+    lab.write(
+        "train.py",
+        """
+        import os, shutil, sys
+        from pathlib import Path
+        here = Path(__file__).parent
+        walked = [name for _, _, names in os.walk(here / "data") for name in names]
+        found = len([*here.rglob("*.png")]), len(walked)
+        above = (here / "../shared/x.txt").read_text()
+        shutil.rmtree(here / "out")
+        (here / "out").mkdir()
+        (here / "runs" / f"{sys.argv[1]}.txt").write_text("kept")
+        print(f"found={found} above={above}")
+        print("loss=1")
+    """,
+    )
+    for name in ("data/labels.json", "data/cat/1.png", "data/dog/2.png", "out/old", "runs/old"):
+        (lab.code / name).parent.mkdir(parents=True, exist_ok=True)
+        (lab.code / name).touch()
+    (lab.folder / "shared").mkdir()
+    (lab.folder / "shared" / "x.txt").write_text("there")
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    assert "found=(2, 3) above=there" in lab.printed(sid, 2)
+    assert {p.name for p in (lab.code / "runs").iterdir()} == {"old", "--x=1.txt", "--x=2.txt"}
+    assert (lab.code / "out" / "old").exists()

@@ -57,6 +57,17 @@ def test_the_same_file_twice_is_one_sweep(session: Session) -> None:
     assert put(session, allow_duplicate=True).sid != first.sid
 
 
+def test_code_that_workers_would_refuse_is_refused_before_anything_is_queued(
+    session: Session,
+) -> None:
+    submission = prepare(load(Path("sweep.yaml")), Path("sweep.yaml"))
+    grown = {**(submission.code.files or {}), "train.py": (bytes(11 * 2**20), 0o644)}
+    code = replace(submission.code, files=grown)
+    with raises("code-too-large"):
+        enqueue_sweep(session, replace(submission, code=code))
+    assert not session.redis.keys("*")
+
+
 def test_trials_keep_the_order_of_the_file_and_their_parameters(session: Session) -> None:
     trials = list(session.reader.trials.all(put(session).sid))
     assert [dict(t.params) for t in trials] == [{"a": a, "b": "x"} for a in (3, 1, 2)]

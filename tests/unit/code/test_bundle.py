@@ -177,7 +177,7 @@ def test_nothing_is_written_of_a_bundle_that_holds(what: str, tmp_path: Path) ->
     from_redis = bundles.refusal(launch("0" * 64))
     assert from_redis and from_redis.code == "code-altered"
     with pytest.raises(OSError):
-        bundles.copy(launch("0" * 64), tmp_path / "copy")
+        bundles.tree(launch("0" * 64))
     assert not list(tmp_path.iterdir())
 
 
@@ -200,9 +200,10 @@ def test_a_bundle_is_fetched_and_verified_once_and_copied_as_it_was(
 
     bundles = CodeBundles(tmp_path / "home", fetch)
     assert bundles.refusal(launch(digest)) is None
-    bundles.copy(launch(digest), tmp_path / "one")
+    one = bundles.tree(launch(digest)).path
     assert asked == [digest]
-    assert (tmp_path / "one" / "train.py").read_text() == "train.py"
-    assert os.access(tmp_path / "one" / "deep" / "run.sh", os.X_OK)
-    bundles.copy(launch(digest), tmp_path / "two")
-    assert asked == [digest] and (tmp_path / "two" / "train.py").exists()
+    assert (one / "train.py").read_text() == "train.py"
+    assert os.access(one / "deep" / "run.sh", os.X_OK)
+    bundles.close()
+    two = bundles.tree(launch(digest)).path
+    assert asked == [digest] and (two / "train.py").exists() and not one.exists()

@@ -1,4 +1,4 @@
-"""What a snapshot of local code holds, what it never holds, and how a copy of it is laid out."""
+"""What a snapshot of local code holds, and what it never holds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpq.code.bundle import pack
-from hpq.code.command import starts_program
-from hpq.code.manifest import digest_of, git_root, manifest, take_snapshot
-from hpq.code.signing import home_id
+from hpq.code.command import is_in_users_directory
+from hpq.code.manifest import git_root, take_snapshot
 from hpq.domain.sweep import Launch
-from hpq_worker.attempt.code import CodeBundles, CodeTree, Place
 
 SECRETS = (
     *(".env", ".env.prod", "a.pem", "tls.key", "id_rsa", "id_ed25519.pub", ".netrc"),
@@ -75,73 +72,15 @@ def test_a_snapshot_holds_submodules_and_neither_data_nor_links_out_of_the_code(
         (False, ("python", "-um", "train")),
         (False, ("python", "-c", "import train", "train.py")),
         (False, ("bash", "run.sh")),
+        (False, ("sh", "${program}")),
         (False, ("torchrun", "${program}")),
         (False, ("${program}",)),
         (False, ("my-train", "${args}")),
     ],
 )
 def test_the_users_directory_is_for_what_an_interpreter_starts(is_so: bool, command) -> None:
-    assert starts_program(command, "train.py") is is_so
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> CodeTree:
-    """The tree of a project whose sweep was enqueued below its root."""
-    user = tmp_path / "user"
-    put(user, "lib/net.py", "scripts/train.py", "scripts/conf.yaml", "scripts/data/x")
-    files = take_snapshot(user, ["scripts/conf.yaml"])
-    launch = Launch(
-        program="train.py",
-        code=digest_of(manifest(files)),
-        code_dir=str(user / "scripts"),
-        root=str(user),
-        home=home_id(tmp_path / "home", make=True),
-        bundled=True,
-    )
-    bundles = CodeBundles(tmp_path / "home", lambda _: pack(files))
-    return bundles.copy(launch, tmp_path / "tree")
-
-
-def test_words_and_pythonpath_lead_into_the_tree(tree: CodeTree, tmp_path: Path) -> None:
-    top, user = str(tmp_path / "tree"), str(tmp_path / "user")
-    words = ("train.py", "conf.yaml", f"{user}/lib/net.py", "data/x", "--flag", "/etc/hosts")
-    mapped = [tree.word(word) for word in words]
-    assert mapped[:3] == [
-        f"{top}/scripts/train.py",
-        f"{top}/scripts/conf.yaml",
-        f"{top}/lib/net.py",
-    ]
-    assert mapped[3:] == ["data/x", "--flag", "/etc/hosts"]
-    assert tree.python_path(f".:{user}:/opt/x") == [f"{top}/scripts", top, "/opt/x"]
-
-
-def test_what_is_no_code_is_a_link_and_what_a_program_writes_goes_to_its_output(
-    tree: CodeTree, tmp_path: Path
-) -> None:
-    top, out = tmp_path / "tree", tmp_path / "out"
-    out.mkdir()
-    assert (top / "scripts" / "data").is_symlink() and not (top / "lib" / "net.py").is_symlink()
-    (top / "scripts" / "data" / "y").write_text("as with W&B")
-    (top / "lib" / "result.txt").write_text("new")
-    (top / "lib" / "net.py").write_text("edited by itself")
-    assert not tree.edited_settings()
-    tree.collect(out)
-    found = {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()}
-    assert found == {"lib/result.txt", "lib/net.py"}
-    assert (tmp_path / "user" / "scripts" / "data" / "y").exists()
-    assert (tmp_path / "user" / "lib" / "net.py").read_text() == "lib/net.py"
-    (tmp_path / "user" / "scripts" / "conf.yaml").write_text("edited")
-    assert tree.edited_settings() == ["scripts/conf.yaml"]
-
-
-def test_all_copies_share_their_bytecode_and_a_pod_has_no_links(tree, tmp_path) -> None:
-    files = take_snapshot(tmp_path / "user", ["scripts/conf.yaml"])
-    pod = CodeBundles(tmp_path / "home", lambda _: pack(files), in_pod=True)
-    copy = pod.copy(tree.launch, tmp_path / "again")
-    assert not copy.is_linked and not (tmp_path / "again" / "scripts" / "data").exists()
-    assert Place.in_tree(tree.launch, copy).cwd == str(tmp_path / "again" / "scripts")
-    caches = {(tmp_path / name / "lib" / "__pycache__").resolve() for name in ("tree", "again")}
-    assert len(caches) == 1 and caches.pop().is_dir()
+    launch = Launch(program="train.py", command=command)
+    assert is_in_users_directory(launch) is is_so
 
 
 @pytest.mark.parametrize("is_sent", [True, False])

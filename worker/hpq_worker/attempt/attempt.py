@@ -16,12 +16,12 @@ from hpq.code.command import argv, interpreter
 from hpq.domain.attempt import Outcome
 from hpq.domain.metric_check import missing_metric
 from hpq.domain.retry_policy import retry_rule
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.search.samplers import SEED, seed_of
 from hpq_worker.attempt import environment
-from hpq_worker.attempt.code import CodeTree, Place
+from hpq_worker.attempt.code import Place
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.parts import AttemptParts
@@ -44,7 +44,6 @@ class AttemptRunner:
         self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
         self._runner: RunnerProcess | None = None
         self._warned = set[str]()  # sweeps whose metric a warning named
-        self._tree: CodeTree | None = None  # of the code that a resident runner imports
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
         """Run one attempt to its end.
@@ -67,7 +66,7 @@ class AttemptRunner:
             result = self._publish_rest(publisher, sweep, result)
             is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
-                self.close()
+                self._end_runner()
             return result
         except BaseException:
             self.close()
@@ -167,13 +166,14 @@ class AttemptRunner:
         return replace(result, outcome=replace(outcome, artifacts=publisher.publish_artifacts()))
 
     def close(self) -> None:
-        """End the runner, if there is one."""
+        """End the runner, if there is one, and remove the copies of code."""
+        self._end_runner()
+        self._parts.bundles.close()
+
+    def _end_runner(self) -> None:
         if self._runner is not None:
             self._runner.close()
             self._runner = None
-        if self._tree is not None:
-            self._tree.remove()
-            self._tree = None
 
     def _describe(
         self,
@@ -236,8 +236,8 @@ class AttemptRunner:
         if self._runner is not None and (
             self._runner.key != key or self._runner.status() is not None
         ):
-            self.close()
-        place = self._place(sweep, paths)
+            self._end_runner()
+        place = self._place(sweep.launch)
         if self._runner is None:
             # A resident runner outlives the attempt's directories: it must not work in one.
             cwd = place.cwd or str(self._settings.home)
@@ -248,19 +248,14 @@ class AttemptRunner:
     def _python(self, sweep: Sweep, env: Mapping[str, str]) -> str:
         return sys.executable if sweep.launch.trainer else interpreter(env, self._settings.python)
 
-    def _place(self, sweep: Sweep, paths: AttemptPaths) -> Place:
-        """Return where an attempt runs; copy a snapshot for its runner."""
-        launch, bundles = sweep.launch, self._parts.bundles
-        if not launch.bundled:
-            folder = launch.code_dir or str(self._settings.code or "")
-            if self._parts.terminal:
-                return Place(cwd=folder, code_dir=folder)
-            return Place.live(launch, folder)
-        if not _is_resident(sweep):
-            return Place.in_tree(launch, bundles.copy(launch, paths.code))
-        if self._tree is None:
-            self._tree = bundles.own_copy(launch)
-        return Place.in_tree(launch, self._tree)
+    def _place(self, launch: Launch) -> Place:
+        """Return where an attempt runs."""
+        if launch.bundled:
+            return Place.in_tree(launch, self._parts.bundles.tree(launch))
+        folder = launch.code_dir or str(self._settings.code or "")
+        if self._parts.terminal:
+            return Place(cwd=folder, code_dir=folder)
+        return Place.live(launch, folder)
 
 
 def _is_over(result: Result) -> bool:

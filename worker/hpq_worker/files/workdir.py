@@ -102,11 +102,6 @@ class AttemptPaths:
     socket: str
     lock: DirectoryLock
 
-    @property
-    def code(self) -> Path:
-        """The copy of the sweep's code, if the code came with the sweep."""
-        return self.work / "code"
-
     @classmethod
     def create(cls, home: Path, claim: Claim) -> AttemptPaths:
         """Create empty directories.
@@ -151,7 +146,7 @@ class AttemptPaths:
     def remove(self, *, keep_out: bool) -> None:
         """Remove the directories, except (`keep_out`) files left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        for name in ("checkpoint", "frozen", "path", "code", "ranks"):
+        for name in ("checkpoint", "frozen", "path", "ranks"):
             shutil.rmtree(self.work / name, ignore_errors=True)
         with suppress(OSError):
             if not (keep_out and self.out.exists() and any(self.out.iterdir())):

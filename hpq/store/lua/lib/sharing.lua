@@ -58,20 +58,23 @@ local function drop_ran_on(sid)
   end
 end
 
--- Removes the code of the oldest ended sweeps if Redis holds more than MOST_CODE snapshots.
-local MOST_CODE = 200
+-- Removes the code of the oldest ended sweeps if Redis holds more than MOST_CODE snapshots or MOST_CODE_BYTES.
+local MOST_CODE, MOST_CODE_BYTES = 200, 256 * 1024 * 1024
 local function bound_code()
-  local excess = redis.call('HLEN', key('code')) - MOST_CODE
-  for _, sid in ipairs(excess > 0 and redis.call('ZRANGE', key('sweeps'), 0, -1) or {}) do
+  local bytes, digests = 0, redis.call('HKEYS', key('code'))
+  for _, digest in ipairs(digests) do bytes = bytes + redis.call('STRLEN', key('b', digest)) end
+  local excess = math.max(0, #digests - MOST_CODE)
+  if excess == 0 and bytes <= MOST_CODE_BYTES then return end
+  for _, sid in ipairs(redis.call('ZRANGE', key('sweeps'), 0, -1)) do
     local digest = redis.call('HGET', sweep_key(sid), 'bundle') or ''
     local sweeps, in_use = redis.call('SMEMBERS', key('b', digest, 'sweeps')), digest == ''
     for _, other in ipairs(sweeps) do in_use = in_use or not is_done(other) end
     if not in_use then
+      bytes, excess = bytes - redis.call('STRLEN', key('b', digest)), excess - 1
       for _, other in ipairs(sweeps) do redis.call('HSET', sweep_key(other), 'bundle', '') end
       redis.call('UNLINK', key('b', digest), key('b', digest, 'sweeps'))
       redis.call('HDEL', key('code'), digest)
-      excess = excess - 1
     end
-    if excess <= 0 then return end
+    if excess <= 0 and bytes <= MOST_CODE_BYTES then return end
   end
 end

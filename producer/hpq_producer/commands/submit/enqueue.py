@@ -9,9 +9,9 @@ import os
 import sys
 from pathlib import Path
 
-from hpq.code.command import interpreter
+from hpq.code.command import interpreter, is_in_users_directory
 from hpq.code.editable import editable_installs
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import Launch, Sweep, SweepState
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import Appended, append, print_appended
@@ -29,6 +29,7 @@ from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean, size, trials_of
 
+_MOST_NAMES = 5  # files that are not in a snapshot
 _NO_METRIC = (
     "the file has no metric, so hpq cannot rank the trials; add metric: {name: val_loss,"
     " goal: minimize}, and print val_loss=0.3 or call hpq.report({...}) in each trial"
@@ -103,13 +104,28 @@ def _queued(sweep: Sweep, count: int, reused: int) -> str:
     return f"{left}, chosen by {sweep.method} search while the sweep runs"
 
 
-def describe_snapshot(code: DiscoveredCode) -> str:
-    """Describe the snapshot that a sweep runs; "" for live code and installed trainers."""
+def describe_snapshot(code: DiscoveredCode) -> list[str]:
+    """Describe the snapshot that a sweep runs; [] for live code and installed trainers."""
     if code.files is None or not code.launch.bundled:
-        return ""
+        return []
     count, total = len(code.files), sum(len(content) for content, _ in code.files.values())
     text = f"snapshot: {count} file{'' if count == 1 else 's'}, {size(total)}"
-    return text if code.is_sent else f"{text}; over 10 MiB, so it stays on this machine"
+    lines = [text if code.is_sent else f"{text}; over 10 MiB, so it stays on this machine"]
+    if code.note:
+        lines.append(f"{code.note}; its other files run as they are on this machine")
+    if names := code.left_out:
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        what = "not frozen" if code.launch.is_frozen else "not sent"
+        lines.append(f"{what}: {clean(', '.join(names[:_MOST_NAMES]))}{more}")
+    return lines
+
+
+def describe_place(launch: Launch) -> str:
+    """Describe where trials run on this machine, to follow the name of what runs."""
+    if not launch.code_dir:
+        return " from a snapshot of the code" if launch.bundled else f" ({launch.code})"
+    is_copy = launch.is_frozen and not is_in_users_directory(launch)
+    return f" in {'a copy of ' if is_copy else ''}{launch.code_dir}"
 
 
 def _not_frozen(session: Session, sweep: Sweep) -> list[str]:
@@ -151,13 +167,13 @@ def print_enqueued(session: Session, done: Enqueued, sweep: Sweep, submission: S
         print_message(note)
     if sweep.metric is None:
         print_message(_NO_METRIC)
-    if snapshot := describe_snapshot(submission.code):
-        print_message(snapshot)
+    for line in describe_snapshot(submission.code):
+        print_message(line)
     if sweep.launch.is_frozen:
         for folder in _not_frozen(session, sweep):
             print_message(f"not frozen: {folder}, an editable install")
     if sweep.launch.code_dir:
-        print_message(f"runs {sweep.launch.what} in {sweep.launch.code_dir}")
+        print_message(f"runs {sweep.launch.what}{describe_place(sweep.launch)}")
 
 
 def _report(

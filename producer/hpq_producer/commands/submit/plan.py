@@ -13,7 +13,7 @@ from hpq.domain.sweep import Launch
 from hpq_producer.analysis.pruning import describe_rule
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import show_plan
-from hpq_producer.commands.submit.enqueue import describe_snapshot
+from hpq_producer.commands.submit.enqueue import describe_place, describe_snapshot
 from hpq_producer.commands.submit.plan_page import (
     describe_rest,
     describe_set,
@@ -72,8 +72,8 @@ def plan(
         warn(warning)
     for line in _head(spec, submission.code.launch, total):
         print(line)
-    if snapshot := describe_snapshot(submission.code):
-        print(snapshot)
+    for line in describe_snapshot(submission.code):
+        print(line)
     for name in submission.code.manifest if files else ():
         print(f"  {clean(name)}")
     _print_estimate(spec, known, total)
@@ -108,12 +108,6 @@ def _print_estimate(
         print_message(f"! {place} must be filled in before `hpq enqueue`")
 
 
-def _where(launch: Launch) -> str:
-    if launch.bundled and not launch.code_dir:
-        return " from a snapshot of the code"
-    return f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"
-
-
 def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
     """Yield the lines that describe the sweep, before its parameter sets."""
     how_many = "no trial limit (--count N sets one)" if total is None else trials_of(total)
@@ -121,7 +115,7 @@ def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
         how_many += f" ({spec.replicates} replicates of each set)"
     yield f"{spec.name}: {spec.method}, {how_many}, queue {spec.queue}, seed {spec.seed}"
     what = spec.trainer or spec.program or " ".join(spec.command)
-    yield f"runs {what}" + _where(launch)
+    yield f"runs {what}" + describe_place(launch)
     if spec.metric:
         yield f"metric {spec.metric.name}, {spec.metric.goal}"
     if spec.early:

@@ -1,0 +1,139 @@
+"""What a user reads about a snapshot before any trial runs, and which code is refused at plan."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hpq.code.bundle import unpack
+from tests.ids import refused
+
+SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A directory in a checkout; commands run at the checkout's root."""
+    repo = tmp_path / "repo"
+    put(
+        repo,
+        {
+            "exp/train.py": "print('loss=1')\n",
+            "lib.py": "",
+            ".gitignore": "made.py\nauto/\n.venv/\n",
+        },
+    )
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "repo/exp/train.py"))
+    git(tmp_path, "init", "-q")
+    return repo
+
+
+def put(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def git(repo: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=repo, check=True, capture_output=True)
+
+
+def planned(hpq, *words: str) -> list[str]:
+    done = hpq("plan", "sweep.yaml", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_checkout_that_is_too_large_names_what_the_snapshot_holds_instead(hpq, repo) -> None:
+    for n in range(11):
+        (repo / f"table{n}.py").write_text(f"x = '{'y' * 1_000_000}'\n")
+    (line,) = [line for line in planned(hpq) if "more than 10 MiB" in line]
+    assert f"{repo.parent} has" in line and f"holds {repo / 'exp'} alone" in line
+    assert line in hpq("enqueue", "sweep.yaml").stderr
+
+
+def test_modules_that_run_live_are_named_once(hpq, repo, tmp_path) -> None:
+    elsewhere = tmp_path.with_name(f"{tmp_path.name}-elsewhere")
+    put(elsewhere, {"net.py": ""})
+    put(repo, {"exp/made.py": "", "auto/code.py": "", "data.csv": "", ".venv/x.py": ""})
+    (repo / "linked").symlink_to(elsewhere)
+    (repo / "out.py").symlink_to(elsewhere / "net.py")
+    put(tmp_path / "images", {"1.png": ""})
+    (repo / "images").symlink_to(tmp_path / "images")
+    want = "not frozen: repo/auto/, repo/exp/made.py, repo/linked/, repo/out.py"
+    assert want in planned(hpq)
+    said = hpq("enqueue", "sweep.yaml").stderr
+    assert said.count("not frozen: ") == 1 and want in said
+
+
+def test_outside_git_linked_packages_and_large_modules_are_named(hpq, tmp_path) -> None:
+    put(tmp_path / "code", {"train.py": "", "large.py": "x" * (1024 * 1024 + 1), "ok/a.py": ""})
+    put(tmp_path / "elsewhere", {"net.py": ""})
+    (tmp_path / "code" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "code/train.py"))
+    # Outside git the snapshot is of the working directory.
+    assert "not frozen: code/large.py, code/linked/" in planned(hpq)
+
+
+@pytest.mark.parametrize("is_in_git", [True, False])
+def test_names_that_no_bundle_can_hold_are_left_out_and_named(
+    hpq, repo, redis, keys, reader, is_in_git
+) -> None:
+    for name in (b"back\\slash.py", b"new\nline.py", b"caf\xe9.py"):
+        with open(os.fsencode(repo / "exp") + b"/" + name, "w"):
+            pass
+    if not is_in_git:
+        (repo.parent / ".git").rename(repo.parent / "no.git")
+    (line,) = [line for line in planned(hpq) if line.startswith("not frozen")]
+    assert all(part in line for part in ("back\\slash.py", "line.py", "caf\\xe9.py")), line
+    sid = hpq("enqueue", "sweep.yaml").stdout.strip()
+    launch = reader.sweeps.get(sid).launch
+    assert "lib.py" in {
+        Path(name).name for name in unpack(redis.get(keys.bundle(launch.code)), launch.code)
+    }
+
+
+def test_thousands_of_tiny_modules_are_a_bundle_that_workers_accept_or_are_not_sent(
+    hpq, repo, redis, keys, reader
+) -> None:
+    put(repo, {f"many/module_with_a_name_{'x' * 70}_{n}.py": "" for n in range(10_000)})
+    sid = hpq("enqueue", "sweep.yaml").stdout.strip()
+    launch = reader.sweeps.get(sid).launch
+    assert len(unpack(redis.get(keys.bundle(launch.code)), launch.code)) == 10_002
+    put(repo, {f"many/{n}.py": "" for n in range(300)})
+    assert any("more than 10 MiB" in line for line in planned(hpq))
+
+
+def test_a_module_runs_in_a_copy_and_a_program_in_the_directory_itself(hpq, repo) -> None:
+    where = f"in {repo.parent}"
+    assert f"runs repo/exp/train.py {where}" in planned(hpq)
+    text = SWEEP.replace("program: train.py", "command: [python, -m, repo.lib]")
+    (repo.parent / "sweep.yaml").write_text(text)
+    line = f"runs python -m repo.lib in a copy of {repo.parent}"
+    assert line in planned(hpq) and line in hpq("enqueue", "sweep.yaml").stderr
+
+
+@pytest.mark.parametrize("command", ["[python, train.py, '${args}']", "[bash, -e, train.py]"])
+@pytest.mark.parametrize("code", ["", "code: ..\n"])
+def test_a_command_whose_script_is_missing_is_refused_at_plan(hpq, tmp_path, command, code) -> None:
+    put(tmp_path, {"other.py": "", "exp/sweep.yaml": f"command: {command}\n{code}method: grid\n"
+                   "parameters: {x: {value: 1}}\n"})  # fmt: skip
+    for words in (("plan",), ("enqueue",)):
+        refused(hpq(*words, "exp/sweep.yaml"), "code-invalid", "exp/sweep.yaml:1:1", "'train.py'")
+    put(tmp_path, {"train.py": ""})
+    assert hpq("plan", "exp/sweep.yaml").returncode == 0
+
+
+def test_the_unfinished_sweep_before_an_edit_is_found_among_many_others(hpq, repo) -> None:
+    old = hpq("enqueue", "sweep.yaml", "--json").stdout
+    sid = json.loads(old)["sweep"]
+    for n in range(3):
+        (repo.parent / "other.yaml").write_text(f"{SWEEP}name: other{n}\n".replace("t: t", "t"))
+        (repo.parent / "train.py").write_text("print('loss=1')\n")
+        assert hpq("enqueue", "other.yaml").returncode == 0
+    (repo / "lib.py").write_text("edited = True\n")
+    assert f"changed since {sid} (0 of 1 finished)" in hpq("enqueue", "sweep.yaml").stderr
