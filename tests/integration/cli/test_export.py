@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,8 @@ def test_an_existing_path_stays_and_a_failed_export_leaves_nothing(
 def test_without_the_library_the_remedy_is_named(
     hpq: Hpq, ended: str, to: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, to, None)
+    for name in [to, *(name for name in sys.modules if name.startswith(f"{to}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     refused(hpq("export", "x", "--to", to), "extra-missing", to, "pip install")
     assert not (tmp_path / "x").exists()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -319,7 +320,7 @@ def test_a_long_list_shows_fifty_rows(sweep_of: MakeSweep) -> None:
 def test_without_pandas_the_remedy_is_named(
     done: hpq.Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     for read in (done.history, done.to_pandas):
         with raises("extra-missing", "pandas", "hpq[report]") as caught:
             read()
@@ -333,3 +334,25 @@ def test_without_a_server_the_error_names_it(
     monkeypatch.setenv("HPQ_REDIS_URL", "redis://127.0.0.1:1/0")
     with raises("redis-unreachable"):
         done.trials()
+
+
+@pytest.mark.parametrize("kind", ["curves", "parallel", "importance", "slices", "history"])
+def test_every_figure_is_drawn_from_the_server(done: hpq.Sweep, kind: str) -> None:
+    figure = done.figure(kind)
+    assert figure.layout.title.text and len(figure.data) == (
+        2 if kind in ("curves", "history") else 1
+    )
+
+
+def test_a_figure_that_cannot_be_drawn_says_why(
+    done: hpq.Sweep, sweep_of: MakeSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with raises("usage", "curves, parallel"):
+        done.figure("pie")
+    with raises("no-result"):
+        hpq.Sweep(sweep_of(1, "new-00000").id).figure("slices")
+    with raises("no-result", "no metric"):
+        hpq.Sweep(sweep_of(1, "bare-00000", metric=None).id).figure("curves")
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with raises("extra-missing", "plotly", "hpq[report]"):
+        done.figure("history")
