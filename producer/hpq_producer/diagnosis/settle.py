@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 
-from hpq.domain.snapshot import Snapshot
+from hpq.domain.status import SweepStatus
 from hpq.errors import Held
 from hpq.notice import Notice
 from hpq_producer.cluster.pods import PodWatcher
@@ -21,7 +21,7 @@ from hpq_producer.terminal.text import planned
 class Settled:
     """The sweep when the wait ended; `late` is the error if the time was up before."""
 
-    snapshot: Snapshot
+    status: SweepStatus
     why: Notice | None  # why no worker claims its trials
     late: Held | None = None
 
@@ -36,16 +36,16 @@ def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settle
     printed: set[str] = set()
     with closing(PodWatcher(session)) as pods:
         for change in follow(session.reader, sid):
-            shot, late = change.snapshot, None
-            why = explain_waiting_with_pods(shot, pods)
+            status, late = change.status, None
+            why = explain_waiting_with_pods(status, pods)
             if why and without_counts(why.text) not in printed:
                 print_message(f"hpq: {why}")
                 printed.add(without_counts(why.text))
-            if is_settled(shot):
+            if is_settled(status):
                 break
             if deadline is not None and time.monotonic() > deadline:
-                done = f"{shot.sweep.counts.ended}/{planned(shot.sweep.counts)}"
+                done = f"{status.sweep.counts.ended}/{planned(status.sweep.counts)}"
                 text = f"{sid} is not over after {timeout_s:g} s: {done} trials ended"
                 late = Held(text, code="timed-out")
                 break
-    return Settled(snapshot=shot, why=why, late=late)
+    return Settled(status=status, why=why, late=late)

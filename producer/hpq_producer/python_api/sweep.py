@@ -193,10 +193,10 @@ class Sweep:
             done = settle(session, self.id, timeout)
         if done.late is not None:
             raise done.late
-        if done.snapshot.sweep.state is SweepState.HELD:
-            text = f"{self.id} is held: {clean(done.snapshot.sweep.held)}; `hpq show {self.id}`"
+        if done.status.sweep.state is SweepState.HELD:
+            text = f"{self.id} is held: {clean(done.status.sweep.held)}; `hpq show {self.id}`"
             raise Held(text, code="sweep-held")
-        self._read = done.snapshot.sweep
+        self._read = done.status.sweep
         return self
 
     def cancel(self, *numbers: int, force: bool = False) -> int:

@@ -36,12 +36,12 @@ def wait(
     """
     with open_session() as session:
         done = settle(session, session.find(sweep), timeout)
-        found, best = done.snapshot.sweep, done.snapshot.best
+        found, best = done.status.sweep, done.status.best
         record = sweep_record(found, best[0].objective if best else None)
         if done.late is None:
             if output.is_data:
                 show_data(record, output)
-            say_verdict(done.snapshot, sys.stderr, done.why)
+            say_verdict(done.status, sys.stderr, done.why)
             raise typer.Exit(exit_code(found))
         if not output.is_data:
             raise done.late
