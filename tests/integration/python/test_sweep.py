@@ -16,6 +16,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialState
 from hpq.errors import Forbidden, Held, HpqError, NotFound, SweepFileError, UserError
 from hpq.store.control import SweepControl
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.query.history import HISTORY_COLUMNS
 from tests.constants import DEADLINE_S
@@ -192,9 +193,15 @@ def test_history_is_every_value_in_long_form(done: hpq.Sweep) -> None:
 
 
 def test_history_names_the_attempt_of_each_value(
-    store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, take: Take
+    store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, take: Take, reader: StoreReader
 ) -> None:
     """A resumed trial keeps the values up to its checkpoint, which an earlier attempt reported."""
+
+    def pass_a_millisecond() -> None:
+        before = reader.now_ms()
+        while reader.now_ms() == before:
+            pass
+
     sweep = sweep_of(1)
     for begin in (1, 3, 5):
         got = claimed(take)
@@ -204,6 +211,7 @@ def test_history_names_the_attempt_of_each_value(
         batch = ReportBatch(seq=1, step=begin + 1, points=points, checkpoint=saved)
         store.beat(got, who, batch, lease_ms=30_000)
         if begin < 5:
+            pass_a_millisecond()  # as between two claims of any worker
             store.release(got, Reason.STOPPING)
     frame = hpq.Sweep(sweep.id).history()
     assert list(zip(frame["step"], frame["attempt"], strict=True)) == [
