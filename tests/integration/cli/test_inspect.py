@@ -93,7 +93,7 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep
 
 
 def test_ls_has_a_column_of_tags_where_there_is_one(hpq: Hpq, done: Sweep) -> None:
-    assert hpq("ls").stdout.splitlines()[0].endswith("  class")
+    assert hpq("ls").stdout.splitlines()[0].endswith("  queue")
     assert len({len(line) for line in hpq("ls", "--size").stdout.splitlines()}) == 1
     assert hpq("set", done.id, "tags=a,b").returncode == 0
     titles, row = hpq("ls").stdout.splitlines()
@@ -114,7 +114,9 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()
     assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
-    assert any("to #1" in line and "hpq best demo-00000 --confirm 5" in line for line in said)
+    assert any("to #1" in line and "hpq best demo-00000 -n 2 --confirm 5" in line for line in said)
+    ranked = hpq("best", "-n", "5", "-o", "csv").stdout
+    assert ranked.splitlines()[0] == hpq("results", "-o", "csv").stdout.splitlines()[0]
     ranks = [line.split()[:2] for line in hpq("best", "-n", "5").stdout.splitlines()[1:3]]
     assert ranks == [["1", "2"], ["2", "1"]]
 
@@ -128,11 +130,14 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     control: SweepControl,
 ) -> None:
     control.stop(done.id)
-    answer = hpq("best", "--confirm", "3", "--top", "2", HPQ_USER="me")
+    answer = hpq("best", "-n", "2", "--confirm", "3", HPQ_USER="me")
     sid = answer.stdout.strip()
     assert answer.returncode == 0 and f"hpq best {sid} -n 2" in answer.stderr
-    again = hpq("best", done.id, "--confirm", "3", "--top", "2", HPQ_USER="me")
+    again = hpq("best", done.id, "-n", "2", "--confirm", "3", HPQ_USER="me")
     assert again.stdout.strip() == sid and "already queued" in again.stderr
+    data = hpq("best", done.id, "-n", "2", "--confirm", "3", "--json", HPQ_USER="me").stdout
+    assert json.loads(data) == {"sweep": sid, "new": False, "trials": 6}
+    refused(hpq("best", done.id, "--confirm", "3", "--yaml"), "usage", exit=2)
     sweep = reader.sweeps.get(sid)
     assert (sweep.counts.queued, sweep.replicates, sweep.owner) == (6, 3, "me")
     assert sweep.seed > done.seed, "seeds that the sweep has not used"
@@ -141,7 +146,8 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
         finish(store, claim(store, who), value)
     said = hpq("best", sid, "-n", "2").stdout
     assert "0.9100 ± 0.0100" in said and "beyond the noise" in said
-    assert "stays first in 100%" in said
+    assert "would stay first in 100%" in said
+    refused(hpq("best", sid, "--confirm", "2"), "usage", f"hpq best {done.id}", exit=2)
     record = json.loads(hpq("summary", sid, "--json").stdout)
     assert record["winner"]["order_holds"] == 1.0 and record["importance"]["shares"] == []
 
@@ -323,6 +329,8 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     assert any(line.startswith("1 user_error  demo-00000/3: red") for line in lines)
     plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert plain.stdout.isascii() and "|||*" in plain.stdout
+    lines = hpq_process("watch", "--lines", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert lines.stdout.isascii() and "====" in lines.stdout, lines.stderr
 
 
 def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
@@ -800,7 +808,7 @@ def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
     got = claim(store, who)
     with running(environ, "watch") as process:
         assert next_line(process).startswith("demo-00000  running")
-        assert re.fullmatch(r"#2 started on w1 \S+ ago  x=2", next_line(process))
+        assert re.fullmatch(r"#2 running on w1 for \S+  x=2", next_line(process))
         finish(store, got, 0.75)
         assert process.stdout is not None
         rest = process.stdout.read().decode().splitlines()

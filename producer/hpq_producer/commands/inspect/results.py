@@ -37,7 +37,9 @@ def results(
             help="Sort by objective, duration, a metric or a parameter; -NAME reverses the order.",
         ),
     ] = "",
-    top: Annotated[int | None, Option(min=1, help="Print only the first N trials.")] = None,
+    top: Annotated[
+        int | None, Option(min=1, help="Print only the first N trials, after --sort.")
+    ] = None,
     state: Annotated[TrialState | None, Option(help="Print only trials in this state.")] = None,
     where: WhereExpr = None,
     all_metrics: Annotated[
@@ -47,7 +49,7 @@ def results(
         bool, Option(help="Print every value of every metric of these trials, one per row.")
     ] = False,
 ) -> None:
-    """Print all trials of a sweep, or their curves.
+    """Print all trials of a sweep, or their curves; the table shows the parameters that vary.
 
     CSV, JSON and YAML have all parameters (param.NAME), the last value of each metric (last.NAME)
     and the best value of the sweep's metric (best.NAME).
