@@ -45,3 +45,15 @@ def test_the_page_names_every_method_and_no_other() -> None:
     for kind in (hpq.Sweep, hpq.SweepTrial):
         public = [name for name in vars(kind) if not name.startswith("_")]
         assert [n for n in public if f"`{n}" not in text and f".{n}" not in text] == []
+
+
+def test_calls_on_the_private_server_leave_no_file_open(tmp_path: Path) -> None:
+    """The first call keeps the server running for the process; every other call cleans up."""
+    script = (
+        "import os, hpq\n"
+        "counts = [len(hpq.sweeps()) or len(os.listdir('/dev/fd')) for _ in range(12)]\n"
+        "print(len(set(counts[1:])), counts[-1] - counts[0])\n"
+    )
+    env = {**os.environ, "HPQ_HOME": str(tmp_path / "home"), "HPQ_USER": "ana"}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
+    assert done.stdout == "1 0\n", (done.stdout, done.stderr)
