@@ -160,6 +160,14 @@ def test_a_trial_has_its_parameters_values_attempts_log_and_failure(done: hpq.Sw
     assert failure is not None and (failure.kind, failure.message) == ("user_error", HOSTILE)
 
 
+def test_a_trial_that_is_to_run_again_has_no_best_value(
+    done: hpq.Sweep, control: SweepControl, take: Take
+) -> None:
+    control.retry(done.id, [2])
+    assert (done.trial(2).best, done.trial(2).objective) == ({}, None)
+    assert claimed(take).attempt == 2 and done.trial(2).best == {}
+
+
 def test_best_is_what_the_command_prints(done: hpq.Sweep, desk: Desk) -> None:
     assert done.best().number == 2 and done.best("x < 2").number == 1
     assert desk.hpq("best", done.id).stdout.splitlines()[0] == f"trial  {done.best().id}"
