@@ -13,10 +13,10 @@ from typing import Any
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Curve, Json, TrialState, TrialView
-from hpq.search.continuous import LogUniform, QuantizedDistribution
+from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq_producer.analysis.scores import flatten
-from hpq_producer.analysis.space import are_numbers, space_of
+from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.extras import library
 
 
@@ -102,18 +102,17 @@ class OptunaJournal:
     def _distribution(self, name: str, values: Sequence[Json]) -> Any:
         kinds, leaf = self._optuna.distributions, self._leaves.get(name)
         choices = leaf.values if isinstance(leaf, Categorical | Weighted) else ()
-        if leaf is None or choices or not are_numbers(values):
+        if choices or not are_numbers(values):
             known = {json.dumps(value): value for value in (*map(_choice, choices), *values)}
             return kinds.CategoricalDistribution(tuple(known.values()))
         ends: list[Any] = [*values, *(end for end in _reach(leaf) if math.isfinite(end))]
         low, high = min(ends), max(ends)
-        if isinstance(low, int) and isinstance(high, int) and not leaf.is_fractional:
+        if isinstance(low, int) and isinstance(high, int) and not (leaf and leaf.is_fractional):
             return kinds.IntDistribution(low, high)
-        is_log = isinstance(leaf, LogUniform) and low > 0
-        return kinds.FloatDistribution(float(low), float(high), log=is_log)
+        return kinds.FloatDistribution(float(low), float(high), log=is_log(leaf, ends))
 
 
-def _reach(leaf: Distribution) -> tuple[float, float]:
+def _reach(leaf: Distribution | None) -> tuple[float, float]:
     if isinstance(leaf, IntUniform):
         return leaf.low, leaf.high
     return leaf.reach() if isinstance(leaf, QuantizedDistribution) else (-math.inf, math.inf)
