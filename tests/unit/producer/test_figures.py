@@ -119,7 +119,7 @@ def test_importance_has_intervals_or_says_why_there_is_none() -> None:
     assert bars.y[-1] == "lr" and bars.x[-1] > 0.8
     assert all(v >= 0 for v in (*bars.error_x.array, *bars.error_x.arrayminus))
     few = FIGURES["importance"](data_of(4))
-    assert "cannot tell" in few.layout.title.text and not few.data[0].x
+    assert "8 different trials" in few.layout.title.text and not few.data[0].x
 
 
 def test_of_many_trials_the_best_twenty_and_a_sample_are_drawn() -> None:
