@@ -32,6 +32,7 @@ REFUSED = (
     "archive", "audit nope", "best nope", "cancel demo-00000",
     "cancel demo-00000 1 --where x", "connect --role admin", "connect --background --stop",
     "drain", "drain w-0", "enqueue nope.yaml", "enqueue sweep.yaml --set lr",
+    "export nope x --to optuna",
     "enqueue sweep.yaml --set methd=grid", "enqueue sweep.yaml --set method=gird",
     "enqueue sweep.yaml --tag 'a b'", "get demo-00000", "get demo-00000/1", "init nope.py",
     "init .", "logs demo-00000", "logs nope/1", "ls --where 'x >'", "ls --where 'nope == 1'",

@@ -27,7 +27,8 @@ local function retry(n)
   add_attempt_time(t)
   if redis.call('HEXISTS', t, 'reused') == 1 then redis.call('HINCRBY', t, 'unbegun', 1) end
   redis.call('HDEL', t, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step',
-    'lost_hosts', 'failed_step', 'kind', 'error', 'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop', 'pruning')
+    'lost_hosts', 'failed_step', 'kind', 'error', 'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop', 'pruning',
+    'best_value')
   redis.call('SREM', sweep_key(sid, 'files'), n)
   -- From its checkpoint, a complete or diverged trial would only end the same way.
   if f[1] == 'finished' or f[1] == 'pruned' or f[2] == 'diverged' then

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hpq.domain.sweep import Sweep as SweepView
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import TrialId, TrialState
+from hpq.domain.trial import Curve, TrialId, TrialState
 from hpq.errors import Held, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.diagnosis.settle import settle
@@ -17,12 +17,14 @@ from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_list
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import read_curves
 from hpq_producer.query.selection import Selection, best_trials
+from hpq_producer.reports.figures import FIGURES, FigureData, drawn_trials
 from hpq_producer.reports.sweep_table import COLUMNS, SweepList
 from hpq_producer.targets import owned_sweep
 from hpq_producer.terminal.text import clean, planned
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from plotly.graph_objects import Figure
 
 
 class Sweep:
@@ -155,6 +157,29 @@ class Sweep:
             NotFound: the sweep was removed.
         """
         return trials_frame([trial.to_dict() for trial in self.trials()])
+
+    def figure(self, kind: str) -> Figure:
+        """Draw `curves`, `parallel`, `importance`, `slices` or `history` with plotly.
+
+        `curves` and `parallel` draw at most 500 trials: of more, the best 20 and a sample of 300.
+
+        Raises:
+            UserError: no figure has this name, or plotly is not installed.
+            HpqError: no trial has a result yet, or the sweep has no metric (`no-result`).
+        """
+        draw = FIGURES.get(kind)
+        if draw is None:
+            raise UserError(f"no figure {kind!r}; use one of {', '.join(FIGURES)}")
+        with api_session() as session:
+            sweep = session.reader.sweeps.get(self.id)
+            if kind != "curves" or sweep.metric is None:
+                best_trials(session.reader, sweep)  # raises if there is none
+            trials = list(session.reader.trials.all(self.id))
+            curves: list[Curve] = []
+            if kind == "curves" and sweep.metric is not None:
+                drawn = drawn_trials(sweep, trials)
+                curves = list(read_curves(session.reader, drawn, {sweep.metric.name}))
+        return draw(FigureData(sweep=sweep, trials=trials, curves=curves))
 
     def wait(self, timeout: float | None = None) -> Sweep:
         """Wait until the sweep has ended; return it. `timeout` is in seconds.

@@ -38,96 +38,96 @@ class SweepTrial:
     `last` has the last value of each metric, `best` the best value of the sweep's metric.
     """
 
-    view: TrialView
-    sweep: SweepView
+    _view: TrialView
+    _sweep: SweepView
 
     @property
     def id(self) -> str:
         """The id, e.g. `digits-3f2a1/7`."""
-        return str(self.view.id)
+        return str(self._view.id)
 
     @property
     def number(self) -> int:
         """The number in the sweep, from 1."""
-        return self.view.id.number
+        return self._view.id.number
 
     @property
     def state(self) -> TrialState:
         """`queued`, `running`, `finished`, `failed`, `pruned` or `cancelled`; equals that text."""
-        return self.view.state
+        return self._view.state
 
     @property
     def params(self) -> Params:
         """The parameters; nested ones are mappings."""
-        return dict(self.view.params)
+        return dict(self._view.params)
 
     @property
     def objective(self) -> float | None:
         """The value that the sweep ranks by, the mean for replicates; None before there is one."""
-        return self.view.objective
+        return self._view.objective
 
     @property
     def last(self) -> Mapping[str, float]:
         """The last value of each metric."""
-        return dict(self.view.metrics)
+        return dict(self._view.metrics)
 
     @property
     def best(self) -> Mapping[str, float]:
         """The best value of the sweep's metric: empty, or one item."""
-        return best_values(self.view, self.sweep)
+        return best_values(self._view, self._sweep)
 
     @property
     def step(self) -> int:
         """The last step that the trial reported."""
-        return self.view.step
+        return self._view.step
 
     @property
     def failure(self) -> Failure | None:
         """Why the trial failed: `kind` and `message`; None if it did not."""
-        return self.view.failure
+        return self._view.failure
 
     @property
     def duration_s(self) -> float:
         """Seconds that the latest attempt ran."""
-        return self.view.duration_ms / 1000
+        return self._view.duration_ms / 1000
 
     @property
     def started(self) -> datetime | None:
         """When the latest attempt began, by the server's clock; None before the first."""
-        return _time(self.view.claimed_ms)
+        return _time(self._view.claimed_ms)
 
     @property
     def ended(self) -> datetime | None:
         """When the trial ended, by the server's clock; None before."""
-        return _time(self.view.ended_ms)
+        return _time(self._view.ended_ms)
 
     @property
     def files(self) -> Mapping[str, int]:
         """Name and size in bytes of each file that it stored; `hpq get ID FILE` downloads one."""
-        return dict(self.view.artifacts.files) if self.view.artifacts else {}
+        return dict(self._view.artifacts.files) if self._view.artifacts else {}
 
     def attempts(self) -> list[Attempt]:
         """Read the attempts: worker, host, duration, end."""
         with api_session() as session:
-            return attempts_of(session.reader.events.of_trial(self.view.id), self.view)
+            return attempts_of(session.reader.events.of_trial(self._view.id), self._view)
 
     def log(self, tail: int | None = None) -> str:
         """Read what the trial printed, or its last lines, without escape sequences."""
         with api_session() as session:
-            data, _ = read_log(session.reader, self.view.id, tail)
+            data, _ = read_log(session.reader, self._view.id, tail)
         return Cleaner().take(data, final=True)
 
     def history(self, metrics: Iterable[str] | None = None) -> DataFrame:
         """Read the curves of this trial, as `Sweep.history`."""
         names = None if metrics is None else frozenset(metrics)
         with api_session() as session:
-            view = session.reader.trials.get(self.view.id)
+            view = session.reader.trials.get(self._view.id)
             return history_frame(read_curves(session.reader, [view], names), [view])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row of `Sweep.to_pandas`."""
-        raw = {f"last.{name}": value for name, value in self.view.metrics.items()}
-        return flat_record(trial_record(self.view, self.sweep)) | raw
+        raw = {f"last.{name}": value for name, value in self._view.metrics.items()}
+        return flat_record(trial_record(self._view, self._sweep)) | raw
 
     def __repr__(self) -> str:
         value = "" if self.objective is None else f", objective {self.objective:.6g}"

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Curve, Json, TrialState, TrialView
-from hpq.search.continuous import LogUniform, QuantizedDistribution
+from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.extras import library
-from hpq_producer.sweepfile.errors import Problems, SourceMap
-from hpq_producer.sweepfile.parameters import read_leaves
+
+
+class _Buffer:
+    """Optuna's journal in memory: its file backend syncs the disk for each trial."""
+
+    def __init__(self) -> None:
+        self.logs: list[dict[str, Any]] = []
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        # As a file gives them: Optuna must not change what is written later.
+        return iter(copy.deepcopy(self.logs[log_number_from:]))
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        self.logs += logs
 
 
 class OptunaJournal:
@@ -31,19 +45,18 @@ class OptunaJournal:
         self._optuna = library("optuna", "--to optuna", "hpq[bayes]")
         self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
         journal = library("optuna.storages.journal", "--to optuna", "hpq[bayes]")
+        self._file, self._buffer = journal.JournalFileBackend(str(path)), _Buffer()
         self._metric, maximize = sweep.metric, sweep.metric and sweep.metric.goal is Goal.MAXIMIZE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
             self._study = self._optuna.create_study(
-                storage=self._optuna.storages.JournalStorage(journal.JournalFileBackend(str(path))),
+                storage=self._optuna.storages.JournalStorage(self._buffer),
                 study_name=sweep.id,
                 direction="maximize" if maximize else "minimize",
             )
             if sweep.metric:
                 self._study.set_metric_names([sweep.metric.name])
-        data, out = sweep.spec.get("parameters"), Problems(SourceMap(file=sweep.id))
-        leaves = read_leaves(data, ("parameters",), out) if isinstance(data, dict) else {}
-        self._leaves = {".".join(path): leaf for path, leaf in leaves.items()}
+        self._leaves = space_of(sweep)
 
     def add(self, trials: Sequence[tuple[TrialView, Sequence[Curve]]]) -> None:
         """Add ended trials, each with its curves; ranges and choices are those of the sweep file.
@@ -58,6 +71,7 @@ class OptunaJournal:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
             self._study.add_trials([self._trial(t, curves, space) for t, curves in trials])
+        self._file.append_logs(self._buffer.logs)
 
     def _trial(self, view: TrialView, curves: Sequence[Curve], space: Mapping[str, Any]) -> Any:
         states = self._optuna.trial.TrialState
@@ -88,25 +102,20 @@ class OptunaJournal:
     def _distribution(self, name: str, values: Sequence[Json]) -> Any:
         kinds, leaf = self._optuna.distributions, self._leaves.get(name)
         choices = leaf.values if isinstance(leaf, Categorical | Weighted) else ()
-        if leaf is None or choices or not all(map(_is_number, values)):
+        if choices or not are_numbers(values):
             known = {json.dumps(value): value for value in (*map(_choice, choices), *values)}
             return kinds.CategoricalDistribution(tuple(known.values()))
         ends: list[Any] = [*values, *(end for end in _reach(leaf) if math.isfinite(end))]
         low, high = min(ends), max(ends)
-        if isinstance(low, int) and isinstance(high, int) and not leaf.is_fractional:
+        if isinstance(low, int) and isinstance(high, int) and not (leaf and leaf.is_fractional):
             return kinds.IntDistribution(low, high)
-        is_log = isinstance(leaf, LogUniform) and low > 0
-        return kinds.FloatDistribution(float(low), float(high), log=is_log)
+        return kinds.FloatDistribution(float(low), float(high), log=is_log(leaf, ends))
 
 
-def _reach(leaf: Distribution) -> tuple[float, float]:
+def _reach(leaf: Distribution | None) -> tuple[float, float]:
     if isinstance(leaf, IntUniform):
         return leaf.low, leaf.high
     return leaf.reach() if isinstance(leaf, QuantizedDistribution) else (-math.inf, math.inf)
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _choice(value: Json) -> Json:

@@ -109,6 +109,24 @@ def test_optuna_reads_the_study_with_its_ranges_states_and_curves(
     }
 
 
+def test_numbers_without_a_file_become_ranges(
+    hpq: Hpq, sweep_of: Callable[..., Sweep], take: Callable[[], Claim | None], store: TrialStore,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """As a list of parameter sets has them: a choice for each of 10,000 numbers takes minutes."""
+    optuna = pytest.importorskip("optuna")
+    sweep_of(3)
+    for value in (0.5, 0.25, 0.75):
+        got = take()
+        assert got is not None
+        store.commit(got, Outcome(state=TrialState.FINISHED, objective=value))
+    assert hpq("export", "--to", "optuna", "x").returncode == 0
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "x"))
+    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+    assert study.best_params == {"x": 3}
+    assert study.best_trial.distributions == {"x": optuna.distributions.IntDistribution(1, 3)}
+
+
 def test_tensorboard_reads_a_run_a_trial_with_its_hyperparameters(
     hpq: Hpq, ended: str, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialState
 from hpq.errors import Forbidden, Held, HpqError, NotFound, SweepFileError, UserError
 from hpq.store.control import SweepControl
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.query.history import HISTORY_COLUMNS
 from tests.constants import DEADLINE_S
@@ -158,6 +160,14 @@ def test_a_trial_has_its_parameters_values_attempts_log_and_failure(done: hpq.Sw
     assert failure is not None and (failure.kind, failure.message) == ("user_error", HOSTILE)
 
 
+def test_a_trial_that_is_to_run_again_has_no_best_value(
+    done: hpq.Sweep, control: SweepControl, take: Take
+) -> None:
+    control.retry(done.id, [2])
+    assert (done.trial(2).best, done.trial(2).objective) == ({}, None)
+    assert claimed(take).attempt == 2 and done.trial(2).best == {}
+
+
 def test_best_is_what_the_command_prints(done: hpq.Sweep, desk: Desk) -> None:
     assert done.best().number == 2 and done.best("x < 2").number == 1
     assert desk.hpq("best", done.id).stdout.splitlines()[0] == f"trial  {done.best().id}"
@@ -191,9 +201,15 @@ def test_history_is_every_value_in_long_form(done: hpq.Sweep) -> None:
 
 
 def test_history_names_the_attempt_of_each_value(
-    store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, take: Take
+    store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, take: Take, reader: StoreReader
 ) -> None:
     """A resumed trial keeps the values up to its checkpoint, which an earlier attempt reported."""
+
+    def pass_a_millisecond() -> None:
+        before = reader.now_ms()
+        while reader.now_ms() == before:
+            pass
+
     sweep = sweep_of(1)
     for begin in (1, 3, 5):
         got = claimed(take)
@@ -203,6 +219,7 @@ def test_history_names_the_attempt_of_each_value(
         batch = ReportBatch(seq=1, step=begin + 1, points=points, checkpoint=saved)
         store.beat(got, who, batch, lease_ms=30_000)
         if begin < 5:
+            pass_a_millisecond()  # as between two claims of any worker
             store.release(got, Reason.STOPPING)
     frame = hpq.Sweep(sweep.id).history()
     assert list(zip(frame["step"], frame["attempt"], strict=True)) == [
@@ -319,7 +336,7 @@ def test_a_long_list_shows_fifty_rows(sweep_of: MakeSweep) -> None:
 def test_without_pandas_the_remedy_is_named(
     done: hpq.Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     for read in (done.history, done.to_pandas):
         with raises("extra-missing", "pandas", "hpq[report]") as caught:
             read()
@@ -333,3 +350,25 @@ def test_without_a_server_the_error_names_it(
     monkeypatch.setenv("HPQ_REDIS_URL", "redis://127.0.0.1:1/0")
     with raises("redis-unreachable"):
         done.trials()
+
+
+@pytest.mark.parametrize("kind", ["curves", "parallel", "importance", "slices", "history"])
+def test_every_figure_is_drawn_from_the_server(done: hpq.Sweep, kind: str) -> None:
+    figure = done.figure(kind)
+    assert figure.layout.title.text and len(figure.data) == (
+        2 if kind in ("curves", "history") else 1
+    )
+
+
+def test_a_figure_that_cannot_be_drawn_says_why(
+    done: hpq.Sweep, sweep_of: MakeSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with raises("usage", "curves, parallel"):
+        done.figure("pie")
+    with raises("no-result"):
+        hpq.Sweep(sweep_of(1, "new-00000").id).figure("slices")
+    with raises("no-result", "no metric"):
+        hpq.Sweep(sweep_of(1, "bare-00000", metric=None).id).figure("curves")
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with raises("extra-missing", "plotly", "hpq[report]"):
+        done.figure("history")

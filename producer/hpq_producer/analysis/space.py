@@ -1,0 +1,37 @@
+"""The search space of an existing sweep, read from the sweep file that it stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Json
+from hpq.search.continuous import LogUniform, Normal
+from hpq.search.discrete import Categorical, Distribution
+from hpq_producer.sweepfile.errors import Problems, SourceMap
+from hpq_producer.sweepfile.parameters import read_leaves
+
+_LOG_RATIO = 20.0  # highest / lowest of listed values: from here on an axis is logarithmic
+
+
+def space_of(sweep: Sweep) -> Mapping[str, Distribution]:
+    """Return the distributions by dotted name; empty if the file lists its parameter sets."""
+    data, out = sweep.spec.get("parameters"), Problems(SourceMap(file=sweep.id))
+    leaves = read_leaves(data, ("parameters",), out) if isinstance(data, dict) else {}
+    return {".".join(path): leaf for path, leaf in leaves.items()}
+
+
+def are_numbers(values: Sequence[Json]) -> bool:
+    """Return True if all values are numbers."""
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def is_log(leaf: Distribution | None, values: Sequence[Json]) -> bool:
+    """Return True if these numbers belong on a logarithmic axis: the file decides if it can."""
+    numbers = [v for v in values if isinstance(v, int | float)]
+    if not numbers or not are_numbers(values) or min(numbers) <= 0:
+        return False
+    if isinstance(leaf, LogUniform) or (isinstance(leaf, Normal) and leaf.log):
+        return True
+    is_listed = leaf is None or isinstance(leaf, Categorical)
+    return is_listed and max(numbers) / min(numbers) >= _LOG_RATIO

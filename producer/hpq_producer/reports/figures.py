@@ -1,0 +1,200 @@
+"""Figures of a sweep, made with plotly: curves, parallel coordinates, importance, slices, history.
+
+plotly interprets HTML, `$` and entities in texts, so every name passes `_text`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.trial import Curve, Json, TrialState, TrialView
+from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.space import are_numbers, is_log, space_of
+from hpq_producer.analysis.summary import SweepSummary
+from hpq_producer.extras import library
+from hpq_producer.terminal.text import clean, value
+
+_MOST_LINES, _BEST, _SAMPLE = 500, 20, 300  # trials of curves and parallel coordinates
+_MOST_AXES = 12  # parameters of parallel coordinates and slices
+_COLOURS = "Viridis"
+_ACTIVE = str.maketrans({"<": "‹", ">": "›", "$": "＄", "&": "＆"})
+
+
+def drawn_trials(sweep: Sweep, trials: Sequence[TrialView]) -> list[TrialView]:
+    """Return all trials, or of more than 500 the best 20 and a sample of 300, always the same."""
+    if len(trials) <= _MOST_LINES:
+        return list(trials)
+    best, rest = (ranked := _ranked(sweep, trials))[:_BEST], ranked[_BEST:]
+    rest += [trial for trial in trials if trial.objective is None]
+    chosen = best + random.Random(0).sample(rest, min(_SAMPLE, len(rest)))
+    return sorted(chosen, key=lambda trial: trial.id.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureData:
+    """What was read of a sweep; `curves` are those of its metric for the trials to draw."""
+
+    sweep: Sweep
+    trials: Sequence[TrialView]
+    curves: Sequence[Curve] = ()
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric for titles."""
+        return _text(self.sweep.metric.name) if self.sweep.metric else "objective"
+
+
+def curves(data: FigureData) -> Any:
+    """Draw the metric over the steps, a line a trial: coloured by rank, pruned ones dashed."""
+    go = _plotly()
+    shown = {curve.trial: curve for curve in data.curves}
+    order = {t.id.number: i for i, t in enumerate(_ranked(data.sweep, data.trials))}
+    states = {t.id.number: t.state for t in data.trials}
+    colours = _colours(len(order))
+    lines = []
+    for number in sorted(shown, key=lambda n: -order.get(n, len(order))):  # the best on top
+        line = {"color": colours[order[number]] if number in order else "#999", "width": 1}
+        if states.get(number) is TrialState.PRUNED:
+            line["dash"] = "dash"
+        values = [v if math.isfinite(v) else None for v in shown[number].values]
+        lines.append(
+            go.Scatter(x=shown[number].steps, y=values, mode="lines", name=f"#{number}", line=line)
+        )
+    title = f"{data.metric}: {len(shown):,} of {len(data.trials):,} trials drawn"
+    return _layout(go.Figure(lines), title, "step", data.metric).update_layout(showlegend=False)
+
+
+def parallel(data: FigureData) -> Any:
+    """Draw parallel coordinates of the parameters that vary, the objective last."""
+    go, ranked = _plotly(), _ranked(data.sweep, data.trials)
+    shown = _ranked(data.sweep, drawn_trials(data.sweep, ranked))
+    sets, leaves = [flatten(trial.params) for trial in shown], space_of(data.sweep)
+    axes = [
+        {"label": _text(name), **_axis(leaves.get(name), [one.get(name) for one in sets])}
+        for name in _names(data, sets)
+    ]
+    objectives = [trial.objective for trial in shown]
+    maximize = data.sweep.metric is not None and data.sweep.metric.goal is Goal.MAXIMIZE
+    line = {"color": objectives, "colorscale": _COLOURS, "reversescale": not maximize}
+    axes.append({"label": data.metric, "values": objectives})
+    title = f"{len(shown):,} of {len(ranked):,} trials with a result"
+    return go.Figure(go.Parcoords(dimensions=axes, line=line)).update_layout(title=title)
+
+
+def importance(data: FigureData) -> Any:
+    """Draw each parameter's share of the explained variance, with 90 % intervals."""
+    go, found = _plotly(), SweepSummary(sweep=data.sweep).add(data.trials).importance
+    shares = found.shares[:_MOST_AXES][::-1] if found else ()
+    ends = {
+        "array": [one.high - one.share for one in shares],
+        "arrayminus": [one.share - one.low for one in shares],
+    }
+    names = [_text(one.param) for one in shares]
+    bars = go.Bar(x=[s.share for s in shares], y=names, orientation="h", error_x=ends)
+    title = _text(found.verdict) if found else "no parameter varies"
+    return _layout(go.Figure(bars), title, "share of the explained variance", "")
+
+
+def slices(data: FigureData) -> Any:
+    """Draw the objective against each parameter, on one scale, the most important first."""
+    go, subplots = _plotly(), library("plotly.subplots", "figure()")
+    ranked, leaves = _ranked(data.sweep, data.trials), space_of(data.sweep)
+    sets = [flatten(trial.params) for trial in ranked]
+    names = _names(data, sets)
+    titles = [_text(name) for name in names]
+    shown = subplots.make_subplots(1, max(1, len(names)), shared_yaxes=True, subplot_titles=titles)
+    for column, name in enumerate(names, start=1):
+        pairs = [(s[name], t) for s, t in zip(sets, ranked, strict=True) if name in s]
+        values = [v for v, _ in pairs]
+        log = is_log(leaves.get(name), values)
+        x = values if are_numbers(values) else [_text(value(v)) for v in values]
+        points = go.Scattergl if len(ranked) > 2_000 else go.Scatter
+        marks = points(
+            x=x, y=[t.objective for _, t in pairs], text=[f"#{t.id.number}" for _, t in pairs],
+            mode="markers", marker={"size": 5, "opacity": 0.6}, showlegend=False,
+        )  # fmt: skip
+        shown.add_trace(marks, row=1, col=column)
+        shown.update_xaxes(type="log" if log else None, row=1, col=column)
+    return shown.update_layout(title=f"{data.metric} of {len(ranked):,} trials")
+
+
+def history(data: FigureData) -> Any:
+    """Draw the objectives in the order in which the trials ended, and the best so far."""
+    go, ranked = _plotly(), _ranked(data.sweep, data.trials)
+    ended = sorted(ranked, key=lambda trial: (trial.ended_ms, trial.id.number))
+    better = max if data.sweep.metric and data.sweep.metric.goal is Goal.MAXIMIZE else min
+    values = [trial.objective for trial in ended if trial.objective is not None]
+    best = [values[0]] if values else []
+    for objective in values[1:]:
+        best.append(better(best[-1], objective))
+    x = list(range(1, len(values) + 1))
+    names = [f"#{trial.id.number}" for trial in ended]
+    points = go.Scattergl if len(values) > 2_000 else go.Scatter
+    marks = points(x=x, y=values, text=names, mode="markers", name="trial")
+    line = go.Scatter(x=x, y=best, mode="lines", line={"shape": "hv"}, name="best so far")
+    return _layout(go.Figure([marks, line]), "optimisation history", "trials ended", data.metric)
+
+
+FIGURES = {
+    "curves": curves, "parallel": parallel, "importance": importance, "slices": slices,
+    "history": history,
+}  # fmt: skip
+
+
+def _plotly() -> Any:
+    return library("plotly.graph_objects", "figure()")
+
+
+def _text(name: str) -> str:
+    return clean(name).translate(_ACTIVE)
+
+
+def _layout(figure: Any, title: str, x: str, y: str) -> Any:
+    return figure.update_layout(title=title, xaxis_title=x, yaxis_title=y)
+
+
+def _ranked(sweep: Sweep, trials: Iterable[TrialView]) -> list[TrialView]:
+    """Return the finished and pruned trials with an objective, best first."""
+    ends = (TrialState.FINISHED, TrialState.PRUNED)
+    sign = -1 if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else 1
+    found = [t for t in trials if t.objective is not None and t.state in ends]
+    return sorted(found, key=lambda t: (sign * (t.objective or 0.0), t.id.number))
+
+
+def _colours(count: int) -> list[str]:
+    """Return a colour for each rank: the best is the last of the scale."""
+    colours = library("plotly.colors", "figure()")
+    places = [1 - i / max(1, count - 1) for i in range(count)]
+    return list(colours.sample_colorscale(_COLOURS, places)) if places else []
+
+
+def _names(data: FigureData, sets: Sequence[Mapping[str, Json]]) -> list[str]:
+    """Return at most 12 parameters that differ between these sets, the most important first."""
+    found = SweepSummary(sweep=data.sweep).add(data.trials).importance
+    order = {one.param: i for i, one in enumerate(found.shares if found else ())}
+    varied = [n for n in data.sweep.varying if len({json.dumps(s.get(n)) for s in sets}) > 1]
+    return sorted(varied, key=lambda name: order.get(name, len(order)))[:_MOST_AXES]
+
+
+def _axis(leaf: Any, values: Sequence[Json]) -> dict[str, Any]:
+    """Return an axis of parallel coordinates, which knows numbers only."""
+    present = [v for v in values if v is not None]
+    if are_numbers(values):
+        if not is_log(leaf, values):
+            return {"values": list(values)}
+        logs = [math.log10(v) for v in present if isinstance(v, int | float)]
+        ticks = range(math.floor(min(logs)), math.ceil(max(logs)) + 1)
+        return {"values": logs, "tickvals": list(ticks), "ticktext": [f"1e{n}" for n in ticks]}
+    words = [_text("none" if v is None else value(v)) for v in values]
+    levels = {word: i for i, word in enumerate(sorted(set(words)))}
+    return {
+        "values": [levels[word] for word in words],
+        "tickvals": list(levels.values()),
+        "ticktext": list(levels),
+    }
