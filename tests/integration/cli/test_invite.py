@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,25 @@ def test_a_terminal_shows_the_token_with_a_warning(environ, redis) -> None:
     assert MARK in os.read(reader, 10_000).decode()
     os.close(terminal)
     os.close(reader)
+
+
+def test_a_token_that_is_typed_at_a_terminal_is_not_shown(environ, away, tmp_path, token) -> None:
+    typist, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [HPQ, "join", "--no-worker"], env=environ | away, stdin=terminal, stdout=terminal,
+        stderr=terminal, start_new_session=True,
+    )  # fmt: skip
+    os.close(terminal)
+    shown = ""
+    with suppress(OSError):  # EIO: the process, the terminal's last, has ended
+        while data := os.read(typist, 10_000).decode():
+            if "Token: " in data:
+                os.write(typist, f"{token}\n".encode())
+            shown += data
+    assert process.wait() == 0 and "joined" in shown, shown
+    assert token not in shown and token[-20:] not in shown
+    assert (tmp_path / "other" / "join" / "code.key").exists()
+    os.close(typist)
 
 
 def test_a_token_carries_the_settings_that_all_machines_need_alike(

@@ -67,7 +67,8 @@ def invite(
         except OSError as error:
             text = f"{file}: {error.strerror}; name a new file in a directory that you can write"
             raise UserError(text, code="file-unwritable") from None
-        print_message(f"{file} written; copy it to the other machine, and type: hpq join {file}")
+        name = shlex.quote(file.name)
+        print_message(f"{file} written; copy it to the other machine, and type: hpq join {name}")
     if file is not None or sys.stdout.isatty():
         warn(_HOLDER)
 

@@ -83,7 +83,7 @@ def _remove_over(age_s: float, keep_files: bool, yes: bool, force: bool) -> None
             and int(reader.events.last_id(one.id).partition("-")[0]) <= until_ms
         ]
         if not chosen:
-            return print_message("no such sweep is over; `hpq ls --all` lists all sweeps")
+            return print_message("none of your sweeps was over then; `hpq ls --all` lists all")
         for one in chosen:
             print_message(f"  {one.id}: {one.state}, {trials_of(one.counts.ended)}")
         files = "" if keep_files else ", and their checkpoints and artifacts"
