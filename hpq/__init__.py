@@ -22,6 +22,7 @@ _HOMES = {
     "Diverged": "hpq.errors",
     "Split": "hpq_worker.trainers.data",
     "Trial": "hpq_worker.runner.trial_api",
+    "agent": "hpq_worker.function_agent",
     "device": "hpq_worker.trainers.device",  # the module itself
     "fit": "hpq_worker.trainers.loop",
     "load_data": "hpq_worker.trainers.data",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from hpq.errors import BadParams as BadParams
     from hpq.errors import DataMissing as DataMissing
     from hpq.errors import Diverged as Diverged
+    from hpq_worker.function_agent import agent as agent
     from hpq_worker.runner.trial_api import Trial as Trial
     from hpq_worker.trainers import device as device
     from hpq_worker.trainers.cifar10 import Augmented as Augmented

@@ -31,6 +31,7 @@ class AppendedFile:
 SCHEMA = 2
 EARLY_SCHEMA = 1  # of a sweep that uses none of these
 DEFAULT_CLASS = "default"
+FUNCTION = "function"  # trainer and queue of trials that `hpq.agent` runs in its caller's process
 MAX_PRIORITY = 1_000  # the lowest priority is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -166,6 +167,11 @@ class Launch:
     bundled: bool = False
     root: str = ""
     home: str = ""
+
+    @property
+    def is_function(self) -> bool:
+        """True if `hpq.agent` runs the trials, in the process that calls it."""
+        return self.trainer == FUNCTION
 
     @property
     def is_frozen(self) -> bool:

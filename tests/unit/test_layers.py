@@ -27,7 +27,7 @@ LAYERS = {
         codes gpus reporting sanitize
         notice
         errors
-        datasets domain
+        datasets domain in_process wandb
         connection search
         settings store.wire
         filestore process
@@ -41,13 +41,13 @@ LAYERS = {
         archive cluster.connect cluster.scale diagnosis enqueue
         commands.cluster doctor reports
         commands.admin commands.control watch
-        commands.inspect commands.submit
+        commands.inspect commands.submit function_worker
     """,
     "hpq_worker": """
         process ticket
         health runner suggest
         lease train trainers
-        files
+        files function_agent
         attempt
         consumer
         supervisor

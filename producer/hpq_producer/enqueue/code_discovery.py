@@ -25,7 +25,7 @@ from hpq.code.manifest import (
     manifest,
     take_snapshot,
 )
-from hpq.domain.sweep import Launch
+from hpq.domain.sweep import FUNCTION, Launch, Wandb
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import SweepFileError, UserError
 from hpq_producer.sweepfile import yaml_reader
@@ -71,6 +71,8 @@ def find_code(
         UserError: the code is not found, or code named by `code:` or --code is too large.
     """
     named_file, file = file, file.resolve()
+    if spec.trainer == FUNCTION:
+        return DiscoveredCode(launch=Launch(trainer=FUNCTION, wandb=Wandb.STAND_IN))
     if spec.trainer in SHIPPED:
         return DiscoveredCode(launch=Launch(trainer=spec.trainer, code=f"hpq=={__version__}"))
     try:

@@ -203,7 +203,7 @@ def write_rows(writer: SweepWriter, sid: str, rows: Iterator[NewRow], progress: 
 
 def _sweep(session: Session, submission: Submission, sid: str, key: bytes | None) -> Sweep:
     settings, spec, launch = session.settings, submission.spec, submission.code.launch
-    if launch.is_frozen:
+    if launch.is_frozen or launch.is_function:
         launch = replace(launch, home=signing.home_id(settings.home, make=True))
     return Sweep(
         id=sid,

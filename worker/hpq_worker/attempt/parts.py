@@ -16,6 +16,7 @@ from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process.signals import Signals
+from hpq_worker.runner.caller import Caller
 from hpq_worker.suggest.processes import SuggesterProcesses
 
 
@@ -38,3 +39,4 @@ class WorkerParts:
     signals: Signals
     suggesters: SuggesterProcesses
     telemetry: Telemetry
+    caller: Caller | None = None  # runs the trials in place of a runner

@@ -79,15 +79,25 @@ class RunLimit:
     """The limit of one worker; `read_sweep` reads the sweep with which the worker ends."""
 
     def __init__(
-        self, budget: RunBudget | None = None, read_sweep: Callable[[], Sweep] | None = None
+        self,
+        budget: RunBudget | None = None,
+        read_sweep: Callable[[], Sweep] | None = None,
+        *,
+        ends_when_held: bool = False,
     ) -> None:
         self._budget, self._read_sweep = budget, read_sweep
+        self._ends_when_held = ends_when_held
         self._logged = ""
 
     @property
     def is_bounded(self) -> bool:
         """True if the worker ends by itself."""
         return self._budget is not None or self._read_sweep is not None
+
+    @property
+    def is_used_up(self) -> bool:
+        """True once all runs of the budget are spent."""
+        return self._budget is not None and not self._budget.are_left
 
     def may_start(self) -> bool:
         """Spend one run; False if this worker may claim no further trial."""
@@ -103,7 +113,7 @@ class RunLimit:
 
         Logs once why the sweep waits. An outage of Redis does not end the worker.
         """
-        if self._budget is not None and not self._budget.are_left:
+        if self.is_used_up:
             self._log("no more work, exiting")
             return True
         if self._read_sweep is None:
@@ -116,7 +126,8 @@ class RunLimit:
         except (RedisError, HpqError):  # away, or a newer hpq's: the claim loop logs it
             return False
         self._log(_why_waiting(sweep))
-        return sweep.state.is_over
+        is_held = sweep.state is SweepState.HELD and self._ends_when_held
+        return sweep.state.is_over or is_held
 
     def _log(self, line: str) -> None:
         if line and line != self._logged:

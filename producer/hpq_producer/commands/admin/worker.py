@@ -42,20 +42,7 @@ def worker(
     """
     if count is not None and sweep is not None and "/" in sweep:
         raise UserError(f"--count: {sweep} is one trial; remove --count")
-    env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
-    _refuse_through_a_connection(read(env))
-    if sweep is not None:
-        env |= _only(sweep)
-    settings = read(env)
-    if not settings.redis_url:
-        if settings.in_pod:
-            text = "HPQ_REDIS_URL: required in a pod; set it to the URL of Redis"
-            raise SettingsError(text, code="setting-missing")
-        _refuse_beside_a_cluster(settings)
-        attached = attach(settings.home)
-        attached.keep_across_exec()
-        env["HPQ_REDIS_URL"] = attached.url
-        env["HPQ_STORE"] = location(settings)  # all workers of a private server are on this machine
+    env = worker_environment({**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}, sweep)
     words = [sys.executable, "-P", "-m", "hpq_worker"]
     if workers is not None:
         words += ["--workers", str(workers)]
@@ -64,6 +51,29 @@ def worker(
     if count is not None:
         words += ["--count", str(count)]
     os.execve(sys.executable, words, env)
+
+
+def worker_environment(env: dict[str, str], sweep: str | None) -> dict[str, str]:
+    """Return the environment of a worker; a private server runs as long as this process.
+
+    Raises:
+        SettingsError, UserError: the settings do not suit a worker.
+        NotFound: the sweep does not exist.
+    """
+    _refuse_through_a_connection(read(env))
+    if sweep is not None:
+        env = env | _only(sweep)
+    settings = read(env)
+    if settings.redis_url:
+        return env
+    if settings.in_pod:
+        text = "HPQ_REDIS_URL: required in a pod; set it to the URL of Redis"
+        raise SettingsError(text, code="setting-missing")
+    _refuse_beside_a_cluster(settings)
+    attached = attach(settings.home)
+    attached.keep_across_exec()
+    # All workers of a private server are on this machine.
+    return env | {"HPQ_REDIS_URL": attached.url, "HPQ_STORE": location(settings)}
 
 
 def _only(ref: str) -> dict[str, str]:
