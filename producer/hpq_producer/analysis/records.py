@@ -49,6 +49,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "reached": asdict(sweep.reached) if sweep.reached else None,
         "created": iso(sweep.created_ms),
         "owner": sweep.owner,
+        "project": sweep.spec.get("project"),
         "class": sweep.worker_class,
         "priority": sweep.priority,
         "replicates": sweep.replicates,

@@ -412,3 +412,47 @@ def test_a_notebook_imports_the_stand_in_from_hpq(lab) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert states(lab, sweep_of(lab)) == ["finished"] * 3
+
+
+def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
+    said = run(lab, """
+        def main():
+            with wandb.init() as run:
+                for epoch in range(4):
+                    wandb.log({"val_acc": 1 - run.config.lr, "epoch": epoch})
+                    if epoch == 2: wandb.log({"rare": 1})
+                if run.config.lr == 0.1: raise ValueError
+        sid = wandb.sweep(space, project="demo")
+        wandb.agent(sid, main)
+        sweep = wandb.Api().sweep(f"me/demo/{sid}")
+        best = sweep.best_run()
+        print(best.id == f"{sid}-3", best.config["lr"], best.summary["val_acc"], best.state)
+        print(sweep.best_run("+val_acc").config["lr"], sweep.best_run("val_acc").config["lr"])
+        print(sweep.state, sweep.project, len(sweep.runs), sweep.order, sweep.config["method"])
+        print([run.state for run in sweep.runs], [len(list(r.scan_history())) for r in sweep.runs])
+        rows = best.history(keys=["epoch", "val_acc"], pandas=False)
+        print(rows[-1], len(rows), len(best.history(samples=2)), best.lastHistoryStep)
+        api = wandb.Api()
+        def found(filters, order="-summary_metrics.val_acc"):
+            return [run.config["lr"] for run in api.runs("me/demo", filters, order=order)]
+        print(found({"config.lr": {"$lt": 0.05}, "state": "finished"}))
+        print(found({"$or": [{"state": "failed"}, {"display_name": {"$regex": "-2$"}}]}))
+        print(found(None, "config.lr"), len(api.runs("me/other")))
+        for wrong in (lambda: found({"config.lr": {"$near": 1}}), lambda: found({"colour": 1}),
+                      lambda: api.projects, lambda: best.delete(), lambda: api.sweep("none")):
+            try: wrong()
+            except (ValueError, AttributeError, wandb.UsageError) as error: print(error)
+    """)  # fmt: skip
+    assert said[2:10] == [
+        "True 0.001 0.999 finished",
+        "0.1 0.001",
+        "FINISHED demo 3 -summary_metrics.val_acc grid",
+        "['failed', 'finished', 'finished'] [5, 5, 5]",
+        "{'_step': 4, 'epoch': 3.0, 'val_acc': 0.999} 4 2 4",
+        "[0.001, 0.01]",
+        "[0.01, 0.1]",
+        "[0.001, 0.01, 0.1] 0",
+    ]  # fmt: skip
+    wrong = said[10:]
+    assert "$near" in wrong[0] and "colour" in wrong[1] and len(wrong) == 5, wrong
+    assert all("hpq's stand-in" in line for line in wrong[2:4]), wrong

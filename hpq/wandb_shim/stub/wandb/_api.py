@@ -225,16 +225,6 @@ def controller(*args: Any, **kwargs: Any) -> NoReturn:
     raise UsageError(missing("wandb.controller"))
 
 
-class Api:
-    """W&B's server, which hpq lacks: every attribute raises an error that names the remedy."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.default_entity = "hpq"
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(missing(f"Api().{name}: no W&B server; see `hpq results --json`"))
-
-
 def termlog(string: str = "", newline: bool = True, repeat: bool = True, **kwargs: Any) -> None:
     """Print a line to the trial's log."""
     print(f"wandb: {string}", file=sys.stderr, end="\n" if newline else "")
