@@ -23,7 +23,7 @@ from hpq.errors import SettingsError
 _ENV = "/usr/bin/env"
 DEFAULT = ("${env}", "${interpreter}", "${program}", "${args}")
 _ENVVAR = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
-_INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_INNER = re.compile(r"\$\{((?:\+{1,2}|~)?[A-Za-z_][A-Za-z0-9_./@-]*)\}")
 
 
 def text(value: Json) -> str:

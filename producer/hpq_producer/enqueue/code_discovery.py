@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -106,7 +107,7 @@ def find_code(
     else:
         root, files, is_sent = _frozen(spec, folder, named, is_no_code)
     launch = replace(
-        _launch(spec, digest_of(manifest(files))),
+        _launch(spec, digest_of(manifest(files)), folder),
         code_dir="" if is_named else str(folder),
         bundled=not is_live,
         root="" if is_named or is_live else str(root),
@@ -161,11 +162,14 @@ def _warn_of_namesake(spec: SweepSpec, folder: Path, beside: Path) -> str:
     )
 
 
-def _launch(spec: SweepSpec, digest: str) -> Launch:
+def _launch(spec: SweepSpec, digest: str, folder: Path = Path()) -> Launch:
+    command = spec.command
+    if _is_console_script(spec.program) and not (folder / spec.program).is_file():
+        command = tuple(word for word in command if word != "${interpreter}")  # it starts itself
     return Launch(
         trainer=spec.trainer,
         program=spec.program,
-        command=spec.command,
+        command=command,
         code=digest,
         pass_env=spec.pass_env,
         resident=spec.resident,
@@ -196,13 +200,18 @@ def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
             return place
         if spec.command and not spec.program and _names_a_file(spec.command, place):
             return place
-    if spec.command and not spec.program:
+    if (spec.command and not spec.program) or _is_console_script(spec.program):
         return places[0]
     what = spec.program or spec.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
     close = get_close_matches(what, _similar_names(what, places), n=1) if spec.program else []
     hint = f"did you mean {close[0]!r}?" if close else "name its directory with `code:` or --code"
     raise _CodeNotFound(f"{what!r} is not in {looked}; {hint}")
+
+
+def _is_console_script(program: str) -> bool:
+    """Return True for the bare name of a command on PATH."""
+    return bool(program) and os.path.basename(program) == program and bool(shutil.which(program))
 
 
 def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:

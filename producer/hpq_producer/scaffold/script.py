@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hpq.domain.sweep import Goal
 from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME
 from hpq_producer.scaffold import argparse_options, click_options, hydra_config, wandb_options
 from hpq_producer.scaffold.script_contents import (
+    UNKNOWN,
     Literals,
     Option,
     Reported,
@@ -30,12 +32,15 @@ _ONLY_WANDB = "only in wandb.config; the script's parser rejects it as an option
 _MAX_BYTES = 4 * 2**20
 
 
-def read_script(path: Path) -> Script:
-    """Return the options and metrics of a script.
+def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN) -> Script:
+    """Return the options and metrics of a script; `read_yaml` reads a file that it loads.
 
     Raises:
         UserError: the file is missing, is not Python, or is too large.
     """
+    if path.suffix == ".ipynb":
+        text = f"{path} is a notebook; run `jupyter nbconvert --to script {path}`, then `hpq init`"
+        raise UserError(f"{text} on the script", code="script-invalid")
     tree = _parse(path)
     literals = Literals(tree)
     options, arguments = argparse_options.read(tree, literals)
@@ -69,9 +74,14 @@ def read_script(path: Path) -> Script:
         args="" if hydra is None else hydra_config.ARGS,
         before=(*before, *(f"<{name}>" for name in arguments)),
         notes=tuple(notes),
-        sweep=wandb_options.read_sweep(tree, literals),
+        sweep=wandb_options.read_sweep(tree, literals, lambda name: read_yaml(_beside(path, name))),
         takes_any=takes_any,
     )
+
+
+def _beside(script: Path, name: str) -> Path:
+    """Return the path of a file that a script opens: in the working directory, or its own."""
+    return Path(name) if Path(name).exists() else script.with_name(name)
 
 
 def _takes_any(tree: ast.Module) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -137,9 +138,9 @@ class Sweep(_Missing):
         Without an order the sweep's metric decides, and failed trials do not count.
         """
         if order is None:
-            ranked = [run for run in self.runs if run.objective is not None]
-            is_max = self._data["goal"] == "maximize"
-            return (max if is_max else min)(ranked, key=lambda r: r.objective, default=None)
+            ranked = [(run.objective, run) for run in self.runs if run.objective is not None]
+            best = max if self._data["goal"] == "maximize" else min
+            return best(ranked, key=lambda pair: pair[0], default=(None, None))[1]
         if order[0] not in "+-":
             order = f"-{order}"
         if "." not in order and order[1:] not in _FIELDS:
@@ -210,11 +211,9 @@ class ApiRun(_Missing):
             rows = [rows[i * (len(rows) - 1) // max(1, samples - 1)] for i in range(samples)]
         if pandas:
             try:
-                from pandas import DataFrame  # noqa: PLC0415 - as in W&B, optional
+                return importlib.import_module("pandas").DataFrame(rows)
             except ImportError:
                 log_once("history: pandas is not installed; returning a list")
-            else:
-                return DataFrame(rows)
         return rows
 
 
