@@ -33,8 +33,11 @@ def create(config: Any, project: str | None) -> str:
         data["project"] = os.environ["WANDB_PROJECT"] = project
     if not data.keys() & {"program", "command", "trainer"}:
         data["trainer"] = "function"
+    script = Path(sys.argv[0]).stem.lstrip("-")
+    is_notebook = script.endswith("kernel_launcher")
+    data.setdefault("name", data.get("project") or ("sweep" if is_notebook else script) or "sweep")
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, f"{Path(sys.argv[0] or 'sweep').stem or 'sweep'}.json")
+        file = Path(folder, "sweep.json")
         file.write_text(json.dumps(data, indent=1), "utf-8")
         sid = str(hpq_json("enqueue", file, "--new", hide=f"{file}:")["sweep"])
     _created.add(sid)

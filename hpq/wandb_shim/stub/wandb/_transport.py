@@ -51,8 +51,10 @@ def hpq_json(*words: Any, hide: str = "") -> Any:
     """Run a command of hpq and return its data; `hide` is removed from the text of an error.
 
     Raises:
-        UsageError: the command failed.
+        UsageError: the command failed, or a worker runs this program: it cannot reach Redis.
     """
+    if "HPQ_REPORT" in os.environ:
+        raise UsageError("a worker's trial cannot read sweeps; use `hpq results --json` outside it")
     python = os.environ.get("HPQ_EXEC") or sys.executable
     command = [python, "-P", "-m", "hpq_producer", *map(str, words), "--json"]
     done = subprocess.run(
