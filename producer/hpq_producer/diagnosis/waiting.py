@@ -95,8 +95,8 @@ def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False)
         return f"{how_to_scale(worker_class)}; `hpq workers` shows the pods"
     if worker_class == FUNCTION:
         return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
-    queue = "" if worker_class == DEFAULT_CLASS else f"HPQ_QUEUE={worker_class} "
-    return f"start one: {queue}hpq worker"
+    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
+    return f"start one: hpq worker{flag}"
 
 
 def how_to_scale(worker_class: str = DEFAULT_CLASS) -> str:
