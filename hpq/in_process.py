@@ -64,8 +64,10 @@ class Attempt:
             self.was_stopped = True
             raise Stopped(f"hpq ends this trial: {self._worker.stop_reason()}")
 
-    def end(self, status: int) -> None:
-        """Report the end, with an exit status."""
+    def end(self, status: int, *, is_last: bool) -> None:
+        """Report the end, with an exit status; `is_last`: the agent runs no further trial."""
+        if is_last:
+            self._worker.answer({"last": True})
         end = {"stopped": self.was_stopped, "failure": None, "status": status}
         self._worker.answer({"of": self._id, "end": end})
 
@@ -182,7 +184,12 @@ def serve(
             try:
                 while (run := worker.next_run()) is not None:
                     left -= bool(left)
-                    if not goes_on(_run(call, Attempt(run, worker), worker)):
+                    attempt = Attempt(run, worker)
+                    status = _run(call, attempt, worker)
+                    is_last = not goes_on(bool(status) and not attempt.was_stopped)
+                    attempt.end(status, is_last=is_last)
+                    if is_last:
+                        worker.next_run()  # none comes: this waits until the trial is committed
                         return
             finally:
                 worker.close()
@@ -196,8 +203,8 @@ def serve(
         _is_active.release()
 
 
-def _run(call: Callable[[Attempt], int], attempt: Attempt, worker: _Worker) -> bool:
-    """Run one attempt to its end; return whether it failed."""
+def _run(call: Callable[[Attempt], int], attempt: Attempt, worker: _Worker) -> int:
+    """Run one attempt; return its exit status."""
     status = 0
     with _environment(attempt.run["env"]), _output(worker.print):
         try:
@@ -211,12 +218,11 @@ def _run(call: Callable[[Attempt], int], attempt: Attempt, worker: _Worker) -> b
             status = 1
         finally:
             set_sink(None)
-    attempt.end(status)
     if status:  # the traceback no longer holds the tensors of the trial
         gc.collect()
         if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
             sys.modules["torch"].cuda.empty_cache()
-    return bool(status) and not attempt.was_stopped
+    return status
 
 
 @contextmanager

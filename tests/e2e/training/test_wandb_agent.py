@@ -14,7 +14,7 @@ from hpq.domain.sweep import SweepState
 from hpq.domain.trial import FailureKind, TrialState
 from tests.commands import HPQ
 from tests.constants import DEADLINE_S
-from tests.ids import ids
+from tests.ids import ids, refused
 
 SPACE = """
     import os, signal, sys, time
@@ -385,23 +385,23 @@ def test_a_function_that_never_calls_init_ends_its_trials(lab) -> None:
 
 
 def test_hpq_agent_runs_a_trainer_function_without_wandbs_names(lab) -> None:
-    sid = lab.enqueue("""
-        trainer: function
-        method: grid
-        metric: {name: loss, goal: minimize}
-        parameters: {x: {values: [3, 1, 2]}}
-    """)
-    script = Script(lab, f"""
+    script = Script(lab, """
         import hpq
         def train(params, trial):
-            trial.report({{"loss": 9}}, step=0)
-            return {{"loss": params["x"]}}
-        hpq.agent({sid!r}, train, count=2)
+            trial.report({"loss": 9}, step=0)
+            (trial.checkpoint_dir / "model").write_text("x")
+            return {"loss": params["x"]}
+        sweep = hpq.enqueue({
+            "method": "grid", "metric": {"name": "loss"}, "parameters": {"x": {"values": [3, 1, 2]}}
+        })
+        hpq.agent(sweep, train, count=2)
     """, {}, first="")  # fmt: skip
     script.ends()
+    sid = sweep_of(lab)
     assert states(lab, sid) == ["finished", "finished", "queued"]
     assert [t.objective for t in lab.reader.trials.all(sid)][:2] == [3, 1]
     assert lab.reader.sweeps.get(sid).state is SweepState.RUNNING
+    refused(lab.hpq("show", f"{sid}/1", "--command"), "wrong-place")
 
 
 def test_a_notebook_imports_the_stand_in_from_hpq(lab) -> None:

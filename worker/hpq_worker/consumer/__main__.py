@@ -81,7 +81,7 @@ def _run_limit(
         budget: RunBudget | None = RunBudget.of(min(caller.count, MOST_RUNS))
     else:
         budget = RunBudget.from_args(args)
-    return RunLimit(budget, read_sweep, ends_when_held=caller is not None)
+    return RunLimit(budget, read_sweep, caller=caller)
 
 
 def _consumer(
@@ -117,7 +117,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     outage = Outage()
     store.keep_provenance(digest, record)
     bundles = CodeBundles(settings.home, reader.sweeps.bundle, in_pod=settings.in_pod)
-    caller = Caller.from_args(args, signals.request_shutdown)
+    caller = Caller.from_args(args)
     trust = TrustPolicy(settings, bundles, has_caller=caller is not None)
     files = FileStoreHandle(settings)
     garbage = FileGarbage(_context(settings))
@@ -178,7 +178,7 @@ def _check_sweep(parts: WorkerParts) -> None:
 def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> None:
     """Tell the caller why its worker ends; after its last trial, stop its open-ended sweep."""
     caller, settings = parts.caller, parts.settings
-    if caller is None or parts.signals.is_stopping:
+    if caller is None or caller.has_left or parts.signals.is_stopping:
         return
     sweep = reader.sweeps.get(settings.sweep)
     if caller.stops_sweep and run_limit.is_used_up and sweep.counts.is_open_ended:
@@ -202,7 +202,7 @@ def main() -> None:
         except RedisError as error:
             raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
     except HpqError as error:
-        if (caller := Caller.from_args(sys.argv, bool)) is not None:
+        if (caller := Caller.from_args(sys.argv)) is not None:
             caller.tell({"over": str(error.notice)})
         elif not exit_report.write(error, sys.argv):
             print(f"hpq worker: {error.notice}", file=sys.stderr)

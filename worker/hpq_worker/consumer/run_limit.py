@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.errors import HpqError, NotFound
 from hpq.notice import tagged
+from hpq_worker.runner.caller import Caller
 
 log = logging.getLogger("hpq.worker")
 OPTION = "--run-budget-fds="  # and the two ends of the pipe
@@ -83,10 +84,10 @@ class RunLimit:
         budget: RunBudget | None = None,
         read_sweep: Callable[[], Sweep] | None = None,
         *,
-        ends_when_held: bool = False,
+        caller: Caller | None = None,
     ) -> None:
         self._budget, self._read_sweep = budget, read_sweep
-        self._ends_when_held = ends_when_held
+        self._caller = caller  # the worker ends with it, and when its sweep is held
         self._logged = ""
 
     @property
@@ -101,7 +102,8 @@ class RunLimit:
 
     def may_start(self) -> bool:
         """Spend one run; False if this worker may claim no further trial."""
-        return self._budget is None or self._budget.spend()
+        has_left = self._caller is not None and self._caller.has_left
+        return not has_left and (self._budget is None or self._budget.spend())
 
     def not_started(self) -> None:
         """Put the run back: the claim trained nothing."""
@@ -113,6 +115,8 @@ class RunLimit:
 
         Logs once why the sweep waits. An outage of Redis does not end the worker.
         """
+        if self._caller is not None and self._caller.has_left:
+            return True
         if self.is_used_up:
             self._log("no more work, exiting")
             return True
@@ -126,7 +130,7 @@ class RunLimit:
         except (RedisError, HpqError):  # away, or a newer hpq's: the claim loop logs it
             return False
         self._log(_why_waiting(sweep))
-        is_held = sweep.state is SweepState.HELD and self._ends_when_held
+        is_held = sweep.state is SweepState.HELD and self._caller is not None
         return sweep.state.is_over or is_held
 
     def _log(self, line: str) -> None:

@@ -132,6 +132,14 @@ class Sweep(_Missing):
         """The trials, the oldest first."""
         return [ApiRun(record, self) for record in hpq_json("results", self.id)]
 
+    @cached_property
+    def _points(self) -> dict[int, list[dict[str, Any]]]:
+        """The points of all trials, by the trial's number."""
+        found: dict[int, list[dict[str, Any]]] = {}
+        for point in hpq_json("results", self.id, "--history"):
+            found.setdefault(point["trial"], []).append(point)
+        return found
+
     def best_run(self, order: str | None = None) -> ApiRun | None:
         """Return the best trial; an order without a sign puts the largest value first.
 
@@ -160,7 +168,7 @@ class ApiRun(_Missing):
         kind = (record["failure"] or {}).get("kind")
         crashed = "crashed" if kind in ("lost", "killed") else self.hpq_state
         self.state = _STATES.get(self.hpq_state, crashed)
-        self.config: dict[str, Any] = dict(record.get("param") or record.get("params") or {})
+        self.config: dict[str, Any] = dict(record["param"])
         self.objective: float | None = record["objective"]
         self.created_at: str | None = record["started"]
         self.duration, self.host = record["duration_s"], record["host"]
@@ -168,21 +176,21 @@ class ApiRun(_Missing):
         self.url = f"hpq://{record['sweep']}/{record['trial']}"
         self.lastHistoryStep = -1 if record["step"] is None else record["step"]
         values = {
-            **(record.get("last") or record.get("metrics") or {}),
+            **record["last"],
             "_step": record["step"],
             "_runtime": record["duration_s"],
         }
         self.summary = ApiSummary(values)
         self.summary_metrics = self.summary._json_dict
-        self._trial = f"{record['sweep']}/{record['trial']}"
+        self._number: int = record["trial"]
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
         """The points that hpq keeps, as one row a step."""
         rows: dict[int, dict[str, Any]] = {}
-        for name, points in hpq_json("show", self._trial).get("history", {}).items():
-            for step, value in points:
-                rows.setdefault(step, {"_step": step})[name] = value
+        for point in self.sweep._points.get(self._number, ()):
+            step = point["step"]
+            rows.setdefault(step, {"_step": step})[point["metric"]] = point["value"]
         return [rows[step] for step in sorted(rows)]
 
     def scan_history(

@@ -109,6 +109,8 @@ def _print_estimate(
 
 
 def _where(launch: Launch) -> str:
+    if launch.is_function:
+        return " of the process that calls hpq.agent or wandb.agent"
     if launch.bundled and not launch.code_dir:
         return " from a snapshot of the code"
     return f" in {launch.code_dir}" if launch.code_dir else f" ({launch.code})"
