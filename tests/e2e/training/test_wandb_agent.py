@@ -378,6 +378,28 @@ def test_an_unknown_sweep_a_bad_configuration_and_a_missing_function_are_errors(
     assert lab.reader.sweeps.ids() == []
 
 
+def test_a_second_agent_in_the_same_process_is_refused(lab) -> None:
+    said = run(lab, """
+        import threading
+        def main():
+            train()
+            if wandb.config.lr == 0.1:
+                try: wandb.agent("other", train)  # within a trial: it is called once
+                except Exception as error: print("within", error)
+                thread = threading.Thread(target=second)
+                thread.start()
+                thread.join()
+        def second():
+            os.environ.pop("HPQ_TRIAL_ID")
+            try: wandb.agent(sid, train)
+            except wandb.UsageError as error: print("second", error)
+        sid = wandb.sweep(space)
+        wandb.agent(sid, main)
+    """)  # fmt: skip
+    assert [line.partition(" ")[0] for line in said[2:]] == ["second"]
+    assert states(lab, sweep_of(lab)) == ["finished"] * 3
+
+
 def test_a_function_that_never_calls_init_ends_its_trials(lab) -> None:
     run(lab, "del space['metric']\nwandb.agent(wandb.sweep(space), lambda: print('alone'))")
     sid = sweep_of(lab)
