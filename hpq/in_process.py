@@ -92,7 +92,7 @@ class _Worker:
         self._rest = b""
         self.stop = ""  # why the current trial must end
         self.over: str | None = None  # the last message: an error, or ""
-        self._writing = threading.Lock()
+        self._writing, self._is_closed = threading.Lock(), False
 
     def next_run(self) -> Mapping[str, Any] | None:
         """Wait for the next attempt; None at the worker's end."""
@@ -116,7 +116,7 @@ class _Worker:
 
     def stop_reason(self) -> str:
         """Return why the current trial must end; "" while it may run."""
-        while not self.stop and select([self._commands], [], [], 0)[0]:
+        while not (self.stop or self._is_closed) and select([self._commands], [], [], 0)[0]:
             if self._read() is None:
                 self.stop = _DIED
         return self.stop
@@ -131,14 +131,16 @@ class _Worker:
 
     def _write(self, fd: int, data: bytes) -> None:
         with self._writing, suppress(BrokenPipeError):  # it gave the trial up
-            view = memoryview(data)
+            view = memoryview(b"" if self._is_closed else data)  # the number may be another file's
             while view:
                 view = view[os.write(fd, view) :]
 
     def close(self) -> None:
         """End the worker: it returns a trial that is not over to the queue."""
-        for fd in (self._commands, self._answers, self._output):
-            os.close(fd)
+        with self._writing:
+            self._is_closed = True
+            for fd in (self._commands, self._answers, self._output):
+                os.close(fd)
         with suppress(ProcessLookupError):
             self._process.terminate()
         self._process.wait()
