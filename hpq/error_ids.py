@@ -54,7 +54,7 @@ Code = Literal[
     "versions-differ", "volume", "volume-missing", "volume-unbound", "volume-unknown",
     "worker-ambiguous", "worker-down", "worker-ended", "worker-fault", "worker-missing",
     "worker-not-found", "worker-silent", "worker-stopping", "worker-suspect", "workers-are-pods",
-    "workers-pinned", "workers-unwilling", "workers-without-store",
+    "workers-pinned", "workers-unwilling", "workers-without-store", "wrong-place",
     # lines of a sweep file
     "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
     "conflicting-keys", "duplicate-name", "duplicate-set", "duplicate-value", "exponents",

@@ -27,7 +27,7 @@ _ENVVAR = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
 # A word with white space, or with a character that a shell interprets, may be a line for a shell.
 _SHELL = re.compile(r"""[\s;&|<>()$`"'\\*?\[\]{}~#!^]""")
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
-_INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
+_INNER = re.compile(r"\$\{((?:\+{1,2}|~)?[A-Za-z_][A-Za-z0-9_./@-]*)\}")
 
 
 def text(value: Json) -> str:

@@ -30,6 +30,7 @@ class AppendedFile:
 # 3: the record covers the search, and each trial's parameters are signed.
 SCHEMA = 3
 DEFAULT_CLASS = "default"
+FUNCTION = "function"  # trainer and queue of trials that `hpq.agent` runs in its caller's process
 MAX_PRIORITY = 1_000  # the lowest priority is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -165,6 +166,11 @@ class Launch:
     bundled: bool = False
     root: str = ""
     home: str = ""
+
+    @property
+    def is_function(self) -> bool:
+        """True if `hpq.agent` runs the trials, in the process that calls it."""
+        return self.trainer == FUNCTION
 
     @property
     def is_frozen(self) -> bool:

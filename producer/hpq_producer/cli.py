@@ -31,6 +31,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "init": ("submit.init", "Write a sweep file from a script's options"),
         "enqueue": ("submit.enqueue", "Queue the trials of a sweep file"),
         "run": ("submit.run", "Enqueue a sweep file, train on this machine and watch"),
+        "exec": ("submit.exec:exec_program", "Run a script that calls wandb.sweep and wandb.agent"),
         "plan": ("submit.plan", "Show what a sweep file would run; write nothing"),
         "try": ("submit.try_trial:try_trial", "Run one trial in this terminal; store nothing"),
         "worker": ("admin.worker", "Start workers, which claim trials and train"),
@@ -152,7 +153,8 @@ class Lazy(TyperGroup):
         path, _, function = WHERE[cmd_name][0].partition(":")
         module = importlib.import_module(f"hpq_producer.commands.{path}")
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        made = alone.command(cmd_name, cls=Command, context_settings=_CONTEXT)
+        context = _CONTEXT | getattr(module, "CONTEXT", {})
+        made = alone.command(cmd_name, cls=Command, context_settings=context)
         made(getattr(module, function or cmd_name.replace("-", "_")))
         return get_command(alone)
 

@@ -27,7 +27,7 @@ LAYERS = {
         error_ids gpus reporting sanitize
         notice
         errors
-        datasets domain
+        datasets domain in_process wandb
         connection search
         settings store.wire
         filestore process
@@ -42,13 +42,13 @@ LAYERS = {
         archive cluster.connect cluster.scale diagnosis enqueue
         commands.cluster doctor reports
         commands.admin commands.control python_api watch
-        commands.inspect commands.submit
+        commands.inspect commands.submit function_worker
     """,
     "hpq_worker": """
         process ticket
         health runner suggest
         lease train trainers
-        files
+        files function_agent
         attempt
         consumer foreground
         supervisor

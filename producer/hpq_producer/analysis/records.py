@@ -52,6 +52,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "reached": asdict(sweep.reached) if sweep.reached else None,
         "created": iso(sweep.created_ms),
         "owner": sweep.owner,
+        "project": sweep.spec.get("project"),
         "queue": sweep.worker_class,
         "priority": sweep.priority,
         "replicates": sweep.replicates,

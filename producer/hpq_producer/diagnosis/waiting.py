@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from hpq.domain.status import ServerMemory, SweepStatus, Worker
-from hpq.domain.sweep import DEFAULT_CLASS, MAX_PRIORITY, Sweep, SweepState
+from hpq.domain.sweep import DEFAULT_CLASS, FUNCTION, MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.notice import Notice
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
@@ -93,6 +93,8 @@ def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False)
     """Return how to start a worker of a class; `in_cluster`: `hpq connect` reaches Redis."""
     if in_cluster:
         return f"{how_to_scale(worker_class)}; `hpq workers` shows the pods"
+    if worker_class == FUNCTION:
+        return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
     flag = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
     return f"start one: hpq worker{flag}"
 

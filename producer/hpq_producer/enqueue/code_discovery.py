@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -27,7 +28,7 @@ from hpq.code.manifest import (
     manifest,
     take_snapshot,
 )
-from hpq.domain.sweep import Launch
+from hpq.domain.sweep import FUNCTION, Launch, Wandb
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import SweepFileError, UserError
 from hpq_producer.sweepfile import yaml_reader
@@ -75,6 +76,8 @@ def find_code(
         UserError: the code is not found, or code named by `code:` or --code is too large.
     """
     named_file, file = file, file.resolve()
+    if spec.trainer == FUNCTION:
+        return DiscoveredCode(launch=Launch(trainer=FUNCTION, wandb=Wandb.STAND_IN))
     if spec.trainer in SHIPPED:
         return DiscoveredCode(launch=Launch(trainer=spec.trainer, code=f"hpq=={__version__}"))
     try:
@@ -108,7 +111,7 @@ def find_code(
     else:
         root, files, is_sent, note = _frozen(spec, folder, named, is_no_code)
     launch = replace(
-        _launch(spec, digest_of(manifest(files))),
+        _launch(spec, digest_of(manifest(files)), folder),
         code_dir="" if is_named else str(folder),
         bundled=not is_live,
         root="" if is_named or is_live else str(root),
@@ -173,11 +176,14 @@ def _warn_of_namesake(spec: SweepSpec, folder: Path, beside: Path) -> str:
     )
 
 
-def _launch(spec: SweepSpec, digest: str) -> Launch:
+def _launch(spec: SweepSpec, digest: str, folder: Path = Path()) -> Launch:
+    command = spec.command
+    if _is_console_script(spec.program) and not (folder / spec.program).is_file():
+        command = tuple(word for word in command if word != "${interpreter}")  # it starts itself
     return Launch(
         trainer=spec.trainer,
         program=spec.program,
-        command=spec.command,
+        command=command,
         code=digest,
         pass_env=spec.pass_env,
         resident=spec.resident,
@@ -211,6 +217,8 @@ def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
     script = _script(spec.command)
     if spec.command and not spec.program and not script:
         return places[0]
+    if _is_console_script(spec.program):
+        return places[0]
     what = spec.program or script or spec.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
     close = (
@@ -218,6 +226,11 @@ def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
     )
     hint = f"did you mean {close[0]!r}?" if close else "name its directory with `code:` or --code"
     raise _CodeNotFound(f"{what!r} is not in {looked}; {hint}")
+
+
+def _is_console_script(program: str) -> bool:
+    """Return True for the bare name of a command on PATH."""
+    return bool(program) and os.path.basename(program) == program and bool(shutil.which(program))
 
 
 def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:

@@ -223,7 +223,7 @@ def write_rows(
 
 def _sweep(session: Session, submission: Submission, sid: str) -> Sweep:
     settings, spec, launch = session.settings, submission.spec, submission.code.launch
-    if launch.is_frozen:
+    if launch.is_frozen or launch.is_function:
         launch = replace(launch, home=signing.home_id(settings.home, make=True))
     return Sweep(
         id=sid,

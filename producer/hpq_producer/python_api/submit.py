@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hpq.domain.sweep import FUNCTION
 from hpq.errors import UserError
 from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.enqueue.submission import prepare
@@ -38,7 +39,8 @@ def enqueue(
     """Queue the trials of a sweep; return it, or the identical sweep that exists already.
 
     `sweep` is the content of a sweep file as a dict, or the path of one. The options are those of
-    `hpq enqueue`. Programs are searched for in the working directory.
+    `hpq enqueue`. Programs are searched for in the working directory. A dict that names no code is
+    for functions, which `hpq.agent` calls.
 
     Raises:
         SweepFileError: the dict or the file is invalid; one line per problem.
@@ -48,6 +50,8 @@ def enqueue(
     if canary < 0:
         raise UserError(f"canary={canary}: use a number of trials, 0 or more")
     labels = check_tags(tags)
+    if isinstance(sweep, Mapping) and not sweep.keys() & {"program", "command", "trainer"}:
+        sweep = {**sweep, "trainer": FUNCTION}
     path = _DICT if isinstance(sweep, Mapping) else Path(sweep)
     text = _yaml(sweep) if isinstance(sweep, Mapping) else ""
     spec = load(path, text=text, count=count, seed=seed, name=name)

@@ -40,6 +40,9 @@ def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: 
         raise UserError(text, code="trial-missing")
     sweep, trial = reader.sweeps.get(found.sweep), reader.trials.get(found)
     params, launch = trial.params, sweep.launch
+    if launch.is_function:
+        text = f"{found} calls a function of a script; `hpq show {found}` prints its parameters"
+        raise UserError(text, code="wrong-place")
     file = f"/tmp/hpq-{found.sweep}-{found.number}.json"
     env: list[str] = []
     if launch.program or launch.command:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,18 +83,23 @@ def _option(name: str, value: Any, line: int) -> Option:
 
 
 _DEEPEST = 20
+_LOADS_YAML = re.compile(r"(?:yaml\.)?(?:safe_|full_)?load")
+_IS_YAML = re.compile(r"\.(?:ya?ml|json)$", re.IGNORECASE)
 
 
-def read_sweep(tree: ast.Module, literals: Literals) -> dict[str, Json] | None:
+def read_sweep(
+    tree: ast.Module, literals: Literals, read_yaml: Callable[[str], Any]
+) -> dict[str, Json] | None:
     """Return the mapping passed to wandb.sweep, with wandb.agent's count as run_cap.
 
-    None if the script does not call wandb.sweep, or a part of the mapping is not a literal.
+    `read_yaml` reads a file that the script loads. None if the script does not call wandb.sweep, or
+    a part of the mapping is neither a literal nor of a file.
     """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     given = [_given(call) for call in calls if _is(call, "sweep")]
     if len(given) != 1 or given[0] is None:
         return None
-    sweep = _Names(literals, _written(tree)).value(given[0])
+    sweep = _Names(literals, _written(tree), _opened(tree), read_yaml).value(given[0])
     if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
         return None
     counts = [literals.value(keywords(c).get("count")) for c in calls if _is(c, "agent")]
@@ -143,12 +149,21 @@ def _writes(node: ast.Assign | ast.Expr) -> Iterator[tuple[str, Write]]:
             yield name, Write(value=node.value.args[0])
 
 
+def _opened(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the expressions of `with … as name` by name."""
+    items = (item for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items)
+    found = ((item.optional_vars, item.context_expr) for item in items)
+    return {name.id: value for name, value in found if isinstance(name, ast.Name)}
+
+
 @dataclass(frozen=True, slots=True)
 class _Names:
     """The values of names that are assigned in several steps."""
 
     literals: Literals
     written: dict[str, list[Write]] = field(default_factory=dict)
+    opened: dict[str, ast.expr] = field(default_factory=dict)  # `with` expressions by name
+    read_yaml: Callable[[str], Any] = lambda _: UNKNOWN
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
         """Return the value of an expression, mappings and lists included, or UNKNOWN."""
@@ -161,6 +176,12 @@ class _Names:
         if isinstance(node, ast.List | ast.Tuple):
             items = [self.value(item, depth + 1) for item in node.elts]
             return UNKNOWN if any(item is UNKNOWN for item in items) else items
+        if isinstance(node, ast.Call) and _LOADS_YAML.fullmatch(called(node)) and node.args:
+            file = node.args[0]
+            file = self.opened.get(file.id, file) if isinstance(file, ast.Name) else file
+            words = [n.value for n in ast.walk(file) if isinstance(n, ast.Constant)]
+            names = [w for w in words if isinstance(w, str) and _IS_YAML.search(w)]
+            return self.read_yaml(names[0]) if len(names) == 1 else UNKNOWN
         return self.literals.value(node)
 
     def _mapping(self, node: ast.Dict | ast.Call, depth: int) -> Any:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from hpq.code.command import GPUS, MACROS
+from hpq.domain.sweep import FUNCTION
 from hpq.domain.trainer_specs import SHIPPED, Number, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.search.space import Space
@@ -46,7 +47,7 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
 
 
 def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
-    if trainer not in SHIPPED and not _FUNCTION.match(trainer):
+    if trainer not in (*SHIPPED, FUNCTION) and not _FUNCTION.match(trainer):
         hint = values.nearest(trainer, tuple(SHIPPED))
         allowed = f"{', '.join(SHIPPED)}, or package.module:function"
         out.add(

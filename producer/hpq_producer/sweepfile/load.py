@@ -16,6 +16,7 @@ from hpq.domain import trainer_specs
 from hpq.domain.identity import MAX_PARAMS_BYTES, canonical
 from hpq.domain.sweep import (
     DEFAULT_CLASS,
+    FUNCTION,
     EarlyTerminate,
     Goal,
     Impute,
@@ -187,7 +188,7 @@ def _spec(
         description=text("description"),
         project=text("project"),
         entity=text("entity"),
-        queue=text("queue", DEFAULT_CLASS),
+        queue=text("queue", FUNCTION if data.get("trainer") == FUNCTION else DEFAULT_CLASS),
         owner=text("owner"),
         seed=integer("seed"),
         replicates=integer("replicates") or 1,

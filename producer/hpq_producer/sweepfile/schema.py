@@ -28,8 +28,9 @@ from hpq_producer.sweepfile.values import (
     text,
 )
 
-PARAMETER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}\Z")
-NOT_A_NAME = "not a parameter name; use 1 to 100 of A-Z a-z 0-9 _ . -, a letter or _ first"
+# With Hydra's: +new, ++both, ~removed, group/option, group@package.
+PARAMETER_NAME = re.compile(r"(?:\+{1,2}|~)?[A-Za-z_][A-Za-z0-9_./@-]{0,99}\Z")
+NOT_A_NAME = "not a parameter name; use 1 to 100 of A-Z a-z 0-9 _ . - / @, a letter or _ first"
 _VARIABLE = re.compile(r"(?!HPQ_)[A-Za-z_][A-Za-z0-9_]*\Z")
 
 

@@ -3,8 +3,8 @@
 The reader builds the data from PyYAML's events, which have positions. It limits the depth, the
 number of values and the expansion of aliases. It rejects duplicate keys, and tags other than
 `!!float`, which W&B's pages recommend. Unquoted words follow YAML 1.2's core schema (`1e-3` is a
-number, `010` is ten; `1_000`, `1:30` and dates are text), except that on, off, yes and no are
-booleans as in W&B's loader.
+number, dates are text), except that on, off, yes and no are booleans, and `1_000`, `012` and `1:30`
+are the numbers 1000, 10 and 90, as in W&B's loader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 
 import yaml
 
@@ -40,12 +39,14 @@ _INTEGER = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 
 _OLD_BOOLEANS = re.compile(r"(?:on|off|yes|no)\Z", re.IGNORECASE)
-_GROUPED = re.compile(r"[-+]?[0-9]+(?:_[0-9]+)+(?:\.[0-9_]*)?(?:[eE][-+]?[0-9]+)?\Z")
-_BY_SIXTY = re.compile(r"[-+]?[1-9][0-9]*(?::[0-5]?[0-9])+\Z")
-_OCTAL = re.compile(r"[-+]?0+[1-9][0-9]*\Z")
-# Words that YAML 1.1 (W&B's loader), or a person, reads as another value.
+# Numbers that YAML 1.1 alone knows: 1_000, 012, 0b11, 1:30. PyYAML, W&B's loader, reads them.
+_OLD_NUMBERS = re.compile(
+    r"[-+]?(?:0[0-7_]+|0b[01_]+|\.?[0-9][0-9_:]*[_:][0-9_:]*(?:\.[0-9_]*)?)\Z"
+)
+# Words that a person, or YAML 1.2, reads as another value.
 AMBIGUOUS = re.compile(
-    "|".join(p.pattern for p in (_GROUPED, _BY_SIXTY, _OCTAL, _OLD_BOOLEANS)), re.IGNORECASE
+    rf"(?:{_OLD_BOOLEANS.pattern})|[-+]?0[0-9]+\Z|[-+]?[1-9][0-9]*(?::[0-5]?[0-9])+\Z",
+    re.IGNORECASE,
 )
 
 
@@ -80,6 +81,8 @@ def resolve(text: str) -> JsonScalar:
         return None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
+    if _OLD_NUMBERS.match(text) and isinstance(number := yaml.safe_load(text), int | float):
+        return number
     if _INTEGER.match(text):
         if len(text) > MAX_DIGITS:
             raise ValueError(f"the number has {len(text)} digits; write at most {MAX_DIGITS}")
@@ -97,15 +100,7 @@ def reading(text: str) -> str:
     if _OLD_BOOLEANS.match(text):
         value = "true" if text.lower() in ("on", "yes") else "false"
         return f"{text} without quotes is the boolean {value}; write '{text}' for text"
-    if _GROUPED.match(text):
-        return f"{text} is text; write {text.replace('_', '')} for a number, or '{text}' for text"
-    if _BY_SIXTY.match(text):
-        sign, digits = ("-" if text[0] == "-" else ""), text.lstrip("+-")
-        seconds = reduce(lambda all_, part: 60 * all_ + int(part), digits.split(":"), 0)
-        return f"{text} is text (W&B reads the number {sign}{seconds}); write '{text}' for text"
-    decimal = int(text)
-    octal = "" if set(text) & {"8", "9"} else f" (W&B reads {int(text, 8)})"
-    return f"{text} is the number {decimal}{octal}; write {decimal}, or '{text}' for text"
+    return f"{text} is the number {resolve(text)}; write {resolve(text)}, or '{text}' for text"
 
 
 class _Reader:

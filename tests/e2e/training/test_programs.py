@@ -48,6 +48,18 @@ def test_a_program_sweep_runs_to_its_end_and_its_printed_lines_are_the_metric(la
     assert set(lab.ok("best", sid, "--args").split()) == {"--lr=0.1", "--layers=2"}
 
 
+def test_a_console_script_on_path_is_a_program(lab) -> None:
+    tool = lab.write("bin-mytool", "#!/bin/sh\necho val_loss=0.5\ntouch here\n")
+    (lab.folder / "bin").mkdir()
+    tool.chmod(0o755)
+    tool.rename(lab.folder / "bin" / "mytool")
+    env = {"PATH": f"{lab.folder / 'bin'}:{lab.env['PATH']}"}
+    sid = lab.enqueue(SWEEP.replace("train.py", "mytool"), **env)
+    lab.worker(**env)
+    lab.wait_over(sid)
+    assert [t.objective for t in lab.reader.trials.all(sid)] == [0.5, 0.5]
+
+
 def test_a_program_reports_through_the_socket_with_and_without_a_step(lab) -> None:
     lab.write(
         "train.py",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hpq.code.command import argv
 from hpq.domain.trial import Json
 from hpq_producer.commands.submit.plan_page import quoted_value
 from hpq_producer.sweepfile.load import load
@@ -43,7 +44,7 @@ REFUSED = {
     "std": ("  x: {distribution: normal, std: 0}\n", "5:29 unknown-key"),
     "a quoted number": ("run_cap: '5'\n", "5:1 invalid-value"),
     "a quoted end": ("  x: {min: '1e-3', max: 1}\n", "5:7 invalid-value"),
-    "an underscore": ("run_cap: 1_000\n", "5:1 invalid-value"),
+    "a word with an underscore": ("run_cap: 1_000x\n", "5:1 invalid-value"),
 }
 
 
@@ -81,7 +82,6 @@ WARNED = {
         "6:11 unknown-macro",
     ),
     "a macro that counts alone": ("command: ['--p=${program}']\n", "5:11 macro-within-word"),
-    "underscores": ("  n: {values: [1_000]}\n", "5:16 ambiguous-word"),
     "a time": ("  n: {value: 1:30}\n", "5:7 ambiguous-word"),
     "a leading zero": ("  n: {value: 012}\n", "5:7 ambiguous-word"),
 }
@@ -108,3 +108,15 @@ def test_a_shells_words_and_quoted_texts_are_left_alone(tmp_path: Path, word: st
 )  # fmt: skip
 def test_plan_quotes_texts_that_look_like_other_values(value: Json, shown: str) -> None:
     assert quoted_value(value) == shown
+
+
+@pytest.mark.parametrize("name", ["+lr", "++lr", "~lr", "model/optimizer", "a@b", "a/b@c.d"])
+def test_hydras_names_are_names_of_parameters(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        f"{HEAD}  {name}: {{value: 1}}\ncommand: [a, '${{args_no_hyphens}}', '${{{name}}}']\n"
+    )
+    spec = load(file)
+    assert not spec.warnings
+    words = argv(spec.command, "", {name: 1}, environ={}, params_file="", interpreter="")
+    assert words == ("a", f"{name}=1", "1")

@@ -295,3 +295,23 @@ def test_a_script_that_is_not_python_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\0\xff")
     with pytest.raises(UserError, match="not Python"):
         read_script(tmp_path / "x")
+
+
+def test_a_notebook_is_refused_with_the_command_that_makes_a_script_of_it(tmp_path: Path) -> None:
+    (tmp_path / "n.ipynb").write_text('{"cells": []}')
+    refused(hpq(tmp_path, "init", "n.ipynb"), "script-invalid", "jupyter nbconvert --to script")
+
+
+@pytest.mark.parametrize("how", ["yaml.safe_load(open('conf.yaml'))", "yaml.load(f, Loader=X)"])
+def test_a_sweep_that_the_script_loads_from_yaml_is_that_file(tmp_path: Path, how: str) -> None:
+    (tmp_path / "conf.yaml").write_text(
+        "method: random\nmetric: {name: loss}\nparameters: {lr: {min: 1e-4, max: 0.1}}\n"
+    )
+    (tmp_path / "train.py").write_text(
+        f"import wandb, yaml\nwith open('conf.yaml') as f:\n    conf = {how}\n"
+        "sid = wandb.sweep(conf)\nwandb.agent(sid, main, count=3)\n"
+    )
+    done = hpq(tmp_path, "init", "train.py")
+    assert done.returncode == 0, done.stderr
+    spec = load(tmp_path / "sweep.yaml")
+    assert spec.source["parameters"] == {"lr": {"min": 1e-4, "max": 0.1}} and spec.run_cap == 3

@@ -34,13 +34,20 @@ def refused(raw: bytes) -> SweepFileError:
         ("1e3", 1000.0),
         ("-.5", -0.5),
         ("+1.", 1.0),
-        ("010", 10),
+        ("010", 8),
         ("0x1F", 31),
         ("0o17", 15),
         ("-7", -7),
         ("9223372036854775808", 2**63),
-        ("1_000", "1_000"),
-        ("1:30", "1:30"),
+        ("10_000_000", 10_000_000),
+        ("1_000.5", 1000.5),
+        ("012", 10),
+        ("089", 89),
+        ("0b11", 3),
+        ("1:30", 90),
+        ("1:30.5", 90.5),
+        ("1_000e", "1_000e"),
+        ("1:99", "1:99"),
         ("2026-01-01", "2026-01-01"),
         ("1e", "1e"),
         (".", "."),
@@ -60,7 +67,9 @@ def refused(raw: bytes) -> SweepFileError:
         ("[1, a]", [1, "a"]),
     ],
 )
-def test_a_word_means_what_yaml_1_2_says_but_for_the_old_booleans(text: str, value: object) -> None:
+def test_a_word_means_what_yaml_1_2_says_but_for_old_booleans_and_numbers(
+    text: str, value: object
+) -> None:
     """B3: 1e-3, 010, 1:30, dates, on and off."""
     got = data(f"a: {text}\n")
     assert got == {"a": value}

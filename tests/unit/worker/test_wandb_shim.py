@@ -64,6 +64,24 @@ def test_it_has_every_public_name_and_takes_every_parameter(wandb: ModuleType) -
         assert inside == [n for n in wanted if n in inside], f"{name}: another order"
 
 
+@pytest.mark.parametrize("name", ["fastai", "integration.catboost", "apis", "sdk.data_types"])
+def test_a_module_that_the_stand_in_lacks_names_the_stand_in(wandb: ModuleType, name: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"wandb.{name}: hpq's stand-in.*wandb: real"):
+        importlib.import_module(f"wandb.{name}")
+    assert not hasattr(wandb, name.partition(".")[0]) or "." in name
+
+
+def test_charts_of_sklearn_do_nothing_and_say_so_once(
+    wandb: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    importlib.import_module("wandb.sklearn")
+    importlib.import_module("wandb.integration.sklearn")
+    wandb.sklearn.plot_classifier(1, 2, labels=[3])
+    wandb.sklearn.plot_learning_curve(1)
+    assert capsys.readouterr().err.count("wandb.sklearn") == 1
+    assert not hasattr(wandb, "no_such_name") and not hasattr(wandb.integration, "no_such_name")
+
+
 def test_rows_have_the_steps_that_wandb_gives_them(wandb: ModuleType) -> None:
     run = wandb.init()
     run.log({"a": 1})

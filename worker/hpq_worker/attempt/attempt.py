@@ -32,6 +32,7 @@ from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
 from hpq_worker.process.protocol import RunRequest
 from hpq_worker.process.secrets import Mask
+from hpq_worker.runner.caller import Caller
 from hpq_worker.runner.process import RunnerKey, RunnerProcess
 
 log = logging.getLogger("hpq.attempt")
@@ -187,6 +188,8 @@ class AttemptRunner:
         launch, gpus = sweep.launch, self._settings.gpus_per_trial
         seed = seed_of(sweep, claim.trial.number, claim.params)
         env = environment.group_environment(gpus, port)
+        if launch.is_function:
+            env = environment.trial_environment(sweep, claim, paths, seed)
         command: tuple[str, ...] = ()
         if launch.program or launch.command:
             env = environment.program_environment(
@@ -222,8 +225,10 @@ class AttemptRunner:
 
     def _ready(
         self, claim: Claim, sweep: Sweep, paths: AttemptPaths, env: Mapping[str, str]
-    ) -> tuple[RunnerProcess, Place]:
+    ) -> tuple[RunnerProcess | Caller, Place]:
         """Return the runner, and where the attempt runs."""
+        if self._parts.caller is not None:
+            return self._parts.caller, Place()
         launch = sweep.launch
         attempt = "" if _is_resident(sweep) else f"{claim.trial}/{claim.token}"
         key = RunnerKey(

@@ -115,8 +115,16 @@ def program_environment(
         **_for_torchrun(gpus, port, paths),
         **runner,
         **group_environment(gpus, port),
-        **_for_wandb(sweep, claim, paths),
         "PYTHONPATH": os.pathsep.join(entry for entry in entries if entry),
+        **trial_environment(sweep, claim, paths, seed),
+        "HPQ_REPORT": paths.socket,
+    }
+
+
+def trial_environment(sweep: Sweep, claim: Claim, paths: AttemptPaths, seed: int) -> dict[str, str]:
+    """Return the variables of a trial: its ids, its parameters, its directories."""
+    return {
+        **_for_wandb(sweep, claim, paths),
         "HPQ_SWEEP_ID": claim.trial.sweep,
         "HPQ_TRIAL_ID": str(claim.trial),
         "HPQ_SEED": str(seed),
@@ -125,7 +133,6 @@ def program_environment(
         "HPQ_PARAMS": str(paths.params),
         "HPQ_OUT": str(paths.out),
         "HPQ_CHECKPOINT_DIR": str(paths.checkpoint),
-        "HPQ_REPORT": paths.socket,
     }
 
 

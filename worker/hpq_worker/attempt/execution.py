@@ -28,6 +28,7 @@ from hpq_worker.lease.report_buffer import PrintedMetrics, ReportBuffer
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, read_end, read_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import ShutdownLevel, Signals
+from hpq_worker.runner.caller import Caller
 from hpq_worker.runner.failures import ruins_process
 from hpq_worker.runner.process import RunnerProcess
 from hpq_worker.runner.stall import StallDetector
@@ -59,7 +60,7 @@ class Execution:
         self,
         claim: Claim,
         sweep: Sweep,
-        runner: RunnerProcess,
+        runner: RunnerProcess | Caller,
         reports: ReportBuffer,
         socket: ReportSocket | None,
         mask: Mask,
@@ -238,6 +239,8 @@ class Execution:
         status = 0
         if self._has_exited:
             status = self._runner.end()
+            if isinstance(self._runner, Caller):  # the caller has left: another may go on
+                self._halt = self._halt or Halt.STOPPING
         elif not is_obeyed:
             self._runner.end(timeout_s=0.5)
         self._read_rest()

@@ -17,6 +17,7 @@ from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.signals import Signals
+from hpq_worker.runner.caller import Caller
 from hpq_worker.suggest.processes import SuggesterProcesses
 
 
@@ -32,6 +33,7 @@ class AttemptParts:
     heartbeat: Heartbeat
     signals: Signals
     terminal: type[ReportBuffer] | None = None  # of `hpq try`: prints what the trial prints
+    caller: Caller | None = None  # runs the trials in place of a runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

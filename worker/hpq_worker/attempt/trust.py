@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hpq import __version__
 from hpq.code.command import template
-from hpq.code.signing import RowSigner, fingerprint, key_of, keys_apart
+from hpq.code.signing import RowSigner, fingerprint, home_id, key_of, keys_apart
 from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Claim, Failure, FailureKind
@@ -31,8 +31,11 @@ DISTRUST: Collection[Code] = ("code-key-missing", "code-not-signed", "code-alter
 class TrustPolicy:
     """Decides which sweeps to run, by HPQ_CODE_KEY or the key under HPQ_HOME."""
 
-    def __init__(self, settings: Settings, bundles: CodeBundles) -> None:
-        self._settings, self._bundles = settings, bundles
+    def __init__(
+        self, settings: Settings, bundles: CodeBundles, *, has_caller: bool = False
+    ) -> None:
+        """`has_caller`: this worker serves a process that called `hpq.agent`."""
+        self._settings, self._bundles, self._has_caller = settings, bundles, has_caller
         self._key = key_of(settings, make=False)
 
     @property
@@ -55,6 +58,8 @@ class TrustPolicy:
         if launch.trainer and (launch.program or launch.command):
             text = "its launch record names a trainer and a command; enqueue it again"
             return Notice("launch-invalid", text)
+        if wrong := self._wrong_place(launch):
+            return Notice("wrong-place", wrong)
         if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
         is_listed = any(_matches(line, launch) for line in self._settings.allow)
@@ -102,6 +107,16 @@ class TrustPolicy:
 
     def _signer(self, sweep: Sweep) -> RowSigner | None:
         return RowSigner.of(self.key, self._settings.prefix, sweep)
+
+    def _wrong_place(self, launch: Launch) -> str:
+        """Return why a function, or another launch, cannot run in this process; "" if it can."""
+        if launch.is_function and not self._has_caller:
+            return "its trials run in the process that calls hpq.agent or wandb.agent; start that"
+        if self._has_caller and not launch.is_function:
+            return f"it runs {launch.what}, not a function; start `hpq worker --sweep` for it"
+        if launch.is_function and launch.home != home_id(self._settings.home):
+            return "its function runs on the machine that enqueued it alone; call the agent there"
+        return ""
 
 
 def _matches(line: str, launch: Launch) -> bool:

@@ -17,6 +17,7 @@ from hpq.connection.client import check_server, connect, explain
 from hpq.domain.attempt import WorkerPresence
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
+from hpq.store.control import SweepControl
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
@@ -34,7 +35,7 @@ from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.consumer.claim_loop import ClaimLoop
 from hpq_worker.consumer.presence import PresenceRecord
 from hpq_worker.consumer.rq_worker import RqWorker
-from hpq_worker.consumer.run_limit import UNTIL_OVER, RunBudget, RunLimit
+from hpq_worker.consumer.run_limit import MOST_RUNS, UNTIL_OVER, RunBudget, RunLimit
 from hpq_worker.consumer.single_trial import SingleTrialWorker, trial_of
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.health.telemetry import Telemetry
@@ -47,6 +48,7 @@ from hpq_worker.process import secrets as hidden
 from hpq_worker.process.logs import configure
 from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
+from hpq_worker.runner.caller import Caller
 from hpq_worker.suggest.processes import SuggesterProcesses
 
 log = logging.getLogger("hpq.worker")
@@ -72,10 +74,16 @@ def _suggesters(settings: Settings, environ: Mapping[str, str], worker: str) -> 
     return SuggesterProcesses(environ, worker, lease_of)
 
 
-def _run_limit(settings: Settings, args: Sequence[str], reader: StoreReader) -> RunLimit:
+def _run_limit(
+    settings: Settings, args: Sequence[str], reader: StoreReader, caller: Caller | None
+) -> RunLimit:
     is_until_over = UNTIL_OVER in args and settings.sweep and not settings.is_for_one
     read_sweep = (lambda: reader.sweeps.get(settings.sweep)) if is_until_over else None
-    return RunLimit(RunBudget.from_args(args), read_sweep)
+    if caller is not None and caller.count:
+        budget: RunBudget | None = RunBudget.of(min(caller.count, MOST_RUNS))
+    else:
+        budget = RunBudget.from_args(args)
+    return RunLimit(budget, read_sweep, caller=caller)
 
 
 def _consumer(
@@ -113,7 +121,9 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     outage = Outage()
     store.keep_provenance(digest, record)
     bundles = CodeBundles(settings.home, reader.sweeps.bundle, in_pod=settings.in_pod)
-    trust, files = TrustPolicy(settings, bundles), FileStoreHandle(settings)
+    caller = Caller.from_args(args)
+    trust = TrustPolicy(settings, bundles, has_caller=caller is not None)
+    files = FileStoreHandle(settings)
     garbage = FileGarbage(_context(settings))
     idle = IdleSweeps(args, reader.events)
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
@@ -133,8 +143,10 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
         signals=signals,
         suggesters=_suggesters(settings, environ, name),
         telemetry=Telemetry.from_args(args),
+        caller=caller,
     )
-    attempts, run_limit = AttemptRunner(parts), _run_limit(settings, args, reader)
+    _check_sweep(parts)
+    attempts, run_limit = AttemptRunner(parts), _run_limit(settings, args, reader, caller)
     loop = ClaimLoop(parts, attempts, run_limit)
     for sid, reason in idle.refusals.items():
         loop.backoff.refuse(sid, reason)
@@ -158,6 +170,29 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
         attempts.close()
         parts.garbage.close(signals.is_late)
         reaper.stop()
+    _leave(parts, reader, run_limit)
+
+
+def _check_sweep(parts: WorkerParts) -> None:
+    """Raise an error if the sweep's functions cannot run in the caller's process."""
+    if parts.caller is None:
+        return
+    sweep, reason = parts.launches.admit(parts.settings.sweep)
+    if reason is not None:
+        raise UserError(f"cannot run sweep {sweep.id}: {reason.text}", code=reason.code)
+
+
+def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> None:
+    """Tell the caller why its worker ends; after its last trial, stop its open-ended sweep."""
+    caller, settings = parts.caller, parts.settings
+    if caller is None or caller.has_left or parts.signals.is_stopping:
+        return
+    sweep = reader.sweeps.get(settings.sweep)
+    if caller.stops_sweep and run_limit.is_used_up and sweep.counts.is_open_ended:
+        agents = [w for w in reader.workers.live(sweep.worker_class) if w.is_for(sweep.id)]
+        if len(agents) <= 1:  # this worker
+            SweepControl(_context(settings)).stop(sweep.id)
+    caller.tell({"over": f"sweep {sweep.id} is held: {sweep.held}" if sweep.held else ""})
 
 
 def main() -> None:
@@ -174,7 +209,9 @@ def main() -> None:
         except RedisError as error:
             raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
     except HpqError as error:
-        if not exit_report.write(error, sys.argv):
+        if (caller := Caller.from_args(sys.argv)) is not None:
+            caller.tell({"over": str(error.notice)})
+        elif not exit_report.write(error, sys.argv):
             print(f"hpq worker: {error.notice}", file=sys.stderr)
         sys.exit(int(error.exit_code))
 

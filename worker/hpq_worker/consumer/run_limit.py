@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.errors import HpqError, NotFound
 from hpq.notice import tagged
+from hpq_worker.runner.caller import Caller
 
 log = logging.getLogger("hpq.worker")
 OPTION = "--run-budget-fds="  # and the two ends of the pipe
@@ -79,9 +80,14 @@ class RunLimit:
     """The limit of one worker; `read_sweep` reads the sweep with which the worker ends."""
 
     def __init__(
-        self, budget: RunBudget | None = None, read_sweep: Callable[[], Sweep] | None = None
+        self,
+        budget: RunBudget | None = None,
+        read_sweep: Callable[[], Sweep] | None = None,
+        *,
+        caller: Caller | None = None,
     ) -> None:
         self._budget, self._read_sweep = budget, read_sweep
+        self._caller = caller  # the worker ends with it, and when its sweep is held
         self._logged = ""
 
     @property
@@ -89,9 +95,15 @@ class RunLimit:
         """True if the worker ends by itself."""
         return self._budget is not None or self._read_sweep is not None
 
+    @property
+    def is_used_up(self) -> bool:
+        """True once all runs of the budget are spent."""
+        return self._budget is not None and not self._budget.are_left
+
     def may_start(self) -> bool:
         """Spend one run; False if this worker may claim no further trial."""
-        return self._budget is None or self._budget.spend()
+        has_left = self._caller is not None and self._caller.has_left
+        return not has_left and (self._budget is None or self._budget.spend())
 
     def not_started(self) -> None:
         """Put the run back: the claim trained nothing."""
@@ -103,7 +115,9 @@ class RunLimit:
 
         Logs once why the sweep waits. An outage of Redis does not end the worker.
         """
-        if self._budget is not None and not self._budget.are_left:
+        if self._caller is not None and self._caller.has_left:
+            return True
+        if self.is_used_up:
             self._log("no more work, exiting")
             return True
         if self._read_sweep is None:
@@ -116,7 +130,8 @@ class RunLimit:
         except (RedisError, HpqError):  # away, or a newer hpq's: the claim loop logs it
             return False
         self._log(_why_waiting(sweep))
-        return sweep.state.is_over
+        is_held = sweep.state is SweepState.HELD and self._caller is not None
+        return sweep.state.is_over or is_held
 
     def _log(self, line: str) -> None:
         if line and line != self._logged:

@@ -16,7 +16,6 @@ from types import ModuleType
 
 from . import errors, sdk
 from ._api import (
-    Api,
     PreInit,
     agent,
     controller,
@@ -49,6 +48,7 @@ from ._media import (
     plot_table,
     visualize,
 )
+from ._public_api import Api
 from ._run import Run
 from ._transport import missing
 from .errors import CommError, Error, UsageError
@@ -69,6 +69,7 @@ _ALIASES = {
     "sdk.wandb_config": "_config",
     "sdk.wandb_run": "_run",
     "sdk.wandb_summary": "_history",
+    "sklearn": "integration.sklearn",
     "util": "sdk",
     "wandb_run": "_run",
     "wandb_sdk": "sdk",
@@ -78,12 +79,16 @@ _HOMES = {f"{__name__}.{alias}": f"{__name__}.{home}" for alias, home in _ALIASE
 
 
 class _AliasImporter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Import the modules that `_ALIASES` names."""
+    """Import the modules that `_ALIASES` names; explain why another one is missing."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self) if fullname in _HOMES else None
+        if fullname in _HOMES:
+            return ModuleSpec(fullname, self)
+        if fullname.startswith(f"{__name__}."):
+            raise ModuleNotFoundError(missing(fullname), name=fullname)
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system returns what sys.modules holds after this call.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib.machinery import PathFinder
 from typing import Any, NoReturn
 
+from ._agent import create, run_trials
 from ._run import Run, _module, start
 from ._transport import (
     follow_tensorboard,
@@ -137,9 +138,21 @@ def agent(
     term_timeout: int | None = None,
     max_consecutive_failed_runs: int | None = None,
 ) -> None:
-    """Call the function once, with this trial's parameters: hpq's workers are the agents."""
+    """Call the function for trials of a sweep; inside a trial, once with its parameters.
+
+    Raises:
+        UsageError: the sweep cannot run here, is held, or a trial exceeded its time limit.
+    """
+    sid = sweep_id.rpartition("/")[2]
     if function is None:
-        raise UsageError("wandb.agent without a function: `hpq worker` starts programs, not this")
+        text = f"wandb.agent without a function starts a program; run: hpq worker --sweep {sid}"
+        raise UsageError(text)
+    if not callable(function):
+        raise TypeError("wandb.agent: the function is not callable")
+    if project:
+        os.environ["WANDB_PROJECT"] = project
+    if "HPQ_TRIAL_ID" not in os.environ:
+        return run_trials(sid, function, finish, int(count or 0), max_consecutive_failed_runs)
     if count not in (None, 1):
         log_once(
             f"wandb.agent: count={count} is ignored: the function runs once a trial; see `run_cap`"
@@ -153,7 +166,16 @@ def agent(
 def sweep(
     sweep: Any, entity: str | None = None, project: str | None = None, prior_runs: Any = None
 ) -> str:
-    """Return the id of hpq's sweep, and ignore the script's configuration."""
+    """Queue a sweep and return its id; inside a trial, return the id of the trial's sweep.
+
+    Raises:
+        TypeError: JSON cannot hold a value.
+        UsageError: hpq rejects the configuration.
+    """
+    if "HPQ_TRIAL_ID" not in os.environ:
+        if prior_runs:
+            raise UsageError("wandb.sweep has no prior_runs; run `hpq enqueue FILE --reuse`")
+        return create(sweep, project)
     log_once("wandb.sweep: ignored; hpq searches what its sweep file names")
     return os.environ.get("HPQ_SWEEP_ID", "sweep")
 
@@ -201,16 +223,6 @@ def restore(name: str, *args: Any, **kwargs: Any) -> Any:
 def controller(*args: Any, **kwargs: Any) -> NoReturn:
     """Raise UsageError: hpq has no controller."""
     raise UsageError(missing("wandb.controller"))
-
-
-class Api:
-    """W&B's server, which hpq lacks: every attribute raises an error that names the remedy."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.default_entity = "hpq"
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(missing(f"Api().{name}: no W&B server; see `hpq results --json`"))
 
 
 def termlog(string: str = "", newline: bool = True, repeat: bool = True, **kwargs: Any) -> None:

@@ -16,7 +16,7 @@ from ._config import Config, plain, to_dict
 from ._files import Artifact
 from ._history import Defined, Rows, Summary, number_of, split
 from ._media import keep_media
-from ._transport import describe_run, log_once, missing, send, set_trial_exit_code
+from ._transport import checks, describe_run, log_once, missing, send, set_trial_exit_code
 from .errors import UsageError
 
 _DROPPED = "it is accepted and dropped"
@@ -78,6 +78,8 @@ class Run:
             raise UsageError(f"Run ({self.id}) is finished. The call to `log` will be ignored.")
         if not isinstance(data, Mapping):
             raise TypeError("wandb.log must be passed a dictionary")
+        for check in checks:
+            check()
         if any(not isinstance(key, str) for key in data):
             raise TypeError("Key values passed to `wandb.log` must be strings.")
         numbers, rest = split(data)

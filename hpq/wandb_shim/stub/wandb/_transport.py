@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
+
+from .errors import UsageError
 
 try:
     from hpq.reporting import describe, ignore_printed, rank, report, set_exit_code
@@ -35,6 +40,7 @@ _NAMES = 100  # in one datagram
 _WRITERS = {"torch": "torch.utils.tensorboard.writer", "tensorboardX": "tensorboardX.writer"}
 
 _printed: set[str] = set()
+checks: list[Callable[[], object]] = []  # raise an error once the trial must end; see _agent
 
 
 def log_once(text: str) -> None:
@@ -42,6 +48,31 @@ def log_once(text: str) -> None:
     if text not in _printed:
         _printed.add(text)
         print(f"wandb (hpq's stand-in): {text}", file=sys.stderr, flush=True)
+
+
+def hpq_json(*words: Any, hide: str = "") -> Any:
+    """Run a command of hpq and return its data; `hide` is removed from the text of an error.
+
+    Raises:
+        UsageError: the command failed, or a worker runs this program: it cannot reach Redis.
+    """
+    if "HPQ_REPORT" in os.environ:
+        raise UsageError("a worker's trial cannot read sweeps; use `hpq results --json` outside it")
+    python = os.environ.get("HPQ_EXEC") or sys.executable
+    command = [python, "-P", "-m", "hpq_producer", *map(str, words), "--json"]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if not done.returncode:
+        print(done.stderr, end="", file=sys.stderr)
+        return json.loads(done.stdout)
+    try:
+        text = json.loads(done.stdout)["error"]["message"]
+    except (ValueError, KeyError):
+        text = done.stderr.strip() or f"`hpq {words[0]}` ended with {done.returncode}"
+    if "No module named hpq_producer" in text:
+        text = "this Python lacks hpq; run the script by `hpq exec python SCRIPT`"
+    raise UsageError(text.replace(hide, "") if hide else text)
 
 
 def missing(what: str) -> str:

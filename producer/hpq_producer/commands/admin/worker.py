@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, NoReturn
 
 from typer import Option
@@ -72,31 +72,45 @@ def start(
     skips_idle: bool,
 ) -> NoReturn:
     """Become a supervisor, after a line about the server and one for each sweep that waits."""
-    env = {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}
-    _refuse_through_a_connection(read(env))
-    if not read(env).redis_url:
-        env = {**with_joined(env, read(env).home)}
+    env, place = worker_environment(
+        {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}, sweep
+    )
+    words = [sys.executable, "-P", "-m", "hpq_worker", *options]
+    if not read(env).in_pod:
+        words += _describe(read(env), place, skips_idle=skips_idle)
+    os.execve(sys.executable, words, env)
+
+
+def worker_environment(env: Mapping[str, str], sweep: str | None) -> tuple[dict[str, str], str]:
+    """Return the environment of a worker, and the name of its server without secrets.
+
+    A private server runs as long as this process.
+
+    Raises:
+        SettingsError, UserError: the settings do not suit a worker.
+        NotFound: the sweep does not exist.
+    """
+    given, env = read(env), dict(env)
+    _refuse_through_a_connection(given)
+    if not given.redis_url:
+        env |= with_joined(env, given.home)
     if sweep is not None:
         env |= _only(sweep)
     settings = read(env)
     if not settings.redis_url and settings.in_pod:
         text = "HPQ_REDIS_URL: required in a pod; set it to the URL of Redis"
         raise SettingsError(text, code="setting-missing")
-    if not os.environ.get("HPQ_REDIS_URL"):
+    if not given.redis_url:
         _refuse_beside_a_cluster(settings)
-    place = redact(env.get("HPQ_REDIS_URL", ""))  # without the path of the password file
-    if not settings.redis_url:
-        attached = attach(settings.home)
-        attached.keep_across_exec()
-        env["HPQ_REDIS_URL"] = attached.url
-        env["HPQ_STORE"] = location(settings)  # all workers of a private server are on this machine
-        place = f"the private server under {settings.home}"
-    elif not os.environ.get("HPQ_REDIS_URL"):
-        connection_record.register_worker(settings.home)
-    words = [sys.executable, "-P", "-m", "hpq_worker", *options]
-    if not settings.in_pod:
-        words += _describe(read(env), place, skips_idle=skips_idle)
-    os.execve(sys.executable, words, env)
+    if settings.redis_url:
+        if not given.redis_url:
+            connection_record.register_worker(settings.home)
+        return env, redact(env.get("HPQ_REDIS_URL", ""))  # without the path of the password file
+    attached = attach(settings.home)
+    attached.keep_across_exec()
+    # All workers of a private server are on this machine.
+    env |= {"HPQ_REDIS_URL": attached.url, "HPQ_STORE": location(settings)}
+    return env, f"the private server under {settings.home}"
 
 
 _IDLE_MS = 86_400_000

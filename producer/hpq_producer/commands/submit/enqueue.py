@@ -122,6 +122,8 @@ def describe_snapshot(code: DiscoveredCode) -> list[str]:
 
 def describe_place(launch: Launch) -> str:
     """Describe where trials run on this machine, to follow the name of what runs."""
+    if launch.is_function:
+        return " of the process that calls hpq.agent or wandb.agent"
     if not launch.code_dir:
         return " from a snapshot of the code" if launch.bundled else f" ({launch.code})"
     is_copy = launch.is_frozen and not is_in_users_directory(launch)

@@ -1,0 +1,250 @@
+"""Run functions for the trials of a sweep in this process: what `hpq.agent` is built of.
+
+A worker process beside this one claims the trials, extends their leases and commits their results;
+it outlives neither this process nor the call. Standard library only, Python 3.9 and newer: also
+hpq's stand-in for wandb uses it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from select import select
+from typing import Any
+
+from hpq.reporting import set_sink
+
+PYTHON = "HPQ_EXEC"  # `hpq exec` names the Python that has all of hpq
+# Why a worker gave a trial up that the function still ran: the agent goes on with the next trial.
+_GOES_ON = ("cancelled", "pruned", "lost")
+_DIED = "the worker process of the agent has ended"
+_is_active = threading.Lock()
+
+
+class Stopped(Exception):
+    """The trial is cancelled, pruned or past its time limit; each later report raises it."""
+
+
+class AgentError(RuntimeError):
+    """The agent cannot run the trials of the sweep, or cannot continue."""
+
+
+class Attempt:
+    """One attempt at a trial, for the function that runs it."""
+
+    def __init__(self, run: Mapping[str, Any], worker: _Worker) -> None:
+        self._id = f"{run['trial']}/{run['attempt']}"
+        self._worker, self._pid = worker, os.getpid()
+        self.run = run
+        self.was_stopped = False
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a report; forked children and a trial that is over send nothing."""
+        if os.getpid() == self._pid:
+            self._worker.answer({"of": self._id, **message})
+
+    def report(self, metrics: Mapping[str, float], step: int | None) -> None:
+        """Report metrics."""
+        self.send({"report": dict(metrics), "step": step})
+
+    def is_stopped(self) -> bool:
+        """Return True if the trial must end."""
+        return bool(self._worker.stop_reason())
+
+    def raise_if_stopped(self) -> None:
+        """Raise Stopped if the trial must end."""
+        if os.getpid() == self._pid and self.is_stopped():
+            self.was_stopped = True
+            raise Stopped(f"hpq ends this trial: {self._worker.stop_reason()}")
+
+    def end(self, status: int, *, is_last: bool) -> None:
+        """Report the end, with an exit status; `is_last`: the agent runs no further trial."""
+        if is_last:
+            self._worker.answer({"last": True})
+        end = {"stopped": self.was_stopped, "failure": None, "status": status}
+        self._worker.answer({"of": self._id, "end": end})
+
+
+class _Worker:
+    """The worker process of this agent and the three pipes to it."""
+
+    def __init__(self, sweep: str, count: int, stops_sweep: bool) -> None:
+        self._commands, commands = os.pipe()
+        answers, self._answers = os.pipe()
+        output, self._output = os.pipe()
+        fds = (commands, answers, output)
+        numbers = ",".join(map(str, (*fds, count, int(stops_sweep))))
+        python = os.environ.get(PYTHON) or sys.executable
+        words = [python, "-P", "-m", "hpq_producer.function_worker", sweep, f"--caller={numbers}"]
+        # A session of its own: Ctrl-C must reach this process alone.
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, pass_fds=fds, start_new_session=True
+        )
+        for fd in fds:
+            os.close(fd)
+        self._rest = b""
+        self.stop = ""  # why the current trial must end
+        self.over: str | None = None  # the last message: an error, or ""
+        self._writing, self._is_closed = threading.Lock(), False
+
+    def next_run(self) -> Mapping[str, Any] | None:
+        """Wait for the next attempt; None at the worker's end."""
+        while (message := self._read()) is not None:
+            if "run" in message:
+                self.stop = ""
+                return message["run"]  # type: ignore[no-any-return]
+        return None
+
+    def _read(self) -> Mapping[str, Any] | None:
+        while b"\n" not in self._rest:
+            data = os.read(self._commands, 65536)
+            if not data:
+                return None
+            self._rest += data
+        line, _, self._rest = self._rest.partition(b"\n")
+        message: Mapping[str, Any] = json.loads(line)
+        self.stop = message.get("stop", self.stop)
+        self.over = message.get("over", self.over)
+        return message
+
+    def stop_reason(self) -> str:
+        """Return why the current trial must end; "" while it may run."""
+        while not (self.stop or self._is_closed) and select([self._commands], [], [], 0)[0]:
+            if self._read() is None:
+                self.stop = _DIED
+        return self.stop
+
+    def answer(self, message: Mapping[str, Any]) -> None:
+        """Send a report or the end of an attempt."""
+        self._write(self._answers, json.dumps(message).encode() + b"\n")
+
+    def print(self, text: str) -> None:
+        """Add output to the trial's log."""
+        self._write(self._output, text.encode("utf-8", "replace"))
+
+    def _write(self, fd: int, data: bytes) -> None:
+        with self._writing, suppress(BrokenPipeError):  # it gave the trial up
+            view = memoryview(b"" if self._is_closed else data)  # the number may be another file's
+            while view:
+                view = view[os.write(fd, view) :]
+
+    def close(self) -> None:
+        """End the worker: it returns a trial that is not over to the queue."""
+        with self._writing:
+            self._is_closed = True
+            for fd in (self._commands, self._answers, self._output):
+                os.close(fd)
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        self._process.wait()
+
+
+class _Tee:
+    """A stream that also sends what is written to the trial's log."""
+
+    def __init__(self, stream: Any, send: Callable[[str], None]) -> None:
+        self._stream, self._send = stream, send
+
+    def write(self, text: str) -> Any:
+        self._send(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def serve(
+    sweep: str,
+    call: Callable[[Attempt], int],
+    count: int | None = None,
+    *,
+    stops_sweep: bool = False,
+    goes_on: Callable[[bool], bool] = lambda failed: True,
+) -> None:
+    """Call a function for each trial; it returns an exit status.
+
+    `goes_on(failed)` decides after each whether to continue. With `stops_sweep`, a sweep without a
+    limit of its own is stopped after `count` trials.
+
+    Raises:
+        AgentError: the sweep cannot run here, is held, or a trial exceeded its time limit.
+        KeyboardInterrupt: Ctrl-C; the trial returns to the queue.
+    """
+    if not _is_active.acquire(blocking=False):
+        raise AgentError("this process runs an agent already; start the script again for another")
+    try:
+        left = count or 0
+        while True:
+            worker = _Worker(sweep, left, stops_sweep)
+            try:
+                while (run := worker.next_run()) is not None:
+                    left -= bool(left)
+                    attempt = Attempt(run, worker)
+                    status = _run(call, attempt, worker)
+                    is_last = not goes_on(bool(status) and not attempt.was_stopped)
+                    attempt.end(status, is_last=is_last)
+                    if is_last:
+                        worker.next_run()  # none comes: this waits until the trial is committed
+                        return
+            finally:
+                worker.close()
+            # After an attempt that its function outlived, the worker ends without a last message.
+            if worker.over or (worker.over is None and worker.stop not in _GOES_ON):
+                why = worker.over or f"sweep {sweep}: {worker.stop or _DIED}; the agent ends"
+                raise AgentError(why)
+            if worker.over is not None or (count and not left):
+                return
+    finally:
+        _is_active.release()
+
+
+def _run(call: Callable[[Attempt], int], attempt: Attempt, worker: _Worker) -> int:
+    """Run one attempt; return its exit status."""
+    status = 0
+    with _environment(attempt.run["env"]), _output(worker.print):
+        try:
+            status = call(attempt)
+        except Stopped:
+            pass
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except Exception:
+            traceback.print_exc()
+            status = 1
+        finally:
+            set_sink(None)
+    if status:  # the traceback no longer holds the tensors of the trial
+        gc.collect()
+        if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+            sys.modules["torch"].cuda.empty_cache()
+    return status
+
+
+@contextmanager
+def _environment(env: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in env}
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _output(send: Callable[[str], None]) -> Iterator[None]:
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (_Tee(stream, send) for stream in streams)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams

@@ -1,0 +1,121 @@
+"""`wandb.sweep` and `wandb.agent`: a sweep whose trials call a function in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ._run import _module
+from ._transport import checks, hpq_json, log_once
+from .errors import UsageError
+
+_FLAPPING_S = 60.0
+_created: set[str] = set()  # sweeps of this process
+
+
+def create(config: Any, project: str | None) -> str:
+    """Queue a sweep of this configuration; return its id.
+
+    Raises:
+        TypeError: JSON cannot hold a value.
+        UsageError: hpq rejects the configuration.
+    """
+    data = json.loads(json.dumps(config() if callable(config) else config))
+    if not isinstance(data, dict):
+        raise TypeError(f"wandb.sweep: {type(data).__name__} is not a mapping")
+    if project:
+        data["project"] = os.environ["WANDB_PROJECT"] = project
+    if not data.keys() & {"program", "command", "trainer"}:
+        data["trainer"] = "function"
+    script = Path(sys.argv[0]).stem.lstrip("-")
+    is_notebook = script.endswith("kernel_launcher")
+    data.setdefault("name", data.get("project") or ("sweep" if is_notebook else script) or "sweep")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "sweep.json")
+        file.write_text(json.dumps(data, indent=1), "utf-8")
+        sid = str(hpq_json("enqueue", file, "--new", hide=f"{file}:")["sweep"])
+    _created.add(sid)
+    print("Create sweep with ID:", sid)
+    print("Sweep URL: hpq watch", sid, flush=True)
+    return sid
+
+
+class _Failures:
+    """W&B's rules for when an agent gives up."""
+
+    def __init__(self, most_in_a_row: int | None) -> None:
+        self._most_in_a_row, self._began = most_in_a_row, time.monotonic()
+        self._failed = self._in_a_row = 0
+        self._has_succeeded = False
+
+    def go_on(self, failed: bool) -> bool:
+        """Count the end of a trial; return whether the agent continues."""
+        self._failed += failed
+        self._in_a_row = self._in_a_row + 1 if failed else 0
+        self._has_succeeded = self._has_succeeded or not failed
+        why = self._why() if failed else ""
+        if why:
+            print(f"wandb: {why}", file=sys.stderr)
+        return not why
+
+    def _why(self) -> str:
+        most = self._most_in_a_row
+        if most and self._in_a_row >= most:
+            return f"{most} trials in a row failed; the agent ends"
+        checks = os.environ.get("WANDB_AGENT_DISABLE_FLAPPING", "").lower() not in ("true", "1")
+        if checks and self._failed >= 3 and time.monotonic() - self._began < _FLAPPING_S:
+            return (
+                "3 trials failed in the first 60 seconds; the agent ends. To disable this check,"
+                " set WANDB_AGENT_DISABLE_FLAPPING=true"
+            )
+        most = int(os.environ.get("WANDB_AGENT_MAX_INITIAL_FAILURES") or 5)
+        if not self._has_succeeded and self._failed >= most:
+            return (
+                f"the first {most} trials failed; the agent ends. To allow more, set"
+                " WANDB_AGENT_MAX_INITIAL_FAILURES"
+            )
+        return ""
+
+
+def run_trials(
+    sid: str, function: Callable[[], Any], finish: Callable[[], Any], count: int, in_a_row: Any
+) -> None:
+    """Call a function for the trials of a sweep; Ctrl-C ends it, and returns the trial.
+
+    Raises:
+        UsageError: the sweep cannot run here, is held, or a trial exceeded its time limit.
+    """
+    try:
+        from hpq.in_process import AgentError, Attempt, serve  # noqa: PLC0415 - not in every Python
+        from hpq.reporting import set_sink  # noqa: PLC0415
+    except ImportError:
+        raise UsageError("wandb.agent needs hpq; run `hpq exec python SCRIPT`") from None
+
+    module = _module()
+
+    def call(attempt: Attempt) -> int:
+        set_sink(attempt.report)
+        checks[:] = [attempt.raise_if_stopped]
+        try:
+            function()
+        finally:
+            checks.clear()
+            finish()
+            last = module.__dict__.pop("_last_run", None)
+        if last is None:
+            log_once("the function never calls wandb.init, so its trials report no metric")
+        return last.exit_code if last is not None else 0
+
+    try:
+        failures = _Failures(in_a_row)
+        serve(sid, call, count, stops_sweep=sid in _created, goes_on=failures.go_on)
+    except AgentError as error:
+        raise UsageError(str(error)) from None
+    except KeyboardInterrupt:
+        print("wandb: Ctrl-C: the trial returns to the queue; the agent ends", file=sys.stderr)

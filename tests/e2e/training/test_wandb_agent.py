@@ -1,0 +1,487 @@
+"""wandb.sweep and wandb.agent in a script: the trials run in the script's own process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+
+import pytest
+
+from hpq.domain.sweep import SweepState
+from hpq.domain.trial import FailureKind, TrialState
+from tests.commands import HPQ
+from tests.constants import DEADLINE_S
+from tests.ids import ids, refused
+
+SPACE = """
+    import os, signal, sys, time
+    from pathlib import Path
+    import wandb
+
+    space = {
+        "method": "grid",
+        "metric": {"name": "val_acc", "goal": "maximize"},
+        "parameters": {"lr": {"values": [0.1, 0.01, 0.001]}, "epochs": {"value": 2}},
+    }
+    ENV = dict(os.environ)
+    def wait_for(name):
+        while not Path(name).exists(): time.sleep(0.01)
+    def train(config=None):
+        with wandb.init(config={"lr": 1.0, "batch": 32}) as run:
+            assert run.config.batch == wandb.config["batch"] == 32
+            for epoch in range(run.config.epochs):
+                wandb.log({"val_acc": 1 - run.config.lr, "epoch": epoch}, step=epoch)
+"""
+START = 'sid = wandb.sweep(space, project="demo")\nwandb.agent(sid, function=train)\n'
+
+
+class Script:
+    """A script that `hpq exec` runs; its output is kept in files."""
+
+    def __init__(self, lab, text: str, env: Mapping[str, str], first: str = SPACE) -> None:
+        number = len(list(lab.code.glob("script-*.py")))
+        lab.write(f"script-{number}.py", textwrap.dedent(first) + textwrap.dedent(text))
+        self._lab, self._out = lab, [lab.folder / f"{name}-{number}" for name in ("out", "err")]
+        with self._out[0].open("wb") as out, self._out[1].open("wb") as err:
+            self.process = subprocess.Popen(
+                [HPQ, "exec", sys.executable, f"script-{number}.py"],
+                cwd=lab.code, env=lab.env | env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            )  # fmt: skip
+        lab.workers.append(self.process)
+
+    @property
+    def out(self) -> str:
+        return self._out[0].read_text("utf-8")
+
+    @property
+    def err(self) -> str:
+        return self._out[1].read_text("utf-8")
+
+    def ends(self, code: int = 0) -> list[str]:
+        """Wait for the end; return the lines of stdout."""
+        try:
+            found = self.process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it does not end\n{self.out}\n{self.err}")
+        assert found == code, self.out + self.err
+        return self.out.splitlines()
+
+
+def run(lab, text: str, code: int = 0, **env: str) -> list[str]:
+    """Run a script to its end; return the lines of stdout."""
+    return Script(lab, text, env).ends(code)
+
+
+def sweep_of(lab) -> str:
+    """Wait for the sweep that a script creates; return its id."""
+    lab.wait_until(lambda: lab.reader.sweeps.ids(), "a sweep")
+    return str(lab.reader.sweeps.ids()[0])
+
+
+def states(lab, sid: str) -> list[str]:
+    return [trial.state.value for trial in lab.reader.trials.all(sid)]
+
+
+def requeues(lab, sid: str) -> list[tuple[int, str]]:
+    """Return which trials went back to the queue, and why; "stopping" costs no retry."""
+    events = [e for e in lab.reader.events.read(sid) if e.what == "requeued"]
+    return [(e.trial, e.fields["reason"]) for e in events]
+
+
+def test_a_tutorials_script_enqueues_its_sweep_and_runs_the_trials_in_its_own_process(lab) -> None:
+    said = run(lab, """
+        import logging
+        seen = []
+        def main():
+            logging.basicConfig(level="INFO")  # keeps the stderr of the first trial
+            train()
+            logging.info("logged in %s", wandb.config.lr)
+            seen.append((os.environ["HPQ_TRIAL_ID"].split("/")[1], wandb.config.lr))
+        sid = wandb.sweep(space, project="demo")
+        assert wandb.agent(f"me/demo/{sid}", main) is None
+        print(seen)
+        os.environ.pop("WANDB_PROJECT")
+        assert dict(os.environ) == ENV
+        files = [Path("other").open("w") for _ in range(9)]  # take the numbers of the pipes
+        logging.info("after the agent")
+        with wandb.init(project="final", config={"lr": 1.0}) as final:
+            final.config.update({"lr": 0.5}, allow_val_change=True)
+            final.log({"x": final.config.lr})
+    """)  # fmt: skip
+    sid = sweep_of(lab)
+    assert said[0].split()[-1] == said[1].split()[-1] == sid
+    assert said[2:] == ["[('1', 0.1), ('2', 0.01), ('3', 0.001)]", "x=0.5"]
+    lab.wait_over(sid)
+    trials = list(lab.reader.trials.all(sid))
+    assert [t.objective for t in trials] == [0.9, 0.99, 0.999]
+    assert "logged in 0.01\n" in lab.printed(sid, 2)
+    assert (lab.code / "other").read_text() == ""
+    assert [(p.step, p.value) for p in lab.reader.trials.metric_history(trials[0].id, "epoch")] == [
+        (0, 0.0), (1, 1.0),
+    ]  # fmt: skip
+
+
+def test_the_count_ends_an_open_ended_sweep_that_the_script_has_made(lab) -> None:
+    run(lab, """
+        space |= {"method": "random", "parameters": {"lr": {"min": 0.001, "max": 0.1},
+                                                     "epochs": {"value": 1}}}
+        wandb.agent(wandb.sweep(space), train, count=4)
+    """)  # fmt: skip
+    sid = sweep_of(lab)
+    lab.wait_over(sid)
+    assert states(lab, sid).count("finished") == 4
+    assert set(states(lab, sid)) <= {"finished", "cancelled"}
+
+
+def test_a_trial_that_raises_or_exits_fails_and_the_agent_runs_the_next(lab) -> None:
+    script = Script(lab, """
+        def main():
+            wandb.init()
+            if wandb.config.lr == 0.1: raise ValueError("too high")
+            if wandb.config.lr == 0.01: sys.exit(3)
+            wandb.log({"val_acc": 1.0})
+        wandb.agent(wandb.sweep(space), main)
+        print("goes on")
+    """, {})  # fmt: skip
+    assert script.ends()[-1] == "goes on"
+    sid = sweep_of(lab)
+    assert states(lab, sid) == ["failed", "failed", "finished"]
+    first, second = lab.trial(sid, 1).failure, lab.trial(sid, 2).failure
+    assert first.kind is second.kind is FailureKind.USER_ERROR
+    assert "ValueError: too high" in first.message and "exit status 3" in second.message
+    assert "script-0.py" in first.fingerprint
+    assert script.err.count("\nValueError: too high\n") == 1
+    assert lab.printed(sid, 1).count("\nValueError: too high\n") == 1
+
+
+def test_the_agent_ends_after_three_early_failures_unless_the_check_is_off(lab) -> None:
+    fails = """
+        space["parameters"]["x"] = {"values": list(range(4))}
+        def main():
+            wandb.init()
+            raise ValueError(os.environ["HPQ_TRIAL_ID"])
+        wandb.agent(wandb.sweep(space), main)
+    """
+    script = Script(lab, fails, {})
+    script.ends()
+    assert states(lab, sweep_of(lab)).count("failed") == 3
+    assert "WANDB_AGENT_DISABLE_FLAPPING" in script.err
+    lab.ok("rm", sweep_of(lab), "--yes")
+    # hpq's own breaker holds the sweep at the fifth failure of one kind.
+    script = Script(lab, fails, {"WANDB_AGENT_DISABLE_FLAPPING": "true"})
+    script.ends()
+    assert states(lab, sweep_of(lab)).count("failed") == 5
+    assert "WANDB_AGENT_MAX_INITIAL_FAILURES" in script.err
+
+
+def test_a_cancelled_trial_raises_at_the_next_log_and_at_each_later_one(lab) -> None:
+    script = Script(lab, """
+        def main():
+            with wandb.init() as run:
+                if run.config.lr != 0.1: return wandb.log({"val_acc": 1.0})
+                raised = 0
+                while raised < 3:
+                    try:
+                        Path("began").touch()
+                        wandb.log({"val_acc": 0.5})
+                    except Exception:
+                        raised += 1
+                print("raised 3 times", flush=True)
+        wandb.agent(wandb.sweep(space), main)
+    """, {"HPQ_GRACE_S": "100"})  # fmt: skip
+    lab.wait_for("began")
+    sid = sweep_of(lab)
+    lab.ok("cancel", f"{sid}/1", "--yes")
+    assert "raised 3 times" in script.ends()
+    assert states(lab, sid) == ["cancelled", "finished", "finished"]
+    lab.audit(sid)
+
+
+def test_the_agent_goes_on_after_a_function_that_outlives_its_cancelled_trial(lab) -> None:
+    script = Script(lab, """
+        def main():
+            with wandb.init() as run:
+                wandb.log({"val_acc": 1.0})
+                if run.config.lr != 0.1: return
+                Path("began").touch()
+                wait_for("go")
+                wandb.log({"val_acc": 7.0})
+        wandb.agent(wandb.sweep(space), main)
+    """, {})  # fmt: skip
+    lab.wait_for("began")
+    sid = sweep_of(lab)
+    lab.ok("cancel", f"{sid}/1", "--yes")
+    is_over = lambda: lab.trial(sid).state is TrialState.CANCELLED  # noqa: E731
+    lab.wait_until(is_over, "the end of the grace")
+    lab.go()
+    script.ends()
+    assert states(lab, sid) == ["cancelled", "finished", "finished"]
+    assert lab.trial(sid).metrics == {"val_acc": 1.0}
+    lab.audit(sid)
+
+
+def test_hyperband_prunes_a_trial_at_its_next_log(lab) -> None:
+    run(lab, """
+        space["parameters"] = {"lr": {"values": [0.001, 0.002, 0.003, 0.9]}}
+        space["early_terminate"] = {"type": "hyperband", "min_iter": 3}
+        def main():
+            with wandb.init() as run:
+                for epoch in range(3): wandb.log({"val_acc": 1 - run.config.lr})
+                while run.config.lr == 0.9: wandb.log({"val_acc": 1 - run.config.lr})
+        wandb.agent(wandb.sweep(space), main)
+    """)  # fmt: skip
+    sid = sweep_of(lab)
+    assert states(lab, sid) == ["finished"] * 3 + ["pruned"]
+    assert lab.trial(sid, 4).metrics["val_acc"] == pytest.approx(0.1)
+
+
+def test_ctrl_c_returns_the_trial_uncharged_and_another_agent_runs_it(lab) -> None:
+    first = Script(lab, """
+        def main():
+            train()
+            if wandb.config.lr == 0.01:
+                Path("began").touch()
+                time.sleep(1000)
+        wandb.agent(wandb.sweep(space), main)
+        print("bye")
+    """, {})  # fmt: skip
+    lab.wait_for("began")
+    first.process.send_signal(signal.SIGINT)
+    assert first.ends()[-1] == "bye"
+    sid = sweep_of(lab)
+    assert states(lab, sid) == ["finished", "queued", "queued"]
+    assert requeues(lab, sid) == [(2, "stopping")]
+    run(lab, f"wandb.agent({sid!r}, train)")
+    lab.wait_over(sid)
+    assert states(lab, sid) == ["finished"] * 3
+
+
+@pytest.mark.parametrize("end", ["os._exit(4)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_process_that_ends_in_a_trial_returns_the_trial(lab, end: str) -> None:
+    Script(lab, f"""
+        def main():
+            wandb.init()
+            {end}
+        wandb.agent(wandb.sweep(space), main)
+    """, {}).process.wait(DEADLINE_S)  # fmt: skip
+    sid = sweep_of(lab)
+    lab.wait_until(lambda: requeues(lab, sid) == [(1, "stopping")], "the release")
+    assert states(lab, sid) == ["queued"] * 3
+    run(lab, f"wandb.agent({sid!r}, train)")
+    lab.wait_over(sid)
+
+
+def test_a_call_that_holds_the_gil_for_longer_than_a_lease_loses_nothing(lab) -> None:
+    run(lab, """
+        import ctypes
+        def main():
+            wandb.init()
+            if wandb.config.lr == 0.1: ctypes.PyDLL(None).sleep(15)
+            wandb.log({"val_acc": 1.0})
+        wandb.agent(wandb.sweep(space), main)
+    """, HPQ_LEASE_S="5")  # fmt: skip
+    sid = sweep_of(lab)
+    lab.wait_over(sid)
+    assert [t.attempt for t in lab.reader.trials.all(sid)] == [1, 1, 1]
+
+
+def test_a_trial_past_its_time_limit_is_given_up_and_the_agent_raises(lab) -> None:
+    script = Script(lab, """
+        space["timeout"] = 0.5
+        def main():
+            wandb.init()
+            wait_for("go")
+            try:
+                wandb.log({"val_acc": 1.0})
+            except Exception:
+                print("raised")
+        try:
+            wandb.agent(wandb.sweep(space), main)
+        except wandb.UsageError as error:
+            print(error)
+    """, {})  # fmt: skip
+    sid = sweep_of(lab)
+    lab.wait_until(lambda: lab.trial(sid).state is TrialState.FAILED, "the end of the trial")
+    lab.go()
+    assert script.ends()[-2] == "raised" and "timeout" in script.out.splitlines()[-1]
+    assert states(lab, sid) == ["failed", "queued", "queued"]
+    assert lab.trial(sid).failure.kind is FailureKind.TIMEOUT and not lab.trial(sid).metrics
+
+
+def test_a_restart_of_redis_during_a_trial_loses_nothing(lab) -> None:
+    script = Script(lab, """
+        def main():
+            with wandb.init() as run:
+                wandb.log({"val_acc": 0.0})
+                if run.config.lr == 0.1:
+                    Path("began").touch()
+                    wait_for("go")
+                wandb.log({"val_acc": 1.0})
+        wandb.agent(wandb.sweep(space), main)
+    """, {})  # fmt: skip
+    lab.wait_for("began")
+    lab.server.kill()
+    lab.go()
+    lab.server.start()
+    script.ends()
+    sid = sweep_of(lab)
+    lab.wait_over(sid)
+    assert [(t.attempt, t.objective) for t in lab.reader.trials.all(sid)] == [(1, 1.0)] * 3
+
+
+def test_two_agents_share_a_sweep_and_no_trial_runs_twice(lab) -> None:
+    both = """
+        def main():
+            train()
+            print("ran", wandb.config.lr, flush=True)
+            Path(f"began-{sys.argv[0]}").touch()
+            wait_for("go")
+    """
+    first = Script(lab, both + "    wandb.agent(wandb.sweep(space), main)", {})
+    lab.wait_for("began-script-0.py")
+    second = Script(lab, both + f"    wandb.agent({sweep_of(lab)!r}, main)", {})
+    lab.wait_for("began-script-1.py")
+    lab.go()
+    ran = [line for s in (first, second) for line in s.ends() if line.startswith("ran")]
+    assert sorted(ran) == ["ran 0.001", "ran 0.01", "ran 0.1"]
+    lab.wait_over(sweep_of(lab))
+
+
+def test_only_the_machine_that_enqueued_runs_the_function(lab) -> None:
+    key = {"HPQ_CODE_KEY": "0123456789abcdef0123456789abcdef"}
+    run(lab, "wandb.sweep(space)", **key)
+    sid = sweep_of(lab)
+    script = Script(lab, f"wandb.agent({sid!r}, train)", key | {"HPQ_HOME": str(lab.folder / "b")})
+    script.ends(1)
+    assert "wrong-place" in ids(script.err.strip())
+    lab.worker(1, "--sweep", sid, **key)
+    lab.wait_until(lambda: "wrong-place" in ids(lab.log()), "the refusal of a worker")
+    lab.wait_until(lambda: states(lab, sid) == ["queued"] * 3, "that it returns the trial")
+    own = lab.enqueue("program: p.py\nmethod: grid\nparameters: {x: {values: [1]}}\n"
+                      if lab.write("p.py", "") else "")  # fmt: skip
+    script = Script(lab, f"wandb.agent({own!r}, train)", {})
+    script.ends(1)
+    assert "wrong-place" in ids(script.err.strip())
+
+
+def test_an_unknown_sweep_a_bad_configuration_and_a_missing_function_are_errors(lab) -> None:
+    said = run(lab, """
+        def tried(call):
+            try: call()
+            except Exception as error: print(type(error).__name__, error)
+        tried(lambda: wandb.agent("none-12345", train))
+        tried(lambda: wandb.agent("none-12345"))
+        tried(lambda: wandb.agent("none-12345", 3))
+        tried(lambda: wandb.sweep({**space, "metod": 1}))
+        tried(lambda: wandb.sweep({**space, "parameters": {"x": {"value": object()}}}))
+    """)  # fmt: skip
+    kinds = [line.partition(" ")[0] for line in said if "Error" in line.partition(" ")[0]]
+    assert kinds == ["UsageError", "UsageError", "TypeError", "UsageError", "TypeError"], said
+    assert "sweep-not-found" in ids(said[0]) and "hpq worker --sweep none-12345" in said[1]
+    assert "metod" in "".join(said) and "/tmp" not in "".join(said)
+    assert lab.reader.sweeps.ids() == []
+
+
+def test_a_second_agent_in_the_same_process_is_refused(lab) -> None:
+    said = run(lab, """
+        import threading
+        def main():
+            train()
+            if wandb.config.lr == 0.1:
+                try: wandb.agent("other", train)  # within a trial: it is called once
+                except Exception as error: print("within", error)
+                thread = threading.Thread(target=second)
+                thread.start()
+                thread.join()
+        def second():
+            os.environ.pop("HPQ_TRIAL_ID")
+            try: wandb.agent(sid, train)
+            except wandb.UsageError as error: print("second", error)
+        sid = wandb.sweep(space)
+        wandb.agent(sid, main)
+    """)  # fmt: skip
+    assert [line.partition(" ")[0] for line in said[2:]] == ["second"]
+    assert states(lab, sweep_of(lab)) == ["finished"] * 3
+
+
+def test_a_function_that_never_calls_init_ends_its_trials(lab) -> None:
+    run(lab, "del space['metric']\nwandb.agent(wandb.sweep(space), lambda: print('alone'))")
+    sid = sweep_of(lab)
+    assert states(lab, sid) == ["finished"] * 3 and "alone" in lab.printed(sid)
+
+
+def test_hpq_agent_runs_a_trainer_function_without_wandbs_names(lab) -> None:
+    script = Script(lab, """
+        import hpq
+        def train(params, trial):
+            trial.report({"loss": 9}, step=0)
+            (trial.checkpoint_dir / "model").write_text("x")
+            return {"loss": params["x"]}
+        sweep = hpq.enqueue({
+            "method": "grid", "metric": {"name": "loss"}, "parameters": {"x": {"values": [3, 1, 2]}}
+        })
+        hpq.agent(sweep, train, count=2)
+    """, {}, first="")  # fmt: skip
+    script.ends()
+    sid = sweep_of(lab)
+    assert states(lab, sid) == ["finished", "finished", "queued"]
+    assert [t.objective for t in lab.reader.trials.all(sid)][:2] == [3, 1]
+    assert lab.reader.sweeps.get(sid).state is SweepState.RUNNING
+    refused(lab.hpq("show", f"{sid}/1", "--command"), "wrong-place")
+
+
+def test_a_notebook_imports_the_stand_in_from_hpq(lab) -> None:
+    done = subprocess.run(
+        [sys.executable, "-"], cwd=lab.code, env=lab.env, capture_output=True, text=True,
+        timeout=DEADLINE_S, check=False,
+        input=textwrap.dedent(SPACE).replace("import wandb", "from hpq import wandb") + START,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert states(lab, sweep_of(lab)) == ["finished"] * 3
+
+
+def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
+    said = run(lab, """
+        def main():
+            with wandb.init() as run:
+                for epoch in range(4):
+                    wandb.log({"val_acc": 1 - run.config.lr, "epoch": epoch})
+                    if epoch == 2: wandb.log({"rare": 1})
+                if run.config.lr == 0.1: raise ValueError
+        sid = wandb.sweep(space, project="demo")
+        wandb.agent(sid, main)
+        sweep = wandb.Api().sweep(f"me/demo/{sid}")
+        best = sweep.best_run()
+        print(best.id == f"{sid}-3", best.config["lr"], best.summary["val_acc"], best.state)
+        print(sweep.best_run("+val_acc").config["lr"], sweep.best_run("val_acc").config["lr"])
+        print(sweep.state, sweep.project, len(sweep.runs), sweep.order, sweep.config["method"])
+        print([run.state for run in sweep.runs], [len(list(r.scan_history())) for r in sweep.runs])
+        rows = best.history(keys=["epoch", "val_acc"], pandas=False)
+        print(rows[-1], len(rows), len(best.history(samples=2)), best.lastHistoryStep)
+        api = wandb.Api()
+        def found(filters, order="-summary_metrics.val_acc"):
+            return [run.config["lr"] for run in api.runs("me/demo", filters, order=order)]
+        print(found({"config.lr": {"$lt": 0.05}, "state": "finished"}))
+        print(found({"$or": [{"state": "failed"}, {"display_name": {"$regex": "-2$"}}]}))
+        print(found(None, "config.lr"), len(api.runs("me/other")))
+        for wrong in (lambda: found({"config.lr": {"$near": 1}}), lambda: found({"colour": 1}),
+                      lambda: api.projects, lambda: best.delete(), lambda: api.sweep("none")):
+            try: wrong()
+            except (ValueError, AttributeError, wandb.UsageError) as error: print(error)
+    """)  # fmt: skip
+    assert said[2:10] == [
+        "True 0.001 0.999 finished",
+        "0.1 0.001",
+        "FINISHED demo 3 -summary_metrics.val_acc grid",
+        "['failed', 'finished', 'finished'] [5, 5, 5]",
+        "{'_step': 4, 'epoch': 3.0, 'val_acc': 0.999} 4 2 4",
+        "[0.001, 0.01]",
+        "[0.01, 0.1]",
+        "[0.001, 0.01, 0.1] 0",
+    ]  # fmt: skip
+    wrong = said[10:]
+    assert "$near" in wrong[0] and "colour" in wrong[1] and len(wrong) == 5, wrong
+    assert all("hpq's stand-in" in line for line in wrong[2:4]), wrong

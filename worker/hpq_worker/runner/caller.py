@@ -1,0 +1,71 @@
+"""The process that called `hpq.agent`, in place of a runner: it runs a function for each attempt.
+
+It has a runner's pipes and messages. It is the user's own process, so the worker never kills it: an
+attempt that outlives its limits is given up, and then this worker ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from hpq_worker.process.protocol import LineBuffer, RunRequest, encode, run_message
+
+_LAST = b'{"last": true}'
+OPTION = "--caller="  # the pipes of commands, answers and output, the count, 1 to stop the sweep
+
+
+class Caller:
+    """The caller's pipes; its interface is that of RunnerProcess."""
+
+    def __init__(self, commands: int, answers: int, output: int, count: int, stops: int) -> None:
+        """`count`: claim at most N trials, 0: no limit; `stops`: end the sweep after them."""
+        self.answers, self.output = answers, output
+        self.count, self.stops_sweep = count, bool(stops)
+        self.lines, self._buffer = self, LineBuffer()
+        self.has_left = False  # the caller runs no further trial
+        self._commands = commands
+        for fd in (commands, answers, output):
+            os.set_inheritable(fd, False)
+        for fd in (answers, output):
+            os.set_blocking(fd, False)
+
+    @classmethod
+    def from_args(cls, args: Sequence[str]) -> Caller | None:
+        """Return the caller that a command line names; None for an ordinary worker."""
+        found = [word.removeprefix(OPTION) for word in args if word.startswith(OPTION)]
+        return cls(*map(int, found[0].split(","))) if found else None
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines of `data`, except the announcement of the last trial."""
+        lines = self._buffer.feed(data)
+        self.has_left = self.has_left or _LAST in lines
+        return [line for line in lines if line != _LAST]
+
+    def run(self, run: RunRequest) -> None:
+        """Start an attempt."""
+        self._send(run_message(run))
+
+    def stop(self, why: str) -> None:
+        """Let the function's next report raise an error."""
+        self.tell({"stop": why})
+
+    def dump_stacks(self) -> None:
+        """Do nothing: the terminal of the function shows its stack when it is interrupted."""
+
+    def end(self, timeout_s: float = 0.0) -> int:
+        """Give the attempt up: the function still runs, or its process has ended."""
+        self.has_left = True
+        return 0
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Send a message: `stop`, or the last one, `over`, with an error or ""."""
+        self._send(encode(message))
+
+    def _send(self, data: bytes) -> None:
+        with suppress(BrokenPipeError):  # it has ended
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._commands, view) :]
