@@ -40,7 +40,7 @@ LAYERS = {
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue
         commands.cluster doctor reports
-        commands.admin commands.control watch
+        commands.admin commands.control page watch
         commands.inspect commands.submit
     """,
     "hpq_worker": """
@@ -62,6 +62,7 @@ HOMES = {
     ("rq",): ("hpq.store.tickets", "hpq_worker.consumer.rq_worker"),
     ("kubernetes", "urllib3", "websocket"): ("hpq_producer.cluster.api",),
     ("optuna", "cmaes"): ("hpq_worker.suggest",),
+    ("jinja2", "markupsafe", "starlette", "uvicorn"): ("hpq_producer.page",),
 }
 
 
