@@ -16,7 +16,7 @@ HpqError
 └── DeviceUnusable       torch cannot use the GPU of a trainer                  exit 1
 
 A message is one line: the place, what is wrong, what to do. The command line prints it with the
-error's code, an id from `hpq.codes` that stays when the words change.
+error's code, an id from `hpq.error_ids` that stays when the words change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from hpq.codes import Code
+from hpq.error_ids import Code
 from hpq.notice import Notice
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpq.codes import Code
+from hpq.error_ids import Code
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,10 @@ digest in the signed launch record, so it rejects a bundle that was changed in R
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import os
 import tarfile
 import zlib
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,7 +52,7 @@ def keep(home: Path, digest: str, bundle: bytes) -> None:
 def read_kept(home: Path, digest: str) -> Files | None:
     """Return the snapshot of this digest that this disk keeps, or None."""
     with suppress(OSError, ValueError):
-        found = opened(_kept(home, digest).read_bytes(), digest, most=2**40)
+        found = unpack(_kept(home, digest).read_bytes(), digest, most=2**40)
         os.utime(_kept(home, digest))  # `hpq gc` removes unused snapshots
         return found
     return None
@@ -64,27 +62,11 @@ def _kept(home: Path, digest: str) -> Path:
     return home / "snapshots" / f"{digest}.tar.gz"
 
 
-def unpack(bundle: bytes, manifest: Mapping[str, str]) -> Files:
-    """Return {path: (content, mode)} of a bundle, after a comparison with the manifest.
-
-    Raises:
-        ValueError: the bytes, which any user may have written, are not the manifest's bundle.
-    """
-    found = _read(bundle)
-    for name, (data, _) in found.items():
-        if hashlib.sha256(data).hexdigest() != manifest.get(name):
-            raise ValueError(f"{name!r} differs from its manifest")
-    missing = sorted(manifest.keys() - found.keys())
-    if missing:
-        raise ValueError(f"{missing[0]!r} is missing")
-    return found
-
-
-def opened(bundle: bytes, digest: str, most: int = MOST_BYTES) -> Files:
+def unpack(bundle: bytes, digest: str, most: int = MOST_BYTES) -> Files:
     """Return {path: (content, mode)} of a bundle whose files have this code digest.
 
     Raises:
-        ValueError: as `unpack`.
+        ValueError: the bytes, which any user may have written, are not this code's bundle.
     """
     found = _read(bundle, most)
     if digest_of(manifest_of(found)) != digest:

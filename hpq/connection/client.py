@@ -33,9 +33,9 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from hpq.codes import Code
 from hpq.connection import credentials, tls
 from hpq.connection.credentials import redact
+from hpq.error_ids import Code
 from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
 
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE

@@ -87,7 +87,7 @@ class Reaped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPresence:
-    """The presence record that a worker publishes; readers see it as snapshot.Worker."""
+    """The presence record that a worker publishes; readers see it as status.Worker."""
 
     name: str
     host: str

@@ -9,7 +9,7 @@ from typing import Any
 from redis import Redis
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys

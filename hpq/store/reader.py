@@ -11,7 +11,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot
+from hpq.domain.status import DurationStats, ServerMemory, SweepStatus
 from hpq.store.audit_reader import AuditReader
 from hpq.store.event_reader import EventReader
 from hpq.store.keys import Keys
@@ -45,7 +45,7 @@ class StoreReader:
         except (ResponseError, KeyError):
             return None
 
-    def snapshot(self, sid: str, rows: int, top: int = 3, recent: int = 3) -> Snapshot:
+    def status(self, sid: str, rows: int, top: int = 3, recent: int = 3) -> SweepStatus:
         """Return one moment of a sweep.
 
         `rows` is the most running trials, oldest claim first; `top` the most of the best trials,
@@ -67,7 +67,7 @@ class StoreReader:
         workers = tuple(self.workers.live(sweep.worker_class))
         is_stuck = sweep.counts.waits and not sweep.counts.running
         is_behind = is_stuck and any(w.state == "busy" for w in workers)
-        return Snapshot(
+        return SweepStatus(
             sweep=sweep,
             at_ms=self.now_ms(),
             running=shown[0],

@@ -9,7 +9,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.snapshot import UnreadableSweep
+from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep

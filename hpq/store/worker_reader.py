@@ -8,7 +8,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.domain.snapshot import ServerMemory, Worker
+from hpq.domain.status import ServerMemory, Worker
 from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Reader, Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpq.domain.snapshot import FULL
+from hpq.domain.status import FULL
 from hpq.errors import OutOfReach
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import size, trials_of

@@ -72,9 +72,9 @@ def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     found = find_target(reader, ref, owner)
     if isinstance(found, TrialId):
         return found
-    shot = reader.snapshot(found, rows=1, top=0, recent=_MAX_RECENT)
-    failed = [t for t in shot.recent if t.state is TrialState.FAILED]
-    for trial in (*shot.running, *failed, *shot.recent):
+    status = reader.status(found, rows=1, top=0, recent=_MAX_RECENT)
+    failed = [t for t in status.recent if t.state is TrialState.FAILED]
+    for trial in (*status.running, *failed, *status.recent):
         return trial.id
     text = f"no trial of {found} has started; `hpq watch {found}` shows the reason"
     raise NotFound(text, code="trial-not-begun")

@@ -24,7 +24,7 @@ MOST_MODULES = 15  # of a package, its __init__ aside
 # hpq. `hpq` itself and hpq.train are the lazy facade of the two others.
 LAYERS = {
     "hpq": """
-        codes gpus reporting sanitize
+        error_ids gpus reporting sanitize
         notice
         errors
         datasets domain

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.trial import TrialState, TrialView
 from hpq_producer.analysis.records import iso
 

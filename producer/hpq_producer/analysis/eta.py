@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpq.domain.snapshot import DurationStats
+from hpq.domain.status import DurationStats
 
 _Z = 1.28  # an 80 % range
 _MIN_SPREAD = 0.1  # of the mean: workers start and stop, machines are shared

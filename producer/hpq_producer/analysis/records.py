@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from hpq.domain.snapshot import Snapshot, Worker
+from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState, TrialView
 from hpq.notice import Notice
@@ -103,20 +103,20 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
     }
 
 
-def snapshot_record(
-    shot: Snapshot, needs: Sequence[Notice], left: TimeLeft | None
+def status_record(
+    status: SweepStatus, needs: Sequence[Notice], left: TimeLeft | None
 ) -> dict[str, Any]:
     """Return the data of a frame of `watch`; `left_s` is the time left, with its range."""
-    best = shot.best[0].objective if shot.best else None
+    best = status.best[0].objective if status.best else None
     return {
-        "at": iso(shot.at_ms),
-        "sweep": sweep_record(shot.sweep, best),
+        "at": iso(status.at_ms),
+        "sweep": sweep_record(status.sweep, best),
         "needs_you": [notice.record() for notice in needs],
         "left_s": [left.low_ms / 1000, left.left_ms / 1000, left.high_ms / 1000] if left else None,
-        "running": [trial_record(t, shot.sweep) for t in shot.running],
-        "best": [trial_record(t, shot.sweep) for t in shot.best],
-        "recent": [trial_record(t, shot.sweep) for t in shot.recent],
-        "workers": [worker_record(w) for w in shot.workers],
+        "running": [trial_record(t, status.sweep) for t in status.running],
+        "best": [trial_record(t, status.sweep) for t in status.best],
+        "recent": [trial_record(t, status.sweep) for t in status.recent],
+        "workers": [worker_record(w) for w in status.workers],
     }
 
 

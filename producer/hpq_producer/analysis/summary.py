@@ -22,25 +22,26 @@ _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """One value of a parameter, or a range of values: how many trials had it, and their mean."""
+    """One value of a parameter, or a range of values, and the objectives of its trials."""
 
     label: str
     count: int
+    median: float
     mean: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """The mean objective for each value of a parameter."""
+    """The objective for each value of a parameter."""
 
     param: str
     levels: tuple[Level, ...]
 
     @property
     def size(self) -> float:
-        """The difference between the best and the worst mean."""
-        means = [level.mean for level in self.levels]
-        return max(means) - min(means)
+        """The difference between the best and the worst median, which one outlier cannot move."""
+        medians = [level.median for level in self.levels]
+        return max(medians) - min(medians)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,14 +149,14 @@ class SweepSummary:
 
 
 def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:
-    """The mean objective for each value of a parameter; quarters of many numbers.
+    """Return the objective for each value of a parameter; quarters of many numbers.
 
     None if it did not vary among these trials, or has too many values that are not numbers.
     """
     groups: dict[str, list[float]] = {}
     for v, objective in zip(values, objectives, strict=True):
         groups.setdefault(json.dumps(v, sort_keys=True), []).append(objective)
-    # The mean of a single trial is noise: numbers that rarely repeat are grouped into quarters.
+    # A single trial is noise: numbers that rarely repeat are grouped into quarters.
     if len(groups) > min(_MAX_VALUES, max(_QUARTERS, len(objectives) // 2)):
         return _quarters(param, values, objectives)
     if len(groups) < 2:
@@ -191,9 +192,8 @@ def _quarters(param: str, values: Sequence[Json], objectives: Sequence[float]) -
 
 
 def _level(label: str, objectives: Sequence[float]) -> Level:
-    return Level(
-        label=label, count=len(objectives), mean=sum(o / len(objectives) for o in objectives)
-    )
+    mean = sum(o / len(objectives) for o in objectives)
+    return Level(label=label, count=len(objectives), median=median(objectives), mean=mean)
 
 
 def _order(v: Any) -> tuple[int, float, str]:

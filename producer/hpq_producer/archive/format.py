@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpq.codes import Code
 from hpq.domain.sweep import SCHEMA
+from hpq.error_ids import Code
 from hpq.errors import UserError
 from hpq.store.keys import SWEEP_PARTS
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
 from hpq.store.audit_reader import SweepCounters, TrialRecord
 from hpq_producer.audit.results import Results

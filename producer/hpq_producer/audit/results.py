@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.trial import TrialState
 from hpq.store.audit_reader import StoredResult
 

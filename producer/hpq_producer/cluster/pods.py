@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.errors import Forbidden, HpqError, NotFound
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.objects import (
@@ -33,7 +33,7 @@ _REFUSED = "Error creating: "  # in the event of a pod that could not be created
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSnapshot:
+class ClusterStatus:
     """The workers in a namespace; `at` is time.monotonic(), `flags` are `KubernetesApi.flags`."""
 
     context: str
@@ -48,7 +48,7 @@ class ClusterSnapshot:
         return next((one for one in self.deployments if one.queue == queue), None)
 
 
-def read_cluster(api: KubernetesApi) -> ClusterSnapshot:
+def read_cluster(api: KubernetesApi) -> ClusterStatus:
     """Read Deployments and pods with two to four requests.
 
     Events are read only if a status has no reason, autoscalers only if a Deployment is at 0 pods.
@@ -72,7 +72,7 @@ def read_cluster(api: KubernetesApi) -> ClusterSnapshot:
             pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
             for raw, pod in zip(raws, pods, strict=True)
         ]
-    return ClusterSnapshot(
+    return ClusterStatus(
         context=api.context,
         namespace=api.namespace,
         deployments=tuple(deployments_),
@@ -167,7 +167,7 @@ def warning_events(api: KubernetesApi, name: str = "") -> Sequence[Any]:
 
 
 INTERVAL_S = 3.0
-STALE_S = 30.0  # an older snapshot is not shown
+STALE_S = 30.0  # an older status is not shown
 _FIRST_WAIT_S = 4.0  # the longest wait of a command that prints once
 
 
@@ -180,7 +180,7 @@ class PodWatcher:
         self._can_look = session.connection is not None or (
             not session.is_private and has_kubeconfig(os.environ)
         )
-        self._snapshot: ClusterSnapshot | None = None
+        self._status: ClusterStatus | None = None
         self._thread: threading.Thread | None = None
         self._has_looked, self._has_waited, self._asked_at = threading.Event(), False, 0.0
         self.why = ""
@@ -195,10 +195,10 @@ class PodWatcher:
         """True on the private server if a kubeconfig exists: the user may mean the cluster."""
         return self._is_private and has_kubeconfig(os.environ)
 
-    def snapshot(self, workers: Sequence[Worker], *, wait: bool = False) -> ClusterSnapshot | None:
-        """Return the newest snapshot if its pods use this Redis; the first call starts the thread.
+    def status(self, workers: Sequence[Worker], *, wait: bool = False) -> ClusterStatus | None:
+        """Return the newest status if its pods use this Redis; the first call starts the thread.
 
-        With `wait` the first call waits at most 4 s for a snapshot.
+        With `wait` the first call waits at most 4 s for a status.
         """
         if not self._can_look or not (self._connection or any(w.pod for w in workers)):
             return None
@@ -206,17 +206,17 @@ class PodWatcher:
         if wait and not self._has_waited:
             self._has_waited = True
             self._has_looked.wait(_FIRST_WAIT_S)
-        snapshot = self._snapshot
-        if snapshot is None or time.monotonic() - snapshot.at > STALE_S:
+        status = self._status
+        if status is None or time.monotonic() - status.at > STALE_S:
             return None
-        names = {pod.name for pod in snapshot.pods}
-        return snapshot if self._connection or any(w.pod in names for w in workers) else None
+        names = {pod.name for pod in status.pods}
+        return status if self._connection or any(w.pod in names for w in workers) else None
 
-    def snapshot_now(self, workers: Sequence[Worker]) -> ClusterSnapshot | None:
-        """Return one snapshot, after waiting at most 4 s for it, and stop the thread."""
-        snapshot = self.snapshot(workers, wait=True)
+    def status_now(self, workers: Sequence[Worker]) -> ClusterStatus | None:
+        """Return one status, after waiting at most 4 s for it, and stop the thread."""
+        status = self.status(workers, wait=True)
         self.close()
-        return snapshot
+        return status
 
     def close(self) -> None:
         """Stop the thread."""
@@ -235,7 +235,7 @@ class PodWatcher:
         while not self._stop.is_set() and time.monotonic() - self._asked_at < STALE_S:
             try:
                 api = api or self._open()
-                self._snapshot, self.why = read_cluster(api), ""
+                self._status, self.why = read_cluster(api), ""
             except HpqError as error:
                 self.why = str(error)
             except Exception as error:  # trials are shown without pods

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpq.code.manifest import changed
 from hpq.code.signing import home_id
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq_producer.cluster.api import has_kubeconfig

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.notice import Notice
 from hpq_producer.cluster.objects import Deployment, Pod
-from hpq_producer.cluster.pods import ClusterSnapshot
+from hpq_producer.cluster.pods import ClusterStatus
 from hpq_producer.connection_record import kubectl_command
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.tables import Column, lay
@@ -24,7 +24,7 @@ _COLUMNS = (
 _GOOD = ("Running", "Succeeded")
 
 
-def count_pods(cluster: ClusterSnapshot, queue: str | None = None) -> str:
+def count_pods(cluster: ClusterStatus, queue: str | None = None) -> str:
     """Return `pods: 3 wanted, 2 ready`, of one queue or of all."""
     deployments = [d for d in cluster.deployments if queue in (None, d.queue)]
     wanted, ready = sum(d.wanted for d in deployments), sum(d.ready for d in deployments)
@@ -32,7 +32,7 @@ def count_pods(cluster: ClusterSnapshot, queue: str | None = None) -> str:
 
 
 def pod_rows(
-    cluster: ClusterSnapshot, workers: Sequence[Worker], queue: str | None, columns: int
+    cluster: ClusterStatus, workers: Sequence[Worker], queue: str | None, columns: int
 ) -> list[Line]:
     """Return a line with the reason for each Deployment without pods and each troubled pod."""
     spans = [
@@ -44,7 +44,7 @@ def pod_rows(
 
 
 def troubled_pods(
-    cluster: ClusterSnapshot, workers: Sequence[Worker], queue: str | None = None
+    cluster: ClusterStatus, workers: Sequence[Worker], queue: str | None = None
 ) -> list[Pod]:
     """Return the pods that have a problem, are terminating, or have no live worker yet."""
     live = {worker.pod for worker in workers}
@@ -56,7 +56,7 @@ def troubled_pods(
     ]
 
 
-def explain_no_pod(cluster: ClusterSnapshot, queue: str) -> Notice | None:
+def explain_no_pod(cluster: ClusterStatus, queue: str) -> Notice | None:
     """Return why a queue has no worker, if its Deployment or pods show that."""
     deployment = cluster.deployment_of(queue)
     if deployment is None:
@@ -86,7 +86,7 @@ def explain_no_pod(cluster: ClusterSnapshot, queue: str) -> Notice | None:
     )
 
 
-def _explain_scaled_to_zero(cluster: ClusterSnapshot, deployment: Deployment) -> str:
+def _explain_scaled_to_zero(cluster: ClusterStatus, deployment: Deployment) -> str:
     """Explain what scaled a Deployment to 0, with the remedy."""
     kind, _, name = deployment.autoscaler.partition(" ")
     if kind == "ScaledObject":
@@ -104,7 +104,7 @@ def _explain_scaled_to_zero(cluster: ClusterSnapshot, deployment: Deployment) ->
     return f"Deployment {deployment.name} is scaled to 0; {scale}"
 
 
-def cluster_record(cluster: ClusterSnapshot) -> dict[str, Any]:
+def cluster_record(cluster: ClusterStatus) -> dict[str, Any]:
     """Return the cluster's state for `--json`."""
     return {
         "context": cluster.context,
@@ -139,7 +139,7 @@ def _phase(pod: Pod) -> str:
     return "not ready" if pod.phase == "Running" and not pod.is_ready else pod.phase
 
 
-def pod_report(cluster: ClusterSnapshot, workers: Sequence[Worker]) -> Iterator[str]:
+def pod_report(cluster: ClusterStatus, workers: Sequence[Worker]) -> Iterator[str]:
     """Yield the lines of `hpq workers` below its table."""
     yield count_pods(cluster)
     for d in cluster.deployments:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.snapshot import Snapshot
+from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
 from hpq.notice import Notice
-from hpq_producer.analysis.early_termination import describe_target
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
+from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.scores import param_pairs, score
 from hpq_producer.terminal.style import Line, Span, Style, flow
 from hpq_producer.terminal.text import clean, duration, fit, planned
@@ -28,9 +28,9 @@ _BAR_WIDTH = 12
 _MIN_COLUMNS_FOR_BAR = 60  # a narrower terminal shows no bar
 
 
-def status_lines(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[Line]:
+def status_lines(status: SweepStatus, columns: int, best_rows: int = 2) -> list[Line]:
     """Return name, state, counts, elapsed and remaining time; then the best trial so far."""
-    sweep, counts = snapshot.sweep, snapshot.sweep.counts
+    sweep, counts = status.sweep, status.sweep.counts
     has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
     filled = (
         Span(progress_text(counts.ended, int(counts.planned), _BAR_WIDTH), Style.GREEN)
@@ -43,15 +43,15 @@ def status_lines(snapshot: Snapshot, columns: int, best_rows: int = 2) -> list[L
         [Span(sweep.state.value, STATE_STYLE[sweep.state])],
         [*progress, Span(f"{counts.ended}/{planned(counts)}")],
         *([Span(text)] for text in state_counts(sweep)),
-        [Span(duration(elapsed_ms(snapshot)))],
+        [Span(duration(elapsed_ms(status)))],
     ]
-    if left := time_left(snapshot):
+    if left := time_left(status):
         items.append([Span(f"{left} left")])
     elif counts.is_open_ended:
         items.append([Span("open-ended")])
     lines = flow(items, columns)
-    if snapshot.best and sweep.metric:
-        lines += flow(best_items(snapshot.best[0], sweep), columns)[:best_rows]
+    if status.best and sweep.metric:
+        lines += flow(best_items(status.best[0], sweep), columns)[:best_rows]
     if words := describe_target(sweep):
         lines += flow([[Span(words, Style.BOLD)]], columns)[:1]
     return lines
@@ -84,38 +84,38 @@ def progress_text(done: int, total: int, columns: int) -> str:
     return "━" * filled + "·" * (columns - filled)
 
 
-def elapsed_ms(snapshot: Snapshot) -> int:
+def elapsed_ms(status: SweepStatus) -> int:
     """Return the time from the sweep's creation to its end, or to now."""
-    over = snapshot.sweep.state.is_over and snapshot.recent
-    end = snapshot.recent[0].ended_ms if over else snapshot.at_ms
-    return max(0, end - snapshot.sweep.created_ms)
+    over = status.sweep.state.is_over and status.recent
+    end = status.recent[0].ended_ms if over else status.at_ms
+    return max(0, end - status.sweep.created_ms)
 
 
-def time_left(snapshot: Snapshot) -> TimeLeft | None:
+def time_left(status: SweepStatus) -> TimeLeft | None:
     """Estimate the remaining time; None if the sweep does not run or no trial has ended."""
-    sweep, counts = snapshot.sweep, snapshot.sweep.counts
+    sweep, counts = status.sweep, status.sweep.counts
     if sweep.state in (SweepState.PAUSED, SweepState.HELD) or sweep.state.is_over:
         return None
-    if counts.is_open_ended or snapshot.is_stale:
+    if counts.is_open_ended or status.is_stale:
         return None
-    live = [t for t in snapshot.running if not snapshot.silence_ms(t)]
-    lost = len(snapshot.running) - len(live)  # the reaper will requeue them
-    ages = [float(max(0, snapshot.at_ms - t.claimed_ms)) for t in live]
-    unread = max(0, counts.running - len(snapshot.running))  # a frame reads only trials it shows
-    ages += [snapshot.durations.mean_ms / 2] * min(unread, 1000)
+    live = [t for t in status.running if not status.silence_ms(t)]
+    lost = len(status.running) - len(live)  # the reaper will requeue them
+    ages = [float(max(0, status.at_ms - t.claimed_ms)) for t in live]
+    unread = max(0, counts.running - len(status.running))  # a frame reads only trials it shows
+    ages += [status.durations.mean_ms / 2] * min(unread, 1000)
     available = [
-        w for w in snapshot.workers
+        w for w in status.workers
         if w.state in ("idle", "busy") and (not w.trial or w.trial.startswith(f"{sweep.id}/"))
     ]  # fmt: skip
     if not available:
         return None
     slots = min(len(available), sweep.max_parallel or len(available))
-    return sweep_eta(snapshot.durations, counts.queued + lost + int(counts.to_come), ages, slots)
+    return sweep_eta(status.durations, counts.queued + lost + int(counts.to_come), ages, slots)
 
 
-def needed_actions(snapshot: Snapshot, unclaimed: Notice | None) -> list[Notice]:
+def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice]:
     """Return what the user must know or do, most urgent first, each with the remedy."""
-    sweep = snapshot.sweep
+    sweep = status.sweep
     out: list[Notice] = []
     state, counts = sweep.state, sweep.counts
     if state is SweepState.HELD:
@@ -132,10 +132,10 @@ def needed_actions(snapshot: Snapshot, unclaimed: Notice | None) -> list[Notice]
         passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
         text = f"{passed}; the other trials wait (run them now: hpq resume {sweep.id})"
         out.append(Notice("canary-runs", text))
-    if unmet := explain_unreported_metric(snapshot):
+    if unmet := explain_unreported_metric(status):
         out.append(unmet)
     if failed := counts.failed - counts.diverged:
-        seen = [t for t in snapshot.recent if t.failure and t.failure.kind.counts_as_failure]
+        seen = [t for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
             reason = f"{seen[0].failure.kind}: {clean(seen[0].failure.message)}"
             text = f"{failed} failed; hpq logs {seen[0].id}  {reason}"
@@ -145,9 +145,9 @@ def needed_actions(snapshot: Snapshot, unclaimed: Notice | None) -> list[Notice]
     return out
 
 
-def explain_unreported_metric(snapshot: Snapshot) -> Notice | None:
+def explain_unreported_metric(status: SweepStatus) -> Notice | None:
     """Return a notice about a trial that does not report the sweep's metric, if there is one."""
-    words = metric_warning(snapshot.sweep, snapshot.running, snapshot.best)
+    words = metric_warning(status.sweep, status.running, status.best)
     return Notice("metric-unreported", clean(words)) if words else None
 
 

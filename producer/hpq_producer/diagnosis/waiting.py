@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from hpq.domain.snapshot import ServerMemory, Snapshot, Worker
+from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.notice import Notice
-from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
+from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
 from hpq_producer.terminal.text import clean, size
 
@@ -30,32 +30,30 @@ DISK_FULL = Notice(
 )
 
 
-def explain_waiting_with_pods(snapshot: Snapshot, pods: PodWatcher) -> Notice | None:
+def explain_waiting_with_pods(status: SweepStatus, pods: PodWatcher) -> Notice | None:
     """Call `explain_waiting` if trials wait; if there are no workers, read the pods first."""
-    if not snapshot.sweep.counts.waits:
+    if not status.sweep.counts.waits:
         return None
-    cluster = None if snapshot.workers else pods.snapshot(snapshot.workers, wait=True)
-    return explain_waiting(snapshot, cluster, pods)
+    cluster = None if status.workers else pods.status(status.workers, wait=True)
+    return explain_waiting(status, cluster, pods)
 
 
 def explain_waiting(
-    snapshot: Snapshot, cluster: ClusterSnapshot | None = None, pods: PodWatcher | None = None
+    status: SweepStatus, cluster: ClusterStatus | None = None, pods: PodWatcher | None = None
 ) -> Notice | None:
     """Return the first reason why no trial of the sweep starts, with the remedy.
 
     `pods` knows whether `hpq connect` reaches Redis, even if it cannot list pods.
     """
-    sweep, workers = snapshot.sweep, snapshot.workers
-    if reason := explain_full_server(snapshot.memory):
+    sweep, workers = status.sweep, status.workers
+    if reason := explain_full_server(status.memory):
         return reason
     waits = sweep.counts.waits and not workers
     if cluster and waits and (reason := explain_no_pod(cluster, sweep.worker_class)):
         return reason
     in_cluster = cluster is not None or (pods is not None and pods.in_cluster)
     hint = CLUSTER_HINT if pods and pods.may_mean_cluster else ""
-    return explain_unclaimed(
-        sweep, workers, lambda: snapshot.ahead, in_cluster=in_cluster, hint=hint
-    )
+    return explain_unclaimed(sweep, workers, lambda: status.ahead, in_cluster=in_cluster, hint=hint)
 
 
 def explain_unclaimed(

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, key_of
-from hpq.codes import Code
 from hpq.connection.credentials import redact
 from hpq.connection.server import read_acl, read_status
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
+from hpq.error_ids import Code
 from hpq.errors import ExitCode, HpqError, SettingsError
 from hpq.filestore.local import open_files
 from hpq.gpus import cuda_mismatch, gpu_names

@@ -9,7 +9,7 @@ from typing import Any
 from hpq.errors import HpqError, NotFound
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import GPU, WORKER_SELECTOR, Deployment, Pod, container_of, pod_of
-from hpq_producer.cluster.pods import ClusterSnapshot, autoscaler_of, warning_events
+from hpq_producer.cluster.pods import ClusterStatus, autoscaler_of, warning_events
 from hpq_producer.cluster.redis_access import SERVICE, kubectl_of, recreate_secrets
 from hpq_producer.doctor.local import Finding, good, note, poor, wrong
 
@@ -79,7 +79,7 @@ _QUOTA = re.compile(r"quota (\S+) is exhausted")
 _RANGE = re.compile(r"(maximum|minimum) \S+ usage per|limit to request ratio per")
 
 
-def workers_checkup(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Finding]:
+def workers_checkup(api: KubernetesApi, cluster: ClusterStatus) -> Iterator[Finding]:
     """Check each Deployment of workers, and whether a node has the GPUs they request."""
     for deployment in cluster.deployments:
         yield from _workers(api, cluster, deployment)
@@ -87,7 +87,7 @@ def workers_checkup(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Fi
 
 
 def _workers(
-    api: KubernetesApi, cluster: ClusterSnapshot, deployment: Deployment
+    api: KubernetesApi, cluster: ClusterStatus, deployment: Deployment
 ) -> Iterator[Finding]:
     label = f"Deployment {deployment.name} (queue {deployment.queue})"
     if deployment.reason:
@@ -187,7 +187,7 @@ def _pod_remedy(api: KubernetesApi, deployment: Deployment, pod: Pod) -> str:
     return describe
 
 
-def _gpus(api: KubernetesApi, cluster: ClusterSnapshot) -> Iterator[Finding]:
+def _gpus(api: KubernetesApi, cluster: ClusterStatus) -> Iterator[Finding]:
     if not any(deployment.gpus for deployment in cluster.deployments):
         yield note("no-gpu", "no Deployment of workers requests a GPU")
         return

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hpq.connection.client import TRANSIENT
-from hpq.domain.snapshot import Event, Snapshot
+from hpq.domain.status import Event, SweepStatus
 from hpq.domain.sweep import SweepState
 from hpq.store.reader import StoreReader
 from hpq_producer.terminal.console import print_message
@@ -23,26 +23,26 @@ BATCH = 500
 class SweepUpdate:
     """The events since the last update, and the sweep after them."""
 
-    snapshot: Snapshot
+    status: SweepStatus
     events: list[Event]
 
 
 def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[SweepUpdate]:
     """Yield the sweep now, then after each batch of events and at least every second.
 
-    Events before the first snapshot are omitted; all later ones are yielded once, in order.
+    Events before the first status are omitted; all later ones are yielded once, in order.
 
     Raises:
         NotFound: the sweep does not exist, or was removed meanwhile.
     """
-    snapshot = reader.snapshot(sid, rows, top=1, recent=3)
-    after, is_away = snapshot.last_event, False
-    yield SweepUpdate(snapshot=snapshot, events=[])
+    status = reader.status(sid, rows, top=1, recent=3)
+    after, is_away = status.last_event, False
+    yield SweepUpdate(status=status, events=[])
     while True:
         try:
             events = reader.events.read(sid, after, block_ms=BLOCK_MS, count=BATCH)
-            snapshot = reader.snapshot(sid, rows, top=1, recent=3)
-            if is_settled(snapshot):  # no further event: read all earlier ones without blocking
+            status = reader.status(sid, rows, top=1, recent=3)
+            if is_settled(status):  # no further event: read all earlier ones without blocking
                 events += reader.events.read(sid, events[-1].id if events else after)
         except TRANSIENT:
             if not is_away:
@@ -53,9 +53,9 @@ def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[SweepUpd
         is_away = False
         if events:
             after = events[-1].id
-        yield SweepUpdate(snapshot=snapshot, events=events)
+        yield SweepUpdate(status=status, events=events)
 
 
-def is_settled(snapshot: Snapshot) -> bool:
+def is_settled(status: SweepStatus) -> bool:
     """Return True if the sweep has ended, or is held until its owner acts."""
-    return snapshot.sweep.state.is_over or snapshot.sweep.state is SweepState.HELD
+    return status.sweep.state.is_over or status.sweep.state is SweepState.HELD

@@ -154,7 +154,7 @@ def _trainer(trainer: str, params: Params) -> list[str]:
 def _imports_wandb(reader: StoreReader, sweep: Sweep) -> bool:
     data = reader.sweeps.bundle(sweep.bundle)
     try:
-        files = unpack(data, reader.sweeps.manifest(sweep.launch.code)) if data else {}
+        files = unpack(data, sweep.launch.code) if data else {}
     except ValueError:
         return False
     return any(b"wandb" in content for name, (content, _) in files.items() if name.endswith(".py"))

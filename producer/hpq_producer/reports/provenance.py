@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from hpq.code import bundle
-from hpq.code.manifest import digest_of
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.store.reader import StoreReader
@@ -70,27 +69,21 @@ def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
         UserError: Redis does not have the code, or has other code than was enqueued.
     """
     sweep = reader.sweeps.get(sid)
-    data, manifest = (
-        reader.sweeps.bundle(sweep.bundle),
-        dict(reader.sweeps.manifest(sweep.launch.code)),
-    )
-    if not sweep.bundle and sweep.launch.bundled:
+    data = reader.sweeps.bundle(sweep.bundle)
+    if data is None and (sweep.bundle or sweep.launch.bundled):
         raise UserError(
             f"{sid}: Redis does not have its code: too large, or deleted for newer code",
             code="code-not-kept",
         )
-    if not sweep.bundle:
+    if data is None:
         what = sweep.launch.trainer or sweep.launch.program
         raise UserError(
             f"{sid}: Redis does not have its code: {what} is installed on the workers"
             f" ({sweep.launch.code}), or an older hpq enqueued it",
             code="code-not-kept",
         )
-    if data is None or digest_of(manifest) != sweep.launch.code:
-        text = f"{sid}: its code is missing in Redis, or differs from the enqueued code"
-        raise UserError(text, code="code-altered")
     try:
-        return bundle.unpack(data, manifest)
+        return bundle.unpack(data, sweep.launch.code)
     except ValueError as error:
         text = f"{sid}: its code in Redis differs from the enqueued code: {error}"
         raise UserError(text, code="code-altered") from None

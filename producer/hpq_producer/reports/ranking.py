@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
 from hpq.search.samplers import seed_of_result
-from hpq_producer.analysis.early_termination import describe_early_end
+from hpq_producer.analysis.pruning import describe_early_end
 from hpq_producer.analysis.records import source_of_result
 from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.reports.trial_rows import STATE_STYLE, column_names

@@ -12,7 +12,7 @@ from hpq.domain.sweep import AppendedFile, Sweep
 from hpq.domain.trial import FailureKind, Params, Point, TrialState, TrialView
 from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
-from hpq_producer.analysis.early_termination import (
+from hpq_producer.analysis.pruning import (
     describe_early_end,
     describe_rule,
     describe_target,

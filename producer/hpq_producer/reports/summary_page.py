@@ -9,7 +9,7 @@ from typing import Any
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.early_termination import describe_target, saved_lines
+from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import sweep_record, trial_record
 from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.analysis.summary import Effect, Level, SweepSummary
@@ -83,7 +83,7 @@ def importance_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Li
 
 
 def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
-    """Yield the mean objective for each value of each parameter, the largest effect first.
+    """Yield the median objective for each value of each parameter, the largest effect first.
 
     Bars fill the rest of `columns`; there are none if it is too narrow.
     """
@@ -93,23 +93,23 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
     name = clean(summary.sweep.metric.name) if summary.sweep.metric else "objective"
     yield []
     among = f", {trials_of(summary.pruned, 'pruned trial')} among them" if summary.pruned else ""
-    yield [Span(f"marginal mean of {name} by value{among}, largest effect first", Style.DIM)]
+    yield [Span(f"marginal median of {name} by value{among}, largest effect first", Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)
-    scale = scale_of([level.mean for e in shown for level in e.levels])
+    scale = scale_of([level.median for e in shown for level in e.levels])
     most = max(width(_number_of(level)) for e in shown for level in e.levels)
-    means = max(width(measure(level.mean)) for e in shown for level in e.levels)
-    room = min(_BAR, columns - wide - label - means - most - 4 * 2)
+    medians = max(width(measure(level.median)) for e in shown for level in e.levels)
+    room = min(_BAR, columns - wide - label - medians - most - 4 * 2)
     room = room if room >= _LEAST_BAR else 0
     for e in shown:
-        yield from _one(e, (wide, label, means), summary, scale, room)
+        yield from _one(e, (wide, label, medians), summary, scale, room)
     if room and (words := ends_of(scale)):
         yield [Span(f"({words})", Style.DIM)]
 
 
 def _number_of(level: Level) -> str:
-    return trials_of(level.count)
+    return trials_of(level.count) + f", mean {measure(level.mean)}" * (level.count > 2)
 
 
 def _one(
@@ -117,15 +117,15 @@ def _one(
 ) -> Iterator[Line]:
     wide, label, number = sizes
     metric = summary.sweep.metric
-    means = [level.mean for level in effect.levels]
-    best = max(means) if metric and metric.goal is Goal.MAXIMIZE else min(means)
+    medians = [level.median for level in effect.levels]
+    best = max(medians) if metric and metric.goal is Goal.MAXIMIZE else min(medians)
     for i, level in enumerate(effect.levels):
         name = effect.param if i == 0 else ""
-        style = Style.BOLD if level.mean == best else Style.PLAIN
+        style = Style.BOLD if level.median == best else Style.PLAIN
         yield [
             Span(f"{pad(name, wide)}  {pad(level.label, label)}  "),
-            Span(pad(measure(level.mean), number, right=True), style),
-            *([Span(f"  {pad(bar(level.mean, scale, room), room)}", Style.CYAN)] if room else []),
+            Span(pad(measure(level.median), number, right=True), style),
+            *([Span(f"  {pad(bar(level.median, scale, room), room)}", Style.CYAN)] if room else []),
             Span(f"  {_number_of(level)}", Style.DIM),
         ]
 
@@ -168,7 +168,10 @@ def print_summary_data(reader: StoreReader, sweep: Sweep, output: Format, *, top
     effects: list[dict[str, Any]] = [
         {
             "param": e.param,
-            "levels": [{"value": x.label, "trials": x.count, "mean": x.mean} for x in e.levels],
+            "levels": [
+                {"value": x.label, "trials": x.count, "median": x.median, "mean": x.mean}
+                for x in e.levels
+            ],
         }
         for e in summary.effects
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpq.domain.snapshot import UnreadableSweep
+from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hpq.domain.snapshot import Snapshot
+from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import OTHER_CODE, Params, TrialState, TrialView
 from hpq_producer.analysis.eta import trial_left_ms
@@ -66,12 +66,12 @@ def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
 
 
 def trial_row(
-    trial: TrialView, snapshot: Snapshot, names: Sequence[str], drawn: str | None, mark: str
+    trial: TrialView, status: SweepStatus, names: Sequence[str], drawn: str | None, mark: str
 ) -> list[Span]:
     """Return the cells of one trial; `drawn` is its curve, None without that column."""
-    sweep = snapshot.sweep
+    sweep = status.sweep
     running = trial.state is TrialState.RUNNING
-    taken = max(0, snapshot.at_ms - trial.claimed_ms) if running else trial.duration_ms
+    taken = max(0, status.at_ms - trial.claimed_ms) if running else trial.duration_ms
     shown = newest_value(sweep, trial)
     leaves = {**flatten(trial.params), **trial.params}
     return [
@@ -81,7 +81,7 @@ def trial_row(
         Span("" if shown is None else measure(shown) + spread(trial.group), Style.BOLD),
         *([Span(drawn, Style.CYAN)] if drawn is not None else []),
         Span(duration(taken) if taken or running else ""),
-        _state(trial, snapshot, taken),
+        _state(trial, status, taken),
     ]
 
 
@@ -91,13 +91,13 @@ def _cell(trial: TrialView, leaves: Params, name: str) -> str:
     return measure(trial.metrics[name]) if name in trial.metrics else ""
 
 
-def _state(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> Span:
-    if silence := snapshot.silence_ms(trial):
+def _state(trial: TrialView, status: SweepStatus, taken_ms: float) -> Span:
+    if silence := status.silence_ms(trial):
         return Span(f"silent {duration(silence)}", Style.YELLOW)
-    return Span(_words(trial, snapshot, taken_ms), STATE_STYLE[trial.state])
+    return Span(_words(trial, status, taken_ms), STATE_STYLE[trial.state])
 
 
-def _words(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> str:
+def _words(trial: TrialView, status: SweepStatus, taken_ms: float) -> str:
     if trial.failure is not None and trial.state is TrialState.FAILED:
         return trial.failure.kind.value
     if trial.state is not TrialState.RUNNING:
@@ -105,15 +105,15 @@ def _words(trial: TrialView, snapshot: Snapshot, taken_ms: float) -> str:
         return words if trial.reused else trial.state.value
     if not trial.step and trial.phase:
         return clean(trial.phase)
-    if snapshot.is_stale:
+    if status.is_stale:
         return "running"
-    mean = snapshot.durations.mean_ms if snapshot.durations.ended else None
-    left = trial_left_ms(taken_ms, trial.step, last_step(snapshot), mean)
+    mean = status.durations.mean_ms if status.durations.ended else None
+    left = trial_left_ms(taken_ms, trial.step, last_step(status), mean)
     return "running" if left is None else f"{duration(left)} left"
 
 
-def last_step(snapshot: Snapshot) -> int | None:
+def last_step(status: SweepStatus) -> int | None:
     """Return the step at which all known trials ended; None if they differ."""
-    ended = (*snapshot.recent, *snapshot.best)
+    ended = (*status.recent, *status.best)
     steps = {t.step for t in ended if t.state is TrialState.FINISHED}
     return steps.pop() if len(steps) == 1 else None

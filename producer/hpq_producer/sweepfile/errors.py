@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hpq.codes import Code
+from hpq.error_ids import Code
 from hpq.errors import SweepFileError
 from hpq.notice import Notice
 

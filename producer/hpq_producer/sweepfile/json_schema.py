@@ -1,6 +1,6 @@
 """The JSON Schema (draft 2020-12) of sweep files, for editors; `hpq schema` prints it.
 
-It combines the tables of schema, distributions and early_termination with a line about each key. It
+It combines the tables of schema, distributions and early_terminate with a line about each key. It
 accepts everything that hpq accepts. It cannot check relations between keys: min above max, unknown
 names, macros.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpq_producer.sweepfile import distributions, early_termination, explicit_sets, schema
+from hpq_producer.sweepfile import distributions, early_terminate, explicit_sets, schema
 from hpq_producer.sweepfile.values import Check
 
 TOP: Mapping[str, str] = {
@@ -112,7 +112,7 @@ def _sweep() -> Schema:
         "parameters": {"$ref": "#/$defs/parameters"},
         "metric": _table(schema.METRIC, METRIC, needs=["name"]),
         "early_terminate": {
-            "anyOf": [_rule(kind, keys) for kind, keys in early_termination.RULES.items()]
+            "anyOf": [_rule(kind, keys) for kind, keys in early_terminate.RULES.items()]
         },
         "keep": {**_table(schema.KEEP), "minProperties": 1},
         "when": _filled(_PARTIAL),

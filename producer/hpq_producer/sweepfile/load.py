@@ -33,7 +33,7 @@ from hpq.search.space import Space
 from hpq_producer.sweepfile import (
     compatibility,
     conditions,
-    early_termination,
+    early_terminate,
     explicit_sets,
     parameters,
     schema,
@@ -209,7 +209,7 @@ def _keep(data: Json) -> Keep | None:
 
 
 def _early(data: Json) -> EarlyTerminate | None:
-    return early_termination.read(data) if isinstance(data, dict) else None
+    return early_terminate.read(data) if isinstance(data, dict) else None
 
 
 def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
@@ -243,7 +243,7 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
     if "metric" in data:
         _check_mapping(data, "metric", schema.METRIC, "name", out)
     if "early_terminate" in data:
-        early_termination.check(data, out)
+        early_terminate.check(data, out)
     if "keep" in data:
         _check_keep(data, out)
     compatibility.check_code(data, out)

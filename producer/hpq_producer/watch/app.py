@@ -168,11 +168,11 @@ class _Watch:
         finally:
             stop.set()
         self._say()
-        return self._scene.snapshot.sweep.state if self._scene.snapshot else None
+        return self._scene.status.sweep.state if self._scene.status else None
 
     def _say(self) -> None:
-        if self._scene.snapshot and self._view.sweep:
-            say_verdict(self._scene.snapshot, self._stream, self._scene.not_taken)
+        if self._scene.status and self._view.sweep:
+            say_verdict(self._scene.status, self._stream, self._scene.not_taken)
 
     def _told_to_leave(self) -> bool:
         with suppress(*TRANSIENT):  # the frame says so
@@ -180,7 +180,7 @@ class _Watch:
         return False
 
     def _stands(self) -> bool:
-        return self._scene.snapshot is not None and is_settled(self._scene.snapshot)
+        return self._scene.status is not None and is_settled(self._scene.status)
 
     def _pause(self, screen: LiveScreen) -> None:
         """Until a key, an event, a new size or the next tick."""
@@ -202,7 +202,7 @@ class _Watch:
             self._away_since, self._seen_at = 0.0, time.monotonic()
         except TRANSIENT as error:
             self._scenes.forget(changed)
-            if not (self._scene.snapshot or self._scene.sweeps):
+            if not (self._scene.status or self._scene.sweeps):
                 raise
             self._away_since = self._away_since or time.monotonic()
             since = duration(1000 * (time.monotonic() - self._away_since))
@@ -234,13 +234,13 @@ class _Watch:
 
     def _aged(self) -> Scene:
         """What was seen last, as old as it is now."""
-        now, shot = time.monotonic(), self._scene.snapshot
-        if shot is None:
+        now, status = time.monotonic(), self._scene.status
+        if status is None:
             return self._scene
         passed_ms = int(1000 * (now - self._seen_at))
         self._seen_at += passed_ms / 1000
-        aged = replace(shot, at_ms=shot.at_ms + passed_ms, is_stale=True)
-        return replace(self._scene, snapshot=aged)
+        aged = replace(status, at_ms=status.at_ms + passed_ms, is_stale=True)
+        return replace(self._scene, status=aged)
 
     def _carry_out(self, act: Act) -> str:
         """Change the sweep as the user confirmed; answer what was done, or why it was not."""

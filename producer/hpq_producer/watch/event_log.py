@@ -8,12 +8,12 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TextIO
 
-from hpq.domain.snapshot import Event, Snapshot
+from hpq.domain.status import Event, SweepStatus
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.early_termination import describe_prune_event
+from hpq_producer.analysis.pruning import describe_prune_event
 from hpq_producer.analysis.scores import param_pairs
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import (
@@ -116,13 +116,13 @@ _WIDE = 10_000  # columns of a line that is not to be broken
 Leave = Callable[[], object | None]
 
 
-def say_verdict(shot: Snapshot, stream: TextIO, why: Notice | None) -> None:
+def say_verdict(status: SweepStatus, stream: TextIO, why: Notice | None) -> None:
     """The verdict and what needs the user, as lines; `why` is what `not_taken` said."""
     terminal = terminal_info(stream, os.environ)
     if not terminal.tty:  # whoever reads a pipe has no columns, and greps for whole lines
         terminal = replace(terminal, columns=_WIDE)
-    lines = status_lines(shot, terminal.columns)
-    for notice in needed_actions(shot, why):
+    lines = status_lines(status, terminal.columns)
+    for notice in needed_actions(status, why):
         lines += note_lines(notice.text if terminal.tty else str(notice), terminal.columns)
     for line in lines:
         print(paint(line, terminal), file=stream)
@@ -145,43 +145,43 @@ def _print_lines(
     reader: StoreReader, sid: str, stream: TextIO, leave: Leave, pods: PodWatcher
 ) -> SweepState:
     changes = follow(reader, sid, rows=_RUNNING)
-    shot = next(changes).snapshot
-    print(plain(flow(status_lines(shot, _WIDE)[:1], _WIDE)[0]), file=stream)
-    for trial in shot.running:
-        print(running_line(trial, shot.sweep, shot.at_ms), file=stream)
-    if (more := shot.sweep.counts.running - len(shot.running)) > 0:
+    status = next(changes).status
+    print(plain(flow(status_lines(status, _WIDE)[:1], _WIDE)[0]), file=stream)
+    for trial in status.running:
+        print(running_line(trial, status.sweep, status.at_ms), file=stream)
+    if (more := status.sweep.counts.running - len(status.running)) > 0:
         print(f"… and {more} more are running", file=stream)
     told: set[str] = set()
-    begun = {t.id.number for t in shot.running}  # whose start the lines have told or passed over
+    begun = {t.id.number for t in status.running}  # whose start the lines have told or passed over
     while True:
-        stuck = explain_waiting_with_pods(shot, pods)
-        for text in _notes(shot, begun, stuck):
+        stuck = explain_waiting_with_pods(status, pods)
+        for text in _notes(status, begun, stuck):
             if without_counts(text) not in told:
                 print(text, file=stream)
             told.add(without_counts(text))
         stream.flush()
-        if is_settled(shot) or leave() is not None:
+        if is_settled(status) or leave() is not None:
             break
         change = next(changes)
-        shot = change.snapshot
+        status = change.status
         for text in _event_lines(reader, change):
             print(text, file=stream)
         begun |= {event.trial for event in change.events}
-    say_verdict(shot, stream, stuck)
-    return shot.sweep.state
+    say_verdict(status, stream, stuck)
+    return status.sweep.state
 
 
 def _event_lines(reader: StoreReader, change: SweepUpdate) -> list[str]:
     numbers = sorted({e.trial for e in change.events if e.trial})
-    sweep = change.snapshot.sweep
+    sweep = change.status.sweep
     trials = {t.id.number: t for t in reader.trials.get_many(sweep.id, numbers)}
     return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
 
 
-def _notes(shot: Snapshot, begun: Collection[int], stuck: Notice | None) -> list[str]:
+def _notes(status: SweepStatus, begun: Collection[int], stuck: Notice | None) -> list[str]:
     """What is told once: phases of trials before their first step, and what keeps the sweep."""
-    # Only of trials that have begun in the lines: the snapshot may be ahead of the events.
-    early = [t for t in shot.running if t.phase and not t.step and t.id.number in begun]
+    # Only of trials that have begun in the lines: the status may be ahead of the events.
+    early = [t for t in status.running if t.phase and not t.step and t.id.number in begun]
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
-    unmet = explain_unreported_metric(shot)
+    unmet = explain_unreported_metric(status)
     return [*out, *(f"! {notice}" for notice in (stuck, unmet) if notice)]

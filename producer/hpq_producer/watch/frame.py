@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rich.console import Group, RenderableType
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
 from hpq_producer.diagnosis import pods
@@ -73,7 +73,7 @@ def render(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
 
 
 def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
-    needs = scene.not_taken or scene.shot.sweep.state is SweepState.HELD
+    needs = scene.not_taken or scene.sweep_status.sweep.state is SweepState.HELD
     is_low = terminal.rows < (ROOMY_ROWS if needs else _FOOT_ROWS)
     has_foot = not is_low or view.mode is not Mode.LIST
     foot_rows = int(has_foot)
@@ -82,7 +82,7 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     tail = _workers(scene, terminal.columns, max(0, room - foot_rows - 1 - _LEAST_LIST))
     most = max(1, room - 1 - len(tail) - foot_rows)
     table, layout, seen = _table(view, scene, terminal, most)
-    legend = _missing(scene.shot.sweep, view, layout, terminal.columns)
+    legend = _missing(scene.sweep_status.sweep, view, layout, terminal.columns)
     now = show_from(replace(view, seen=seen), scene.total, seen.page)
     foot = _foot(now, scene, legend, terminal) if has_foot else []
     if most <= _LEAST_LIST and scene.is_live:
@@ -108,9 +108,9 @@ def _texts(lines: Sequence[Line], terminal: TerminalInfo) -> list[RenderableType
 def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     columns, rows = terminal.columns, terminal.rows
     roomy = rows >= ROOMY_ROWS
-    head = status_lines(scene.shot, columns, 2 if roomy else 1)[: rows - 2]
+    head = status_lines(scene.sweep_status, columns, 2 if roomy else 1)[: rows - 2]
     if roomy and scene.winner and scene.winner.gap is not None:
-        (_, gap), *_ = scene.winner.lines(scene.shot.sweep.id)
+        (_, gap), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
         head.append([Span(f"gap {gap}", Style.DIM)])
     head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)
     return [*head, []] if roomy else head[: rows - 2]
@@ -118,8 +118,8 @@ def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
 
 def _notes(scene: Scene, columns: int, room: int, most: int) -> list[Line]:
     """What needs the user; `most` lines instead of `room` where nothing goes on without them."""
-    is_held = scene.shot.sweep.state is SweepState.HELD
-    texts = [one.text for one in needed_actions(scene.shot, scene.not_taken)]
+    is_held = scene.sweep_status.sweep.state is SweepState.HELD
+    texts = [one.text for one in needed_actions(scene.sweep_status, scene.not_taken)]
     # Why it is held may be long, and what helps comes after it.
     wants = [2 if is_held and i == 0 else _LONGEST for i in range(len(texts))]
     if scene.stale:
@@ -161,7 +161,8 @@ def _table(
     view: View, scene: Scene, terminal: TerminalInfo, most: int
 ) -> tuple[RenderableType, Layout, Seen]:
     """The rows that fit, with curves as wide as they may be."""
-    shot, sweep = scene.shot, scene.shot.sweep
+    status = scene.sweep_status
+    sweep = status.sweep
     total = max(scene.total, len(scene.rows))
     shown = show_from(view, total, most)
     skip = max(0, min(shown.top - scene.first, len(scene.rows) - most))
@@ -179,7 +180,7 @@ def _table(
         curves = [drawn.get(t.id.number, "").ljust(len(title)) if title else None for t in rows]
         heads = trial_columns(sweep, names, view.columns, title)
         cells = [
-            trial_row(t, shot, names, drawn_one, _mark(t, place == picked, wide))
+            trial_row(t, status, names, drawn_one, _mark(t, place == picked, wide))
             for place, (t, drawn_one) in enumerate(zip(rows, curves, strict=True))
         ]
         layout = lay(heads, cells, terminal.columns)
@@ -205,7 +206,7 @@ def _mark(trial: TrialView, is_picked: bool, wide: int) -> str:
 
 
 def _metrics(scene: Scene) -> list[str]:
-    metric = scene.shot.sweep.metric
+    metric = scene.sweep_status.sweep.metric
     names = sorted({name for trial in scene.rows for name in trial.metrics})
     return [name for name in names if not metric or name != metric.name]
 
@@ -244,16 +245,16 @@ def _missing(sweep: Sweep, view: View, layout: Layout, columns: int) -> list[str
 
 def _workers(scene: Scene, columns: int, room: int) -> list[Line]:
     """Live workers and pods that are not at work, in at most `room` lines."""
-    shot = scene.shot
-    if not (shot.workers or scene.cluster) or room < 1:
+    status = scene.sweep_status
+    if not (status.workers or scene.cluster) or room < 1:
         return []
-    states = Counter(clean(w.state) for w in shot.workers)
+    states = Counter(clean(w.state) for w in status.workers)
     words = f"workers: {', '.join(f'{n} {s}' for s, n in sorted(states.items())) or 'none'}"
     rows: list[Line] = []
     if scene.cluster:
-        words += f"; {pods.count_pods(scene.cluster, shot.sweep.worker_class)}"
-        rows = pods.pod_rows(scene.cluster, shot.workers, shot.sweep.worker_class, columns)
-    rows = [*rows, *_worker_rows(shot.workers, shot.at_ms, columns)]
+        words += f"; {pods.count_pods(scene.cluster, status.sweep.worker_class)}"
+        rows = pods.pod_rows(scene.cluster, status.workers, status.sweep.worker_class, columns)
+    rows = [*rows, *_worker_rows(status.workers, status.at_ms, columns)]
     # The list may have all but a fifth; what it leaves blank is free.
     room = min(room, 1 + len(rows), max(3, room // 5, room + _LEAST_LIST - len(scene.rows)))
     if room < 2:
@@ -337,7 +338,7 @@ def _pairs(rows: Sequence[tuple[str, str]]) -> list[Line]:
 
 def _trial(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     """A large curve, then all that `hpq show` has, with the end of the log."""
-    found, sweep = scene.detail, scene.shot.sweep
+    found, sweep = scene.detail, scene.sweep_status.sweep
     if found is None:
         return [[Span("the trial is not there any more", Style.DIM)]]
     lines: list[Line] = [

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpq.domain.snapshot import Snapshot
+from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Point, TrialId, TrialView
 from hpq.errors import NotFound
@@ -18,7 +18,7 @@ from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import Attempt, attempts_of
 from hpq_producer.analysis.winner import Winner, judge_winner
-from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
+from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.sweep_table import SweepList, read_sweeps
@@ -47,16 +47,16 @@ class Detail:
 class Scene:
     """What a frame shows of one sweep; `first` is the place of the first of `rows` in the list."""
 
-    snapshot: Snapshot | None = None  # None: the list of sweeps is shown
+    status: SweepStatus | None = None  # None: the list of sweeps is shown
     rows: Sequence[TrialView] = ()
     first: int = 0
     total: int = 0
     curves: Mapping[int, Curve] = field(default_factory=dict)
     winner: Winner | None = None
     not_taken: Notice | None = None
-    stale: str = ""  # why the snapshot is not of now
+    stale: str = ""  # why the status is not of now
     on_quit: str = "quit"  # what the key q does
-    cluster: ClusterSnapshot | None = None  # if its pods are this Redis's workers
+    cluster: ClusterStatus | None = None  # if its pods are this Redis's workers
     is_live: bool = True  # False: printed once, without keys, as short as it may be
     is_searching: bool = False  # the filter reads the trials
     detail: Detail | None = None
@@ -64,10 +64,10 @@ class Scene:
     sweeps: SweepList | None = None
 
     @property
-    def shot(self) -> Snapshot:
-        """The snapshot, which a scene of one sweep has."""
-        assert self.snapshot is not None
-        return self.snapshot
+    def sweep_status(self) -> SweepStatus:
+        """The status, which a scene of one sweep has."""
+        assert self.status is not None
+        return self.status
 
 
 @dataclass(slots=True)
@@ -110,27 +110,27 @@ class SceneReader:
         """Everything that a frame of this size shows; only one that is not live waits for pods."""
         if view.sweep != self._sid:
             self._rows, self._curves, self._sid = {}, {}, view.sweep
-        shot = self._reader.snapshot(view.sweep, _RUNNING, top=2, recent=3)
-        numbers, total = self._numbers(view, shot.sweep, terminal.rows)
+        status = self._reader.status(view.sweep, _RUNNING, top=2, recent=3)
+        numbers, total = self._numbers(view, status.sweep, terminal.rows)
         first = view.top
         if first and not numbers:  # the list has become shorter than where the cursor was
             first = max(0, total - terminal.rows)
             shown = View(sweep=view.sweep, order=view.order, filter=view.filter, top=first)
-            numbers, total = self._numbers(shown, shot.sweep, terminal.rows)
+            numbers, total = self._numbers(shown, status.sweep, terminal.rows)
         rows = self._trials(view.sweep, numbers)
-        cluster = self._pods.snapshot(shot.workers, wait=not is_live) if self._pods else None
+        cluster = self._pods.status(status.workers, wait=not is_live) if self._pods else None
         return Scene(
-            snapshot=shot,
+            status=status,
             rows=rows,
             first=first,
             total=total,
-            curves=self._points(shot.sweep, rows),
-            winner=self._judged(shot),
-            not_taken=explain_waiting(shot, cluster, self._pods),
+            curves=self._points(status.sweep, rows),
+            winner=self._judged(status),
+            not_taken=explain_waiting(status, cluster, self._pods),
             cluster=cluster,
             is_live=is_live,
             is_searching=bool(view.filter) and self.found is None,
-            detail=self._detail(shot.sweep, view.trial) if view.trial else None,
+            detail=self._detail(status.sweep, view.trial) if view.trial else None,
         )
 
     def _numbers(self, view: View, sweep: Sweep, rows: int) -> tuple[list[int], int]:
@@ -167,10 +167,10 @@ class SceneReader:
     def _curve(self, trial: TrialView) -> _KeptCurve:
         return self._curves.setdefault(trial.id.number, _KeptCurve())
 
-    def _judged(self, shot: Snapshot) -> Winner | None:
-        key = [(t.id, t.objective) for t in shot.best]
+    def _judged(self, status: SweepStatus) -> Winner | None:
+        key = [(t.id, t.objective) for t in status.best]
         if self._winner[0] != key:
-            self._winner = (key, judge_winner(self._reader, shot.sweep, shot.best))
+            self._winner = (key, judge_winner(self._reader, status.sweep, status.best))
         return self._winner[1]
 
     def _detail(self, sweep: Sweep, number: int) -> Detail | None:

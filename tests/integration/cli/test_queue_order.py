@@ -51,8 +51,8 @@ def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> Sweep:
 
 
 def _why(reader: StoreReader, sid: str) -> str | None:
-    shot = reader.snapshot(sid, 3)
-    why = explain_queue_position(shot.sweep, shot.ahead, shot.workers)
+    status = reader.status(sid, 3)
+    why = explain_queue_position(status.sweep, status.ahead, status.workers)
     return why.text if why else None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.snapshot import DurationStats, Snapshot, Worker
+from hpq.domain.status import DurationStats, SweepStatus, Worker
 from hpq.domain.sweep import Launch, Sweep
 from hpq_producer.cluster.objects import (
     COST_ANNOTATION,
@@ -18,7 +18,7 @@ from hpq_producer.cluster.objects import (
     pod_of,
     scheduling_reason,
 )
-from hpq_producer.cluster.pods import ClusterSnapshot, read_cluster
+from hpq_producer.cluster.pods import ClusterStatus, read_cluster
 from hpq_producer.diagnosis.pods import explain_no_pod, troubled_pods
 from hpq_producer.terminal.rendering import lines_of
 from hpq_producer.terminal.style import TerminalInfo
@@ -144,14 +144,14 @@ def test_a_cost_that_is_no_number_counts_as_none() -> None:
 
 def test_why_nobody_works_is_told_by_the_pods_of_the_class() -> None:
     workers, pod = deployment_of(SEEN["quota"]), pod_of(SEEN["gpu"])
-    cluster = ClusterSnapshot(context="c", namespace="n", deployments=(workers,), pods=(pod,), at=0)
+    cluster = ClusterStatus(context="c", namespace="n", deployments=(workers,), pods=(pod,), at=0)
     refused, unknown = explain_no_pod(cluster, "default"), explain_no_pod(cluster, "big")
     assert refused and refused.code == "pods-refused" and "quota few" in refused.text
     assert unknown and unknown.code == "no-deployment"
     assert troubled_pods(cluster, ()) == [pod]
     well = Pod(name="a", phase="Running", queue="default", is_ready=True)
     assert troubled_pods(
-        ClusterSnapshot(context="c", namespace="n", deployments=(), pods=(well,), at=0), ()
+        ClusterStatus(context="c", namespace="n", deployments=(), pods=(well,), at=0), ()
     ) == [well]
 
 
@@ -205,7 +205,7 @@ def test_where_none_are_wanted_it_is_told_who_decides_that(
 
 def test_a_class_that_is_scaled_to_0_is_named_to_who_scales_it_up() -> None:
     big = replace(deployment_of(SEEN["quota"]), wanted=0, queue="big")
-    cluster = ClusterSnapshot(context="c", namespace="n", deployments=(big,), pods=(), at=0)
+    cluster = ClusterStatus(context="c", namespace="n", deployments=(big,), pods=(), at=0)
     why = explain_no_pod(cluster, "big")
     assert why and why.code == "scaled-to-0" and "`hpq scale 1 --queue big`" in why.text
 
@@ -221,21 +221,21 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
     columns: int, rows: int
 ) -> None:
     pods = tuple(replace(pod_of(SEEN["gpu"]), name=f"hpq-worker-{n}") for n in range(9))
-    cluster = ClusterSnapshot(
+    cluster = ClusterStatus(
         context="c", namespace="n", deployments=(deployment_of(SEEN["quota"]),), pods=pods, at=0
     )
     worker = Worker(name="w1", worker_class="default", state="busy", device="GPU")
     sweep = Sweep(id="s", name="s", digest="", launch=Launch(trainer="digits"))
-    shot = Snapshot(
+    status = SweepStatus(
         sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,),
         durations=DurationStats(), last_event="1-0",
     )  # fmt: skip
-    look, scene = TerminalInfo(columns=columns, rows=rows), Scene(snapshot=shot, cluster=cluster)
+    look, scene = TerminalInfo(columns=columns, rows=rows), Scene(status=status, cluster=cluster)
     lines = lines_of(render(View(), scene, look)[0], look)
     assert len(lines) <= rows and all(width(line) <= columns for line in lines)
     text = "\n".join(lines)
     assert ("3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
-    alone = replace(shot, workers=())
+    alone = replace(status, workers=())
     look = TerminalInfo(columns=80, rows=24)
-    shown = lines_of(render(View(), replace(scene, snapshot=alone), look)[0], look)
+    shown = lines_of(render(View(), replace(scene, status=alone), look)[0], look)
     assert "pods: 3 wanted" in "\n".join(shown)

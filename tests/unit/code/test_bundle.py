@@ -173,7 +173,7 @@ ATTACKS = {
 def test_nothing_is_written_of_a_bundle_that_holds(what: str, tmp_path: Path) -> None:
     bundles = CodeBundles(tmp_path, lambda digest: ATTACKS[what])
     with pytest.raises(ValueError):
-        bundle.opened(ATTACKS[what], "0" * 64)
+        bundle.unpack(ATTACKS[what], "0" * 64)
     from_redis = bundles.refusal(launch("0" * 64))
     assert from_redis and from_redis.code == "code-altered"
     with pytest.raises(OSError):

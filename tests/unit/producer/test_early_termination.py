@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep, TargetReached
 from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
-from hpq_producer.analysis.early_termination import (
+from hpq_producer.analysis.pruning import (
     describe_early_end,
     describe_pruning,
     describe_rule,
@@ -15,7 +15,7 @@ from hpq_producer.analysis.early_termination import (
     saved_lines,
 )
 from hpq_producer.analysis.summary import SweepSummary
-from hpq_producer.sweepfile.early_termination import read
+from hpq_producer.sweepfile.early_terminate import read
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.event_log import event_line
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from hpq.domain.snapshot import DurationStats
+from hpq.domain.status import DurationStats
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta, trial_left_ms
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq.errors import ExitCode
@@ -84,16 +84,24 @@ def test_bars_of_what_is_not_finite_are_empty() -> None:
     assert bar(1.0, scale, 10) == "█" * 10
 
 
-def test_the_mean_effect_of_each_value_is_told() -> None:
+def test_the_median_and_mean_of_each_value_are_shown() -> None:
     tally = SweepSummary(SWEEP).add(
         _trial(i, [0.1, 0.4][i % 2], [0.5, 0.9][i % 2]) for i in range(6)
     )
     (found,) = tally.effects
-    assert [(x.label, x.count, round(x.mean, 3)) for x in found.levels] == [
-        ("0.1", 3, 0.5),
-        ("0.4", 3, 0.9),
+    assert [(x.label, x.count, x.median, round(x.mean, 3)) for x in found.levels] == [
+        ("0.1", 3, 0.5, 0.5),
+        ("0.4", 3, 0.9, 0.9),
     ]
     assert any("0.9000" in plain(line) for line in effect_lines(tally))
+
+
+def test_one_diverged_trial_does_not_change_the_order_of_values() -> None:
+    losses = {0.1: [0.5, 0.6, 900.0], 0.4: [0.8, 0.9, 1.0]}
+    trials = [_trial(i, lr, loss) for lr in losses for i, loss in enumerate(losses[lr])]
+    (found,) = SweepSummary(SWEEP).add(trials).effects
+    assert [level.median for level in found.levels] == [0.6, 0.9]
+    assert found.size == pytest.approx(0.3)
 
 
 def test_few_trials_tell_nothing_of_effects() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.domain.sweep import Keep, Launch, Sweep
 from hpq.notice import Notice
 from hpq_producer.diagnosis.notices import explain_missing_store

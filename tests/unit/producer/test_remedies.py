@@ -9,7 +9,7 @@ from kubernetes.config import kube_config
 
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import deployment_of
-from hpq_producer.cluster.pods import ClusterSnapshot
+from hpq_producer.cluster.pods import ClusterStatus
 from hpq_producer.diagnosis.pods import explain_no_pod
 
 _CONTEXTS = """
@@ -49,7 +49,7 @@ def test_what_is_not_the_default_is_named_and_beside_a_connection_all(
 def test_a_scale_that_is_told_for_a_class_of_another_namespace_names_both() -> None:
     pod = {"metadata": {"labels": {"hpq/queue": "big"}}, "spec": {"containers": [{"name": "w"}]}}
     raw = {"metadata": {"name": "d"}, "spec": {"replicas": 0, "selector": {}, "template": pod}}
-    cluster = ClusterSnapshot(
+    cluster = ClusterStatus(
         context="c", namespace="lab", deployments=(deployment_of(raw),), pods=(), at=0,
         flags=" --namespace lab",
     )  # fmt: skip

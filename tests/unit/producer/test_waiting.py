@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.domain.sweep import Launch, Sweep
 from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpq.domain.snapshot import DurationStats, ServerMemory, Snapshot, Worker
+from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialId, TrialState, TrialView
 from hpq.notice import Notice
@@ -62,7 +62,7 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
     }
     ended = [_trial(n, TrialState.FINISHED, objective=0.9) for n in range(101, 105)]
     worker = Worker(name="w1", worker_class="default", state="busy", seen_ms=NOW, device="GPU")
-    shot = Snapshot(
+    status = SweepStatus(
         sweep=Sweep(**{**base, **sweep}),  # type: ignore[arg-type]
         at_ms=NOW,
         running=tuple(_trial(n) for n in range(1, running + 1)),
@@ -72,10 +72,10 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
         durations=DurationStats(ended=4, mean_ms=60_000, sd_ms=5_000),
         last_event="1-0",
     )
-    rows = (*ended, *shot.running)
+    rows = (*ended, *status.running)
     curve = [(1.0, 0.1), (2.0, 0.5), (3.0, 0.9)]
     return Scene(
-        snapshot=shot,
+        status=status,
         rows=rows,
         total=len(rows),
         curves={n: curve for n in range(1, running + 1)},
@@ -84,8 +84,8 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
 
 def _with(scene: Scene, *trials: TrialView, **changes: object) -> Scene:
     """The scene with these trials as its running ones and its list."""
-    shot = replace(scene.shot, running=trials, **changes)  # type: ignore[arg-type]
-    return replace(scene, snapshot=shot, rows=trials, total=len(trials))
+    status = replace(scene.sweep_status, running=trials, **changes)  # type: ignore[arg-type]
+    return replace(scene, status=status, rows=trials, total=len(trials))
 
 
 def _text(
@@ -114,20 +114,20 @@ def test_a_frame_never_exceeds_the_terminal_whatever_is_in_it(
         failure=Failure(kind=FailureKind.USER_ERROR, message=text),
     )
     counts = Counts(queued=3, running=running, finished=4, failed=2)
-    shot = replace(
-        scene.shot,
+    status = replace(
+        scene.sweep_status,
         recent=(broken,),
-        sweep=replace(scene.shot.sweep, counts=counts),
+        sweep=replace(scene.sweep_status.sweep, counts=counts),
         workers=(Worker(name=text, device=text, state="idle"),),
     )
     notice = Notice("no-worker", text)
     detail = Detail(trial=broken, curves={}, attempts=(), log=text)
     scene = replace(
-        scene, snapshot=shot, not_taken=notice, rows=(broken, *scene.rows), detail=detail
+        scene, status=status, not_taken=notice, rows=(broken, *scene.rows), detail=detail
     )
     for mode in Mode:
         view = View(mode=mode, trial=50, draft=text, filter=text, note=text, act=Act(verb="pause"))
-        scene = replace(scene, sweeps=SweepList(sweeps=[shot.sweep], best={shot.sweep.id: 1.0}))
+        scene = replace(scene, sweeps=SweepList(sweeps=[status.sweep], best={status.sweep.id: 1.0}))
         lines = _text(scene, columns, rows, view)
         assert len(lines) <= rows
         assert all(width(line) <= columns for line in lines)
@@ -160,7 +160,7 @@ def test_what_needs_the_user_stands_above_the_trials() -> None:
         (paused, ["sweep-paused"], [resume]),
         (stuck, ["no-worker"], ["start one"]),
     ):
-        needs = needed_actions(scene.shot, scene.not_taken)
+        needs = needed_actions(scene.sweep_status, scene.not_taken)
         assert [notice.code for notice in needs] == codes
         above = _text(scene)[:6]
         assert all(any(f"! {notice.text}" in line for line in above) for notice in needs)
@@ -194,7 +194,7 @@ def test_a_failure_names_the_log_to_read() -> None:
     failure = Failure(kind=FailureKind.USER_ERROR, message="KeyError: 'lr'")
     scene = _scene(counts=Counts(queued=1, running=1, failed=1))
     recent = (_trial(7, TrialState.FAILED, failure=failure),)
-    lines = _text(replace(scene, snapshot=replace(scene.shot, recent=recent)), columns=120)
+    lines = _text(replace(scene, status=replace(scene.sweep_status, recent=recent)), columns=120)
     assert any("hpq logs demo-00000/7  user_error: KeyError: 'lr'" in line for line in lines)
 
 
@@ -245,10 +245,10 @@ def test_old_numbers_are_marked_as_old() -> None:
 
 
 def test_a_trial_whose_worker_is_silent_says_so_and_has_no_estimate() -> None:
-    shot = _scene(running=2).shot
-    silent = replace(shot.running[0], beat_ms=NOW - 29_000)
-    shot = replace(shot, running=(silent, shot.running[1]), silent_ms=15_000.0)
-    scene = Scene(snapshot=shot, rows=shot.running, total=2)
+    status = _scene(running=2).sweep_status
+    silent = replace(status.running[0], beat_ms=NOW - 29_000)
+    status = replace(status, running=(silent, status.running[1]), silent_ms=15_000.0)
+    scene = Scene(status=status, rows=status.running, total=2)
     lines = _text(scene, columns=100)
     (one,) = [line for line in lines if "silent 29s" in line]
     assert "left" not in one
@@ -258,21 +258,22 @@ def test_a_trial_whose_worker_is_silent_says_so_and_has_no_estimate() -> None:
 
 
 def test_while_redis_is_away_nothing_is_estimated() -> None:
-    shot = replace(_scene().shot, at_ms=NOW + 40_000, silent_ms=15_000.0, is_stale=True)
-    lines = _text(Scene(snapshot=shot, rows=shot.running, stale="Refused: no answer for 40s"))
+    status = replace(_scene().sweep_status, at_ms=NOW + 40_000, silent_ms=15_000.0, is_stale=True)
+    lines = _text(Scene(status=status, rows=status.running, stale="Refused: no answer for 40s"))
     assert not any("left" in line or "silent" in line for line in lines)
     assert any("1m10s" in line for line in lines), "ages go on"
 
 
 def test_a_full_server_is_what_needs_the_user() -> None:
-    shot = replace(
-        _scene().shot, memory=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction")
+    status = replace(
+        _scene().sweep_status,
+        memory=ServerMemory(used=65 << 20, limit=64 << 20, policy="noeviction"),
     )
     (why,) = (
-        one for one in needed_actions(shot, explain_waiting(shot)) if one.code == "redis-memory"
+        one for one in needed_actions(status, explain_waiting(status)) if one.code == "redis-memory"
     )
     assert "65.0 MiB of 64.0 MiB" in why.text
-    roomy = replace(shot, memory=ServerMemory(used=65 << 20, limit=0, policy="noeviction"))
+    roomy = replace(status, memory=ServerMemory(used=65 << 20, limit=0, policy="noeviction"))
     codes = [one.code for one in needed_actions(roomy, explain_waiting(roomy))]
     assert "redis-memory" not in codes
 
@@ -310,7 +311,7 @@ def test_a_value_beyond_the_scale_is_marked() -> None:
 def test_workers_give_room_to_the_list() -> None:
     crowd = tuple(Worker(name=f"w{n}", state="idle") for n in range(40))
     scene = _scene(running=9)
-    lines = _text(replace(scene, snapshot=replace(scene.shot, workers=crowd)))
+    lines = _text(replace(scene, status=replace(scene.sweep_status, workers=crowd)))
     assert sum("●" in line for line in lines) >= 5
     assert any("more: hpq workers" in line for line in lines)
 
@@ -442,8 +443,8 @@ def test_a_chosen_column_stays_at_eighty_columns() -> None:
 @pytest.mark.parametrize("size", [(30, 6), (44, 10), (80, 24), (140, 40), (300, 100)])
 def test_whole_frames_are_as_they_were(golden: Golden, size: tuple[int, int]) -> None:
     scene = _scene(running=5)
-    best = scene.shot.best
-    scene = replace(scene, winner=judge(scene.shot.sweep, best, ()))
+    best = scene.sweep_status.best
+    scene = replace(scene, winner=judge(scene.sweep_status.sweep, best, ()))
     lines = _text(scene, *size)
     golden.check("watch-frames", f"{size[0]}x{size[1]}", "\n".join(lines))
 

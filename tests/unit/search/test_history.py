@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.sweep import ObjectiveValue
 from hpq.search.search_spec import Impute, Search
 from hpq_worker.suggest.history import TrialResults

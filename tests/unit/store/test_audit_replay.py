@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
 from hpq.store.audit_reader import SweepCounters, TrialRecord
 from hpq_producer.audit.replay import STEPS, Audit, Replay

@@ -140,7 +140,7 @@ class CodeBundles:
             data = self._fetch(digest)
             if data is None:
                 raise ValueError("it was removed, or was too large for Redis")
-            files = packing.opened(data, digest)
+            files = packing.unpack(data, digest)
         self._verified[digest] = files
         if len(self._verified) > _VERIFIED:
             del self._verified[next(iter(self._verified))]

@@ -13,9 +13,9 @@ from pathlib import Path
 from hpq import __version__
 from hpq.code.command import template
 from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
-from hpq.codes import Code
 from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
+from hpq.error_ids import Code
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.settings import Settings

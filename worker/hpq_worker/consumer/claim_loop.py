@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
-from hpq.codes import Code
 from hpq.connection.client import short_reason
 from hpq.domain.attempt import CommitReply, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, FailureKind
+from hpq.error_ids import Code
 from hpq.errors import HpqError
 from hpq.notice import Notice, tagged
 from hpq_worker.attempt.attempt import AttemptRunner

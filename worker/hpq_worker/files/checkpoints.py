@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from threading import Event, Thread
 
-from hpq.codes import Code
 from hpq.domain.trial import Artifacts, Checkpoint, Claim
+from hpq.error_ids import Code
 from hpq.filestore.base import (
     Files,
     UnreadableFile,
@@ -27,7 +27,7 @@ from hpq.filestore.base import (
 )
 from hpq.notice import tagged
 from hpq_worker.files import artifacts
-from hpq_worker.files.snapshots import Signature, call_until, freeze, is_being_written, scan
+from hpq_worker.files.checkpoint_copy import Signature, call_until, freeze, is_being_written, scan
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.signals import Signals

@@ -1,4 +1,4 @@
-"""The HTTP server behind HPQ_PORT: WSGI pages in threads that cannot harm the supervisor.
+"""/livez, /readyz and /metrics on HPQ_PORT, in threads that cannot harm the supervisor.
 
 A caller may hang or disconnect, and many may call at once. The server closes a connection that is
 older than a few seconds, and refuses a connection when too many are open, since the supervisor
@@ -11,7 +11,7 @@ import io
 import logging
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from threading import Thread
@@ -20,10 +20,30 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from hpq.errors import UserError
+from hpq_worker.health.health import Health
 
 log = logging.getLogger("hpq.health")
 _CALL_S = 10.0  # a connection's longest life, however slowly the caller sends
 _MOST = 64  # connections at a time
+
+
+def pages(health: Health, metrics: WSGIApplication) -> dict[str, WSGIApplication]:
+    """Return the WSGI application of each path."""
+    return {
+        "/livez": _probe(health.not_alive),
+        "/readyz": _probe(health.not_ready),
+        "/metrics": metrics,
+    }
+
+
+def _probe(why_not: Callable[[], str]) -> WSGIApplication:
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        why = why_not()
+        status = "503 Service Unavailable" if why else "200 OK"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{why or 'ok'}\n".encode()]
+
+    return app
 
 
 class Endpoint:

@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics of a supervisor, on HPQ_PORT.
+"""Whether a supervisor and its workers are alive and ready.
 
 /livez never depends on Redis: an outage must not restart every pod. It fails if the supervisor's
 loop hangs, or a worker's reaper does. /readyz is for rollouts: some worker has reached Redis lately
@@ -8,9 +8,8 @@ and can run trials.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from hpq.notice import tagged
 from hpq_worker.health.telemetry import TelemetryMessage
@@ -105,22 +104,3 @@ class Health:
         if worker.status == "stopping":
             return tagged(f"worker {number} is stopping", "worker-stopping")
         return f"worker {number}: {worker.reason}" if worker.reason else ""
-
-
-def pages(health: Health, metrics: WSGIApplication) -> dict[str, WSGIApplication]:
-    """Return the WSGI application of each path."""
-    return {
-        "/livez": _probe(health.not_alive),
-        "/readyz": _probe(health.not_ready),
-        "/metrics": metrics,
-    }
-
-
-def _probe(why_not: Callable[[], str]) -> WSGIApplication:
-    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        why = why_not()
-        status = "503 Service Unavailable" if why else "200 OK"
-        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
-        return [f"{why or 'ok'}\n".encode()]
-
-    return app

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hpq.errors import SettingsError
 from hpq_worker.health import telemetry
-from hpq_worker.health.endpoint import Endpoint
-from hpq_worker.health.health import Health, WorkerHealth, pages
+from hpq_worker.health.endpoint import Endpoint, pages
+from hpq_worker.health.health import Health, WorkerHealth
 from hpq_worker.process.protocol import LineBuffer
 
 if TYPE_CHECKING:

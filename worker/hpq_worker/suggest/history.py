@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.domain.trial import TrialState
 from hpq.search.search_spec import Search

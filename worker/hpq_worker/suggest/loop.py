@@ -16,7 +16,7 @@ from threading import Thread
 
 from redis.exceptions import RedisError
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.sweep import Impute
 from hpq.search.samplers import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided

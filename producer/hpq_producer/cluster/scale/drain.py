@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.errors import Held, NotFound, UserError
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import NotFound
 from hpq.store.reader import StoreReader

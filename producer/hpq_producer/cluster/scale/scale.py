@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.errors import Held, NotFound
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import COST_ANNOTATION, Deployment, Pod
-from hpq_producer.cluster.pods import ClusterSnapshot, read_cluster
+from hpq_producer.cluster.pods import ClusterStatus, read_cluster
 from hpq_producer.cluster.scale.plan import (
     Busy,
     deletion_cost,
@@ -198,9 +198,7 @@ def set_deletion_cost(api: KubernetesApi, pod: str, cost: int | None) -> None:
         api.patch(api.of(f"pods/{pod}"), {"metadata": {"annotations": {COST_ANNOTATION: value}}})
 
 
-def deployment_pods(
-    cluster: ClusterSnapshot, deployment: Deployment, *, also: str = ""
-) -> list[Pod]:
+def deployment_pods(cluster: ClusterStatus, deployment: Deployment, *, also: str = "") -> list[Pod]:
     """Return the pods of a Deployment that are neither Terminating nor Failed; `also` adds one."""
     return [
         pod
@@ -211,7 +209,7 @@ def deployment_pods(
     ]
 
 
-def scale_progress(cluster: ClusterSnapshot, plan: ScalePlan) -> ScaleProgress:
+def scale_progress(cluster: ClusterStatus, plan: ScalePlan) -> ScaleProgress:
     """Compare the pods with the plan: done if exactly the wanted number are present and ready."""
     pods = deployment_pods(cluster, plan.deployment, also="Terminating")
     ready, deployment = (
@@ -231,7 +229,7 @@ def scale_progress(cluster: ClusterSnapshot, plan: ScalePlan) -> ScaleProgress:
 
 
 def _refuse_during_rollout(
-    cluster: ClusterSnapshot, deployment: Deployment, pods: Sequence[Pod], wanted: int
+    cluster: ClusterStatus, deployment: Deployment, pods: Sequence[Pod], wanted: int
 ) -> None:
     """Refuse during a rollout: deletion costs count within one ReplicaSet, a rollout has two."""
     fewer = 0 < wanted < max(len(pods), deployment.wanted)

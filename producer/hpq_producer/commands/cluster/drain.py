@@ -10,7 +10,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.errors import Held, HpqError, NotFound, UserError
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.connect.session import api_of, open_cluster

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.snapshot import UnreadableSweep
+from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader

@@ -33,9 +33,9 @@ def _show(session: Session) -> None:
     sweeps = reader.sweeps.get_many(reader.sweeps.ids(_NEWEST))
     moving = [sweep for sweep in sweeps if not sweep.state.is_over]
     for sweep in moving[:_SHOWN] or sweeps[:1]:
-        shot = reader.snapshot(sweep.id, 64, top=1, recent=3)
-        lines: list[Line] = status_lines(shot, columns)
-        for notice in needed_actions(shot, explain_waiting(shot)):
+        status = reader.status(sweep.id, 64, top=1, recent=3)
+        lines: list[Line] = status_lines(status, columns)
+        for notice in needed_actions(status, explain_waiting(status)):
             lines += note_lines(notice.text, columns)
         show_lines([*lines, []])
     if (more := len(moving) - _SHOWN) > 0:

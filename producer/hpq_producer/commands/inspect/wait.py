@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from hpq.domain.snapshot import Snapshot
+from hpq.domain.status import SweepStatus
 from hpq.errors import Held
 from hpq.notice import Notice
 from hpq_producer.analysis.records import sweep_record
@@ -47,16 +47,16 @@ def wait(
         deadline = None if timeout is None else time.monotonic() + timeout
         printed: set[str] = set()
         for change in follow(session.reader, sid):
-            why = _print_once(change.snapshot, pods, printed)
+            why = _print_once(change.status, pods, printed)
             is_late = deadline is not None and time.monotonic() > deadline
-            if not is_late and not is_settled(change.snapshot):
+            if not is_late and not is_settled(change.status):
                 continue
-            found, best = change.snapshot.sweep, change.snapshot.best
+            found, best = change.status.sweep, change.status.best
             record = sweep_record(found, best[0].objective if best else None)
-            if is_settled(change.snapshot):
+            if is_settled(change.status):
                 if output.is_data:
                     show_data(record, output)
-                say_verdict(change.snapshot, sys.stderr, why)
+                say_verdict(change.status, sys.stderr, why)
                 raise typer.Exit(exit_code(found))
             done = f"{found.counts.ended}/{planned(found.counts)}"
             late = Held(
@@ -69,9 +69,9 @@ def wait(
             raise typer.Exit(int(late.exit_code))
 
 
-def _print_once(snapshot: Snapshot, pods: PodWatcher, printed: set[str]) -> Notice | None:
+def _print_once(status: SweepStatus, pods: PodWatcher, printed: set[str]) -> Notice | None:
     """Print each reason why no worker claims the sweep's trials once."""
-    why = explain_waiting_with_pods(snapshot, pods)
+    why = explain_waiting_with_pods(status, pods)
     if why and without_counts(why.text) not in printed:
         print_message(f"hpq: {why}")
         printed.add(without_counts(why.text))

@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from hpq.errors import UserError
-from hpq_producer.analysis.records import snapshot_record
+from hpq_producer.analysis.records import status_record
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.pods import cluster_record
@@ -76,9 +76,9 @@ def _frame(session: Session, sid: str) -> None:
 
 
 def _data(session: Session, sid: str, output: Format) -> None:
-    shot = session.reader.snapshot(sid, _MOST, top=20, recent=20)
+    status = session.reader.status(sid, _MOST, top=20, recent=20)
     pods = PodWatcher(session)
-    cluster = pods.snapshot_now(shot.workers)
-    why = explain_waiting(shot, cluster, pods)
-    record = snapshot_record(shot, needed_actions(shot, why), time_left(shot))
+    cluster = pods.status_now(status.workers)
+    why = explain_waiting(status, cluster, pods)
+    record = status_record(status, needed_actions(status, why), time_left(status))
     show_data({**record, "cluster": cluster_record(cluster) if cluster else None}, output)

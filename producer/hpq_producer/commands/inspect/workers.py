@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq_producer.analysis.records import worker_record
-from hpq_producer.cluster.pods import ClusterSnapshot, PodWatcher
+from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.notices import cluster_hint
 from hpq_producer.diagnosis.pods import pod_report
@@ -30,7 +30,7 @@ def workers(output: Output = Format.TABLE) -> None:
     with open_session() as session:
         found = session.reader.workers.live()
         pods = PodWatcher(session)
-        cluster = pods.snapshot_now(found)
+        cluster = pods.status_now(found)
         if output.is_data:
             return show_data([_record(w, cluster) for w in found], output)
         if found:
@@ -46,7 +46,7 @@ def workers(output: Output = Format.TABLE) -> None:
             print_message(f"cannot list the pods: {clean(pods.why)}")
 
 
-def _record(worker: Worker, cluster: ClusterSnapshot | None) -> dict[str, Any]:
+def _record(worker: Worker, cluster: ClusterStatus | None) -> dict[str, Any]:
     """Return a worker's record with the state of its pod."""
     pod = next((p for p in cluster.pods if p.name == worker.pod), None) if cluster else None
     seen = {"phase": pod.phase, "ready": pod.is_ready, "reason": pod.reason or None} if pod else {}

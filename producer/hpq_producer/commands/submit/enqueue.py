@@ -12,7 +12,7 @@ from pathlib import Path
 from hpq.code.command import interpreter
 from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Sweep, SweepState
-from hpq_producer.analysis.early_termination import describe_target
+from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import Appended, append, print_appended
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options

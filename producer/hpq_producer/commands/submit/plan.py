@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from hpq.domain.sweep import Launch
-from hpq_producer.analysis.early_termination import describe_rule
+from hpq_producer.analysis.pruning import describe_rule
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import show_plan
 from hpq_producer.commands.submit.enqueue import describe_snapshot

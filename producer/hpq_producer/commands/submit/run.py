@@ -13,7 +13,7 @@ from typer import Option
 
 from hpq import datasets
 from hpq.code.command import interpreter
-from hpq.domain.snapshot import Worker
+from hpq.domain.status import Worker
 from hpq.domain.sweep import Counts, Sweep, SweepState
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice

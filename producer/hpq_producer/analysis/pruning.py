@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpq.domain.snapshot import Event
+from hpq.domain.status import Event
 from hpq.domain.sweep import EarlyTerminate, Goal, Sweep, TerminationRule
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.store.wire.trial import decode_pruning

@@ -1,4 +1,4 @@
-"""Consistent copies of a directory that training code writes at any time.
+"""Consistent copies of a checkpoint directory, which training code writes at any time.
 
 Also calls that may hang on a disk or a store, in a thread that the process need not wait for.
 """

@@ -1,4 +1,4 @@
-"""Immutable records that StoreReader returns: workers, events, and one moment of a sweep.
+"""Immutable records that StoreReader returns: workers, events, and the status of a sweep.
 
 Times are by the server's clock, in integer milliseconds.
 """
@@ -98,7 +98,7 @@ class DurationStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class SweepStatus:
     """One moment of a sweep; its size does not grow with the sweep's."""
 
     sweep: Sweep
