@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-from hpq.domain.snapshot import DurationStats, Snapshot
+from hpq.domain.status import DurationStats, SweepStatus
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
 from hpq.domain.trial import (
     Failure,
@@ -108,7 +108,7 @@ def of_trials(
     )  # fmt: skip
     best = sorted((t for t in trials if t.objective is not None), key=lambda t: -(t.objective or 0))
     took = [t.ran_ms for t in trials if t.ran_ms]
-    shot = Snapshot(
+    shot = SweepStatus(
         sweep=sweep, at_ms=max([t.beat_ms for t in trials] or [BEGIN_MS]), best=tuple(best[:2]),
         running=tuple(t for t in trials if t.state is TrialState.RUNNING)[:64],
         recent=tuple(t for t in trials if t.state.is_terminal)[-3:], workers=(), last_event="5-0",
@@ -116,7 +116,7 @@ def of_trials(
     )  # fmt: skip
     points = [] if not best else curves.get(best[0].id.number, ())
     return SweepData(
-        snapshot=shot, trials=trials, curves=curves,
+        status=shot, trials=trials, curves=curves,
         winner=judge(sweep, best[:2], _points(points, metric or "")) if best and metric else None,
         command=f"hpq show {best[0].id}" if best else "",
     )  # fmt: skip

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hpq.domain.sweep import Goal
-from hpq_producer.analysis.early_termination import describe_target, saved_lines
+from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.scores import flatten, spread
 from hpq_producer.diagnosis.verdict import needed_actions, state_counts, time_left
@@ -37,24 +37,55 @@ _POLICY = (
 def report_page(sweeps: Sequence[SweepData]) -> str:
     """Return the page of one or more sweeps as one file that needs no network."""
     script = script_of(*_SCRIPTS)
-    policy = _POLICY.format(scripts=f"'{_sha256(plotly())}' '{_sha256(script.encode())}'")
     return (
         environment()
         .get_template("sweep.html")
         .render(
-            live="",
-            title=", ".join(one.sweep.id for one in sweeps),
-            policy=policy,
-            style=Markup(_asset("page.css")),
+            policy=_POLICY.format(scripts=f"'{_sha256(plotly())}' '{_sha256(script.encode())}'"),
             script=Markup(script),
-            data=Markup(
-                _packed(json.dumps([encode_sweep(one) for one in sweeps], allow_nan=False))
-            ),
             plotly=Markup(base64.b64encode(plotly_gzip()).decode()),
-            sweeps=[head_of(one) for one in sweeps],
+            live="",
             rows=[comparison_of(one) for one in sweeps] if len(sweeps) > 1 else [],
+            **_shown(sweeps),
         )
     )
+
+
+def live_page(data: SweepData) -> str:
+    """Return the page of a sweep that follows it; the policy is a header."""
+    return environment().get_template("sweep.html").render(
+        policy="", script=Markup(live_script()), plotly="", live=data.sweep.id, rows=[],
+        **_shown([data]),
+    )  # fmt: skip
+
+
+def _shown(sweeps: Sequence[SweepData]) -> dict[str, Any]:
+    return {
+        "title": ", ".join(one.sweep.id for one in sweeps),
+        "style": Markup(asset("page.css")),
+        "data": Markup(_packed(json.dumps([encode_sweep(one) for one in sweeps], allow_nan=False))),
+        "sweeps": [head_of(one) for one in sweeps],
+    }
+
+
+@cache
+def live_script(*, is_list: bool = False) -> str:
+    """Return the script of the dashboard's pages."""
+    return script_of("core", "live", *(() if is_list else _SCRIPTS[1:]))
+
+
+def live_policy() -> str:
+    """Return the policy of the dashboard's pages: scripts and streams from itself only."""
+    scripts = [live_script(), live_script(is_list=True)]
+    own = " ".join(f"'{_sha256(script.encode())}'" for script in scripts)
+    policy = _POLICY.format(scripts=f"'self' {own}")
+    return f"{policy}; connect-src 'self'; frame-ancestors 'none'"
+
+
+def render_head(data: SweepData) -> str:
+    """Return the first screen of a sweep as HTML."""
+    found = environment().get_template("head.html").module
+    return str(found.head(head_of(data)))  # type: ignore[attr-defined]
 
 
 @cache
@@ -74,7 +105,7 @@ def environment() -> Environment:
 
 def script_of(*names: str) -> str:
     """Return the scripts as one, in a scope of its own."""
-    return "'use strict';{" + "".join(_asset(f"{name}.js") for name in names) + "}"
+    return "'use strict';{" + "".join(asset(f"{name}.js") for name in names) + "}"
 
 
 @cache
@@ -89,7 +120,8 @@ def plotly_gzip() -> bytes:
     return gzip.compress(plotly(), 9, mtime=0)
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file of the page."""
     folder: Traversable = resources.files("hpq_producer.page") / "assets"
     return (folder / name).read_text("utf-8")
 
@@ -104,7 +136,7 @@ def _packed(text: str) -> str:
 
 def head_of(data: SweepData) -> dict[str, Any]:
     """Return the texts of a sweep's first screen."""
-    sweep, shot, summary = data.sweep, data.snapshot, data.summary
+    sweep, shot, summary = data.sweep, data.status, data.summary
     left, winner = time_left(shot), data.winner
     best = shot.best[0] if shot.best and winner else None
     params = flatten(best.params) if best else {}
@@ -147,7 +179,7 @@ def head_of(data: SweepData) -> dict[str, Any]:
 
 def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     """Return the sentence that answers both questions, in parts; True: the part is stressed."""
-    sweep, shot, found = data.sweep, data.snapshot, data.importance
+    sweep, shot, found = data.sweep, data.status, data.importance
     counts, ranked = sweep.counts, len(data.summary.objectives)
     parts: list[tuple[str, bool]] = []
     best = shot.best[0] if shot.best else None
@@ -183,7 +215,7 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
 
 def comparison_of(data: SweepData) -> dict[str, str]:
     """Return the row of a sweep in the table of several."""
-    sweep, best, found = data.sweep, data.snapshot.best, data.importance
+    sweep, best, found = data.sweep, data.status.best, data.importance
     is_high = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
     top = best[0].objective if best else None
     middle = median(data.summary.objectives) if data.summary.objectives else None

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hpq.domain.snapshot import Snapshot
+from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Json, TrialId, TrialState, TrialView
 from hpq.errors import HpqError
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.early_termination import describe_early_end
 from hpq_producer.analysis.importance import Importance
+from hpq_producer.analysis.pruning import describe_early_end
 from hpq_producer.analysis.records import finite
 from hpq_producer.analysis.scores import flatten, newest_value
 from hpq_producer.analysis.summary import SweepSummary
@@ -32,17 +32,17 @@ _STATES = [state.value for state in TrialState]
 class SweepData:
     """One moment of a sweep: everything that its page shows."""
 
-    snapshot: Snapshot
+    status: SweepStatus
     trials: Sequence[TrialView]
     curves: Mapping[int, Curve]
     winner: Winner | None
     command: str = ""  # that runs the winner again
-    code: str = ""  # its digest, and the revision of its repository
+    known: Importance | None = None  # computed for a moment before; it takes seconds
 
     @property
     def sweep(self) -> Sweep:
         """The sweep."""
-        return self.snapshot.sweep
+        return self.status.sweep
 
     @cached_property
     def summary(self) -> SweepSummary:
@@ -52,7 +52,7 @@ class SweepData:
     @cached_property
     def importance(self) -> Importance | None:
         """Which parameter matters."""
-        return self.summary.importance
+        return self.known or self.summary.importance
 
     @cached_property
     def names(self) -> list[str]:
@@ -61,21 +61,43 @@ class SweepData:
         return list(dict.fromkeys([s.param for s in shares] + list(self.sweep.varying)))
 
 
-def read_sweep(reader: StoreReader, sid: str, python: str = "") -> SweepData:
-    """Read a sweep with all trials and the curves of its metric.
+def read_sweep(
+    reader: StoreReader,
+    sid: str,
+    python: str = "",
+    before: SweepData | None = None,
+    changed: Collection[int] = (),
+    known: Importance | None = None,
+) -> SweepData:
+    """Read a sweep with its trials and the curves of its metric.
+
+    With an earlier moment of it, read only the trials that changed, run, or are new.
 
     Raises:
         NotFound: the sweep does not exist, or was removed meanwhile.
     """
-    shot = reader.snapshot(sid, _RUNNING, top=2, recent=3)
-    trials = list(reader.trials.all(sid))
-    best = shot.best[0].id if shot.best else None
+    status = reader.status(sid, _RUNNING, top=2, recent=3)
+    if before is None:
+        fresh = list(reader.trials.all(sid))
+    else:
+        new = range(len(before.trials) + 1, status.sweep.counts.total + 1)
+        wanted = {*changed, *(t.id.number for t in status.running), *new}
+        fresh = reader.trials.get_many(sid, sorted(wanted))
+    trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
+    best = status.best[0].id if status.best else None
+    is_same = before is not None and before.status.best[:1] and before.status.best[0].id == best
     return SweepData(
-        snapshot=shot,
-        trials=trials,
-        curves=read_curves(reader, shot.sweep, trials),
-        winner=judge_winner(reader, shot.sweep, shot.best),
-        command=_command(reader, best, python) if best else "",
+        status=status,
+        trials=[trials[n] for n in sorted(trials)],
+        curves={
+            **(before.curves if before else {}),
+            **read_curves(reader, status.sweep, fresh),
+        },
+        winner=judge_winner(reader, status.sweep, status.best),
+        command=before.command
+        if before and is_same
+        else (_command(reader, best, python) if best else ""),
+        known=known,
     )
 
 
@@ -103,8 +125,8 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
     sweep = data.sweep
     return {
         "id": sweep.id,
-        "at": data.snapshot.at_ms,
-        "event": data.snapshot.last_event,
+        "at": data.status.at_ms,
+        "event": data.status.last_event,
         "metric": sweep.metric.name if sweep.metric else "",
         "max": sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE,
         "states": _STATES,

@@ -45,7 +45,7 @@ def test_the_first_screen_answers_both_questions(show: Open) -> None:
     data = made(SETS_OF_ARTICLE)
     shown = show(data)
     assert is_clean(shown)
-    best = data.snapshot.best[0]
+    best = data.status.best[0]
     assert f"#{best.id.number}" in shown.text(".winner h2")
     assert "is the best of 16 results" in shown.text("h1") and "explains" in shown.text("h1")
     for name, value in best.params.items():

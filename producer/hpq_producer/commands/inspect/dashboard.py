@@ -1,0 +1,69 @@
+"""`hpq dashboard`."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from importlib.util import find_spec
+from typing import Annotated
+
+from typer import Option
+
+from hpq.errors import UserError
+from hpq_producer.session import open_session
+from hpq_producer.terminal.console import print_message
+
+
+def dashboard(
+    host: Annotated[
+        str, Option(help="Address to listen on; others than loopback need a token.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free one.")] = 8765,
+) -> None:
+    """Serve live pages of all sweeps and workers, until Ctrl-C; it changes nothing.
+
+    Examples:
+      hpq dashboard
+      hpq dashboard --host 0.0.0.0
+    """
+    missing = [name for name in ("starlette", "uvicorn", "jinja2", "plotly") if not find_spec(name)]
+    if missing:
+        text = f"the dashboard needs {', '.join(missing)}: pip install 'hpq[dashboard,report]'"
+        raise UserError(text, code="extra-missing")
+    # Here, since the modules above may be missing.
+    from hpq_producer.page.dashboard import serve  # noqa: PLC0415
+
+    with open_session() as session:
+        token = "" if _is_loopback(host) else secrets.token_urlsafe(24)
+        port = _free_port(host, port)
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        address = f"http://{f'[{name}]' if ':' in name else name}:{port}/"
+        print(address + (f"?token={token}" if token else ""), flush=True)
+        if token:
+            print_message("hpq: whoever has this address can read every sweep; Ctrl-C ends it")
+        serve(session, host, port, token)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _free_port(host: str, port: int) -> int:
+    """Return the port, or a free one for 0.
+
+    Raises:
+        UserError: this machine has no such address, or the port is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        text = f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+        raise UserError(text, code="port-unusable") from None
