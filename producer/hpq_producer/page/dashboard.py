@@ -6,7 +6,8 @@ import asyncio
 import hmac
 import ipaddress
 import platform
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import FrameType
 from urllib.parse import urlsplit
 
@@ -17,7 +18,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hpq.domain.trial import TrialId
 from hpq.errors import HpqError, NotFound
@@ -25,11 +25,12 @@ from hpq_producer.analysis.attempts import attempts_of
 from hpq_producer.page.live import Hub, Message, Subscriber
 from hpq_producer.page.render import (
     asset,
-    environment,
-    live_page,
     live_policy,
-    live_script,
+    page_script,
+    part,
     plotly_gzip,
+    sweep_page,
+    template,
 )
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.show import artifact_lines, attempt_lines
@@ -41,52 +42,88 @@ from hpq_producer.terminal.text import clean, clean_block
 _SWEEPS, _LOG_LINES = 200, 60
 _QUIET_S = 15.0  # between comments that keep a stream open
 _COOKIE = "hpq-dashboard"
+Page = Callable[[Request], Awaitable[Response]]
 _LISTINGS = {"/": "All sweeps", "/workers": "Workers"}
 
 
 class Dashboard:
     """The pages of one server, and the streams that keep them up to date."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._reader = session, session.reader
-        listings = {"/": self._sweeps, "/workers": self._workers}
-        self.hub = Hub(session.reader, session.settings.python, listings)
+    def __init__(self, session: Session, host: str, token: str) -> None:
+        self._reader, self._token = session.reader, token
+        self._hosts = {"localhost", host, platform.node()}
+        self._headers = {
+            "Content-Security-Policy": live_policy(),
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        }
+        self._lists = {"/": self._sweeps, "/workers": self._workers}
+        self.hub = Hub(session.reader, session.settings.python, self._lists)
 
-    def app(self, host: str, token: str) -> ASGIApp:
-        """Return the application, guarded by host and token."""
-        routes = [
-            *(Route(path, self._listing) for path in _LISTINGS),
-            Route("/sweep/{sid}", self._sweep),
-            Route("/trial/{sid}/{number:int}", self._trial),
-            Route("/events", self._events),
-            Route("/plotly.js", self._plotly),
-        ]
-        return Gate(Starlette(routes=routes, exception_handlers={HpqError: _refuse}), host, token)
+    def app(self) -> Starlette:
+        """Return the application; its routes answer GET and HEAD only."""
+        pages = {
+            **dict.fromkeys(_LISTINGS, self._listing),
+            "/sweep/{sid}": self._sweep,
+            "/trial/{sid}/{number:int}": self._trial,
+            "/events": self._events,
+            "/plotly.js": self._plotly,
+        }
+        routes = [Route(path, self._guarded(page)) for path, page in pages.items()]
+        return Starlette(routes=routes, exception_handlers={HpqError: _refuse})
+
+    def _guarded(self, page: Page) -> Page:
+        """Return the page for requests of this host that know the token, if there is one."""
+
+        async def answer(request: Request) -> Response:
+            return self._refusal(request) or await page(request)
+
+        return answer
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return why a request is refused, or the page that stores the token; else None."""
+        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        if name not in self._hosts and not _is_address(name):  # DNS rebinding
+            return PlainTextResponse(f"this is not {name}\n", 421)
+        given = request.query_params.get("token", "")
+        if not self._token or _is_same(request.cookies.get(_COOKIE, ""), self._token):
+            return None
+        if not _is_same(given, self._token):
+            return PlainTextResponse("open the address that hpq dashboard printed\n", 403)
+        # Not a redirect: after a link from another site, it would carry no strict cookie.
+        there = Markup('<meta http-equiv="refresh" content="0;url={}">').format(request.url.path)
+        page = HTMLResponse(there, headers=self._headers)
+        page.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
+        return page
+
+    def _html(self, text: str) -> Response:
+        return HTMLResponse(text, headers=self._headers)
 
     async def _listing(self, request: Request) -> Response:
         path = request.url.path
-        shown = self._sweeps if path == "/" else self._workers
-        page = environment().get_template("listing.html").render(
-            title=_LISTINGS[path], live=path,
+        page = template("listing.html").render(
+            title=_LISTINGS[path],
+            live=path,
             style=Markup(asset("page.css")),
-            script=Markup(live_script(is_list=True)), listing=Markup(await run_in_threadpool(shown)),
-        )  # fmt: skip
-        return HTMLResponse(page)
+            script=Markup(page_script(is_live=True, is_list=True)),
+            listing=Markup(await run_in_threadpool(self._lists[path])),
+        )
+        return self._html(page)
 
     async def _sweep(self, request: Request) -> Response:
-        sid = request.path_params["sid"]
-        live = await run_in_threadpool(self.hub.sweep, sid)
-        return HTMLResponse(await run_in_threadpool(live_page, live.data))
+        live = await run_in_threadpool(self.hub.sweep, request.path_params["sid"])
+        return self._html(await run_in_threadpool(sweep_page, [live.data], is_live=True))
 
     async def _trial(self, request: Request) -> Response:
         trial = TrialId(sweep=request.path_params["sid"], number=request.path_params["number"])
-        return HTMLResponse(await run_in_threadpool(self._trial_part, trial))
+        return self._html(await run_in_threadpool(self._trial_part, trial))
 
     def _trial_part(self, trial: TrialId) -> str:
         view = self._reader.trials.get(trial)
         attempts = attempts_of(self._reader.events.of_trial(trial), view)
         log, _ = read_log(self._reader, trial, _LOG_LINES)
-        return _part(
+        return part(
             "trial",
             "\n".join(map(plain, attempt_lines(attempts))),
             "\n".join(map(plain, artifact_lines(view))),
@@ -96,7 +133,7 @@ class Dashboard:
     def _sweeps(self) -> str:
         found = read_sweeps(self._reader, _SWEEPS, in_cluster=False)
         rows = [(f"/sweep/{row[0].text}", [cell.text for cell in row]) for row in found.rows()]
-        return _part("listing", [c.title for c in COLUMNS], rows, "No sweep yet: hpq enqueue FILE")
+        return part("listing", [c.title for c in COLUMNS], rows, "No sweep yet: hpq enqueue FILE")
 
     def _workers(self) -> str:
         rows = []
@@ -105,7 +142,7 @@ class Dashboard:
             cells = (w.trial or "none", w.state, w.name, w.host, w.worker_class, w.device)
             rows.append((f"/sweep/{sid}#{sid}/{number}" if sid else "", [clean(c) for c in cells]))
         columns = ["trial", "state", "worker", "host", "class", "device"]
-        return _part("listing", columns, rows, "No worker is running: hpq worker")
+        return part("listing", columns, rows, "No worker is running: hpq worker")
 
     async def _plotly(self, request: Request) -> Response:
         headers = {"Content-Encoding": "gzip", "Cache-Control": "max-age=86400"}
@@ -146,66 +183,12 @@ def _event(message: Message) -> str:
     return (f"id: {eid}\n" if eid else "") + f"event: {name}\ndata: {text}\n\n"
 
 
-def _part(name: str, *values: object) -> str:
-    return str(getattr(environment().get_template("parts.html").module, name)(*values))
-
-
 def _refuse(request: Request, error: Exception) -> Response:
     return PlainTextResponse(f"{error}\n", 404 if isinstance(error, NotFound) else 503)
 
 
-class Gate:
-    """Let in GET requests for this host that know the token, if there is one."""
-
-    def __init__(self, app: ASGIApp, host: str, token: str) -> None:
-        self._app, self._token, self._policy = app, token, live_policy()
-        self._hosts = {"localhost", host, platform.node()}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
-        if scope["type"] != "http":
-            return await self._app(scope, receive, send)
-        answer = self._answer(Request(scope))
-        if answer is not None:
-            return await answer(scope, receive, send)
-
-        async def guarded(message: dict[str, object]) -> None:
-            if message["type"] == "http.response.start":
-                more = {
-                    "content-security-policy": self._policy,
-                    "x-content-type-options": "nosniff",
-                    "referrer-policy": "no-referrer",
-                }
-                names = {name for name, _ in message["headers"]}  # type: ignore[attr-defined]
-                more |= {} if b"cache-control" in names else {"cache-control": "no-store"}
-                pairs = [(name.encode(), value.encode()) for name, value in more.items()]
-                message["headers"] = [*message["headers"], *pairs]  # type: ignore[misc]
-            await send(message)
-
-        await self._app(scope, receive, guarded)  # type: ignore[arg-type]
-
-    def _answer(self, request: Request) -> Response | None:
-        """Return why a request is refused, or the page that stores the token; else None."""
-        if request.method not in ("GET", "HEAD"):
-            return PlainTextResponse("the dashboard only shows\n", 405)
-        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-        if name not in self._hosts and not _is_address(name):  # DNS rebinding
-            return PlainTextResponse(f"this is not {name}\n", 421)
-        if not self._token:
-            return None
-        given = request.query_params.get("token")
-        if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
-            # Not a redirect: after a link from another site, one would carry no strict cookie.
-            there = Markup('<meta http-equiv="refresh" content="0;url={}">').format(
-                request.url.path
-            )
-            page = HTMLResponse(there)
-            page.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
-            return page
-        known = request.cookies.get(_COOKIE, "")
-        if hmac.compare_digest(known.encode(), self._token.encode()):
-            return None
-        return PlainTextResponse("open the address that hpq dashboard printed\n", 403)
+def _is_same(a: str, b: str) -> bool:
+    return hmac.compare_digest(a.encode(), b.encode())
 
 
 def _is_address(name: str) -> bool:
@@ -228,12 +211,11 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def serve(session: Session, host: str, port: int, token: str) -> None:
+def serve(session: Session, host: str, listener: socket.socket, token: str) -> None:
     """Serve until a signal."""
-    dashboard = Dashboard(session)
-    app = dashboard.app(host, token)
+    dashboard = Dashboard(session, host, token)
     config = uvicorn.Config(
-        app, host=host, port=port, log_level="warning", access_log=False, lifespan="off",
+        dashboard.app(), log_level="warning", access_log=False, lifespan="off",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
-    _Server(config, dashboard.hub).run()
+    _Server(config, dashboard.hub).run([listener])

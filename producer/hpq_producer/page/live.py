@@ -17,7 +17,7 @@ from hpq.errors import HpqError, NotFound
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import finite
 from hpq_producer.page.curves import POINTS, thinned
-from hpq_producer.page.render import render_head
+from hpq_producer.page.render import sweep_head
 from hpq_producer.page.sweep_data import encode_trials, read_sweep
 from hpq_producer.terminal.text import clean
 
@@ -96,7 +96,7 @@ class LiveSweep:
             "curves": {
                 n: [[s, finite(v)] for s, v in thinned(c, POINTS)] for n, c in curves.items()
             },
-            "head": render_head(self.data),
+            "head": sweep_head(self.data),
         }
         return json.dumps(record, allow_nan=False)
 

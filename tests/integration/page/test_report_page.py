@@ -26,7 +26,7 @@ def show(tab: Callable[..., Tab], tmp_path: Path) -> Open:
 
     def write(*sweeps: SweepData, flags: tuple[str, ...] = (), at: str = "", **more: object) -> Tab:
         file = tmp_path / "page.html"
-        file.write_text(render.report_page(sweeps), "utf-8")
+        file.write_text(render.sweep_page(sweeps), "utf-8")
         return tab(*flags, **more).open(f"file://{file}{at}")
 
     return write

@@ -34,15 +34,15 @@ def dashboard(
     # Here, since the modules above may be missing.
     from hpq_producer.page.dashboard import serve  # noqa: PLC0415
 
-    with open_session() as session:
+    with open_session() as session, _listener(host, port) as listener:
         token = "" if _is_loopback(host) else secrets.token_urlsafe(24)
-        port = _free_port(host, port)
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
-        address = f"http://{f'[{name}]' if ':' in name else name}:{port}/"
-        print(address + (f"?token={token}" if token else ""), flush=True)
+        name = f"[{name}]" if ":" in name else name
+        query = f"?token={token}" if token else ""
+        print(f"http://{name}:{listener.getsockname()[1]}/{query}", flush=True)
         if token:
             print_message("hpq: whoever has this address can read every sweep; Ctrl-C ends it")
-        serve(session, host, port, token)
+        serve(session, host, listener, token)
 
 
 def _is_loopback(host: str) -> bool:
@@ -52,18 +52,15 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _free_port(host: str, port: int) -> int:
-    """Return the port, or a free one for 0.
+def _listener(host: str, port: int) -> socket.socket:
+    """Listen on an address.
 
     Raises:
         UserError: this machine has no such address, or the port is taken.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-            return int(probe.getsockname()[1])
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
     except OSError as error:
         text = f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
         raise UserError(text, code="port-unusable") from None
