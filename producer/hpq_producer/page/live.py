@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import finite
 from hpq_producer.page.curves import POINTS, thinned
 from hpq_producer.page.render import sweep_head
-from hpq_producer.page.sweep_data import encode_trials, read_sweep
+from hpq_producer.page.sweep_data import SweepData, encode_trials, read_sweep
 from hpq_producer.terminal.text import clean
 
 _BLOCK_MS = 200  # of one read: how long a new subscriber may wait for its first
@@ -59,7 +60,7 @@ class LiveSweep:
         self._reader, self._sid, self._python = reader, sid, python
         self.data = read_sweep(reader, sid, python)
         self.last = self.data.status.last_event  # of the newest event that the data holds
-        self._computed_s, self._read_s = time.monotonic(), 0.0
+        self._known, self._computed_s, self._read_s = self.data.importance, time.monotonic(), 0.0
 
     def wants_poll(self) -> bool:
         """Return whether trials run that were not read for a while."""
@@ -72,11 +73,11 @@ class LiveSweep:
             NotFound: the sweep was removed.
         """
         old, self._read_s = self.data, time.monotonic()
-        is_due = self._read_s - self._computed_s >= _IMPORTANCE_S
-        known = None if is_due else old.importance
         numbers = {event.trial for event in events if event.trial}
-        self.data = read_sweep(self._reader, self._sid, self._python, old, numbers, known)
-        self._computed_s = self._read_s if is_due else self._computed_s
+        self.data = read_sweep(self._reader, self._sid, self._python, old, numbers, self._known)
+        if self._read_s - self._computed_s >= _IMPORTANCE_S and self.data.trials != old.trials:
+            self._computed_s = math.inf
+            threading.Thread(target=self._compute, args=(self.data,), daemon=True).start()
         self.last = events[-1].id if events else self.last
         if self.data.sweep.varying != old.sweep.varying:
             return ("reset", "", "")
@@ -85,6 +86,11 @@ class LiveSweep:
         if not changed and not events:
             return None
         return ("patch", self.last, self.record(changed))
+
+    def _compute(self, data: SweepData) -> None:
+        """Compute what takes seconds beside the thread that reads."""
+        self._known = data.summary.importance
+        self._computed_s = time.monotonic()
 
     def record(self, trials: Sequence[TrialView]) -> str:
         """Return trials with their curves, and the first screen, as JSON."""

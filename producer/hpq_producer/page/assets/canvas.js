@@ -105,8 +105,12 @@ function drawAxis(pen, axis, k, gap, high) {
   const isLast = k === S.axes.length - 1, room = isLast ? PAD.right - 10 : Math.max(30, gap - 14);
   Object.assign(pen, { strokeStyle: css('--soft'), lineWidth: 1, lineJoin: 'round', textAlign: 'left', textBaseline: 'alphabetic' });
   pen.strokeRect(axis.x, PAD.top, 0, high);
-  const halo = (text, x, y, style) => {
-    pen.lineWidth = 4; pen.strokeStyle = css('--card'); pen.strokeText(text, x, y); pen.fillStyle = style; pen.fillText(text, x, y);
+  const halo = (text, x, y, style) => { // readable above the lines
+    const wide = pen.measureText(text).width, left = pen.textAlign === 'right' ? x - wide : x;
+    Object.assign(pen, { fillStyle: css('--card'), globalAlpha: .8 });
+    pen.fillRect(left - 2, y - 11, wide + 4, 14);
+    Object.assign(pen, { fillStyle: style, globalAlpha: 1 });
+    pen.fillText(text, x, y);
   };
   for (const [at, text] of axis.marks) halo(short(text, pen, room), axis.x + 6, S.toY(at) + 4, css('--soft'));
   const kind = axis.kind === 'log' || axis.kind === 'symlog' ? ` (${axis.kind})` : '', edge = k && isLast;

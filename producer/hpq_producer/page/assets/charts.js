@@ -1,16 +1,16 @@
 // Charts by plotly: results, slices, history, timeline.
 const safe = (text) => String(text).replaceAll('<', '‹').replaceAll('>', '›').replaceAll('&', '＆').replaceAll('$', '＄').replaceAll('\n', '<br>');
 function layout(height, more = {}) {
-  const axis = { gridcolor: css('--line'), zeroline: false, linecolor: css('--line'), automargin: true, title: { font: { size: 12.5 } } };
+  const axis = { gridcolor: css('--line'), zeroline: false, linecolor: css('--line'), title: { font: { size: 12.5 } } };
   const { xaxis, yaxis, ...rest } = more;
-  return { height, margin: { l: 56, r: 16, t: 8, b: 40 }, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', showlegend: false, hovermode: 'closest',
+  return { height, margin: { l: 64, r: 16, t: 8, b: 40 }, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)', showlegend: false, hovermode: 'closest',
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css('--soft') }, dragmode: 'zoom',
     hoverlabel: { bgcolor: css('--ink'), bordercolor: css('--ink'), font: { color: css('--bg'), size: 12 }, align: 'left' },
     xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...rest };
 }
 const dots = (some, x, y, more = {}) => ({ type: 'scatter', mode: 'markers', x: some.map(x), y: some.map(y), customdata: some, hoverinfo: 'text',
   text: some.map((i) => safe(about(i))), marker: { color: some.map((i) => colour(i, .9)), size: 7, line: { width: 0 } }, ...more });
-const ring = (more = {}) => ({ type: 'scatter', mode: 'markers', x: [], y: [], hoverinfo: 'skip',
+const ring = (more = {}) => ({ type: 'scatter', mode: 'markers', x: [], y: [], hoverinfo: 'skip', cliponaxis: false,
   marker: { size: 13, color: 'rgba(0,0,0,0)', line: { width: 2.5, color: css('--ink') } }, ...more });
 const inside = (i) => clamp(S.d.trials.y[i], S.d.low, S.d.high); // one beyond the scale lies on its edge
 const metricAxis = () => ({ range: [S.d.low, S.d.high], title: { text: safe(S.d.metric), font: { size: 12.5 } } });
@@ -38,7 +38,7 @@ const charts = {
     title('slices', axes.length ? `most important first; ${shown(some.length, d.order.length)}` : '');
     if (!axes.length || !some.length) return null;
     const wide = $('#slices-plot').clientWidth, columns = Math.max(1, Math.min(axes.length, 4, Math.floor(wide / 220))), rows = Math.ceil(axes.length / columns);
-    const high = 150, gap = 62, whole = rows * (high + gap) - gap, all = layout(whole + 62, { margin: { l: 56, r: 16, t: 8, b: 54 } }), data = [], rings = [];
+    const high = 150, gap = 62, whole = rows * (high + gap) - gap, all = layout(whole + 62, { margin: { l: 64, r: 16, t: 8, b: 54 } }), data = [], rings = [];
     axes.forEach((a, k) => {
       const id = k ? k + 1 : '', [row, column] = [Math.floor(k / columns), k % columns], next = random(k + 3), top = 1 - row * (high + gap) / whole;
       const distinct = [...new Set(a.values)].sort((v, w) => (v === null) - (w === null) || String(v).localeCompare(String(w), 'en', { numeric: true }));
@@ -63,7 +63,7 @@ const charts = {
     if (!done.length) { title('history', ''); return null; }
     best.x.push(at.get(done.at(-1))); best.y.push(top);
     const points = drawn(MANY, done), x = (i) => at.get(i);
-    title('history', `${points.length < done.length ? shown(points.length, done.length) + '; ' : ''}${best.x.length - 1} improvements`);
+    title('history', `${points.length < done.length ? shown(points.length, done.length) + '; ' : ''}${best.x.length - 1} improvement${best.x.length === 2 ? '' : 's'}`);
     const step = { type: 'scatter', mode: 'lines', ...best, line: { shape: 'hv', color: css('--ink'), width: 2 }, hoverinfo: 'skip' };
     return { data: [step, dots(points, x, inside, { marker: { size: 6, color: points.map((i) => colour(i, .75)) } }), ring()], has: (i) => at.has(i), mark: (i) => [[[x(i)], [inside(i)]]],
       layout: layout(260, { yaxis: metricAxis(), xaxis: { tickformat: by === 'n' ? ',d' : '', title: { text: { n: 'trial', t: 'hours since the sweep was created', g: 'hours of training, all workers' }[by] } } }) };
@@ -82,7 +82,7 @@ const charts = {
     });
     return { data: [...data, line], has: (i) => row.has(t.worker[i]) && t.start[i] !== null,
       mark: (i) => [[[t.start[i] / unit, end(i)], [y(i), y(i)].map((v) => v - .42)]],
-      layout: layout(high + 56, { xaxis: { title: { text: unit === 60 ? 'minutes' : 'hours' } }, yaxis: { tickvals: names.map((_, k) => k), ticktext: names.map(safe), range: [names.length - .4, -.6], showgrid: false } }) };
+      layout: layout(high + 56, { margin: { l: 20 + 7 * Math.min(24, Math.max(...names.map((n) => n.length))), r: 16, t: 8, b: 40 }, xaxis: { title: { text: unit === 60 ? 'minutes' : 'hours' } }, yaxis: { tickvals: names.map((_, k) => k), ticktext: names.map((n) => safe(n.length > 24 ? '…' + n.slice(-23) : n)), range: [names.length - .4, -.6], showgrid: false } }) };
   },
 };
 function picture(some, names, unit, words, gap) { // thousands of attempts as one image: a cell shows the attempt that fills most of it

@@ -20,10 +20,19 @@ function apply(patch) {
   prepare(d);
   $('.sweep').innerHTML = patch.head; // the server's template, which escapes every value
   ages();
-  S.blocks.forEach((b) => b !== table && b.reset?.());
-  filter();
-  refresh('mark');
+  for (const block of [table, failures, curves, panel]) (block.draw ?? block.mark)();
+  later();
   say(`live, updated ${new Date().toLocaleTimeString()}`);
+}
+let due = 0, cost = 100;
+function later() { // charts take a second of a busy machine: they may wait
+  due ||= setTimeout(() => {
+    const began = performance.now();
+    due = 0;
+    repaint();
+    refresh('mark');
+    cost = performance.now() - began;
+  }, 300 + 4 * cost);
 }
 let stream = null, lastId = null;
 function connect() {

@@ -91,7 +91,7 @@ addEventListener('click', async (event) => {
 });
 addEventListener('keydown', (event) => { if (event.key === 'Escape' && S.sel >= 0 && event.target.tagName !== 'CANVAS') select(S.sel); });
 addEventListener('hashchange', follow);
-const repaint = () => { if (S.d) { S.blocks.forEach((b) => b !== table && b.reset?.()); refresh('draw'); } };
+const repaint = () => { if (S.d) { S.blocks.forEach((b) => b !== table && b.reset?.()); filter(); } };
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
 addEventListener('beforeprint', () => { S.print = true; repaint(); });
 addEventListener('afterprint', () => { S.print = false; repaint(); });
