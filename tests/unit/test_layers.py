@@ -34,13 +34,13 @@ LAYERS = {
         code store
     """,
     "hpq_producer": """
-        embedded_redis scaffold shipped sweepfile terminal
+        embedded_redis extras scaffold shipped sweepfile terminal
         analysis audit cli commands connection_record manifests sweep_limits
         __main__ query session
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue
         commands.cluster doctor reports
-        commands.admin commands.control page watch
+        commands.admin commands.control page python_api watch
         commands.inspect commands.submit
     """,
     "hpq_worker": """
@@ -63,6 +63,7 @@ HOMES = {
     ("kubernetes", "urllib3", "websocket"): ("hpq_producer.cluster.api",),
     ("optuna", "cmaes"): ("hpq_worker.suggest",),
     ("jinja2", "markupsafe", "starlette", "uvicorn"): ("hpq_producer.page",),
+    ("pandas", "plotly"): ("hpq_producer.python_api",),
 }
 
 

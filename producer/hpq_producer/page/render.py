@@ -154,7 +154,7 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
         parts += [("; ", False), (clean(it.param), True)]
         parts += [(f" explains {it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})", False)]
     elif found and ranked:
-        parts.append(("; the trials cannot tell which parameter matters", False))
+        parts.append(("; the trials do not tell which parameter matters", False))
     if counts.failed and best is not None:
         parts.append((f"; {counts.failed:,} of {counts.total:,} trials failed", False))
     return [*parts, (".", False)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,10 +19,10 @@ from hpq_producer.analysis.scores import flatten, newest_value
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.analysis.winner import Winner, entry_of, judge_winner
 from hpq_producer.page.curves import Curve, pack_curves
+from hpq_producer.query.history import read_curves
 from hpq_producer.reports.export import trial_command
 from hpq_producer.terminal.text import clean, value
 
-_CHUNK = 500  # trials a round trip
 _RUNNING = 64  # running trials that the ETA counts one by one
 _LOG_RATIO = 20.0  # highest / lowest of a list: from here on, its axis is logarithmic
 _STATES = [state.value for state in TrialState]
@@ -89,10 +89,7 @@ def read_sweep(
     return SweepData(
         status=status,
         trials=[trials[n] for n in sorted(trials)],
-        curves={
-            **(before.curves if before else {}),
-            **read_curves(reader, status.sweep, fresh),
-        },
+        curves={**(before.curves if before else {}), **dict(_curves(reader, status.sweep, fresh))},
         winner=judge_winner(reader, status.sweep, status.best),
         command=before.command
         if before and is_same
@@ -101,16 +98,13 @@ def read_sweep(
     )
 
 
-def read_curves(reader: StoreReader, sweep: Sweep, trials: Sequence[TrialView]) -> dict[int, Curve]:
-    """Return, by number, steps and values of the sweep's metric."""
-    found: dict[int, Curve] = {}
-    begun = [t.id for t in trials if t.step] if sweep.metric else []
-    for start in range(0, len(begun), _CHUNK):
-        some = begun[start : start + _CHUNK]
-        points = reader.trials.new_points([(t, "") for t in some], sweep.metric.name)  # type: ignore[union-attr]
-        for trial, (curve, _) in zip(some, points, strict=True):
-            found[trial.number] = [(p.step, p.value) for p in curve]
-    return found
+def _curves(
+    reader: StoreReader, sweep: Sweep, trials: Sequence[TrialView]
+) -> Iterable[tuple[int, Curve]]:
+    """Yield number, steps and values of the curves of the sweep's metric."""
+    names = (sweep.metric.name,) if sweep.metric else ()
+    for curve in read_curves(reader, trials, names):
+        yield curve.trial, list(zip(curve.steps, curve.values, strict=True))
 
 
 def _command(reader: StoreReader, trial: TrialId, python: str) -> str:

@@ -222,6 +222,6 @@ def comparison_cells(summary: SweepSummary, best: Sequence[TrialView]) -> dict[s
         "best": score(best[0]) if best else "",
         "median": measure(median(summary.objectives)) if summary.objectives else "",
         "trained": duration(summary.total_ms) if summary.total_ms else "",
-        "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "cannot tell",
+        "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",
         "failed": ", ".join(f"{f.count} {f.kind}" for f in summary.failures),
     }

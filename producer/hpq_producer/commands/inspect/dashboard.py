@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import socket
-from importlib.util import find_spec
 from typing import Annotated
 
 from typer import Option
 
 from hpq.errors import UserError
+from hpq_producer.extras import library
 from hpq_producer.session import open_session
 from hpq_producer.terminal.console import print_message
 
@@ -27,10 +27,8 @@ def dashboard(
       hpq dashboard
       hpq dashboard --host 0.0.0.0
     """
-    missing = [name for name in ("starlette", "uvicorn", "jinja2", "plotly") if not find_spec(name)]
-    if missing:
-        text = f"the dashboard needs {', '.join(missing)}: pip install 'hpq[dashboard,report]'"
-        raise UserError(text, code="extra-missing")
+    for name in ("starlette", "uvicorn", "jinja2", "plotly"):
+        library(name, "hpq dashboard", "hpq[dashboard]")
     # Here, since the modules above may be missing.
     from hpq_producer.page.dashboard import serve  # noqa: PLC0415
 

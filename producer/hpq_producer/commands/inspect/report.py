@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from hpq.errors import UserError
+from hpq_producer.extras import library
 from hpq_producer.session import open_session
 from hpq_producer.targets import complete_sweep_ids
 from hpq_producer.terminal.console import print_message
@@ -33,9 +33,8 @@ def report(
       hpq report
       hpq report digits-3f2a1 digits-9c0de -o both.html
     """
-    if find_spec("plotly") is None or find_spec("jinja2") is None:
-        text = "a page needs plotly and jinja2: pip install 'hpq[report]'"
-        raise UserError(text, code="extra-missing")
+    for name in ("jinja2", "plotly"):
+        library(name, "hpq report")
     # Here, since the modules above may be missing.
     from hpq_producer.page.render import sweep_page  # noqa: PLC0415
     from hpq_producer.page.sweep_data import read_sweep  # noqa: PLC0415
