@@ -38,6 +38,24 @@ class EventReader:
         answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
         return [_event(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
 
+    def read_several(
+        self, after: Mapping[str, str], block_ms: int, count: int
+    ) -> dict[str, list[Event]]:
+        """Return, by sweep, at most `count` events after an id; omit sweeps without any.
+
+        Waits at most `block_ms` milliseconds for the first event of any of them.
+
+        Raises:
+            DecodeError: an entry is not an event.
+        """
+        ids = {self._keys.sweep(sid, "events"): sid for sid in after}
+        streams: Any = {key: after[sid] for key, sid in ids.items()}
+        answer: Any = self._redis.xread(streams, block=block_ms, count=count)
+        return {
+            ids[key.decode()]: [_event(key.decode(), *entry) for entry in entries]
+            for key, entries in answer or []
+        }
+
     def last_id(self, sid: str) -> str:
         """Return the id of a sweep's newest event; "0" if the sweep has none."""
         entries: Any = self._redis.xrevrange(self._keys.sweep(sid, "events"), count=1)

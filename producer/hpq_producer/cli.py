@@ -47,6 +47,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "summary": ("inspect.summary", "Rank the trials; show what mattered and what failed"),
         "best": ("inspect.best", "Print the parameters of the best trial"),
         "get": ("inspect.get", "Download a trial's file"),
+        "dashboard": ("inspect.dashboard", "Serve live pages of all sweeps and workers"),
+        "report": ("inspect.report", "Write a page about sweeps as one HTML file"),
         "results": ("inspect.results", "Print all trials or curves as a table, CSV or JSON"),
         "export": ("inspect.export", "Write a sweep for TensorBoard or Optuna"),
         "workers": ("inspect.workers", "List live workers"),

@@ -41,7 +41,7 @@ LAYERS = {
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue
         commands.cluster doctor reports
-        commands.admin commands.control python_api watch
+        commands.admin commands.control page python_api watch
         commands.inspect commands.submit function_worker
     """,
     "hpq_worker": """
@@ -63,6 +63,7 @@ HOMES = {
     ("rq",): ("hpq.store.tickets", "hpq_worker.consumer.rq_worker"),
     ("kubernetes", "urllib3", "websocket"): ("hpq_producer.cluster.api",),
     ("optuna", "cmaes"): ("hpq_worker.suggest",),
+    ("jinja2", "markupsafe", "starlette", "uvicorn"): ("hpq_producer.page",),
     ("pandas", "plotly"): ("hpq_producer.python_api",),
 }
 

@@ -174,7 +174,9 @@ def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[b
 def _edges(sweep: Sweep, trial: TrialView) -> Iterator[str]:
     """Yield `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of the file's range."""
     for name, v in flatten(trial.params).items():
-        ends = _ends(_entry(sweep.spec.get("parameters"), name)) if name in sweep.varying else None
+        ends = (
+            _ends(entry_of(sweep.spec.get("parameters"), name)) if name in sweep.varying else None
+        )
         if ends is None or not isinstance(v, int | float):
             continue
         low, high = ends
@@ -197,7 +199,7 @@ def _ends(entry: Mapping[str, Json]) -> tuple[float, float] | None:
     return min(numbers), max(numbers)
 
 
-def _entry(parameters: Json, name: str) -> Mapping[str, Json]:
+def entry_of(parameters: Json, name: str) -> Mapping[str, Json]:
     """Return the file's entry of a parameter, which may be nested."""
     if not isinstance(parameters, dict):
         return {}
@@ -205,4 +207,4 @@ def _entry(parameters: Json, name: str) -> Mapping[str, Json]:
         return found
     above, _, below = name.partition(".")
     inner = parameters.get(above)
-    return _entry(inner.get("parameters"), below) if below and isinstance(inner, dict) else {}
+    return entry_of(inner.get("parameters"), below) if below and isinstance(inner, dict) else {}

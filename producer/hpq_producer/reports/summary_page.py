@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.trial import TrialView
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import sweep_record, trial_record
@@ -204,21 +205,27 @@ def print_comparison(reader: StoreReader, sweeps: Sequence[Sweep]) -> None:
     varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
     for sweep in sweeps:
         summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
-        best, found = reader.trials.best(sweep, 1), summary.importance
-        matters = found.shares[0] if found and found.shares else None
-        middle = measure(median(summary.objectives)) if summary.objectives else ""
-        cells = {
-            "state": sweep.state.value,
-            "trials": ", ".join(state_counts(sweep)),
-            "metric": clean(sweep.metric.name) if sweep.metric else "",
-            "best": score(best[0]) if best else "",
-            "median": middle,
-            "trained": duration(summary.total_ms) if summary.total_ms else "",
-            "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",
-            "failed": ", ".join(f"{f.count} {f.kind}" for f in summary.failures),
-            **{f"best {clean(n)}": param_text(best[0].params, n) if best else "" for n in varying},
+        best = reader.trials.best(sweep, 1)
+        cells = comparison_cells(summary, best) | {
+            f"best {clean(n)}": param_text(best[0].params, n) if best else "" for n in varying
         }
         for label, text in cells.items():
             rows.setdefault(label, []).append(text)
     columns = [Column(title=""), *(Column(title=s.id, least=12) for s in sweeps)]
     show_table(columns, [[Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v)])
+
+
+def comparison_cells(summary: SweepSummary, best: Sequence[TrialView]) -> dict[str, str]:
+    """Return what a comparison tells of a sweep, by label."""
+    sweep, found = summary.sweep, summary.importance
+    matters = found.shares[0] if found and found.shares else None
+    return {
+        "state": sweep.state.value,
+        "trials": ", ".join(state_counts(sweep)),
+        "metric": clean(sweep.metric.name) if sweep.metric else "",
+        "best": score(best[0]) if best else "",
+        "median": measure(median(summary.objectives)) if summary.objectives else "",
+        "trained": duration(summary.total_ms) if summary.total_ms else "",
+        "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",
+        "failed": ", ".join(f"{f.count} {f.kind}" for f in summary.failures),
+    }

@@ -1,0 +1,64 @@
+"""`hpq dashboard`."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from typing import Annotated
+
+from typer import Option
+
+from hpq.errors import UserError
+from hpq_producer.extras import library
+from hpq_producer.session import open_session
+from hpq_producer.terminal.console import print_message
+
+
+def dashboard(
+    host: Annotated[
+        str, Option(help="Address to listen on; others than loopback need a token.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free one.")] = 8765,
+) -> None:
+    """Serve live pages of all sweeps and workers, until Ctrl-C; it changes nothing.
+
+    Examples:
+      hpq dashboard
+      hpq dashboard --host 0.0.0.0
+    """
+    for name in ("starlette", "uvicorn", "jinja2", "plotly"):
+        library(name, "hpq dashboard", "hpq[dashboard]")
+    # Here, since the modules above may be missing.
+    from hpq_producer.page.dashboard import serve  # noqa: PLC0415
+
+    with open_session() as session, _listener(host, port) as listener:
+        token = "" if _is_loopback(host) else secrets.token_urlsafe(24)
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host
+        name = f"[{name}]" if ":" in name else name
+        query = f"?token={token}" if token else ""
+        print(f"http://{name}:{listener.getsockname()[1]}/{query}", flush=True)
+        if token:
+            print_message("hpq: whoever has this address can read every sweep; Ctrl-C ends it")
+        serve(session, host, listener, token)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """Listen on an address.
+
+    Raises:
+        UserError: this machine has no such address, or the port is taken.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        text = f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+        raise UserError(text, code="port-unusable") from None

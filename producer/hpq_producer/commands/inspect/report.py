@@ -1,0 +1,54 @@
+"""`hpq report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from hpq.errors import UserError
+from hpq_producer.extras import library
+from hpq_producer.session import open_session
+from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.text import size
+
+
+def report(
+    sweep: Annotated[
+        list[str] | None,
+        Argument(
+            help="Id of a sweep, or its start. Default: my last sweep.",
+            autocompletion=complete_sweep_ids,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, Option("--output", "-o", metavar="FILE", help="Default: SWEEP.html.")
+    ] = None,
+) -> None:
+    """Write a page about sweeps as one HTML file, which needs no server and no network.
+
+    Examples:
+      hpq report
+      hpq report digits-3f2a1 digits-9c0de -o both.html
+    """
+    for name in ("jinja2", "plotly"):
+        library(name, "hpq report")
+    # Here, since the modules above may be missing.
+    from hpq_producer.page.render import sweep_page  # noqa: PLC0415
+    from hpq_producer.page.sweep_data import read_sweep  # noqa: PLC0415
+
+    with open_session() as session:
+        ids = list(dict.fromkeys(session.find(one) for one in (sweep or (None,))))
+        page = sweep_page([read_sweep(session.reader, sid, session.settings.python) for sid in ids])
+    file = output or Path(f"{ids[0]}.html")
+    draft = file.with_name(f".{file.name}.new")
+    try:
+        draft.write_text(page, "utf-8")
+        draft.replace(file)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise UserError(f"{file}: {error.strerror}", code="file-unwritable") from None
+    print(file)
+    print_message(f"hpq: {size(len(page.encode()))}; open it in a browser, or send it to someone")

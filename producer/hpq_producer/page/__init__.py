@@ -1,0 +1,1 @@
+"""Show sweeps in a browser: one file (`hpq report`), or live pages (`hpq dashboard`)."""

@@ -1,0 +1,256 @@
+// Parallel coordinates and curves, on 2-D canvases.
+function surface(id, draw) { // sharp on every screen; redrawn when its size changes
+  const box = $('#' + id), pen = box.getContext('2d', { willReadFrequently: true });
+  const redraw = () => {
+    const ratio = devicePixelRatio || 1, [w, h] = [box.clientWidth, box.clientHeight];
+    if (!w || !S.d) return;
+    Object.assign(box, { width: w * ratio, height: h * ratio });
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.font = `${css('--s')} ${getComputedStyle(document.body).fontFamily}`;
+    draw(pen, w, h);
+  };
+  new ResizeObserver(redraw).observe(box);
+  return { box, draw: redraw };
+}
+let batch = 0;
+function inSlices(some, stroke, then) { // a long list must not freeze the page
+  const mine = ++batch;
+  const step = (from) => {
+    for (const end = Math.min(some.length, from + 1500); from < end; from++) stroke(some[from]);
+    if (from < some.length) return requestAnimationFrame(() => mine <= batch && S.d && step(from));
+    then();
+  };
+  step(0);
+}
+function ticks(low, high, most = 5) {
+  const raw = (high - low) / most, size = 10 ** Math.floor(Math.log10(raw)), step = size * ([1, 2, 5].find((k) => k * size >= raw) ?? 10);
+  const found = [];
+  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9 && found.length < 20; v += step) found.push(Math.abs(v) < step / 1e6 ? 0 : v);
+  return found;
+}
+function logTicks(low, high) { // of logarithms: decades, and 2 and 5 between few
+  const few = high - low < 2.2, found = [];
+  for (let k = Math.floor(low); k <= high; k++) for (const m of few ? [1, 2, 5] : [1]) {
+    const at = k + Math.log10(m);
+    if (at >= low - 1e-9 && at <= high + 1e-9) found.push([at, num(m * 10 ** k)]);
+  }
+  return found.length > 1 && found.length < 9 ? found : [low, high].map((v) => [v, num(10 ** v, 3)]);
+}
+const short = (text, pen, room) => {
+  text = String(text);
+  if (pen.measureText(text).width <= room) return text;
+  while (text.length > 1 && pen.measureText(text + '…').width > room) text = text.slice(0, -1);
+  return text + '…';
+};
+
+const NONE = -.09; // the place of a missing value, below the axis
+function axesOf(d) { // how each axis places a trial between 0 and 1
+  const varies = d.axes.filter((a) => new Set(a.values).size > 1).slice(0, 11);
+  const axes = varies.map((a, k) => ({ ...a, ...placing(a, random(k + 7)) }));
+  const place = (i) => (d.trials.y[i] === null ? NONE : clamp((d.trials.y[i] - d.low) / (d.high - d.low), 0, 1));
+  const flip = (v) => (d.max || v === NONE ? v : 1 - v);
+  const marks = ticks(d.low, d.high).map((v) => [flip((v - d.low) / (d.high - d.low)), num(v)]);
+  if (d.metric) axes.push({ name: d.metric, place: (i) => flip(place(i)), marks, last: true });
+  return axes;
+}
+function placing(a, next) {
+  const known = a.values.filter((v) => v !== null), jitter = a.values.map(() => next() - .5);
+  const at = (to) => (i) => (a.values[i] === null ? NONE : clamp(to(a.values[i], i), 0, 1));
+  if (a.kind === 'category') {
+    const names = [...new Set(known)].sort((x, y) => String(x).localeCompare(String(y), 'en', { numeric: true }));
+    const slot = new Map(names.map((v, k) => [v, (k + .5) / names.length])), wide = .5 / names.length;
+    return { place: at((v, i) => slot.get(v) + jitter[i] * wide), marks: names.length > 12 ? [] : names.map((v) => [slot.get(v), v]) };
+  }
+  const tiny = known.reduce((m, v) => (v ? Math.min(m, Math.abs(v)) : m), Infinity);
+  const to = { linear: (v) => v, log: Math.log10, symlog: (v) => Math.sign(v) * Math.log10(1 + Math.abs(v) / tiny) }[a.kind];
+  const ends = known.map(to).reduce((m, v) => [Math.min(m[0], v), Math.max(m[1], v)], [Infinity, -Infinity]);
+  const distinct = [...new Set(known)], few = distinct.length <= 8, reach = (ends[1] - ends[0]) * 1.08 || 1, low = ends[0] - reach * .037;
+  const spread = few ? .025 : 0; // lines of equal values lie beside each other
+  const marks = few || a.kind === 'symlog' ? distinct.sort((x, y) => x - y).filter((_, k) => few || k % Math.ceil(distinct.length / 6) === 0).map((v) => [to(v), num(v)])
+    : a.kind === 'log' ? logTicks(...ends) : ticks(...ends).map((v) => [v, num(v)]);
+  return { place: at((v, i) => (to(v) - low) / reach + jitter[i] * spread), marks: marks.map(([v, text]) => [(v - low) / reach, text]) };
+}
+
+const PAD = { left: 24, right: 60, top: 34, bottom: 40 };
+const parallel = surface('parallel-canvas', (pen, w, h) => {
+  const d = S.d, axes = S.axes, high = h - PAD.top - PAD.bottom;
+  if (!axes.length) return;
+  const gap = (w - PAD.left - PAD.right) / Math.max(1, axes.length - 1);
+  axes.forEach((axis, k) => { axis.x = PAD.left + k * gap; });
+  S.toY = (at) => PAD.top + (1 - at) * high;
+  const some = drawn(S.brush.size ? Infinity : MANY), kept = new Set(some), thin = some.length > 100;
+  const line = (i, style, width) => {
+    pen.beginPath();
+    axes.forEach((axis, k) => {
+      const y = S.toY(axis.place(i));
+      if (!k) return pen.moveTo(axis.x, y);
+      const [x0, y0] = [axes[k - 1].x, S.toY(axes[k - 1].place(i))], mid = (x0 + axis.x) / 2;
+      if (some.length > 2000) pen.lineTo(axis.x, y); else pen.bezierCurveTo(mid, y0, mid, y, axis.x, y);
+    });
+    pen.setLineDash(d.states[d.trials.state[i]] === 'pruned' ? [5, 4] : []);
+    Object.assign(pen, { strokeStyle: style, lineWidth: width });
+    pen.stroke();
+  };
+  if (S.brush.size) for (const i of drawn(MANY, d.trials.n.map((_, i) => i))) if (!kept.has(i)) line(i, css('--line'), 1);
+  inSlices(some, (i) => line(i, colour(i, thin ? .55 : .85), thin ? 1 : 1.6), () => {
+    pen.setLineDash([]);
+    if (S.sel >= 0) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
+    pen.setLineDash([]);
+    axes.forEach((axis, k) => drawAxis(pen, axis, k, gap, high));
+  });
+  const hidden = d.axes.length - axes.filter((a) => !a.last).length;
+  title('parallel', shown(some.length) + (hidden ? `; ${hidden} constant or less important not shown` : '') + '; a missing value lies below its axis');
+});
+function drawAxis(pen, axis, k, gap, high) {
+  const isLast = k === S.axes.length - 1, room = isLast ? PAD.right - 10 : Math.max(30, gap - 14);
+  Object.assign(pen, { strokeStyle: css('--soft'), lineWidth: 1, lineJoin: 'round', textAlign: 'left', textBaseline: 'alphabetic' });
+  pen.strokeRect(axis.x, PAD.top, 0, high);
+  const halo = (text, x, y, style) => { // readable above the lines
+    const wide = pen.measureText(text).width, left = pen.textAlign === 'right' ? x - wide : x;
+    Object.assign(pen, { fillStyle: css('--card'), globalAlpha: .8 });
+    pen.fillRect(left - 2, y - 11, wide + 4, 14);
+    Object.assign(pen, { fillStyle: style, globalAlpha: 1 });
+    pen.fillText(text, x, y);
+  };
+  for (const [at, text] of axis.marks) halo(short(text, pen, room), axis.x + 6, S.toY(at) + 4, css('--soft'));
+  const kind = axis.kind === 'log' || axis.kind === 'symlog' ? ` (${axis.kind})` : '', edge = k && isLast;
+  pen.textAlign = edge ? 'right' : 'left';
+  halo(short(axis.name + kind, pen, edge ? gap + PAD.right - 40 : gap - 16), edge ? axis.x + PAD.right - 4 : axis.x - 8, PAD.top - 14, css('--ink'));
+  pen.textAlign = 'left';
+  const brush = S.brush.get(k);
+  if (!brush && S.focus !== k) return;
+  const [low, top] = brush ?? [0, 1];
+  Object.assign(pen, { fillStyle: css('--accent'), strokeStyle: css('--accent'), lineWidth: 1.5, globalAlpha: brush ? .22 : .08 });
+  pen.fillRect(axis.x - 9, S.toY(top), 18, S.toY(low) - S.toY(top));
+  pen.globalAlpha = 1;
+  pen.strokeRect(axis.x - 9, S.toY(top), 18, S.toY(low) - S.toY(top));
+}
+parallel.reset = () => { S.axes = axesOf(S.d); parallel.box.style.minWidth = S.axes.length * 78 + 'px'; };
+parallel.mark = () => parallel.draw();
+
+function setBrush(axis, low, high) {
+  if (high - low < .015) S.brush.delete(axis); else S.brush.set(axis, [low, high]);
+  filter();
+}
+const atY = (y) => clamp(1 - (y - PAD.top) / (parallel.box.clientHeight - PAD.top - PAD.bottom), NONE * 2, 1.02);
+const axisAt = (x) => S.axes.findIndex((axis) => Math.abs(axis.x - x) < 16);
+function lineAt(x, y) { // the drawn trial whose line is nearest
+  const k = S.axes.findIndex((axis) => axis.x > x);
+  if (k < 1) return -1;
+  const [a, b] = [S.axes[k - 1], S.axes[k]], t = (x - a.x) / (b.x - a.x), ease = t * t * (3 - 2 * t);
+  let [best, near] = [-1, 9];
+  for (const i of drawn(S.brush.size ? Infinity : MANY)) {
+    const away = Math.abs(S.toY(a.place(i) * (1 - ease) + b.place(i) * ease) - y);
+    if (away <= near) [best, near] = [i, away];
+  }
+  return best;
+}
+let drag = null;
+parallel.box.addEventListener('pointerdown', (event) => {
+  const k = axisAt(event.offsetX);
+  if (k < 0) return;
+  drag = { k, from: atY(event.offsetY) };
+  parallel.box.setPointerCapture(event.pointerId);
+  event.preventDefault();
+});
+parallel.box.addEventListener('pointermove', (event) => {
+  if (!drag) {
+    parallel.box.style.cursor = axisAt(event.offsetX) < 0 ? 'pointer' : 'row-resize';
+    return tip(event, axisAt(event.offsetX) < 0 ? lineAt(event.offsetX, event.offsetY) : -1);
+  }
+  const at = atY(event.offsetY);
+  S.brush.set(drag.k, [Math.min(drag.from, at), Math.max(drag.from, at)]);
+  parallel.draw();
+});
+parallel.box.addEventListener('pointerup', (event) => {
+  if (drag) {
+    const at = atY(event.offsetY), { k, from } = drag;
+    drag = null;
+    return setBrush(k, Math.min(from, at), Math.max(from, at));
+  }
+  const i = lineAt(event.offsetX, event.offsetY);
+  if (i >= 0) select(i);
+});
+parallel.box.addEventListener('pointerleave', (event) => tip(event, -1));
+parallel.box.addEventListener('touchstart', (event) => {
+  if (axisAt(event.touches[0].clientX - parallel.box.getBoundingClientRect().x) >= 0) event.preventDefault();
+}, { passive: false });
+parallel.box.addEventListener('keydown', (event) => {
+  const by = { ArrowUp: .1, ArrowDown: -.1 }[event.key], turn = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const k = S.focus ?? S.axes.length - 1, [low, high] = S.brush.get(k) ?? [.8, 1.02];
+  if (turn) { S.focus = clamp(k + turn, 0, S.axes.length - 1); parallel.draw(); }
+  else if (by && event.shiftKey) setBrush(k, clamp(low - by, NONE * 2, high - .02), high);
+  else if (by) { const at = S.brush.has(k) ? by : 0; setBrush(k, low + at, high + at); }
+  else if (event.key === 'Escape') { S.brush.delete(k); S.focus = null; filter(); }
+  else return;
+  event.preventDefault();
+});
+$('#unbrush').addEventListener('click', () => { S.brush.clear(); filter(); });
+
+const curves = surface('curves-canvas', (pen, w, h) => {
+  const d = S.d, c = d.curves, all = S.kept.filter((i) => d.curve.has(d.trials.n[i]));
+  const isMany = all.length > MANY, some = drawn(S.brush.size ? Infinity : MANY, all);
+  const view = { x: (v) => 54 + v / c.last * (w - 74), y: (v) => h - 30 - (v - c.low) / (c.high - c.low) * (h - 46), some };
+  S.view = view;
+  Object.assign(pen, { lineWidth: 1, fillStyle: css('--soft'), strokeStyle: css('--line'), textAlign: 'right' });
+  for (const [v, text] of c.log ? logTicks(c.low, c.high) : ticks(c.low, c.high).map((v) => [v, num(v)])) {
+    pen.fillText(text, 46, view.y(v) + 4);
+    pen.strokeRect(54, view.y(v), w - 74, 0);
+  }
+  pen.textAlign = 'center';
+  for (const v of ticks(0, c.last, 8)) pen.fillText(num(v), view.x(v), h - 10);
+  if (isMany) band(pen, view, all);
+  const line = (i, style, width) => {
+    const { x, y } = d.curve.get(d.trials.n[i]);
+    let isUp = true;
+    pen.beginPath();
+    for (let k = 0; k < x.length; k++) { // NaN is a gap
+      if (Number.isNaN(y[k])) { isUp = true; continue; }
+      pen[isUp ? 'moveTo' : 'lineTo'](view.x(x[k]), view.y(y[k]));
+      isUp = false;
+    }
+    pen.setLineDash(d.states[d.trials.state[i]] === 'pruned' ? [4, 3] : []);
+    Object.assign(pen, { strokeStyle: style, lineWidth: width });
+    pen.stroke();
+  };
+  inSlices(some, (i) => (isMany && d.rank.get(i) < BEST ? line(i, colour(i), 1.8) : line(i, colour(i, isMany ? .3 : .85), isMany ? .8 : 1.6)), () => {
+    if (all.includes(S.sel)) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
+    pen.setLineDash([]);
+  });
+  const gaps = all.filter((i) => d.curve.get(d.trials.n[i]).y.some(Number.isNaN)).length;
+  title('curves', `${d.metric} by step${c.log ? ', logarithmic' : ''}; ${shown(some.length, all.length)}` +
+    (isMany ? ', the band holds 80%' : '') + (gaps ? `; ${gaps} with NaN, drawn as a gap` : ''));
+});
+function band(pen, view, all) {
+  const c = S.d.curves, rows = [];
+  for (let k = 0; k <= 60; k++) {
+    const at = k / 60 * c.last, found = [];
+    for (const i of all) {
+      const { x, y } = S.d.curve.get(S.d.trials.n[i]), j = x.findIndex((v) => v >= at);
+      if (j >= 0 && x[0] <= at && !Number.isNaN(y[j])) found.push(y[j]);
+    }
+    if (found.length > 9) { found.sort((a, b) => a - b); rows.push([at, quantile(found, .1), quantile(found, .9)]); }
+  }
+  pen.beginPath();
+  for (const [at, low] of rows) pen.lineTo(view.x(at), view.y(low));
+  for (const [at, , high] of rows.reverse()) pen.lineTo(view.x(at), view.y(high));
+  Object.assign(pen, { fillStyle: css('--accent'), globalAlpha: .16 });
+  pen.fill();
+  pen.globalAlpha = 1;
+}
+curves.mark = () => curves.draw();
+function curveAt(event) {
+  let [best, near] = [-1, 144];
+  for (const i of S.view?.some ?? []) {
+    const { x, y } = S.d.curve.get(S.d.trials.n[i]);
+    for (let k = 0; k < x.length; k++) {
+      const away = (S.view.x(x[k]) - event.offsetX) ** 2 + (S.view.y(y[k]) - event.offsetY) ** 2;
+      if (away <= near) [best, near] = [i, away];
+    }
+  }
+  return best;
+}
+curves.box.addEventListener('pointermove', (event) => tip(event, curveAt(event)));
+curves.box.addEventListener('pointerleave', (event) => tip(event, -1));
+curves.box.addEventListener('pointerup', (event) => { const i = curveAt(event); if (i >= 0) select(i); });
+S.blocks.push(parallel, curves);

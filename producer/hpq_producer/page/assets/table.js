@@ -1,0 +1,123 @@
+// Failures, the table of trials, the selected trial; then the start of the page.
+const failures = { draw() {
+  const t = S.d.trials, kinds = new Map();
+  for (const i of S.kept) if (t.kind[i]) kinds.set(t.kind[i], [...(kinds.get(t.kind[i]) ?? []), i]);
+  const sorted = [...kinds].sort((a, b) => b[1].length - a[1].length), total = sorted.reduce((sum, [, some]) => sum + some.length, 0);
+  $('#failures').hidden = !total;
+  title('failures', `${count(total)} of ${count(S.kept.length)} trials`);
+  $('#failures tbody').replaceChildren(...sorted.map(([kind, some]) => {
+    const row = el('tr'), first = el('a', `#${t.n[some[0]]}`, { href: `#${S.d.id}/${t.n[some[0]]}` }), cell = el('td');
+    cell.append(first);
+    row.append(el('td', count(some.length), { className: 'num' }), el('td', kind), cell, el('td', t.why[some[0]], { title: t.why[some[0]] }));
+    return row;
+  }));
+} };
+const WIDE = 24; // parameters in a row
+const table = {
+  sort: 'y', isDown: false, page: 0,
+  columns() {
+    const d = S.d, t = d.trials, on = (name) => (i) => t[name][i];
+    return [{ id: 'n', name: '#', value: on('n') }, { id: 'state', name: 'state', value: (i) => d.states[t.state[i]] },
+      { id: 'y', name: d.metric || 'objective', value: on('y'), text: (v) => num(v) },
+      ...d.axes.slice(0, WIDE).map((a, k) => ({ id: 'p' + k, name: a.name, value: (i) => a.values[i] ?? '' })),
+      { id: 'step', name: 'step', value: on('step') }, { id: 'took', name: 'time', value: (i) => t.took[i] || null, text: (v) => (v ? time(v) : '') },
+      { id: 'worker', name: 'worker', value: on('worker') }, { id: 'why', name: 'why', value: on('why') }];
+  },
+  order(columns) {
+    const { value } = columns.find((c) => c.id === table.sort) ?? columns[0], best = table.sort === 'y' && S.d.max !== table.isDown ? -1 : table.sort !== 'y' && table.isDown ? -1 : 1;
+    const isNone = (v) => v === null || v === '';
+    const compare = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b), 'en', { numeric: true }));
+    return [...S.kept].sort((a, b) => { const [v, w] = [value(a), value(b)]; return isNone(v) || isNone(w) ? isNone(v) - isNone(w) || a - b : best * compare(v, w) || a - b; });
+  },
+  draw() {
+    const columns = table.columns(), size = clamp(Math.floor(1600 / columns.length), 10, 50), order = table.order(columns), pages = Math.max(1, Math.ceil(order.length / size));
+    if (table.to !== undefined && order.includes(table.to)) table.page = Math.floor(order.indexOf(table.to) / size);
+    table.to = undefined;
+    table.page = clamp(table.page, 0, pages - 1);
+    const from = table.page * size, isNumber = (v) => typeof v === 'number';
+    title('table', `${count(order.length)} of ${count(S.d.trials.n.length)}${pages > 1 ? `, page ${table.page + 1} of ${pages}` : ''}${S.d.axes.length > WIDE ? `; the ${WIDE} most important parameters` : ''}`);
+    const head = el('tr');
+    for (const c of columns) {
+      const cell = el('th'), button = el('button', c.name, { title: `Sort by ${c.name}` });
+      button.onclick = () => { table.isDown = table.sort === c.id && !table.isDown; table.sort = c.id; table.page = 0; table.draw(); };
+      if (c.id === table.sort) { cell.ariaSort = table.isDown ? 'descending' : 'ascending'; button.textContent += table.isDown ? ' ↓' : ' ↑'; }
+      if (order.length && isNumber(c.value(order[0]))) cell.className = 'num';
+      cell.append(button);
+      head.append(cell);
+    }
+    const focused = document.activeElement?.title;
+    $('#table thead').replaceChildren(head);
+    if (focused) $$('#table th button').find((b) => b.title === focused)?.focus();
+    $('#table tbody').replaceChildren(...order.slice(from, from + size).map((i) => {
+      const row = el('tr', '', { tabIndex: 0, ariaSelected: String(i === S.sel) });
+      row.dataset.n = S.d.trials.n[i];
+      row.append(...columns.map((c) => { const v = c.value(i), text = (c.text ?? num)(v); return el('td', text, { className: isNumber(v) ? 'num' : '', title: String(text).length > 30 ? text : '' }); }));
+      row.onclick = () => select(i);
+      row.onkeydown = (event) => { if (event.key === 'Enter') select(i); };
+      return row;
+    }));
+  },
+  mark() {
+    if (S.sel >= 0 && !$(`#table tr[data-n="${S.d.trials.n[S.sel]}"]`)) { table.to = S.sel; return table.draw(); }
+    for (const row of $$('#table tbody tr')) row.ariaSelected = String(+row.dataset.n === S.d.trials.n[S.sel]);
+  },
+  reset() { Object.assign(table, { sort: S.d.metric ? 'y' : 'n', isDown: false, page: 0 }); },
+};
+const panel = { mark() {
+  const box = $('#trial'), d = S.d, t = d.trials, i = S.sel;
+  box.hidden = i < 0;
+  if (i < 0) return;
+  const close = el('button', 'Close', { onclick: () => select(i) }), tools = el('div', '', { className: 'tools' }), top = el('div', '', { className: 'title' }), list = el('dl', '', { className: 'pairs' });
+  const rank = d.rank.get(i), best = d.order[0], step = (by) => () => d.order[rank + by] !== undefined && select(d.order[rank + by]);
+  if (rank !== undefined) tools.append(el('button', 'Better', { onclick: step(-1), disabled: !rank }), el('button', 'Worse', { onclick: step(1), disabled: rank === d.order.length - 1 }));
+  tools.append(close);
+  const rows = [['state', d.states[t.state[i]]], [d.metric, num(t.y[i], 6)], ['rank', rank === undefined ? '' : `${rank + 1} of ${d.order.length}`], ['why', t.why[i]],
+    ...d.axes.slice(0, 3 * WIDE).map((a) => [a.name, a.values[i] === null ? 'none' : num(a.values[i], 6), best !== undefined && a.values[i] !== a.values[best]]),
+    ['step', t.step[i] || ''], ['time', t.took[i] ? time(t.took[i]) : ''], ['worker', t.worker[i]]];
+  for (const [label, text, differs] of rows) if (text !== '') list.append(el('dt', label), el('dd', text + (differs ? '  (the best: ' + (num(d.axes.find((a) => a.name === label)?.values[best], 4) ?? 'none') + ')' : '')));
+  top.append(el('h2', `Trial #${t.n[i]}`), tools);
+  box.replaceChildren(top, list, el('p', `hpq show ${d.id}/${t.n[i]}`, { className: 'soft' }));
+  S.onTrial?.(box);
+} };
+S.blocks.push(failures, table, panel);
+
+for (const button of $$('[data-page]')) button.onclick = () => { table.page += +button.dataset.page; table.draw(); };
+addEventListener('click', async (event) => {
+  if (!event.target.matches('[data-copy]')) return;
+  const code = event.target.previousElementSibling, old = event.target.textContent;
+  try { await navigator.clipboard.writeText(code.textContent); event.target.textContent = 'Copied'; }
+  catch { getSelection().selectAllChildren(code); event.target.textContent = 'Press Ctrl-C'; }
+  setTimeout(() => { event.target.textContent = old; }, 1500);
+});
+addEventListener('keydown', (event) => { if (event.key === 'Escape' && S.sel >= 0 && event.target.tagName !== 'CANVAS') select(S.sel); });
+addEventListener('hashchange', follow);
+const repaint = () => { if (S.d) { S.blocks.forEach((b) => b !== table && b.reset?.()); filter(); } };
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
+addEventListener('beforeprint', () => { S.print = true; repaint(); });
+addEventListener('afterprint', () => { S.print = false; repaint(); });
+const ages = () => { for (const one of $$('time')) one.textContent = new Date(one.dateTime).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' }); };
+
+async function loadPlotly() {
+  const script = el('script');
+  if ($('#plotly')) script.textContent = await inflate('plotly');
+  else await new Promise((done, fail) => { Object.assign(script, { src: '/plotly.js', onload: done, onerror: fail }); document.head.append(script); });
+  if ($('#plotly')) { document.head.append(script); $('#plotly').remove(); }
+}
+async function start() {
+  ages();
+  try {
+    S.all = JSON.parse(await inflate('data'));
+    S.all.forEach(prepare);
+    follow();
+    if (document.body.dataset.live) connect();
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    await loadPlotly();
+    refresh('draw');
+    refresh('mark');
+    document.body.dataset.ready = 'yes';
+  } catch (error) {
+    for (const box of $$('.plot')) if (!box.children.length) box.textContent = 'This browser cannot draw the charts; a version of 2023 or later can.';
+    throw error;
+  }
+}
+start();

@@ -1,0 +1,89 @@
+"""Pack the curves of a sweep: at most 50 points each, 16 bits a number, one scale for all. Pure."""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+Curve = Sequence[tuple[float, float]]  # steps and values
+
+POINTS = 50
+_TOP = 65_534  # the highest number; the next one is NaN
+_BEYOND = 3.0  # times the middle 98 % of the values: the scale reaches no further
+_LOG_RATIO = 50.0  # 98th / 2nd percentile: from here on, a curve's axis is logarithmic
+
+
+def pack_curves(curves: Mapping[int, Curve]) -> dict[str, Any]:
+    """Return trials, lengths, and the points as base64 of little-endian uint16, with their scale.
+
+    A value beyond the scale is drawn at its end. `log`: the ends are logarithms to base 10.
+    """
+    thin = {n: thinned(curve, POINTS) for n, curve in sorted(curves.items()) if curve}
+    flat = [point for curve in thin.values() for point in curve]
+    low, high, is_log = scale_of([value for _, value in flat])
+    last = max((step for step, _ in flat), default=1) or 1
+    reach = (high - low) or 1.0
+    steps = array("H", (round(max(0.0, step) / last * _TOP) for step, _ in flat))
+    values = array("H", (_place(value, low, reach, is_log) for _, value in flat))
+    if sys.byteorder == "big":
+        steps.byteswap()
+        values.byteswap()
+    return {
+        "n": list(thin),
+        "len": [len(curve) for curve in thin.values()],
+        "x": b64encode(steps.tobytes()).decode(),
+        "y": b64encode(values.tobytes()).decode(),
+        "last": last,
+        "low": low,
+        "high": low + reach,
+        "log": is_log,
+    }
+
+
+def scale_of(values: Sequence[float]) -> tuple[float, float, bool]:
+    """Return the ends of a scale that outliers do not flatten, and whether it is logarithmic."""
+    found = sorted(v for v in values if math.isfinite(v))
+    if not found:
+        return 0.0, 1.0, False
+    near, far = found[len(found) // 50], found[-1 - len(found) // 50]
+    is_log = near > 0 and far / near >= _LOG_RATIO
+    if is_log:
+        found = [math.log10(v) for v in found if v > 0]
+    low, high = found[len(found) // 100], found[-1 - len(found) // 100]
+    room = _BEYOND * ((high - low) or abs(high) or 1.0)
+    return max(found[0], low - room), min(found[-1], high + room), is_log
+
+
+def _place(value: float, low: float, reach: float, is_log: bool) -> int:
+    if math.isnan(value):
+        return _TOP + 1
+    if is_log:
+        value = math.log10(value) if value > 0 else -math.inf
+    return round(min(1.0, max(0.0, (value - low) / reach)) * _TOP)
+
+
+def thinned(curve: Curve, most: int) -> Curve:
+    """Return at most `most` points that keep the shape of the curve, its first and last included.
+
+    Largest triangle, three buckets (Steinarsson, 2013): of each bucket, the point that spans the
+    largest area with the point kept before it and the mean of the next bucket.
+    """
+    if len(curve) <= most:
+        return curve
+    known = [(x, y if math.isfinite(y) else 0.0) for x, y in curve]
+    size = (len(curve) - 2) / (most - 2)
+    ends = [1 + int(i * size) for i in range(most - 1)]
+    kept = [0]
+    for i, (start, stop) in enumerate(pairwise(ends)):
+        after = known[stop : ends[i + 2] if i + 2 < len(ends) else len(known)]
+        ax, ay = known[kept[-1]]
+        cx = math.fsum(x / len(after) for x, _ in after)
+        cy = math.fsum(y / len(after) for _, y in after)
+        areas = [abs((ax - cx) * (y - ay) - (ax - x) * (cy - ay)) for x, y in known[start:stop]]
+        kept.append(start + areas.index(max(areas)))
+    return [curve[i] for i in (*kept, len(curve) - 1)]

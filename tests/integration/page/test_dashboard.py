@@ -1,0 +1,308 @@
+"""`hpq dashboard`: a real server process, asked over HTTP and watched by a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Claim, Point, TrialState
+from hpq.store.control import SweepControl
+from hpq.store.keys import Keys
+from hpq.store.trials import TrialStore
+from tests.commands import HPQ
+from tests.constants import DEADLINE_S
+from tests.integration.page.conftest import Tab
+
+for library in ("starlette", "uvicorn", "jinja2", "plotly"):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+live = pytest.importorskip("hpq_producer.page.live")
+
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+
+
+class Served:
+    """A running `hpq dashboard`."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process, self.url = process, url
+
+    def get(
+        self, path: str, method: str = "GET", **headers: str
+    ) -> tuple[int, Mapping[str, str], str]:
+        there = urlsplit(self.url)
+        host = "127.0.0.1" if there.hostname not in ("127.0.0.1", "::1") else there.hostname
+        connection = http.client.HTTPConnection(host, there.port, timeout=DEADLINE_S)
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        found = answer.status, dict(answer.getheaders()), answer.read().decode()
+        connection.close()
+        return found
+
+    @contextmanager
+    def stream(self, topic: str, after: str = "0", **headers: str) -> Iterator[Events]:
+        there = urlsplit(self.url)
+        connection = http.client.HTTPConnection(there.hostname, there.port, timeout=DEADLINE_S)
+        connection.request("GET", f"/events?topic={topic}&after={after}", headers=headers)
+        answer = connection.getresponse()
+        yield Events(answer)
+        answer.close()
+        connection.close()
+
+
+class Events:
+    """The events of an open stream."""
+
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
+        self.answer = answer
+
+    def next(self) -> tuple[str, str, str]:
+        """Return id, name and data of the next event."""
+        found = {"id": "", "event": "", "data": ""}
+        while line := self.answer.readline().decode():
+            name, _, value = line.rstrip("\n").partition(": ")
+            found[name] = value
+            if line == "\n" and found["event"]:
+                return found["id"], found["event"], found["data"]
+        raise AssertionError("the stream ended")
+
+
+@pytest.fixture
+def serve(
+    environ: dict[str, str], tmp_path: object, redis: Redis
+) -> Iterator[Callable[..., Served]]:
+    """Return a function that starts the dashboard."""
+    running = []
+
+    def start(*words: str) -> Served:
+        command = [HPQ, "dashboard", "--port", "0", *words]
+        process = subprocess.Popen(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        running.append(process)
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url, process.communicate()
+        there, until = urlsplit(url), time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", there.port), timeout=1).close()
+                return Served(process, url.rstrip("/"))
+            except OSError:
+                assert process.poll() is None and time.monotonic() < until
+                time.sleep(0.02)
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def begin(
+    store: TrialStore, who: WorkerPresence, take: Callable[[], Claim]
+) -> Callable[..., Claim]:
+    """Return a function that claims a trial and reports values of acc."""
+
+    def run(*values: float, log: bytes = b"") -> Claim:
+        claim = take()
+        points = tuple(Point(step=k, name="acc", value=v) for k, v in enumerate(values, 1))
+        batch = ReportBatch(seq=1, step=len(values), objective=values[-1], points=points, log=log)
+        store.beat(claim, who, batch, lease_ms=30_000)
+        return claim
+
+    return run
+
+
+def finish(store: TrialStore, claim: Claim, value: float) -> None:
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=2))
+
+
+def test_a_finished_trial_appears_on_the_open_page(
+    serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
+) -> None:
+    sweep: Sweep = sweep_of(4)
+    finish(store, begin(0.1, 0.5), 0.5)
+    second = begin(0.2, 0.7)
+    shown = tab().open(f"{serve().url}/sweep/{sweep.id}")
+    shown.until("document.querySelector('#live').textContent.startsWith('live')")
+    assert "acc 0.5000" in shown.text("h1")
+    finish(store, second, 0.75)
+    shown.until("document.querySelector('h1').textContent.includes('0.7500')")
+    shown.until(
+        "document.querySelectorAll('#table tbody tr td:nth-child(2)')[0].textContent === 'finished'"
+    )
+    assert shown.page.evaluate("document.querySelector('#table tbody tr').dataset.n") == "2"
+    assert shown.messages == []
+    own = urlsplit(shown.page.url).netloc
+    assert all(
+        urlsplit(u).netloc == own or u.startswith(("data:", "blob:")) for u in shown.requests
+    )
+
+
+def test_a_running_trial_moves_without_an_event(
+    serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
+) -> None:
+    sweep: Sweep = sweep_of(2)
+    claim = begin(0.1, 0.2)
+    shown = tab().open(f"{serve().url}/sweep/{sweep.id}")
+    shown.until("document.querySelector('#live').textContent.startsWith('live')")
+    points = (Point(step=3, name="acc", value=0.625),)
+    store.beat(
+        claim, who, ReportBatch(seq=2, step=3, objective=0.625, points=points), lease_ms=30_000
+    )
+    shown.until("document.querySelector('#table tbody').textContent.includes('0.625')")
+    assert shown.messages == []
+
+
+def test_a_selected_trial_shows_attempts_artifacts_and_the_end_of_its_log(
+    serve, sweep_of, begin, tab: Callable[..., Tab]
+) -> None:
+    sweep: Sweep = sweep_of(2)
+    begin(0.1, 0.2, log=f"epoch 1\n{HOSTILE}\n".encode())
+    shown = tab().open(f"{serve().url}/sweep/{sweep.id}#{sweep.id}/1")
+    shown.until("document.querySelector('#trial pre') !== null")
+    assert HOSTILE in shown.text("#trial pre") and "owned" not in shown.page.title()
+    assert shown.count("#trial img") == 0 and shown.messages == []
+
+
+def test_new_sweeps_and_workers_appear_in_the_lists(
+    serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
+) -> None:
+    served = serve()
+    shown = tab().open(served.url)
+    assert "No sweep yet" in shown.text("#listing")
+    sweep: Sweep = sweep_of(2)
+    shown.until("document.querySelector('#listing a') !== null")
+    shown.page.click("#listing a")
+    shown.until("document.body.dataset.ready === 'yes' && location.pathname.startsWith('/sweep/')")
+    assert sweep.id in shown.text(".sweep") and shown.messages == []
+    workers = tab().open(f"{served.url}/workers")
+    store.present(who, idle=True, lifetime_ms=30_000)
+    workers.until("document.querySelector('#listing').textContent.includes('w1')")
+    assert workers.messages == []
+
+
+def test_a_sweep_removed_while_shown_keeps_its_last_state(
+    serve, sweep_of, begin, store: TrialStore, control: SweepControl, tab: Callable[..., Tab]
+) -> None:
+    sweep: Sweep = sweep_of(1)
+    finish(store, begin(0.1, 0.5), 0.5)
+    shown = tab().open(f"{serve().url}/sweep/{sweep.id}")
+    shown.until("document.querySelector('#live').textContent.startsWith('live')")
+    control.remove(sweep.id)
+    shown.until("document.querySelector('#live').textContent.includes('removed')")
+    assert "acc 0.5000" in shown.text("h1") and shown.messages == []
+
+
+def test_a_browser_that_returns_gets_what_it_missed(
+    serve, sweep_of, begin, store: TrialStore
+) -> None:
+    sweep: Sweep = sweep_of(4)
+    finish(store, begin(0.1, 0.5), 0.5)
+    served = serve()
+    with served.stream(sweep.id) as events:
+        last, name, _ = events.next()
+        assert name == "patch" and last
+    finish(store, begin(0.1, 0.25), 0.25)
+    with served.stream(sweep.id, **{"Last-Event-ID": last}) as events:
+        _, name, data = events.next()
+        patch = json.loads(data)
+        if not patch["trials"]["n"]:  # the patch of the subscription was empty: the next has it
+            patch = json.loads(events.next()[2])
+        assert patch["trials"]["n"] == [2] and patch["trials"]["y"] == [0.25]
+
+
+def test_a_browser_whose_events_were_trimmed_loads_the_page_again(
+    serve, sweep_of, begin, store: TrialStore, redis: Redis, keys: Keys
+) -> None:
+    sweep: Sweep = sweep_of(4)
+    first = redis.xrange(keys.sweep(sweep.id, "events"), count=1)[0][0].decode()
+    finish(store, begin(0.1, 0.5), 0.5)
+    redis.xtrim(keys.sweep(sweep.id, "events"), maxlen=1, approximate=False)
+    served = serve()
+    with served.stream(sweep.id, after=first) as events:
+        assert events.next()[1] == "reset"
+
+
+def test_control_c_ends_it_though_a_stream_is_open(serve, sweep_of) -> None:
+    sweep: Sweep = sweep_of(2)
+    served = serve()
+    with served.stream(sweep.id) as events:
+        events.next()
+        served.process.send_signal(signal.SIGINT)
+        _, err = served.process.communicate(timeout=DEADLINE_S)
+        assert "Traceback" not in err
+
+
+def test_it_only_shows(serve) -> None:
+    served = serve()
+    for method in ("POST", "PUT", "DELETE"):
+        assert served.get("/", method)[0] == 405
+
+
+def test_a_page_of_another_host_is_refused(serve) -> None:
+    served = serve()
+    assert served.get("/", Host="evil.example")[0] == 421
+    assert served.get("/", Host="localhost:1")[0] == 200
+    status, headers, _ = served.get("/")
+    policy = headers["content-security-policy"]
+    assert status == 200 and "frame-ancestors 'none'" in policy and "unsafe-eval" not in policy
+
+
+def test_outside_loopback_a_token_is_needed_once(serve, sweep_of) -> None:
+    served = serve("--host", "0.0.0.0")
+    there = urlsplit(served.url)
+    token = there.query.removeprefix("token=")
+    assert len(token) > 20
+    for path in ("/", "/workers", "/plotly.js", "/events?topic=/", "/?token=wrong"):
+        assert served.get(path)[0] == 403, path
+    status, headers, page = served.get(f"/workers?token={token}")
+    cookie = headers["set-cookie"]
+    assert status == 200 and "url=/workers" in page and token not in page
+    assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
+    assert served.get("/workers", Cookie=cookie.partition(";")[0])[0] == 200
+
+
+def test_a_sweep_or_trial_that_does_not_exist_is_not_found(serve, sweep_of) -> None:
+    sweep_of(1)
+    served = serve()
+    for path in ("/sweep/nothing", "/trial/demo-00000/9", "/events?topic=nothing", "/no/such"):
+        assert served.get(path)[0] == 404, path
+
+
+def test_a_port_in_use_is_one_line(serve, hpq) -> None:
+    port = urlsplit(serve().url).port
+    done = hpq("dashboard", "--port", port)
+    assert done.returncode == 2 and "[port-unusable]" in done.stderr
+
+
+def test_a_slow_browser_gets_a_reset() -> None:
+    async def read() -> list[str]:
+        slow = live.Subscriber("s", asyncio.get_running_loop())
+        for n in range(40):
+            slow.put(("patch", str(n), ""))
+        await asyncio.sleep(0)
+        names = []
+        while not slow.queue.empty():
+            message = slow.queue.get_nowait()
+            assert message is not None
+            names.append(message[0])
+        return names
+
+    with ThreadPoolExecutor() as pool:  # playwright runs a loop in this thread
+        names = pool.submit(asyncio.run, read()).result()
+    assert "reset" in names and len(names) <= 16

@@ -1,0 +1,78 @@
+"""`hpq report`, as a user runs it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Claim, Point, TrialState
+from hpq.store.trials import TrialStore
+from tests.ids import refused
+
+pytest.importorskip("plotly", reason="plotly is not installed")
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
+
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def data_of(page: str) -> list[dict[str, Any]]:
+    found = re.search(r'id="data">([^<]*)<', page)
+    assert found
+    return list(json.loads(gzip.decompress(base64.b64decode(found[1]))))
+
+
+@pytest.fixture
+def running(sweep_of, store: TrialStore, who: WorkerPresence, take: Callable[[], Claim]) -> Sweep:
+    """Return a sweep with one finished trial, one that runs, and two that wait."""
+    sweep: Sweep = sweep_of(4)
+    for value in (0.5, 0.25):
+        claim = take()
+        points = tuple(Point(step=k, name="acc", value=value * k) for k in (1, 2))
+        batch = ReportBatch(seq=1, step=2, objective=value * 2, points=points, log=b"<b>hi</b>\n")
+        store.beat(claim, who, batch, lease_ms=30_000)
+        if value == 0.5:
+            store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0, step=2))
+    return sweep
+
+
+def test_the_report_of_a_running_sweep_is_one_file(
+    running: Sweep, hpq: Hpq, tmp_path: Path
+) -> None:
+    done = hpq("report", running.id)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [f"{running.id}.html"]
+    page = (tmp_path / f"{running.id}.html").read_text("utf-8")
+    (data,) = data_of(page)
+    assert data["trials"]["state"] == [2, 1, 0, 0]
+    assert data["trials"]["y"] == [1.0, 0.5, None, None]
+    assert data["curves"]["n"] == [1, 2] and data["curves"]["len"] == [2, 2]
+    assert data["winner"] == 1
+    assert "http://" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert list(tmp_path.glob(".*.new")) == []
+
+
+def test_several_sweeps_go_into_one_file(
+    running: Sweep, sweep_of, hpq: Hpq, tmp_path: Path
+) -> None:
+    other = sweep_of(2, "other-00000")
+    assert hpq("report", running.id, "other", running.id, "-o", "both.html").returncode == 0
+    page = (tmp_path / "both.html").read_text("utf-8")
+    assert [one["id"] for one in data_of(page)] == [running.id, other.id]
+
+
+def test_a_file_that_cannot_be_written_is_one_line(running: Sweep, hpq: Hpq) -> None:
+    refused(hpq("report", running.id, "-o", "no/such/folder/page.html"), "file-unwritable")
+
+
+def test_a_sweep_that_does_not_exist_is_refused(hpq: Hpq) -> None:
+    refused(hpq("report", "nothing", "-o", "page.html"), "sweep-not-found", exit=4)

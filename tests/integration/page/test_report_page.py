@@ -1,0 +1,278 @@
+"""The page of `hpq report`, in a browser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialId, TrialState, TrialView
+from hpq_producer.page.sweep_data import SweepData
+from tests.integration.page.conftest import Tab
+from tests.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
+
+pytest.importorskip("plotly", reason="plotly is not installed")
+render = pytest.importorskip("hpq_producer.page.render", reason="jinja2 is not installed")
+
+Open = Callable[..., Tab]
+
+
+@pytest.fixture
+def show(tab: Callable[..., Tab], tmp_path: Path) -> Open:
+    """Return a function that writes the page of sweeps and opens it."""
+
+    def write(*sweeps: SweepData, flags: tuple[str, ...] = (), at: str = "", **more: object) -> Tab:
+        file = tmp_path / "page.html"
+        file.write_text(render.sweep_page(sweeps), "utf-8")
+        return tab(*flags, **more).open(f"file://{file}{at}")
+
+    return write
+
+
+def is_clean(shown: Tab) -> bool:
+    """Nothing in the console, no address but the file's, few nodes."""
+    assert shown.messages == []
+    assert all(url.startswith(("file://", "data:", "blob:")) for url in shown.requests)
+    assert len([url for url in shown.requests if url.startswith("file://")]) == 1
+    assert shown.count() < 5_000
+    return True
+
+
+def test_the_first_screen_answers_both_questions(show: Open) -> None:
+    data = made(SETS_OF_ARTICLE)
+    shown = show(data)
+    assert is_clean(shown)
+    best = data.status.best[0]
+    assert f"#{best.id.number}" in shown.text(".winner h2")
+    assert "is the best of 16 results" in shown.text("h1") and "explains" in shown.text("h1")
+    for name, value in best.params.items():
+        assert name in shown.text(".winner") and str(value) in shown.text(".winner")
+    for query in (".winner .command", ".winner .evidence", ".bars", "#sorted-plot .main-svg"):
+        box = shown.page.locator(query).first.bounding_box()
+        assert box["y"] + box["height"] <= 800, query
+
+
+def test_ten_thousand_trials_are_four_megabytes_and_few_nodes(show: Open, tmp_path: Path) -> None:
+    sets = drawn_sets(10_000)
+    shown = show(made(sets, points=50, workers=16, failing=0.02, pruned=0.3, spec=RANGES))
+    assert (tmp_path / "page.html").stat().st_size <= 4_000_000
+    assert is_clean(shown)
+    assert "320 of 10,000 drawn" in shown.text("#parallel-n")
+    assert "page 1 of 2" in shown.text("#table-n")
+
+
+def test_a_brush_keeps_its_trials_in_every_block_below(show: Open) -> None:
+    shown = show(made(SETS_OF_ARTICLE))
+    box = shown.page.locator("#parallel-canvas").bounding_box()
+    shown.page.locator("#parallel-canvas").scroll_into_view_if_needed()
+    box = shown.page.locator("#parallel-canvas").bounding_box()
+    x, top = box["x"] + box["width"] - 60, box["y"] + 30  # the metric's axis
+    shown.page.mouse.move(x, top)
+    shown.page.mouse.down()
+    shown.page.mouse.move(x, top + 60, steps=4)
+    shown.page.mouse.up()
+    kept = shown.count("#table tbody tr")
+    assert 0 < kept < 16
+    assert shown.text("#table-n") == f"{kept} of 16"
+    assert f"{kept} trials" in shown.text("#curves-n")
+    assert f"{kept} trials" in shown.text("#parallel-n") or f"{kept} of" in shown.text(
+        "#parallel-n"
+    )
+    points = "document.querySelector('#history-plot').data[1].x.length"
+    assert shown.page.evaluate(points) == kept
+    shown.page.click("#unbrush")
+    assert shown.count("#table tbody tr") == 16 and is_clean(shown)
+
+
+def test_a_brush_moves_by_keyboard(show: Open) -> None:
+    shown = show(made(SETS_OF_ARTICLE))
+    shown.page.focus("#parallel-canvas")
+    shown.page.keyboard.press("ArrowUp")
+    kept = shown.count("#table tbody tr")
+    assert 0 < kept < 16
+    shown.page.keyboard.press("Shift+ArrowUp")
+    assert shown.count("#table tbody tr") >= kept
+    shown.page.keyboard.press("Escape")
+    assert shown.count("#table tbody tr") == 16
+
+
+def test_a_selected_trial_is_marked_everywhere_and_stays_in_the_address(show: Open) -> None:
+    shown = show(made(SETS_OF_ARTICLE))
+    shown.page.click("#table tbody tr:nth-child(3)")
+    number = shown.page.get_attribute("#table tbody tr:nth-child(3)", "data-n")
+    assert shown.page.evaluate("location.hash") == f"#cifar10-16-3f2a1/{number}"
+    assert f"Trial #{number}" in shown.text("#trial")
+    for chart in ("sorted", "history"):
+        marked = f"document.querySelector('#{chart}-plot').data.at(-1).x.length"
+        assert shown.page.evaluate(marked) == 1, chart
+    assert shown.page.evaluate("document.querySelector('#timeline-plot').data.at(-1).x.length") == 2
+    again = show(made(SETS_OF_ARTICLE), at=f"#cifar10-16-3f2a1/{number}")
+    assert f"Trial #{number}" in again.text("#trial")
+    again.page.keyboard.press("Escape")
+    assert not again.page.is_visible("#trial")
+
+
+def test_a_click_on_a_point_selects_its_trial(show: Open) -> None:
+    shown = show(made(SETS_OF_ARTICLE))
+    shown.page.locator("#sorted-plot .point").nth(2).click(force=True)
+    assert shown.page.is_visible("#trial")
+    assert "3 of 16" in shown.text("#trial")
+
+
+def test_the_table_sorts_by_each_column(show: Open) -> None:
+    shown = show(made(SETS_OF_ARTICLE))
+    first = "document.querySelector('#table tbody tr').dataset.n"
+    shown.page.click("#table th button >> nth=0")
+    assert shown.page.evaluate(first) == "1"
+    shown.page.click("#table th button >> nth=0")
+    assert shown.page.evaluate(first) == "16"
+    assert shown.page.get_attribute("#table th >> nth=0", "aria-sort") == "descending"
+
+
+HOSTILE = (
+    "<b>bold</b>", "<a href='https://x.invalid'>link</a>", "$e^x$", "&lt;i&gt;",
+    "</script><script>document.title='owned'</script>",
+    "<img src=x onerror=document.title='owned'>",
+)  # fmt: skip
+
+
+def test_hostile_names_values_and_messages_stay_text(show: Open) -> None:
+    sets: list[Params] = [
+        {name: HOSTILE[(n + k) % 3] for k, name in enumerate(HOSTILE)} for n in range(12)
+    ]
+    data = made(sets, metric=HOSTILE[0], text="\n".join(HOSTILE), failing=0.2)
+    failure = Failure(kind=FailureKind.USER_ERROR, message=HOSTILE[4])
+    trials = [
+        replace(t, worker=HOSTILE[1], failure=failure if t.failure else None) for t in data.trials
+    ]
+    shown = show(
+        of_trials(trials, data.curves, sid="x-00000", metric=HOSTILE[0], text="\n".join(HOSTILE))
+    )
+    assert is_clean(shown)
+    assert "owned" not in shown.page.title()
+    assert shown.count("svg a") == 0 and shown.count("img[src=x]") == 0
+    links = shown.page.evaluate("[...document.links].map(a => a.getAttribute('href'))")
+    assert all(link.startswith("#") for link in links)
+    bold = "[...document.querySelectorAll('svg tspan')].map(e => e.textContent)"
+    assert "bold" not in shown.page.evaluate(bold)
+    assert shown.text(".sweep").count(HOSTILE[0]) >= 2
+    assert HOSTILE[4] in shown.page.locator("main pre").first.text_content()
+    shown.page.locator("#sorted-plot .point").first.hover(force=True)
+    assert shown.count("svg a") == 0
+
+
+def test_without_webgl_the_page_draws_the_same(show: Open) -> None:
+    shown = show(made(SETS_OF_ARTICLE), flags=("--disable-3d-apis", "--disable-gpu"))
+    assert is_clean(shown)
+    assert shown.count("#slices-plot .point") == 4 * 16
+
+
+def _few(states: list[TrialState], **more: object) -> SweepData:
+    return made(SETS_OF_ARTICLE[: len(states)], states=states, **more)  # type: ignore[arg-type]
+
+
+def _without_metric() -> SweepData:
+    data = made(SETS_OF_ARTICLE)
+    trials = [replace(t, objective=None, metrics={}) for t in data.trials]
+    return of_trials(trials, {}, sid="x-00000", metric=None)
+
+
+def _diverged() -> SweepData:
+    data = made(SETS_OF_ARTICLE)
+    curves = {
+        n: [(x, (math.nan, math.inf, -math.inf, y)[int(x) % 4]) for x, y in c]
+        for n, c in data.curves.items()
+    }
+    trials = [
+        replace(t, objective=math.inf, metrics={"test/acc": math.nan}) if t.id.number < 4 else t
+        for t in data.trials
+    ]
+    return of_trials(trials, curves, sid="x-00000", metric="test/acc")
+
+
+def _conditional() -> SweepData:
+    return made(drawn_sets(40), spec=RANGES, pruned=0.3, failing=0.1)
+
+
+def _wide() -> SweepData:
+    sets: list[Params] = [{f"p{k}": (n * k) % 7 / 7 for k in range(200)} for n in range(30)]
+    return made(sets)
+
+
+def _constant() -> SweepData:
+    return made([{"lr": 0.1, "note": None}] * 9)
+
+
+def _symlog() -> SweepData:
+    values: list[Json] = [0, -5, 1e-3, 10, 1e4, None, 3, 4, 8, 900]
+    spec: dict[str, Json] = {
+        "parameters": {"x": {"distribution": "log_uniform", "min": 0, "max": 1}}
+    }
+    return made([{"x": v} for v in values], spec=spec)
+
+
+F, Q, R = TrialState.FAILED, TrialState.QUEUED, TrialState.RUNNING
+BAD: dict[str, tuple[Callable[[], SweepData], str]] = {
+    "no metric": (_without_metric, "names no metric"),
+    "no result yet": (lambda: _few([R, R, Q, Q]), "No trial has reported"),
+    "one trial": (lambda: _few([TrialState.FINISHED]), "the only result"),
+    "no trial": (lambda: of_trials([], {}, sid="x-00000", metric="acc"), "No trial has reported"),
+    "all failed": (lambda: _few([F] * 6), "All 6 trials failed"),
+    "a running sweep": (lambda: _few([TrialState.FINISHED] * 9 + [R, R, Q]), "the best of 9"),
+    "NaN and infinities": (_diverged, "the best of"),
+    "constant parameters": (_constant, "the best of 9"),
+    "200 parameters": (_wide, "the best of 30"),
+    "conditional parameters": (_conditional, "the best of"),
+    "zero and negative on a log scale": (_symlog, "the best of 10"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_input_is_a_page_like_any_other(case: str, show: Open) -> None:
+    build, words = BAD[case]
+    shown = show(build())
+    assert is_clean(shown)
+    assert words in shown.text("h1")
+    if shown.count("#table tbody tr"):
+        shown.page.click("#table tbody tr >> nth=0")
+        assert shown.page.is_visible("#trial")
+    assert is_clean(shown)
+
+
+def test_several_sweeps_share_a_page_and_the_address_names_one(show: Open) -> None:
+    first, second = made(SETS_OF_ARTICLE), made(drawn_sets(20), sid="resnet-9c0de", spec=RANGES)
+    shown = show(first, second)
+    assert "is the best of 16" in shown.text("h1:visible")
+    shown.page.click("nav a[href='#resnet-9c0de']")
+    shown.until("document.querySelectorAll('#table tbody tr').length === 20")
+    assert "is the best of 20" in shown.text("h1:visible")
+    assert is_clean(shown)
+
+
+@pytest.mark.parametrize("more", [{"width": 390, "height": 844}, {"color_scheme": "dark"}])
+def test_no_block_is_wider_than_the_screen(more: dict[str, object], show: Open) -> None:
+    shown = show(made(drawn_sets(40), spec=RANGES), **more)
+    assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert is_clean(shown)
+
+
+def test_the_policy_admits_two_scripts_by_their_hash_and_no_eval(show: Open) -> None:
+    shown = show(made(SETS_OF_ARTICLE))
+    policy = shown.page.get_attribute("meta[http-equiv]", "content")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert policy.count("sha256-") == 2 and "unsafe-eval" not in policy
+    assert "unsafe" not in policy.replace("style-src 'unsafe-inline'", "")
+    assert shown.page.evaluate("typeof Plotly") == "object"
+
+
+def test_replicates_and_a_trial_that_never_ran_are_shown(show: Open) -> None:
+    data = made(SETS_OF_ARTICLE)
+    queued = TrialView(
+        id=TrialId(sweep=data.sweep.id, number=17), state=Q, params=SETS_OF_ARTICLE[0]
+    )
+    shown = show(of_trials([*data.trials, queued], data.curves, sid="x-00000", metric="test/acc"))
+    assert "1 without a result" in shown.text("#sorted-n")
+    assert is_clean(shown)

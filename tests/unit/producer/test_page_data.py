@@ -1,0 +1,63 @@
+"""What the page gets: curves of 50 points in 16 bits, columns, axes. Without a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from array import array
+
+import pytest
+
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
+from hpq_producer.page.curves import POINTS, pack_curves, scale_of, thinned
+from hpq_producer.page.sweep_data import encode_sweep
+from tests.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
+
+
+def test_a_thinned_curve_keeps_its_ends_and_its_peak() -> None:
+    curve = [(float(x), 9.0 if x == 617 else math.sin(x / 90)) for x in range(1000)]
+    thin = thinned(curve, POINTS)
+    assert len(thin) == POINTS and thin[0] == curve[0] and thin[-1] == curve[-1]
+    assert (617.0, 9.0) in thin and list(thin) == sorted(thin)
+
+
+def test_a_short_curve_is_kept_whole() -> None:
+    assert thinned([(1.0, 2.0)], POINTS) == [(1.0, 2.0)]
+
+
+def test_packed_curves_unpack_to_their_values_and_nan_is_its_own_number() -> None:
+    packed = pack_curves({3: [(0.0, 0.25), (10.0, math.nan), (20.0, 0.75)], 4: []})
+    values = array("H", base64.b64decode(packed["y"]))
+    assert packed["n"] == [3] and packed["len"] == [3] and packed["last"] == 20
+    assert list(values) == [0, 65_535, 65_534]
+    assert list(array("H", base64.b64decode(packed["x"]))) == [0, 32_767, 65_534]
+
+
+def test_one_outlier_does_not_flatten_the_others() -> None:
+    low, high, is_log = scale_of([*(1 + x / 1000 for x in range(1000)), 1e30, math.inf, math.nan])
+    assert low == 1 and high < 6 and not is_log
+
+
+def test_losses_over_decades_get_a_logarithmic_scale() -> None:
+    low, high, is_log = scale_of([10 ** (-x / 100) for x in range(400)])
+    assert is_log and low == pytest.approx(-3.99) and high == 0
+
+
+def test_axes_follow_the_sweep_file_and_the_most_important_parameter_is_first() -> None:
+    data = encode_sweep(made(drawn_sets(64), spec=RANGES, points=3))
+    kinds = {axis["name"]: axis["kind"] for axis in data["axes"]}
+    assert kinds == {
+        "lr": "log", "weight_decay": "log", "batch_size": "linear", "optimizer": "category",
+        "dropout": "linear", "layers": "linear", "momentum": "linear",
+    }  # fmt: skip
+    assert data["axes"][0]["name"] == "lr"
+    missing = dict(zip((a["name"] for a in data["axes"]), data["trials"]["p"], strict=True))
+    assert None in missing["momentum"] and None not in missing["lr"]
+
+
+def test_the_data_has_a_value_a_trial_in_each_column_and_no_nan() -> None:
+    data = encode_sweep(made(SETS_OF_ARTICLE))
+    columns = {**data["trials"]}
+    assert all(len(column) == 16 for column in [*columns.pop("p"), *columns.values()])
+    json.dumps(data, allow_nan=False)
