@@ -92,7 +92,8 @@ class _Worker:
         self._rest = b""
         self.stop = ""  # why the current trial must end
         self.over: str | None = None  # the last message: an error, or ""
-        self._writing, self._is_closed = threading.Lock(), False
+        self._writing, self._reading = threading.Lock(), threading.Lock()
+        self._is_closed = False
 
     def next_run(self) -> Mapping[str, Any] | None:
         """Wait for the next attempt; None at the worker's end."""
@@ -116,9 +117,10 @@ class _Worker:
 
     def stop_reason(self) -> str:
         """Return why the current trial must end; "" while it may run."""
-        while not (self.stop or self._is_closed) and select([self._commands], [], [], 0)[0]:
-            if self._read() is None:
-                self.stop = _DIED
+        with self._reading:  # several threads of the function may report
+            while not (self.stop or self._is_closed) and select([self._commands], [], [], 0)[0]:
+                if self._read() is None:
+                    self.stop = _DIED
         return self.stop
 
     def answer(self, message: Mapping[str, Any]) -> None:
