@@ -164,7 +164,8 @@ def test_an_edited_search_is_refused_whole_and_no_trial_is_made_of_it(lab, field
 def test_a_shipped_trainer_runs_without_a_key_but_only_the_signer_makes_its_trials(lab) -> None:
     digits = "trainer: digits\nparameters: {epochs: {value: 1}, hidden: {values: [4, 8]}}\n"
     sid = lab.enqueue(digits + "method: grid\n", HPQ_CODE_KEY=OURS)
-    text = digits.replace("values: [4, 8]", "min: 1, max: 9") + "method: random\n"
+    text = digits.replace("hidden: {values: [4, 8]}", "momentum: {min: 0.1, max: 0.9}")
+    text += "method: random\n"
     late = lab.enqueue(text, HPQ_CODE_KEY=OURS)
     put(lab, sid, 1, b'{"epochs":1,"hidden":4,"data":"/etc/passwd"}')
     lab.worker()
