@@ -116,7 +116,8 @@ class RowSigner:
     """Signs the rows of one sweep's parameters with keyed BLAKE2b, 16 bytes a row."""
 
     def __init__(self, key: bytes, prefix: str, sid: str) -> None:
-        self._key = hmac.digest(key, dumps(["hpq parameters", prefix, sid]).encode(), "sha256")
+        own = hmac.digest(key, dumps(["hpq parameters", prefix, sid]).encode(), "sha256")
+        self._keyed = hashlib.blake2b(digest_size=MAC_BYTES, key=own)
 
     @classmethod
     def of(cls, key: bytes | None, prefix: str, sweep: Sweep) -> RowSigner | None:
@@ -152,9 +153,11 @@ class RowSigner:
         return hmac.compare_digest(self._mac(number, row[MAC_BYTES:]), row[:MAC_BYTES])
 
     def _mac(self, number: int, data: bytes) -> bytes:
-        text = b"%d " % number + data
-        first, *rest = hashlib.blake2b(text, digest_size=MAC_BYTES, key=self._key).digest()
-        return bytes((first | 0x80, *rest))  # no JSON begins so: `text_of` tells rows apart
+        found = self._keyed.copy()
+        found.update(b"%d " % number + data)
+        mac = bytearray(found.digest())
+        mac[0] |= 0x80  # no JSON begins so: `text_of` tells rows apart
+        return bytes(mac)
 
 
 def fingerprint(key: bytes | None) -> str:

@@ -17,7 +17,7 @@ from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.store.scripts import BATCH_ROWS, UNSEALED_TTL_S, StoreContext, check_reply
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import dumps, flatten
+from hpq.store.wire.fields import dumps, flatten, sweep_id
 from hpq.store.wire.trial import NewRow, SignRow, encode_result, stored, unsigned
 
 _UNSEALED_PARTS = ("params", "waiting", "ids", "staged", "origin")
@@ -85,7 +85,7 @@ class SweepWriter:
             manifest=manifest,
         )
         if reply == "exists":
-            return str(rest[0].decode())
+            return sweep_id(rest[0])
         self._context.mint(rest[0], rest[1])
         return None
 

@@ -139,7 +139,7 @@ class SweepReader:
     def find_by_digest(self, digest: str) -> str | None:
         """Return the id of the sweep with this digest, or None."""
         raw: Any = self._redis.hget(self._keys.digests, digest)
-        return raw.decode() if raw else None
+        return sweep_id(raw) if raw else None
 
     def ahead_of(self, sweeps: Sequence[Sweep]) -> dict[str, list[Sweep]]:
         """Like `ids_ahead`, with the sweeps themselves; omit those that cannot be decoded."""

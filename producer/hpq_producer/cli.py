@@ -264,6 +264,6 @@ def root(
 
 def main() -> None:
     """Run the command line."""
-    guard_terminals()
     hpq_process.overwrite()  # training code of this machine may run beside any command
+    guard_terminals()
     app(prog_name="hpq")

@@ -56,9 +56,21 @@ def open_claim(claim: Claim) -> Claim:
 
 def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
     try:
-        return known(Checkpoint, raw.decode()) if raw else None
-    except (ValueError, TypeError):
+        found = known(Checkpoint, raw.decode()) if raw else None
+    except (ValueError, TypeError, RecursionError):
         return Checkpoint(store="unknown", path="")
+    return found if found is None or _is_typed(found) else Checkpoint(store="unknown", path="")
+
+
+def _is_typed(found: Checkpoint) -> bool:
+    """Return whether each field has its type: any client of Redis may have written it."""
+    counts: object = found.counts
+    return (
+        isinstance(counts, dict)
+        and all(isinstance(one, int) for one in (found.step, found.logged, *counts.values()))
+        and all(isinstance(one, str) for one in (found.store, found.path))
+        and all(isinstance(one, int | float | None) for one in (found.last, found.best))
+    )
 
 
 def _files(record: Checkpoint | Artifacts | None) -> str:

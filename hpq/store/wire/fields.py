@@ -47,7 +47,7 @@ class Reader:
             return default
         try:
             return parse(raw.decode())
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DecodeError(f"{self.key}: field {field}: {raw[:60]!r}: {error}") from None
 
     def text(self, field: str) -> str:

@@ -164,7 +164,8 @@ def test_an_edited_search_is_refused_whole_and_no_trial_is_made_of_it(lab, field
 def test_a_shipped_trainer_runs_without_a_key_but_only_the_signer_makes_its_trials(lab) -> None:
     digits = "trainer: digits\nparameters: {epochs: {value: 1}, hidden: {values: [4, 8]}}\n"
     sid = lab.enqueue(digits + "method: grid\n", HPQ_CODE_KEY=OURS)
-    text = digits.replace("values: [4, 8]", "min: 1, max: 9") + "method: random\n"
+    text = digits.replace("hidden: {values: [4, 8]}", "momentum: {min: 0.1, max: 0.9}")
+    text += "method: random\n"
     late = lab.enqueue(text, HPQ_CODE_KEY=OURS)
     put(lab, sid, 1, b'{"epochs":1,"hidden":4,"data":"/etc/passwd"}')
     lab.worker()
@@ -230,13 +231,22 @@ def test_a_pointer_to_another_trials_files_is_not_followed(lab) -> None:
     store = open_files(str(lab.folder / "store"))
     with store.write("hpq/other-00000/1/1/artifacts/evil.pkl") as file:
         file.write(b"evil")
-    sid = lab.enqueue(SWEEP.replace("[1, 2, 3, 4, 5, 6, 7, 8, 9]", "[1, 2]"))
-    for number, path in ((1, "hpq/other-00000/1/1/artifacts"), (2, f"hpq/{sid}/2x/../1/1/a")):
-        pointer = dumps({"store": store.id, "path": path, "step": 3})
-        lab.redis.hset(lab.keys.trial(lab.trial(sid, number).id), "checkpoint", pointer)
+    sid = lab.enqueue(SWEEP.replace("[1, 2, 3, 4, 5, 6, 7, 8, 9]", "[1, 2, 3, 4, 5]"))
+    own = f"hpq/{sid}/5/1/checkpoint-1"
+    pointers = {
+        1: {"path": "hpq/other-00000/1/1/artifacts"},
+        2: {"path": f"hpq/{sid}/2/../../other-00000/1/1/artifacts"},
+        3: {"path": ["hpq"]},
+        4: "[" * 100_000,
+        5: {"path": own, "step": "x", "counts": [1]},
+    }
+    for number, forged in pointers.items():
+        text = forged if isinstance(forged, str) else dumps({"store": store.id, "step": 3} | forged)
+        lab.redis.hset(lab.keys.trial(lab.trial(sid, number).id), "checkpoint", text)
     lab.worker(HPQ_STORE=str(lab.folder / "store"))
     lab.wait_over(sid)
-    for number in (1, 2):
+    assert "Traceback" not in lab.log()
+    for number in pointers:
         assert "found []" in lab.printed(sid, number)
         assert "training-restarted" in ids(lab.printed(sid, number))
 
@@ -295,7 +305,11 @@ def test_a_forged_id_of_a_sweep_leads_nowhere(lab) -> None:
             lab.redis.copy(lab.keys.sweep(sid, part), lab.keys.sweep(name, part))
         lab.redis.zadd("hpq:c:default:open", {name: -1})
         lab.redis.zadd(lab.keys.sweeps, {name: 1})
+    for digest in lab.redis.hkeys(lab.keys.digests):
+        lab.redis.hset(lab.keys.digests, digest, forged[0])
     before = {path for path in lab.folder.rglob("*") if lab.home not in path.parents}
+    for word in ("enqueue", "run"):  # the log of `run` has the sweep's id in its name
+        assert forged[0] in lab.hpq(word, lab.code / "sweep-1.yaml").stderr
     lab.worker()
     lab.wait_over(sid)
     for words in (("ls",), ("ls", "--json"), ("workers",), ("show", sid), ("watch", "--once")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from tests.golden import Golden
@@ -27,6 +27,7 @@ def _sweep(
 
 def _worker(**fields: object) -> Worker:
     base: dict[str, object] = {"name": "w1", "worker_class": "default", "takes": ("digits",)}
+    base["schema"] = SCHEMA
     return Worker(**{**base, **fields})  # type: ignore[arg-type]
 
 
