@@ -38,17 +38,17 @@ const charts = {
     title('slices', axes.length ? `most important first; ${shown(some.length, d.order.length)}` : '');
     if (!axes.length || !some.length) return null;
     const wide = $('#slices-plot').clientWidth, columns = Math.max(1, Math.min(axes.length, 4, Math.floor(wide / 220))), rows = Math.ceil(axes.length / columns);
-    const high = 150, gap = 62, whole = rows * (high + gap) - gap, all = layout(whole + 62, { margin: { l: 64, r: 16, t: 8, b: 54 } }), data = [], rings = [];
+    const high = 150, gap = 62, whole = rows * (high + gap) - gap, all = layout(whole + 62, { margin: { l: 64, r: 16, t: 8, b: 54 } }), { xaxis, yaxis } = all, data = [], rings = [];
     axes.forEach((a, k) => {
       const id = k ? k + 1 : '', [row, column] = [Math.floor(k / columns), k % columns], next = random(k + 3), top = 1 - row * (high + gap) / whole;
       const distinct = [...new Set(a.values)].sort((v, w) => (v === null) - (w === null) || String(v).localeCompare(String(w), 'en', { numeric: true }));
       const names = (a.kind === 'category' || distinct.length < 7) && (a.kind === 'category' ? distinct : distinct.sort((v, w) => (v === null) - (w === null) || v - w));
       const jitter = names ? a.values.map(() => (next() - .5) * .35) : [], value = (i) => (names ? names.indexOf(a.values[i]) + jitter[i] : a.values[i]);
       const share = a.share === null ? '' : `  ${(100 * a.share).toFixed(0)}%`, log = !names && a.kind === 'log', on = { xaxis: 'x' + id, yaxis: 'y' + id };
-      all['xaxis' + id] = { ...all.xaxis, anchor: 'y' + id, domain: [column / columns + .012, (column + 1) / columns - .012], type: log ? 'log' : 'linear', showgrid: false, nticks: 5, tickangle: 0,
+      all['xaxis' + id] = { ...xaxis, anchor: 'y' + id, domain: [column / columns + .012, (column + 1) / columns - .012], type: log ? 'log' : 'linear', showgrid: false, nticks: 5, tickangle: 0,
         title: { text: `<b>${safe(a.name)}</b>${share}${log ? '  (log)' : ''}`, font: { size: 12.5, color: css('--ink') }, standoff: 8 },
         ...(names ? { tickvals: names.length > 12 ? [] : names.map((_, j) => j), ticktext: names.map((v) => safe(String(v === null ? 'none' : num(v)).slice(0, Math.max(3, Math.floor(34 / names.length))))), range: [-.6, names.length - .4] } : {}), ...(log ? decades(a.values) : {}) };
-      all['yaxis' + id] = { ...all.yaxis, ...metricAxis(), anchor: 'x' + id, domain: [Math.max(0, top - high / whole), top], matches: k ? 'y' : undefined, showticklabels: !column, title: column ? undefined : metricAxis().title };
+      all['yaxis' + id] = { ...yaxis, ...metricAxis(), anchor: 'x' + id, domain: [Math.max(0, top - high / whole), top], matches: k ? 'y' : undefined, showticklabels: !column, title: column ? undefined : metricAxis().title };
       data.push(dots(some, value, inside, { ...on, marker: { size: some.length > 200 ? 5 : 7, color: some.map((i) => colour(i, .8)) } }));
       rings.push({ trace: ring(on), value });
     });
