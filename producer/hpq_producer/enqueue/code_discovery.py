@@ -211,7 +211,7 @@ def _names_a_file(command: tuple[str, ...], folder: Path) -> bool:
 def _position(spec: SweepSpec, file: Path) -> str:
     """Return where the file or an option names the code: file:line:col: key."""
     key = "program" if spec.program else "trainer"
-    document = yaml_reader.parse(read(file), str(file))
+    document = yaml_reader.parse(spec.text or read(file), str(file))
     data = document.data if isinstance(document.data, dict) else {}
     if data.get(key) == getattr(spec, key):
         return f"{document.source_map.find((key,))[1]}: {key}"

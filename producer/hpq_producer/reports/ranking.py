@@ -55,7 +55,7 @@ def result_row(
         *([Span(str(seed_of_result(sweep, trial)))] if has_seeds else []),
         Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
         *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
-        *([Span(_shown(field_of(trial, sorted_by)))] if sorted_by else []),
+        *([Span(_shown(field_of(sweep, trial, sorted_by)))] if sorted_by else []),
         Span(str(trial.step or "")),
         Span(duration(trial.duration_ms) if trial.duration_ms else ""),
         Span(why),
