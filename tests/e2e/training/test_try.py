@@ -182,8 +182,8 @@ def test_a_debugger_reads_the_terminal(lab, launch: str) -> None:
 def test_ctrl_c_is_the_programs_own(lab) -> None:
     lab.write("train.py", """
         import time
-        print("began")
         try:
+            print("began")
             while True:
                 time.sleep(0.1)
         except KeyboardInterrupt:
@@ -192,11 +192,11 @@ def test_ctrl_c_is_the_programs_own(lab) -> None:
         """)  # fmt: skip
     lab.write("s.yaml", SWEEP)
     terminal = Pty(lab, "try", "s.yaml")
-    terminal.read_until("began")
+    terminal.read_until("began\r\n")
     terminal.type("\x03")
     assert terminal.end() == 9 and "val_loss=0.5 at step 1" in terminal.seen, terminal.seen
     lab.write("train.py", "import time\nprint('began')\nwhile True: time.sleep(0.1)\n")
     terminal = Pty(lab, "try", "s.yaml")
-    terminal.read_until("began")
+    terminal.read_until("began\r\n")
     terminal.type("\x03")
     assert terminal.end() == 130 and "KeyboardInterrupt" in terminal.seen, terminal.seen

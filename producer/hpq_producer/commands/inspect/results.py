@@ -27,16 +27,8 @@ from hpq_producer.terminal.text import clean
 
 _NUMBERS = ("trial", "attempt", "step", "value")
 
-_SHOWN = (
-    "",
-    "objective",
-    "trial",
-    "number",
-    "state",
-    "step",
-    "duration",
-    "duration_s",
-)  # columns of every table
+# In every table.
+_SHOWN = ("", *"objective trial number state step duration duration_s".split())
 
 
 def results(
