@@ -1,7 +1,7 @@
-"""The public names: `import hpq; hpq.report({"loss": 0.3})`, `from hpq import Batches, fit`.
+"""The public names: `hpq.report({"loss": 0.3})`, `hpq.Sweep("digits").best()`, `hpq.fit`.
 
 `report` is loaded at once and needs the standard library only: a program's Python may have nothing
-else of hpq. Every other name loads its module, and mostly torch, at first use.
+else of hpq. Every other name loads its module, and what the module needs, at first use.
 """
 
 from __future__ import annotations
@@ -21,16 +21,24 @@ _HOMES = {
     "DataMissing": "hpq.errors",
     "Diverged": "hpq.errors",
     "Split": "hpq_worker.trainers.data",
+    "Sweep": "hpq_producer.python_api.sweep",
+    "SweepTrial": "hpq_producer.python_api.trial",
     "Trial": "hpq_worker.runner.trial_api",
     "device": "hpq_worker.trainers.device",  # the module itself
+    "enqueue": "hpq_producer.python_api.submit",
     "fit": "hpq_worker.trainers.loop",
     "load_data": "hpq_worker.trainers.data",
+    "sweeps": "hpq_producer.python_api.sweep",
 }
 
 if TYPE_CHECKING:  # the same names, for editors and type checkers
     from hpq.errors import BadParams as BadParams
     from hpq.errors import DataMissing as DataMissing
     from hpq.errors import Diverged as Diverged
+    from hpq_producer.python_api.submit import enqueue as enqueue
+    from hpq_producer.python_api.sweep import Sweep as Sweep
+    from hpq_producer.python_api.sweep import sweeps as sweeps
+    from hpq_producer.python_api.trial import SweepTrial as SweepTrial
     from hpq_worker.runner.trial_api import Trial as Trial
     from hpq_worker.trainers import device as device
     from hpq_worker.trainers.cifar10 import Augmented as Augmented
@@ -54,9 +62,10 @@ else:  # with `__getattr__`, a type checker would accept every misspelt name
             module = import_module(home)
         except ModuleNotFoundError as error:
             lacking = (error.name or "").partition(".")[0]
+            whole = "hpq" if home.startswith("hpq_producer") else "hpq[trainers]"
             raise ImportError(
                 f"hpq.{name} needs {lacking}, which {sys.executable} does not have; run"
-                f' `{sys.executable} -m pip install "hpq[trainers]"`, or set HPQ_PYTHON to a Python'
+                f' `{sys.executable} -m pip install "{whole}"`, or set HPQ_PYTHON to a Python'
                 " that has it",
                 name=lacking,
             ) from error

@@ -141,6 +141,21 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """All stored values of one metric of one trial, in the order of report, as columns.
+
+    `times_ms` is when Redis received each value; `attempts` is who reported it.
+    """
+
+    trial: int
+    metric: str
+    steps: list[int]
+    values: list[float]
+    times_ms: list[int]
+    attempts: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an attempt failed: its kind, one line for people, and a fingerprint of its origin."""
 
@@ -204,7 +219,8 @@ class TrialView:
     before_ms: int = 0  # how long all earlier attempts ran
     step: int = 0
     objective: float | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    best: float | None = None  # of the values of the sweep's metric; set when the trial ends
+    metrics: Mapping[str, float] = field(default_factory=dict)  # the last value of each
     failure: Failure | None = None
     phase: str = ""
     provenance: str = ""

@@ -11,7 +11,7 @@ from typing import Any
 from redis import Redis
 
 from hpq.domain.sweep import Goal, Sweep
-from hpq.domain.trial import Params, Point, ReplicateGroup, TrialId, TrialView
+from hpq.domain.trial import Curve, Params, Point, ReplicateGroup, TrialId, TrialView
 from hpq.errors import NotFound, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
@@ -165,6 +165,26 @@ class TrialReader:
         return [
             ([_point(metric, fields) for _, fields in rows], rows[-1][0].decode() if rows else old)
             for rows, (_, old) in zip(pipe.execute(), trials, strict=True)
+        ]
+
+    def curves(self, sid: str, wanted: Sequence[tuple[int, str]]) -> list[Curve]:
+        """Return the curves of pairs of trial number and metric; takes one round trip.
+
+        All values are of attempt 1; `hpq_producer.query.history` finds the others.
+        """
+        pipe = self._redis.pipeline(transaction=False)
+        for number, metric in wanted:
+            pipe.xrange(self._keys.points(TrialId(sweep=sid, number=number), metric))
+        return [
+            Curve(
+                trial=number,
+                metric=metric,
+                steps=[int(fields[b"s"]) for _, fields in rows],
+                values=[float(fields[b"v"]) for _, fields in rows],
+                times_ms=[int(eid.partition(b"-")[0]) for eid, _ in rows],
+                attempts=[1] * len(rows),
+            )
+            for (number, metric), rows in zip(wanted, pipe.execute(), strict=True)
         ]
 
     def page(self, sweep: Sweep, order: str, first: int, count: int) -> list[int]:

@@ -40,7 +40,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "summary": ("inspect.summary", "Rank the trials; show what mattered and what failed"),
         "best": ("inspect.best", "Print the parameters of the best trial"),
         "get": ("inspect.get", "Download a trial's file"),
-        "results": ("inspect.results", "Print all trials as a table, CSV, JSON or YAML"),
+        "results": ("inspect.results", "Print all trials or curves as a table, CSV or JSON"),
+        "export": ("inspect.export", "Write a sweep for TensorBoard or Optuna"),
         "workers": ("inspect.workers", "List live workers"),
         "wait": ("inspect.wait", "Wait until a sweep ends"),
     },
@@ -74,18 +75,25 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
-# commands of wandb, kubectl, ray and optuna → hpq's
+# commands of wandb, kubectl, ray and optuna → hpq's, one or several
 ALIASES: dict[str, str] = {
     name: pair.partition(":")[0]
     for pair in (
-        "ls:list,ps,sweeps,studies,jobs show:status,describe,info,inspect rm:delete,remove,del"
-        " watch:top,dashboard,ui,monitor,attach worker:agent,start enqueue:sweep,submit,apply"
-        " run:optimize,tune,launch,train results:trials,export best:best-trial,best-trials logs:log"
+        "ls:list,ps,sweeps,studies,jobs watch/ls/show:status show:describe,info,inspect"
+        " rm:delete,remove,del watch:top,dashboard,ui,monitor,attach worker:agent,start"
+        " enqueue:sweep,submit,apply"
+        " run:optimize,tune,launch,train results:trials best:best-trial,best-trials logs:log"
         " cancel:kill,terminate workers:agents,nodes set:edit connect:login,port-forward"
     ).split()
     for name in pair.partition(":")[2].split(",")
 }
-_EXIT_CODES = {ExitCode.USER: "wrong file, option or setting", ExitCode.UNKNOWN: "not found"}
+_EXIT_CODES = {
+    ExitCode.SOME_FAILED: "some trials failed",
+    ExitCode.USER: "wrong file, option or setting",
+    ExitCode.OUT_OF_REACH: "no answer from Redis or the cluster",
+    ExitCode.UNKNOWN: "not found",
+    ExitCode.HELD: "sweep held after failures, or no worker for it",
+}
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -147,7 +155,7 @@ class Lazy(TyperGroup):
             close = get_close_matches(name, WHERE, n=1)
             hint = f"did you mean `hpq {close[0]}`?" if close else "`hpq --help` lists the commands"
             if name in ALIASES:
-                hint = f"use `hpq {ALIASES[name]}`"
+                hint = "use " + " or ".join(f"`hpq {one}`" for one in ALIASES[name].split("/"))
             raise UserError(f"no command {name!r}; {hint}", code="command-unknown")
         return super().resolve_command(ctx, args)
 
@@ -158,16 +166,16 @@ class Lazy(TyperGroup):
             formatter.write(f"\n{group}\n")
             formatter.write_dl([(f"  {name}", line) for name, (_, line) in commands.items()])
         names = ((c, _EXIT_CODES.get(c, c.name.lower().replace("_", " "))) for c in ExitCode)
-        codes = ", ".join(f"{int(code)} {name}" for code, name in names)
+        codes = "; ".join(f"{int(code)} {name}" for code, name in names)
         formatter.write("\n`hpq COMMAND --help` describes a command.\n")
         formatter.write("`hpq --install-completion` makes the shell complete commands and ids.\n")
         formatter.write_text(f"Exit codes: {codes}.")
 
     def main(self, *args: Any, **more: Any) -> Any:
         """Run the command line; print each error as one line, also those that click finds."""
-        words = list(more.get("args") or sys.argv[1:])
+        words = list(sys.argv[1:] if more.get("args") is None else more["args"])
         if words[:1] == ["help"]:
-            words = [*words[1:2], "--help"]
+            words = [*(word for word in words[1:2] if word != "help"), "--help"]
         options = words[: words.index("--")] if "--" in words else words
         self.as_json = bool(_JSON.search(" ".join(options)))
         try:
@@ -234,6 +242,7 @@ def root(
     version: bool = typer.Option(False, "--version", help="Print the version."),
 ) -> None:
     """Hyperparameter sweeps on your own GPUs."""
+    importlib.import_module("hpq_producer.terminal.console").replace_unknown_characters()
     if version:
         typer.echo(f"hpq {__version__}")
     elif ctx.invoked_subcommand is None:

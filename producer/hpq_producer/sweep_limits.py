@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from hpq.domain.sweep import MAX_PRIORITY
@@ -13,9 +13,21 @@ from hpq.store.wire.fields import dumps, number
 from hpq_producer.sweepfile.schema import MAX_PARALLEL, MAX_RETRIES, TOP
 from hpq_producer.sweepfile.values import MAX_SECONDS
 
-TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
+_TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 _DURATION = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>[smhd]?)\Z")
 _UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags without repetitions.
+
+    Raises:
+        UserError: a tag is malformed.
+    """
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise UserError(f"--tag {tag}: use 1 to 40 characters of A-Z a-z 0-9 _ . : -")
+    return tuple(dict.fromkeys(tags))
 
 
 def _whole(low: int, high: int) -> Callable[[str], str]:
@@ -37,7 +49,7 @@ def _seconds(text: str) -> str:
 
 def _tags(text: str) -> str:
     words = [word for word in text.split(",") if word]
-    if not all(TAG.fullmatch(word) for word in words):
+    if not all(_TAG.fullmatch(word) for word in words):
         raise ValueError("words of A-Z a-z 0-9 _ . : - separated by commas (empty: no tags)")
     return dumps(list(dict.fromkeys(words)))
 

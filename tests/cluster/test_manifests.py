@@ -39,9 +39,9 @@ def rendered(cluster: Cluster, which: str) -> str:
     if which in OVERLAYS:
         return cluster.kubectl("kustomize", manifests_folder() / "overlays" / which)
     words = {
-        "everything": "class=big:4 class=small:0 keda=5 tls kueue=team spot egress monitoring store"
+        "everything": "queue=big:4 queue=small:0 keda=5 tls kueue=team spot egress monitoring store"
         f" nfs=nas:/data git-code={TREE}",
-        "class": "class=big:4",
+        "queue": "queue=big:4",
         "git-code": f"git-code={TREE}",
         "kueue": "kueue=team",
         "nfs": "nfs=nas:/data",

@@ -34,13 +34,13 @@ LAYERS = {
         code store
     """,
     "hpq_producer": """
-        embedded_redis scaffold shipped sweepfile terminal
+        embedded_redis extras scaffold shipped sweepfile terminal
         analysis audit cli commands connection_record manifests sweep_limits
         __main__ query session
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue
         commands.cluster doctor reports
-        commands.admin commands.control watch
+        commands.admin commands.control python_api watch
         commands.inspect commands.submit
     """,
     "hpq_worker": """
@@ -62,6 +62,7 @@ HOMES = {
     ("rq",): ("hpq.store.tickets", "hpq_worker.consumer.rq_worker"),
     ("kubernetes", "urllib3", "websocket"): ("hpq_producer.cluster.api",),
     ("optuna", "cmaes"): ("hpq_worker.suggest",),
+    ("pandas", "plotly"): ("hpq_producer.python_api",),
 }
 
 

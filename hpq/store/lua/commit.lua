@@ -110,7 +110,7 @@ local want = changing(sid, function()
     redis.call('HSET', t, 'artifacts', artifacts)
   end
   finish(sid, n, attempt, outcome, unpack(fields))
-  redis.call('HSET', t, 'ran_ms', ran)
+  redis.call('HSET', t, 'ran_ms', ran, 'best_value', best)
   redis.call('HDEL', t, 'phase', 'resumes')
   if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
   if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then

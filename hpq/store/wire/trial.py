@@ -92,6 +92,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         before_ms=r.whole("before_ms"),
         step=r.whole("step"),
         objective=_finite(r, "objective"),
+        best=_finite(r, "best_value"),
         metrics=r.reals(METRIC_FIELD),
         failure=failure,
         phase=phase,

@@ -16,7 +16,7 @@ from typing import Any
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json, Params
-from hpq_producer.terminal.text import clean, number, trials_of, value
+from hpq_producer.terminal.text import clean, number, value
 
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
 _TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
@@ -37,7 +37,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importance:
-    """The shares, largest first; none if the trials cannot tell (`why_none`).
+    """The shares, largest first; none if too few trials, or too much noise (`why_none`).
 
     `r2` is the share of the variance that out-of-bag predictions explain. `looked` says where an
     adaptive sampler drew its later sets, on which alone the shares rest.
@@ -81,7 +81,10 @@ def importance_of(
     if not varying:
         return None
     if count < MIN_SETS:
-        return Importance(sets=count, why_none=f"{trials_of(count, 'set')} cannot tell")
+        return Importance(
+            sets=count,
+            why_none=f"unknown: needs {MIN_SETS} different trials, has {count}",
+        )
     try:
         numpy, forest = import_module("numpy"), import_module("sklearn.ensemble")
     except ImportError:
@@ -89,7 +92,9 @@ def importance_of(
         return Importance(sets=count, why_none=lacks)
     r2, shares = _permuted(numpy, forest, varying, [objective for _, objective in rows])
     if r2 < MIN_R2:
-        words = f"cannot tell from {count:,} trials: the model predicts R² {r2:.2f}, below {MIN_R2}"
+        words = (
+            f"unknown: the model of {count:,} trials predicts too little (R² {r2:.2f} < {MIN_R2})"
+        )
         return Importance(sets=len(rows), of=count, r2=r2, why_none=words)
     looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
     return Importance(sets=len(rows), of=count, r2=r2, shares=shares, looked=looked)

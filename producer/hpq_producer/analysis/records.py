@@ -1,20 +1,23 @@
-"""Convert sweeps, trials and workers to data for `--json`: seconds, ISO 8601 times. Pure."""
+"""Convert sweeps, trials and workers to data for `--json`: seconds, ISO 8601 times. Pure.
+
+`flat_record` names the columns of CSV and pandas: the dotted paths of the values in JSON.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import TrialState, TrialView
+from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.notice import Notice
 from hpq.search.samplers import replicate_of, seed_of, seed_of_result
 from hpq_producer.analysis.eta import TimeLeft
-from hpq_producer.analysis.scores import group_record
+from hpq_producer.analysis.scores import flatten, group_record
 
 
 def finite(value: float | None) -> float | None:
@@ -49,7 +52,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "reached": asdict(sweep.reached) if sweep.reached else None,
         "created": iso(sweep.created_ms),
         "owner": sweep.owner,
-        "class": sweep.worker_class,
+        "queue": sweep.worker_class,
         "priority": sweep.priority,
         "replicates": sweep.replicates,
         "tags": list(sweep.tags),
@@ -66,6 +69,11 @@ def source_of_result(trial: TrialView, sweep: Sweep) -> str:
     return f"{trial.reused}, seed {trial.seed}" if is_another else trial.reused
 
 
+def best_values(trial: TrialView, sweep: Sweep) -> dict[str, float]:
+    """Return {metric: best value reported} of the sweep's metric: others have no direction."""
+    return {sweep.metric.name: trial.best} if sweep.metric and trial.best is not None else {}
+
+
 def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
     """Return a trial as data for `results` and `show`."""
     failure, number = trial.failure, trial.id.number
@@ -73,12 +81,13 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
         "sweep": trial.id.sweep,
         "trial": number,
         "state": trial.state.value,
-        "params": dict(trial.params),
+        "param": dict(trial.params),
         "seed": seed_of_result(sweep, trial),
         "replicate": replicate_of(sweep, number),
         "objective": finite(trial.objective),
         **({"replicates": group_record(trial.group)} if trial.group else {}),
-        "metrics": {name: finite(value) for name, value in trial.metrics.items()},
+        "last": {name: finite(value) for name, value in trial.metrics.items()},
+        "best": best_values(trial, sweep),
         "step": trial.step,
         "phase": trial.phase or None,
         "attempt": trial.attempt,
@@ -101,6 +110,29 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
         "artifacts": dict(trial.artifacts.files) if trial.artifacts else {},
         "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
     }
+
+
+_GROUPS = tuple(
+    "sweep trial state param objective last best step seed replicate phase attempt worker host"
+    " started ended duration_s total_s restarted reused pruning checkpoint failure".split()
+)
+_NO_FAILURE = {"kind": None, "message": None}
+
+
+def flat_record(record: Mapping[str, Any]) -> dict[str, Json]:
+    """Return a trial's record as one row: the values of `trial_record` by dotted name.
+
+    Without files, of which each would be a column.
+    """
+    rows = {name: value for name, value in record.items() if name in _GROUPS and value != {}}
+    rows["failure"] = record["failure"] or _NO_FAILURE
+    return flatten({n: v for n, v in rows.items() if v or n not in ("pruning", "checkpoint")})
+
+
+def column_order(names: Iterable[str]) -> list[str]:
+    """Return the names of columns grouped as `trial_record` groups them, without repetitions."""
+    place = {group: i for i, group in enumerate(_GROUPS)}
+    return sorted(dict.fromkeys(names), key=lambda n: place.get(n.partition(".")[0], len(place)))
 
 
 def status_record(
@@ -126,7 +158,7 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "name": worker.name,
         "host": worker.host,
         "pid": worker.pid,
-        "class": worker.worker_class,
+        "queue": worker.worker_class,
         "state": worker.state,
         "trial": worker.trial or None,
         "device": worker.device,

@@ -19,7 +19,9 @@ from hpq_producer.analysis.scores import flatten
 from hpq_producer.terminal.text import clean, measure, value
 
 _GROUPS = 50  # the best, whose replicates give the noise
-_BOOTSTRAPS = 1_000
+_COMPARED = 10  # of them, whose order is judged
+_DRAWS = 1_000  # repetitions of the sweep, with the measured noise
+_SURE = 0.95  # of them: the lead is beyond the noise
 _EDGE = 0.05  # of a range, at each end
 _LOG_RATIO = 20.0  # of positive ends: from here on places are those of logarithms
 _LATE = 0.9  # of the steps: a best value after it may not be the last
@@ -44,25 +46,22 @@ class Winner:
     edges: tuple[str, ...] = ()
     is_rising: bool = False
     steps: str = ""  # how the value relates to the best of the curve
-    stays_first: float | None = None  # share of bootstraps over replicates
+    stays_first: float | None = None  # share of repetitions with other seeds
     order_holds: float | None = None
 
     def lines(self, sid: str) -> Iterator[tuple[str, str]]:
         """Yield a label and a sentence for each thing known; the gap comes first."""
         if self.gap is not None:
-            yield "gap", f"{measure(self.gap)} to #{self.second}, {self._noise(sid)}"
-        if self.stays_first is not None and self.order_holds is not None:
-            yield (
-                "order",
-                f"#{self.trial} stays first in {self.stays_first:.0%} of bootstraps over"
-                f" replicates; the order of all holds in {self.order_holds:.0%}",
-            )
-        sd = f"{self.luck:.1f} sd of the noise"
+            yield "gap", f"{measure(self.gap)} to #{self.second}{self._noise(sid)}"
+        if self.order_holds != self.stays_first:
+            text = f"the best {min(_COMPARED, self.of)} would keep their order in"
+            yield "order", f"{text} {self.order_holds:.0%} of repetitions"
+        sd = f"{self.luck:.1f} standard deviations of the noise"
         if self.noise is not None:
             sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
         yield (
             "luck",
-            f"of {self.of:,} equally good trials, the best would look {sd} better than average",
+            f"by chance alone, the best of {self.of:,} equal trials is {sd} better than their mean",
         )
         if self.edges:
             yield "edge", f"{', '.join(self.edges)}: widen the range"
@@ -72,11 +71,11 @@ class Winner:
             yield "step", self.steps
 
     def _noise(self, sid: str) -> str:
-        if self.noise is None or self.gap is None:
-            return f"noise unknown; to measure it: hpq best {sid} --confirm 5"
-        sd = self.noise * math.sqrt(2 / self.replicates)  # of the difference of two means
-        times = f"{self.gap / sd:.1f} × its sd {measure(sd)}" if sd else "without any noise"
-        return f"{times}: {'beyond' if self.gap > 2 * sd else 'within'} the noise"
+        if self.stays_first is None:
+            return f"; to measure the noise: hpq best {sid} -n 2 --confirm 5"
+        verdict = "beyond" if self.stays_first >= _SURE else "within"
+        share = f"{self.stays_first:.0%} of repetitions"
+        return f", {verdict} the noise: #{self.trial} would stay first in {share}"
 
 
 def judge_winner(
@@ -101,14 +100,15 @@ def judge(sweep: Sweep, best: Sequence[TrialView], curve: Sequence[Point]) -> Wi
     groups = [t.group for t in best if t.group]
     ranked = sweep.counts.finished + sweep.counts.pruned
     of = max(len(best), ranked // max(1, sweep.replicates))
-    stays, holds = _bootstrapped(sweep, groups[:10])
+    noise = pooled_sd(groups)
+    stays, holds = _repeated(sweep, groups[:_COMPARED], noise)
     rising, steps = _of_curve(sweep, first, curve)
     known = first.objective is not None and second is not None and second.objective is not None
     return Winner(
         trial=first.id.number,
         second=second.id.number if second else None,
         gap=abs(first.objective - second.objective) if known else None,  # type: ignore
-        noise=pooled_sd(groups),
+        noise=noise,
         replicates=len(groups[0].objectives) if groups else 1,
         of=of,
         luck=expected_best(of),
@@ -133,20 +133,20 @@ def pooled_sd(groups: Sequence[ReplicateGroup]) -> float | None:
     return math.sqrt(squares / freedom) if freedom else None
 
 
-def _bootstrapped(
-    sweep: Sweep, groups: Sequence[ReplicateGroup]
+def _repeated(
+    sweep: Sweep, groups: Sequence[ReplicateGroup], noise: float | None
 ) -> tuple[float | None, float | None]:
-    """Return the shares of resamples in which the first stays first, and the order holds."""
-    if len(groups) < 2 or any(len(g.objectives) < 2 for g in groups):
+    """Return the shares of repetitions in which the first stays first, and the order holds."""
+    if len(groups) < 2 or noise is None:
         return None, None
     rng, sign = random.Random(0), 1 if sweep.metric and sweep.metric.goal is Goal.MINIMIZE else -1
+    known = [(sign * g.mean, noise / math.sqrt(len(g.objectives))) for g in groups]
     first = whole = 0
-    for _ in range(_BOOTSTRAPS):
-        drawn = (rng.choices(g.objectives, k=len(g.objectives)) for g in groups)
-        means = [sign * math.fsum(values) / len(values) for values in drawn]
-        first += means[0] <= min(means)
-        whole += all(a <= b for a, b in pairwise(means))
-    return first / _BOOTSTRAPS, whole / _BOOTSTRAPS
+    for _ in range(_DRAWS):
+        means = [rng.gauss(*one) for one in known]
+        first += means[0] < min(means[1:])
+        whole += all(a < b for a, b in pairwise(means))
+    return first / _DRAWS, whole / _DRAWS
 
 
 def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[bool, str]:

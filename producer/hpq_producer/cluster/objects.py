@@ -60,7 +60,7 @@ class Deployment:
 
     @property
     def flag(self) -> str:
-        """The option that selects it in `hpq scale N`: " --queue CLASS"; "" for `default`."""
+        """The option that selects it in `hpq scale N`: " --queue NAME"; "" for `default`."""
         return "" if self.queue == DEFAULT_CLASS else f" --queue {self.queue}"
 
 

@@ -14,7 +14,7 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FORMAT",
-        help="Print table, json, yaml or csv; --json is short for -o json.",
+        help="Print table, json, jsonl, yaml or csv; --json is short for -o json.",
     ),
 ]
 Context = Annotated[

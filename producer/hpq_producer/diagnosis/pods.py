@@ -64,7 +64,7 @@ def explain_no_pod(cluster: ClusterStatus, queue: str) -> Notice | None:
         return Notice(
             "no-deployment",
             f"no worker of queue {queue!r} is running, and namespace {cluster.namespace} has no"
-            f" Deployment for it (queues: {queues}); hpq manifests --with class={queue}:GPUS",
+            f" Deployment for it (queues: {queues}); hpq manifests --with queue={queue}:GPUS",
         )
     if deployment.wanted == 0:
         return Notice(

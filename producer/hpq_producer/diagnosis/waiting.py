@@ -93,8 +93,8 @@ def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False)
     """Return how to start a worker of a class; `in_cluster`: `hpq connect` reaches Redis."""
     if in_cluster:
         return f"{how_to_scale(worker_class)}; `hpq workers` shows the pods"
-    queue = "" if worker_class == DEFAULT_CLASS else f"HPQ_QUEUE={worker_class} "
-    return f"start one: {queue}hpq worker"
+    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
+    return f"start one: hpq worker{flag}"
 
 
 def how_to_scale(worker_class: str = DEFAULT_CLASS) -> str:

@@ -176,7 +176,7 @@ def _pod_remedy(api: KubernetesApi, deployment: Deployment, pod: Pod) -> str:
             f"no node has {deployment.gpus} free {GPU}: run fewer pods"
             f" (hpq scale N{deployment.flag}{api.flags}), add nodes, or install the GPU operator's"
             f" device plugin; without GPUs: hpq manifests --namespace {api.namespace}"
-            + (f" --with class={deployment.queue}:0" if deployment.flag else " --gpus 0")
+            + (f" --with queue={deployment.queue}:0" if deployment.flag else " --gpus 0")
         )
     if pod.reason.startswith("OOMKilled"):
         return (
@@ -194,7 +194,7 @@ def _gpus(api: KubernetesApi, cluster: ClusterStatus) -> Iterator[Finding]:
     try:
         nodes = api.get("/api/v1/nodes")["items"]
     except HpqError:  # most users may not list nodes
-        yield note("gpus-unknown", "cannot tell which nodes have GPUs: you may not list nodes")
+        yield note("gpus-unknown", "unknown which nodes have GPUs: you may not list nodes")
         return
     gpus = {n["metadata"]["name"]: int(n["status"]["allocatable"].get(GPU, 0)) for n in nodes}
     total = sum(gpus.values())

@@ -236,7 +236,7 @@ def _script(command: tuple[str, ...]) -> str:
 def _position(spec: SweepSpec, file: Path) -> str:
     """Return where the file or an option names the code: file:line:col: key."""
     key = "program" if spec.program else "trainer" if spec.trainer else "command"
-    document = yaml_reader.parse(read(file), str(file))
+    document = yaml_reader.parse(spec.text or read(file), str(file))
     data = document.data if isinstance(document.data, dict) else {}
     value = data.get(key)
     if (tuple(value) if isinstance(value, list) else value) == getattr(spec, key):

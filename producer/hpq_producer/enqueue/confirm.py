@@ -1,4 +1,4 @@
-"""`hpq best --confirm N`: queue a sweep of the best parameters with N other seeds."""
+"""`hpq best --confirm SEEDS`: queue the best parameters again with other seeds."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from hpq.store.wire.trial import encode_new
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
 from hpq_producer.session import Session
 
+_TAG = "confirms-"  # and the id of the first sweep
+
 
 def enqueue_confirmation(
     session: Session, sweep: Sweep, best: Sequence[TrialView], seeds: int
@@ -26,8 +28,11 @@ def enqueue_confirmation(
     An identical request returns the existing sweep.
 
     Raises:
-        UserError: the code is not signed with this machine's key.
+        UserError: the sweep is a confirmation, or its code is not signed with this machine's key.
     """
+    for first in (tag.removeprefix(_TAG) for tag in sweep.tags if tag.startswith(_TAG)):
+        text = f"{sweep.id} already confirms {first}; for more seeds: hpq best {first}"
+        raise UserError(f"{text} -n {len(best)} --confirm {sweep.replicates + seeds}")
     key = signing.key_of(session.settings, make=True)
     prefix, launch = session.settings.prefix, sweep.launch
     # Otherwise a launch record forged in Redis would be signed here.
@@ -51,7 +56,7 @@ def enqueue_confirmation(
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
         method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None, canary=0,
         flag="", held="", reached=None, bands=(), files=(), counts=Counts(),
-        tags=(f"confirms-{sweep.id}",),
+        tags=(_TAG + sweep.id,),
     )  # fmt: skip
     rows = []
     for trial in best:

@@ -81,17 +81,17 @@ MAX_DIFF_BYTES = 1024 * 1024  # of uncommitted changes; a longer diff is cut, wi
 
 
 def collect_provenance(
-    file: Path, launch: Launch, code: Path | None = None
+    file: Path, launch: Launch, code: Path | None = None, text: str = ""
 ) -> tuple[dict[str, Json], str]:
     """Collect a sweep's origin for `hpq show`, and the diff of its code; git errors are ignored.
 
-    `code` is the directory of the user's code, if any.
+    `code` is the directory of the user's code, if any; `text` is the sweep if it has no file.
     """
-    data = file.read_bytes()
+    data = text.encode() or file.read_bytes()
     folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
     diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
     record: dict[str, Json] = {
-        "file": str(file.resolve()),
+        "file": "" if text else str(file.resolve()),
         "text": data.decode("utf-8", "replace"),
         "sha256": hashlib.sha256(data).hexdigest(),
         "argv": list(sys.argv[1:]),

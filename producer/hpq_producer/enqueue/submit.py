@@ -90,7 +90,7 @@ def enqueue_sweep(
     sid = new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
     origin, diff = provenance.collect_provenance(
-        submission.file, code.launch, code.folder if code.files else None
+        submission.file, code.launch, code.folder if code.files else None, spec.text
     )
     sweep = replace(
         _sweep(session, submission, sid, key),

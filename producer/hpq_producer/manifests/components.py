@@ -15,7 +15,7 @@ from hpq.domain.sweep import NAME_RULE
 from hpq.errors import UserError
 from hpq.settings import LAST_WORDS_S
 
-CLASS = "class"
+QUEUE = "queue"
 _WORKERS = {"kind": "Deployment", "labelSelector": "app.kubernetes.io/name=hpq-worker"}
 # kustomize applies components in order: tls also changes how keda reaches Redis.
 _FIRST, _LAST = ("cpu", "keda"), ("tls",)
@@ -23,7 +23,7 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 # Per GPU of a pod, as in k8s/worker/deployment.yaml: CPUs; GiB of requested memory, of the memory
 # limit, and of /dev/shm, which counts against that limit.
 _CPUS, _ASKED_GI, _MOST_GI, _SHM_GI = 2, 8, 16, 2
-_CLASS_NAME = 52  # a label's 63 characters less "hpq-worker-"
+_QUEUE_NAME = 52  # a label's 63 characters less "hpq-worker-"
 Patch = dict[str, Any]
 
 
@@ -33,8 +33,8 @@ def component_order(component: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerClass:
-    """An additional worker class: its queue, and the GPUs of each of its pods."""
+class WorkerQueue:
+    """An additional queue: its name, and the GPUs of each of its pods."""
 
     name: str
     gpus: int
@@ -47,10 +47,10 @@ class Component:
     name: str
     value: str = ""
 
-    def worker_class(self) -> WorkerClass:
-        """Return the worker class of `class=NAME:GPUS`."""
+    def worker_queue(self) -> WorkerQueue:
+        """Return the queue of `queue=NAME:GPUS`."""
         name, _, gpus = self.value.partition(":")
-        return WorkerClass(name=name, gpus=int(gpus))
+        return WorkerQueue(name=name, gpus=int(gpus))
 
     def patches(self) -> list[Patch]:
         """Return the patches of the value."""
@@ -86,7 +86,7 @@ def class_patch(
     cpu: str = "",
     memory: str = "",
 ) -> Patch:
-    """Set a class's queue and its GPUs per pod (None: unchanged).
+    """Set a queue's name and its GPUs per pod (None: unchanged).
 
     A trial gets all GPUs of its pod, unless `is_split`: then HPQ_GPUS_PER_TRIAL decides. CPUs,
     memory and /dev/shm grow with the GPUs; `cpu` and `memory` override them.
@@ -123,7 +123,7 @@ def _resources(gpus: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def grace_patch(grace_s: float) -> Patch:
-    """Set the grace period of the pods of all classes, so that trials have `grace_s` to end."""
+    """Set the grace period of the pods of all queues, so that trials have `grace_s` to end."""
     return _replace(_WORKERS, spec_template_spec_terminationGracePeriodSeconds=pod_grace(grace_s))
 
 
@@ -150,9 +150,9 @@ def _replace(target: Mapping[str, str], **changes: Any) -> Patch:
     return {"target": dict(target), "patch": json.dumps(ops)}
 
 
-def _is_class(text: str) -> bool:
+def _is_queue(text: str) -> bool:
     name, _, gpus = text.partition(":")
-    is_name = NAME_RULE.match(name) and len(name) <= _CLASS_NAME
+    is_name = NAME_RULE.match(name) and len(name) <= _QUEUE_NAME
     return bool(is_name) and gpus.isdecimal() and int(gpus) <= 64
 
 
@@ -184,11 +184,11 @@ _PATCHES: Mapping[str, Callable[[str], Patch]] = {
     "nfs": _nfs_patch,
     "git-code": _git_code_patch,
 }
-_NEEDS_VALUE = (CLASS, "kueue", "nfs", "git-code")
+_NEEDS_VALUE = (QUEUE, "kueue", "nfs", "git-code")
 # component → the check of its value, and the value's syntax
 _VALUES: Mapping[str, tuple[Callable[[str], object], str]] = {
-    CLASS: (_is_class, f"QUEUE:GPUS, e.g. a100x4:4; QUEUE: at most {_CLASS_NAME} characters"),
-    "keda": (lambda t: t.isdecimal() and 0 < int(t) < 10_000, "MAX, the most pods of a class"),
+    QUEUE: (_is_queue, f"QUEUE:GPUS, e.g. a100x4:4; QUEUE: at most {_QUEUE_NAME} characters"),
+    "keda": (lambda t: t.isdecimal() and 0 < int(t) < 10_000, "MAX, the most pods per queue"),
     "kueue": (NAME_RULE.match, "QUEUE, the LocalQueue's name"),
     "nfs": (re.compile(r"[^:/\s]+:/\S*").fullmatch, "SERVER:/PATH"),
     "git-code": (

@@ -1,6 +1,6 @@
 """Render a Kubernetes Job for each trial of a sweep.
 
-The pod is that of the class's Deployment, with all components. It claims its own trial and commits
+The pod is that of the queue's Deployment, with all components. It claims its own trial and commits
 to Redis as a worker does; `worker/hpq_worker/consumer/single_trial` documents its exit codes.
 """
 
@@ -49,7 +49,7 @@ def refuse_too_many(what: str, sets: int | None) -> None:
 def render(manifests: str, sweep: Sweep, trials: Iterable[TrialView]) -> str:
     """Return the Jobs of some trials as YAML, with the ConfigMaps that they read.
 
-    `manifests`: the output of `manifests.render` for the sweep's class.
+    `manifests`: the output of `manifests.render` for the sweep's queue.
     """
     objects = [o for o in yaml.safe_load_all(manifests) if o]
     worker = next(

@@ -19,7 +19,7 @@ import yaml
 from hpq.errors import UserError
 from hpq.settings import LAST_WORDS_S
 from hpq_producer.manifests import components as parts
-from hpq_producer.manifests.components import Component, WorkerClass
+from hpq_producer.manifests.components import Component, WorkerQueue
 from hpq_producer.shipped import shipped
 
 BASE = "base"
@@ -41,20 +41,20 @@ class ManifestOptions:
     queue: str = "default"
     replicas: int | None = None  # in no manifest by default: an apply would reset the scale
     gpus: int | None = None  # per pod; 0 adds the component cpu
-    cpu: str = ""  # per pod of the default class, a Kubernetes quantity
+    cpu: str = ""  # per pod of the default queue, a Kubernetes quantity
     memory: str = ""
     parts: tuple[Component, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)  # HPQ_* of the workers
 
     @property
-    def classes(self) -> list[WorkerClass]:
-        """The additional worker classes."""
-        return [p.worker_class() for p in self.parts if p.name == parts.CLASS]
+    def queues(self) -> list[WorkerQueue]:
+        """The additional queues."""
+        return [p.worker_queue() for p in self.parts if p.name == parts.QUEUE]
 
     @property
     def components(self) -> list[str]:
         """The components in the order in which kustomize must apply them."""
-        names = {p.name for p in self.parts} - {parts.CLASS}
+        names = {p.name for p in self.parts} - {parts.QUEUE}
         return sorted(names | ({"cpu"} if self.gpus == 0 else set()), key=parts.component_order)
 
 
@@ -80,20 +80,20 @@ def own_settings() -> set[str]:
 def overlay(options: ManifestOptions, root: str) -> Yaml:
     """Build the kustomization for these options; `root` is the path of the manifests.
 
-    `class_kustomization` builds its resources `class-NAME`. The component `settings` is last, so
+    `queue_kustomization` builds its resources `queue-NAME`. The component `settings` is last, so
     that --set overrides the values of other components.
     """
     check(options)
     if "bucket" in options.components and "HPQ_STORE" not in options.settings:
         text = "--with bucket needs a bucket: --set HPQ_STORE=s3://BUCKET/PATH"
         raise UserError(text, code="setting-missing")
-    classes = options.classes
+    queues = options.queues
     components = [f"{root}/{_OPTIONAL}/{name}" for name in options.components]
     made: Yaml = {
         **_HEAD,
         "namespace": options.namespace,
         "labels": _labels(),
-        "resources": [f"{root}/{BASE}", *(f"class-{c.name}" for c in classes)],
+        "resources": [f"{root}/{BASE}", *(f"queue-{c.name}" for c in queues)],
         "components": [*components, *([_SETTINGS] if options.settings else [])],
         "images": [_image(options.image or IMAGE)],
         "patches": _patches(options),
@@ -116,8 +116,8 @@ def settings_component(options: ManifestOptions) -> Yaml:
     return {**head, "configMapGenerator": [merged]}
 
 
-def class_kustomization(one: WorkerClass, root: str, *, is_scaled: bool) -> Yaml:
-    """Build the kustomization of an additional class; k8s/components/class is an example."""
+def queue_kustomization(one: WorkerQueue, root: str, *, is_scaled: bool) -> Yaml:
+    """Build the kustomization of an additional queue; k8s/components/queue is an example."""
     scaler = [f"{root}/{_OPTIONAL}/keda/scaler"] if is_scaled else []
     return {
         **_HEAD,
@@ -155,10 +155,10 @@ def check(options: ManifestOptions) -> None:
         raise UserError(f"--gpus {options.gpus} and --with cpu exclude each other; choose one")
     _check_gpus(options)
     _check_grace(options)
-    names = [options.queue, *(c.name for c in options.classes)]
+    names = [options.queue, *(c.name for c in options.queues)]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"--with class={name}: two classes have this queue; rename one")
+            raise UserError(f"--with queue={name}: two queues have this name; rename one")
 
 
 def _check_gpus(options: ManifestOptions) -> None:
@@ -167,7 +167,7 @@ def _check_gpus(options: ManifestOptions) -> None:
     if options.gpus and per_trial > options.gpus:
         text = f"--set {_PER_TRIAL}={per_trial}: more than --gpus {options.gpus}; raise --gpus"
         raise UserError(text, code="gpus-missing")
-    many = [per_trial or options.gpus or 1, *(c.gpus for c in options.classes)]
+    many = [per_trial or options.gpus or 1, *(c.gpus for c in options.queues)]
     if int(options.settings.get(_PER_GPU, 1)) > 1 and max(many) > 1:
         raise UserError(
             f"--set {_PER_GPU}: trials that share a GPU use one GPU each; for pods with several"
@@ -218,10 +218,10 @@ def _patches(options: ManifestOptions) -> list[Yaml]:
 
 
 def _replacements(options: ManifestOptions) -> list[Yaml]:
-    """Return the replacements of k8s, with those of the Deployment for each additional class."""
+    """Return the replacements of k8s, with those of the Deployment for each additional queue."""
     ours: list[Yaml] = yaml.safe_load((manifests_folder() / "replacements.yaml").read_text("utf-8"))
     of_one = yaml.safe_dump([r for r in ours if r["source"]["kind"] == "Deployment"])
-    for one in options.classes:
+    for one in options.queues:
         name = f"name: hpq-worker-{one.name}\n"
         ours = [*ours, *yaml.safe_load(of_one.replace("name: hpq-worker\n", name))]
     return ours
@@ -241,8 +241,8 @@ def render(options: ManifestOptions) -> str:
     files = {".": overlay(options, "k8s")}
     if options.settings:
         files[_SETTINGS] = settings_component(options)
-    for one in options.classes:
-        files[f"class-{one.name}"] = class_kustomization(one, "../k8s", is_scaled=is_scaled)
+    for one in options.queues:
+        files[f"queue-{one.name}"] = queue_kustomization(one, "../k8s", is_scaled=is_scaled)
     with tempfile.TemporaryDirectory() as name:
         # kustomize reads only relative paths below its directory.
         shutil.copytree(manifests_folder(), Path(name, "k8s"))

@@ -10,12 +10,14 @@ from itertools import islice
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Json, TrialState, TrialView
-from hpq.errors import UserError
+from hpq.errors import HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
+from hpq_producer.analysis.records import best_values
 from hpq_producer.analysis.scores import flatten, param_value
 from hpq_producer.query.filter import Filter
 
 _CHUNK = 500
+_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 # fields of every trial beside parameters and metrics; duration in seconds
 TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "objective": lambda t: t.objective,
@@ -58,7 +60,9 @@ class Selection:
 
     def _matching(self) -> Iterator[TrialView]:
         for trial in self.reader.trials.all(self.sweep.id):
-            if self.where is not None and not self.where.matches(partial(field_of, trial)):
+            if self.where is not None and not self.where.matches(
+                partial(field_of, self.sweep, trial)
+            ):
                 continue
             if self.state is None or trial.state is self.state:
                 yield trial
@@ -72,7 +76,7 @@ class Selection:
         is_descending = self.sort.startswith("-") != (name == "objective" and best_high)
         present, missing = [], []
         for trial in self._matching():
-            key = _key(field_of(trial, name))
+            key = _key(field_of(self.sweep, trial, name))
             if key is None:
                 missing.append(trial.id.number)
             else:
@@ -82,6 +86,38 @@ class Selection:
             raise UserError(text, code="column-unknown")
         present.sort(key=lambda pair: pair[0], reverse=is_descending)
         return ([n for _, n in present] + missing)[: self.top]
+
+
+def best_trials(
+    reader: StoreReader, sweep: Sweep, n: int = 1, where: Filter | None = None
+) -> list[TrialView]:
+    """Return the N best trials that match the expression, best first; ties by number.
+
+    Raises:
+        HpqError: no trial has a result, or none that matches (says why).
+    """
+    if where is None:
+        found = reader.trials.best(sweep, n)
+    else:
+        every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
+        ranked = (t for t in every if t.state in _RANKED and t.objective is not None)
+        found = list(islice(ranked, n))
+    if found:
+        return found
+    if where is not None:
+        text = f"{sweep.id}: no trial with a result matches {where.text}"
+        raise NotFound(text, code="no-result")
+    raise HpqError(_why_none(sweep), code="no-result")
+
+
+def _why_none(sweep: Sweep) -> str:
+    if sweep.metric is None:
+        return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
+    counts = sweep.counts
+    return (
+        f"no trial of {sweep.id} has finished yet: {counts.running} running, "
+        f"{counts.queued} queued, {counts.failed} failed"
+    )
 
 
 def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
@@ -96,13 +132,23 @@ def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
     return list(params), list(metrics)
 
 
-def field_of(trial: TrialView, name: str) -> Json:
-    """Return a parameter, else a metric, else one of FIXED; None if the trial has none."""
+def field_of(sweep: Sweep, trial: TrialView, name: str) -> Json:
+    """Return a parameter, else a metric, else one of TRIAL_FIELDS; None if the trial has none.
+
+    `param.lr` and `last.acc`, as columns are named, mean `lr` and `acc`.
+    """
+    group, _, inner = name.partition(".")
     if (param := param_value(trial.params, name)) is not None:
         return param
     if name in trial.metrics:
         return trial.metrics[name]
-    return TRIAL_FIELDS[name](trial) if name in TRIAL_FIELDS else None
+    if name in TRIAL_FIELDS:
+        return TRIAL_FIELDS[name](trial)
+    if group == "param":
+        return param_value(trial.params, inner)
+    if group == "best":
+        return best_values(trial, sweep).get(inner)
+    return trial.metrics.get(inner) if group == "last" else None
 
 
 def _key(value: Json) -> _Key | None:

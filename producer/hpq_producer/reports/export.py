@@ -1,95 +1,22 @@
-"""Export trials as CSV, YAML, command-line options, or the shell command that runs one.
-
-In CSV, text that a spreadsheet would run as a formula gets a leading apostrophe.
-"""
+"""Format a trial as command-line options, or as the shell command that runs it."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TextIO
 
 import hpq
 from hpq.code.bundle import unpack
 from hpq.code.command import arguments, argv, interpreter
 from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Params, TrialId, TrialView
+from hpq.domain.trial import Params, TrialId
 from hpq.errors import UserError
-from hpq.search.samplers import SEED, replicate_of, seed_of_result
+from hpq.search.samplers import SEED, seed_of_result
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.records import iso
-from hpq_producer.analysis.scores import param_value
-from hpq_producer.terminal.output import cell, guard_formula
 from hpq_producer.terminal.text import shell_line
-
-_COLUMNS = (
-    "step",
-    "attempt",
-    "worker",
-    "host",
-    "started",
-    "ended",
-    "duration_s",
-    "failure",
-    "error",
-    "total_s",
-    "reused",
-)
-_REPLICATES = ("replicate", "seed")
-
-
-def write_csv(
-    file: TextIO,
-    trials: Iterable[TrialView],
-    sweep: Sweep,
-    params: Sequence[str],
-    metrics: Sequence[str],
-) -> None:
-    """Write trials of a sweep as CSV (RFC 4180), one row each.
-
-    `params` and `metrics` are the columns of that kind, `metrics` beside the objective. With
-    replicates, two columns have the replicate's number and its seed.
-    """
-    writer = csv.writer(file, lineterminator="\r\n")
-    more = _REPLICATES if sweep.replicates > 1 else ()
-    writer.writerow([guard_formula(name) for name in _header(params, metrics, more)])
-    for trial in trials:
-        failure = trial.failure
-        row = [
-            trial.id.number,
-            trial.state.value,
-            *(cell(param_value(trial.params, name)) for name in params),
-            trial.objective,
-            *(trial.metrics.get(name) for name in metrics),
-            trial.step,
-            trial.attempt,
-            guard_formula(trial.worker),
-            guard_formula(trial.host),
-            iso(trial.claimed_ms),
-            iso(trial.ended_ms),
-            trial.duration_ms / 1000,
-            failure.kind.value if failure else None,
-            guard_formula(failure.message) if failure else None,
-            trial.total_ms / 1000,
-            trial.reused or None,
-        ]
-        if more:
-            row += [replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)]
-        writer.writerow(row)
-
-
-def _header(params: Sequence[str], metrics: Sequence[str], more: Sequence[str]) -> list[str]:
-    taken = {"trial", "state", "objective", *_COLUMNS, *more}
-    out = ["trial", "state"]
-    out += [f"params.{name}" if name in taken else name for name in params]
-    taken.update(params)
-    out += ["objective", *(f"metrics.{name}" if name in taken else name for name in metrics)]
-    return [*out, *_COLUMNS, *more]
 
 
 def to_args(params: Params, command: tuple[str, ...] = ()) -> str:

@@ -64,7 +64,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "environment": " ".join(launch.pass_env),
             "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
-            "class": sweep.worker_class,
+            "queue": sweep.worker_class,
             "owner": sweep.owner,
             "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
             "tags": " ".join(sweep.tags),

@@ -211,7 +211,7 @@ def print_comparison(reader: StoreReader, sweeps: Sequence[Sweep]) -> None:
             "best": score(best[0]) if best else "",
             "median": middle,
             "trained": duration(summary.total_ms) if summary.total_ms else "",
-            "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "cannot tell",
+            "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",
             "failed": ", ".join(f"{f.count} {f.kind}" for f in summary.failures),
             **{f"best {clean(n)}": param_text(best[0].params, n) if best else "" for n in varying},
         }

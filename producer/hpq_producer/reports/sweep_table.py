@@ -28,7 +28,7 @@ COLUMNS = (
     Column(title="metric", keep=30, least=6),
     Column(title="age", keep=60, right=True),
     Column(title="owner", keep=50, least=4),
-    Column(title="class", keep=40, least=4),
+    Column(title="queue", keep=40, least=4),
     Column(title="tags", keep=20, least=4),
 )
 

@@ -39,7 +39,7 @@ TOP: Mapping[str, str] = {
     "apiVersion": "W&B's; no effect",
     "kind": "W&B's; no effect",
     "controller": "W&B's; only {type: local} is supported",
-    "queue": "The queue (class of workers) of the trials",
+    "queue": "The queue of the trials; workers with --queue NAME serve it",
     "owner": "The owner; default: the user who enqueues",
     "priority": "Sweeps of higher priority are claimed first; default 0",
     "max_parallel": "At most N trials run at once; 0 (the default): no limit",

@@ -55,6 +55,7 @@ Keys = Mapping[str, Json]
 def load(
     path: FilePath,
     *,
+    text: str = "",
     overrides: Mapping[str, str] | None = None,
     count: int | None = None,
     seed: int | None = None,
@@ -62,7 +63,7 @@ def load(
     trainer: str | None = None,
     limit: int | None = LIMIT,
 ) -> SweepSpec:
-    """Read and check a sweep file.
+    """Read and check a sweep file, or its `text`, which messages name by `path`.
 
     `overrides` are the --set flags (dotted key → YAML); `count`, `seed`, `name` and `trainer` are
     the flags of those names. More than `limit` trials are an error (None = any, for --force).
@@ -70,11 +71,11 @@ def load(
     Raises:
         SweepFileError: the file or a flag is invalid; one line per problem.
     """
-    text = sweep_source.read(path)
+    content = text or sweep_source.read(path)
     if path.suffix == ".py":
         line = f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file"
         raise SweepFileError(line, code="sweep-file-is-script")
-    document = yaml_reader.parse(text, str(path))
+    document = yaml_reader.parse(content, str(path))
     root = document.data
     if not isinstance(root, dict | list):
         place = document.source_map.find(())[1]
@@ -109,7 +110,7 @@ def load(
     if shipped is not None:
         set_counts.check_misfits(shipped, spec, out)
     out.raise_errors()
-    return replace(spec, warnings=out.sorted_warnings())
+    return replace(spec, text=text, warnings=out.sorted_warnings())
 
 
 def _flags(**flags: tuple[str, Json]) -> list[Override]:

@@ -102,7 +102,7 @@ def _warn_of_cap(spec: SweepSpec, out: Problems) -> None:
         return
     if cap > total:
         out.warn(("run_cap",), f"{cap:,}, but the sweep has {total:,} trials", code="fewer-sets")
-    elif spec.method in ("grid", LIST):
+    elif spec.method in ("grid", LIST) and ("run_cap",) not in out.source_map.flags:
         text = f"only the first {cap:,} of {total:,} trials will run"
         out.warn(("run_cap",), text, code="sets-left-out")
 

@@ -62,6 +62,7 @@ class SweepSpec:
     run_cap: int | None = None
     varying: tuple[str, ...] = ()
     source: Mapping[str, Json] = field(default_factory=dict)
+    text: str = ""  # YAML of a sweep that Python code enqueues; "": a file has it
     warnings: tuple[Notice, ...] = ()
 
     @property

@@ -6,17 +6,19 @@ Without a terminal a table is as wide as its content, or as COLUMNS, so that `| 
 
 from __future__ import annotations
 
+import codecs
 import os
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from io import TextIOWrapper
 from itertools import chain, islice
 from typing import TextIO
 
 from hpq.notice import Notice
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold, paint
 from hpq_producer.terminal.tables import Column, Layout, lay
-from hpq_producer.terminal.text import trials_of
+from hpq_producer.terminal.text import to_ascii, trials_of
 
 
 def terminal_info(stream: TextIO, environ: Mapping[str, str]) -> TerminalInfo:
@@ -25,17 +27,19 @@ def terminal_info(stream: TextIO, environ: Mapping[str, str]) -> TerminalInfo:
     size = shutil.get_terminal_size() if not is_tty else os.get_terminal_size(stream.fileno())
     columns, rows = size.columns or 80, size.lines or 24  # a pty may report 0x0
     colour = is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    shows = can_show(stream)
-    return TerminalInfo(columns=columns, rows=rows, tty=is_tty, colour=colour, unicode=shows)
+    return TerminalInfo(columns=columns, rows=rows, tty=is_tty, colour=colour)
 
 
-def can_show(stream: TextIO) -> bool:
-    """Return true if the stream's encoding has the characters of curves and bars."""
-    try:
-        "▁█…─".encode(stream.encoding or "ascii")
-    except (UnicodeError, LookupError):
-        return False
-    return True
+def replace_unknown_characters() -> None:
+    """Print characters that the encoding of stdout lacks as similar ones of ASCII."""
+    codecs.register_error("hpq-ascii", _similar)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="hpq-ascii")
+
+
+def _similar(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return to_ascii(error.object[error.start : error.end]), error.end
 
 
 _ENDLESS = 100_000  # columns
@@ -47,9 +51,7 @@ def stdout_info() -> TerminalInfo:
     terminal = terminal_info(sys.stdout, os.environ)
     if terminal.tty or os.environ.get("COLUMNS", "").isdigit():
         return terminal
-    return TerminalInfo(
-        columns=_ENDLESS, rows=terminal.rows, colour=False, unicode=terminal.unicode
-    )
+    return TerminalInfo(columns=_ENDLESS, rows=terminal.rows, colour=False)
 
 
 def show_lines(lines: Iterable[Line], *, whole: bool = False) -> None:

@@ -1,6 +1,7 @@
 """Print records as JSON, YAML or CSV: the option `-o` of every command that prints data.
 
-JSON and YAML are ASCII, so that no text in them can act on a terminal.
+JSON and YAML are ASCII, so that no text in them can act on a terminal. In CSV, text that a
+spreadsheet would run as a formula gets a leading apostrophe.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import csv
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -26,6 +27,7 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    JSONL = "jsonl"
     YAML = "yaml"
     CSV = "csv"
 
@@ -36,9 +38,9 @@ class Format(StrEnum):
 
 
 def show_data(value: Any, output: Format) -> None:
-    """Print a record or a list of records; CSV has a line for each."""
-    if output is Format.CSV:
-        _show_csv(value if isinstance(value, list) else [value])
+    """Print a record or a list of records; CSV and JSON Lines have a line for each."""
+    if output in (Format.CSV, Format.JSONL):
+        show_rows(value if isinstance(value, list) else [value], output)
     elif output is Format.YAML:
         print(to_yaml(json.loads(json.dumps(value))), end="")  # enumerations become texts
     else:
@@ -47,6 +49,13 @@ def show_data(value: Any, output: Format) -> None:
 
 def show_rows(rows: Iterable[Any], output: Format) -> None:
     """Print records; JSON has one record a line, printed as the iterator yields it."""
+    if output is Format.CSV:
+        cells = [dict(_cells(row)) for row in rows]
+        return write_csv(sys.stdout, dict.fromkeys(name for row in cells for name in row), cells)
+    if output is Format.JSONL:
+        for row in rows:
+            print(json.dumps(row, allow_nan=False))
+        return None
     if output is not Format.JSON:
         return show_data(list(rows), output)
     ends = "["
@@ -56,13 +65,12 @@ def show_rows(rows: Iterable[Any], output: Format) -> None:
     print("[]" if ends == "[" else "\n]")
 
 
-def _show_csv(records: Iterable[Mapping[str, Any]]) -> None:
-    rows = [dict(_cells(record)) for record in records]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(sys.stdout, names, restval="", lineterminator="\r\n")
+def write_csv(file: TextIO, names: Collection[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as CSV (RFC 4180) as the iterator yields them; a missing value is empty."""
+    writer = csv.writer(file, lineterminator="\r\n")
     if names:
-        writer.writerow({name: guard_formula(name) for name in names})
-    writer.writerows(rows)
+        writer.writerow(map(guard_formula, names))
+    writer.writerows([cell(row.get(name)) for name in names] for row in rows)
 
 
 def _cells(record: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, Any]]:
@@ -71,7 +79,7 @@ def _cells(record: Mapping[str, Any], below: str = "") -> Iterator[tuple[str, An
         if isinstance(value, Mapping) and value:
             yield from _cells(value, f"{below}{name}.")
         else:
-            yield f"{below}{name}", cell(value)
+            yield f"{below}{name}", value
 
 
 def cell(param: Json) -> Any:

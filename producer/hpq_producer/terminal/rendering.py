@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hpq_producer.terminal.style import Line, Span, TerminalInfo, cut
 from hpq_producer.terminal.tables import GAP, Layout
-from hpq_producer.terminal.text import pad, to_ascii
+from hpq_producer.terminal.text import pad
 
 
 def text_of(line: Line, terminal: TerminalInfo) -> Text:
@@ -54,7 +54,7 @@ class _Cell:
 
 def _cell(cell: Span, wide: int, size: int, right: bool, terminal: TerminalInfo) -> _Cell:
     text = pad(pad(cell.text, size, right=right), wide)
-    return _Cell(text if terminal.unicode else to_ascii(text), cell.style)
+    return _Cell(text, cell.style)
 
 
 def lines_of(frame: RenderableType, terminal: TerminalInfo) -> list[str]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from rich.cells import chop_cells
 
-from hpq_producer.terminal.text import fit, to_ascii, width
+from hpq_producer.terminal.text import fit, width
 
 _WORD = re.compile(r"\s+|\S+")
 
@@ -52,7 +52,6 @@ class TerminalInfo:
     rows: int = 24
     tty: bool = False
     colour: bool = False
-    unicode: bool = True
 
 
 def plain(line: Line) -> str:
@@ -61,12 +60,12 @@ def plain(line: Line) -> str:
 
 
 def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
-    """Cut a line to the terminal's width; replace characters that the terminal cannot show."""
+    """Cut a line to the terminal's width."""
     out, left = [], terminal.columns
     for span in line:
         text = fit(span.text, left)
         left -= width(text)
-        out.append(Span(text if terminal.unicode else to_ascii(text), span.style))
+        out.append(Span(text, span.style))
         if left <= 0:
             break
     return out

@@ -43,11 +43,11 @@ _SWEEP = {
 
 
 def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
-    """What happened, in one line; `trial` is the trial as it is now, if the event is of one."""
+    """Return an event as one line; `trial` is its trial as it is now, if it has one."""
     if event.what == "created":
         count = clean(event.fields.get("count", "?"))
         if count == "0":
-            return f"{sweep.id}: sets are made as workers ask for them"
+            return f"{sweep.id}: hpq chooses the trials while the sweep runs"
         return f"{sweep.id}: {count} trial{'s' * (count != '1')} queued"
     if event.what == "added":
         return f"{sweep.id}: {clean(event.fields.get('count', '?'))} more trials queued"
@@ -55,8 +55,8 @@ def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
         return f"held: {clean(event.fields.get('why', ''))}"
     if trial is None:
         if event.what == "set":
-            told = in_words({k: v for k, v in event.fields.items() if k != "touched"})
-            return clean(f"limits changed: {told}" if told else "limits changed")
+            changes = in_words({k: v for k, v in event.fields.items() if k != "touched"})
+            return clean(f"limits changed: {changes}" if changes else "limits changed")
         if event.what not in _SWEEP:  # a newer version's
             return clean(event.what)
         return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))
@@ -65,10 +65,10 @@ def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
 
 
 def running_line(trial: TrialView, sweep: Sweep, at_ms: int) -> str:
-    """A trial that had started before anyone looked, as a line like that of its event."""
+    """Return the line of a trial that started before the first line."""
     again = f", attempt {trial.attempt}" if trial.attempt > 1 else ""
-    ago = duration(at_ms - trial.claimed_ms)
-    line = f"#{trial.id.number} started on {clean(trial.worker)} {ago} ago{again}"
+    taken = duration(at_ms - trial.claimed_ms)
+    line = f"#{trial.id.number} running on {clean(trial.worker)} for {taken}{again}"
     return f"{line}  {param_pairs(trial.params, sweep.varying)}".rstrip()
 
 
@@ -78,21 +78,21 @@ def _trial_words(event: Event, trial: TrialView, sweep: Sweep) -> list[str]:
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
         return [f"started on {fields.get('worker', '?')}{again}"]
     if event.what == "requeued":
-        return [f"back in the queue: {fields.get('reason', '')}"]
+        return [f"requeued: {fields.get('reason', '')}"]
     if event.what == "prune":
         return [describe_prune_event(event, sweep)]
     if event.what == "target":
         cancelled = fields.get("touched", "0")
-        return [f"has reached the target; waiting trials cancelled: {cancelled}"]
+        return [f"reached the target; waiting trials cancelled: {cancelled}"]
     if event.what == "restarted":
-        return [f"starts again: {fields.get('why', '')}"]
+        return [f"restarted: {fields.get('why', '')}"]
     if event.what in _ENDS:
         return [event.what, *_end_words(event, fields, trial, sweep)]
     if event.what == "suggested" and fields.get("by"):
         return [f"suggested by {fields['by']}"]
     if event.what == "reused":
         return [f"finished: the result of {fields.get('from', '?')}", *_objective(fields, sweep)]
-    return [{"resumed": "goes on", "retried": "queued again"}.get(event.what, clean(event.what))]
+    return [{"retried": "queued again"}.get(event.what, clean(event.what))]
 
 
 def _objective(fields: dict[str, str], sweep: Sweep) -> list[str]:
@@ -110,16 +110,16 @@ def _end_words(event: Event, fields: dict[str, str], trial: TrialView, sweep: Sw
     return out
 
 
-_RUNNING = 16  # running trials that the lines begin with, and whose phases they tell
+_RUNNING = 16  # running trials that are printed first, with their phases
 _WIDE = 10_000  # columns of a line that is not to be broken
 
 Leave = Callable[[], object | None]
 
 
 def say_verdict(status: SweepStatus, stream: TextIO, why: Notice | None) -> None:
-    """The verdict and what needs the user, as lines; `why` is what `not_taken` said."""
+    """Print the verdict and what needs the user; `why` is why no worker claims the trials."""
     terminal = terminal_info(stream, os.environ)
-    if not terminal.tty:  # whoever reads a pipe has no columns, and greps for whole lines
+    if not terminal.tty:  # a pipe has no width, and its reader greps for whole lines
         terminal = replace(terminal, columns=_WIDE)
     lines = status_lines(status, terminal.columns)
     for notice in needed_actions(status, why):
@@ -132,7 +132,7 @@ def say_verdict(status: SweepStatus, stream: TextIO, why: Notice | None) -> None
 def print_lines(
     session: Session, sid: str, stream: TextIO, leave: Leave = lambda: None
 ) -> SweepState:
-    """A line an event until the sweep is over or held, or `leave` gives a reason; then the verdict.
+    """Print events until the sweep is over or held, or `leave` gives a reason; then the verdict.
 
     Raises:
         NotFound: the sweep is not there, or was removed meanwhile.
@@ -151,14 +151,14 @@ def _print_lines(
         print(running_line(trial, status.sweep, status.at_ms), file=stream)
     if (more := status.sweep.counts.running - len(status.running)) > 0:
         print(f"… and {more} more are running", file=stream)
-    told: set[str] = set()
-    begun = {t.id.number for t in status.running}  # whose start the lines have told or passed over
+    printed: set[str] = set()
+    begun = {t.id.number for t in status.running}  # their start has been printed
     while True:
         stuck = explain_waiting_with_pods(status, pods)
         for text in _notes(status, begun, stuck):
-            if without_counts(text) not in told:
+            if without_counts(text) not in printed:
                 print(text, file=stream)
-            told.add(without_counts(text))
+            printed.add(without_counts(text))
         stream.flush()
         if is_settled(status) or leave() is not None:
             break
@@ -179,7 +179,7 @@ def _event_lines(reader: StoreReader, change: SweepUpdate) -> list[str]:
 
 
 def _notes(status: SweepStatus, begun: Collection[int], stuck: Notice | None) -> list[str]:
-    """What is told once: phases of trials before their first step, and what keeps the sweep."""
+    """Return what is printed once: phases before the first step, and why the sweep waits."""
     # Only of trials that have begun in the lines: the status may be ahead of the events.
     early = [t for t in status.running if t.phase and not t.step and t.id.number in begun]
     out = [f"#{t.id.number} {clean(t.phase)}" for t in early]

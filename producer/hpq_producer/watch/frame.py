@@ -41,19 +41,19 @@ _LEAST_LIST = 4  # rows of trials before workers get any
 
 HELP = (
     ("↑ ↓ PgUp PgDn Home End", "move through all trials"),
-    ("Enter", "open the trial: curve, parameters, attempts, log; Esc goes back"),
-    ("s", "order: best first (running ones in their place), newest, number"),
+    ("Enter", "open the trial: curve, parameters, attempts, log; Esc returns"),
+    ("s", "order: best first (a running trial by its latest value), newest first, number"),
     ("/", "filter: lr > 0.1 and state == running; failed; empty: all"),
-    ("c", "columns: choose parameters and metrics that come first"),
+    ("c", "columns: choose parameters and metrics to show first"),
     ("i", "importance: which parameter matters"),
     ("p", "pause the sweep, or resume it"),
     ("x  X", "cancel the trial, the whole sweep"),
     ("r  R", "retry the trial, all failed trials"),
-    ("q", "leave; the sweep goes on"),
+    ("q", "quit; the sweep continues"),
     ("", ""),
-    ("●", "runs now"),
-    ("▁▄█", "a curve from its first to its last step; equal heights are equal values"),
-    ("▲ ▼", "beyond the scale, which is in the column's title (2nd to 98th percentile)"),
+    ("●", "a running trial"),
+    ("▁▄█", "the metric over the steps; the title names the values of ▁ and █"),
+    ("▲ ▼", "above █ or below ▁: the outer 2 % of the values at each end"),
 )
 
 
@@ -111,7 +111,7 @@ def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     head = status_lines(scene.sweep_status, columns, 2 if roomy else 1)[: rows - 2]
     if roomy and scene.winner and scene.winner.gap is not None:
         (_, gap), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
-        head.append([Span(f"gap {gap}", Style.DIM)])
+        head += fold([Span("gap ", Style.DIM), Span(gap, Style.DIM)], columns)
     head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)
     return [*head, []] if roomy else head[: rows - 2]
 
@@ -230,8 +230,8 @@ def _curves(
 def _scale_title(scale: Scale | None, room: int) -> str:
     if scale is None:
         return ""
-    ends = [rounded(measure(end), max(4, (room - 1) // 2)) for end in (scale.low, scale.high)]
-    return "–".join(ends)
+    low, high = (rounded(measure(x), max(3, (room - 3) // 2)) for x in (scale.low, scale.high))
+    return f"▁{low} █{high}"
 
 
 def _missing(sweep: Sweep, view: View, layout: Layout, columns: int) -> list[str]:

@@ -36,7 +36,7 @@ def test_replicates_have_seeds_of_their_own_and_sets_are_ranked_by_their_mean(la
         (1, 0.1), (1, 1.0), (1, 1.0), (2, 0.5), (2, 0.6), (2, 0.4),
     ]  # fmt: skip
     record = json.loads(lab.ok("best", sid, "--json"))
-    assert record["params"] == {"x": 2}
+    assert record["param"] == {"x": 2}
     assert record["objective"] == pytest.approx(0.5)
     assert record["replicates"]["trials"] == [4, 5, 6]
     page = lab.ok("summary", sid)

@@ -49,8 +49,9 @@ def test_plan_takes_the_options_of_enqueue_but_for_those_of_a_new_sweep(hpq: Hpq
 
 @pytest.mark.parametrize("name", ALIASES)
 def test_a_command_of_another_tool_names_the_command_of_hpq(name: str) -> None:
-    assert name not in WHERE and ALIASES[name] in WHERE
-    with pytest.raises(UserError, match=f"`hpq {ALIASES[name]}`") as error:
+    found = ALIASES[name].split("/")
+    assert name not in WHERE and set(found) <= set(WHERE)
+    with pytest.raises(UserError, match=".*".join(f"`hpq {one}`" for one in found)) as error:
         Lazy().resolve_command(None, [name])
     assert error.value.code == "command-unknown"
 
@@ -64,6 +65,7 @@ def test_help_has_three_spellings_and_hpq_has_a_version(hpq: Hpq) -> None:
     shown = hpq("ls", "--help").stdout
     assert shown and shown == hpq("ls", "-h").stdout == hpq("help", "ls").stdout
     assert hpq("help").stdout == hpq("-h").stdout == hpq("--help").stdout
+    assert hpq("help", "help").stdout == hpq("help").stdout
     assert hpq("--version").stdout.startswith("hpq ")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas
 import pytest
 import yaml
 from redis import Redis
@@ -92,7 +93,7 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep
 
 
 def test_ls_has_a_column_of_tags_where_there_is_one(hpq: Hpq, done: Sweep) -> None:
-    assert hpq("ls").stdout.splitlines()[0].endswith("  class")
+    assert hpq("ls").stdout.splitlines()[0].endswith("  queue")
     assert len({len(line) for line in hpq("ls", "--size").stdout.splitlines()}) == 1
     assert hpq("set", done.id, "tags=a,b").returncode == 0
     titles, row = hpq("ls").stdout.splitlines()
@@ -110,10 +111,12 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert yaml.safe_load(hpq("best", "--yaml").stdout) == {"x": 2}
     assert hpq("best", "--args").stdout == "--x=2\n"
     record = json.loads(hpq("best", "demo", "--json").stdout)
-    assert (record["trial"], record["objective"], record["params"]) == (2, 0.9, {"x": 2})
+    assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()
     assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
-    assert any("to #1" in line and "hpq best demo-00000 --confirm 5" in line for line in said)
+    assert any("to #1" in line and "hpq best demo-00000 -n 2 --confirm 5" in line for line in said)
+    ranked = hpq("best", "-n", "5", "-o", "csv").stdout
+    assert ranked.splitlines()[0] == hpq("results", "-o", "csv").stdout.splitlines()[0]
     ranks = [line.split()[:2] for line in hpq("best", "-n", "5").stdout.splitlines()[1:3]]
     assert ranks == [["1", "2"], ["2", "1"]]
 
@@ -127,11 +130,14 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     control: SweepControl,
 ) -> None:
     control.stop(done.id)
-    answer = hpq("best", "--confirm", "3", "--top", "2", HPQ_USER="me")
+    answer = hpq("best", "-n", "2", "--confirm", "3", HPQ_USER="me")
     sid = answer.stdout.strip()
     assert answer.returncode == 0 and f"hpq best {sid} -n 2" in answer.stderr
-    again = hpq("best", done.id, "--confirm", "3", "--top", "2", HPQ_USER="me")
+    again = hpq("best", done.id, "-n", "2", "--confirm", "3", HPQ_USER="me")
     assert again.stdout.strip() == sid and "already queued" in again.stderr
+    data = hpq("best", done.id, "-n", "2", "--confirm", "3", "--json", HPQ_USER="me").stdout
+    assert json.loads(data) == {"sweep": sid, "new": False, "trials": 6}
+    refused(hpq("best", done.id, "--confirm", "3", "--yaml"), "usage", exit=2)
     sweep = reader.sweeps.get(sid)
     assert (sweep.counts.queued, sweep.replicates, sweep.owner) == (6, 3, "me")
     assert sweep.seed > done.seed, "seeds that the sweep has not used"
@@ -140,7 +146,8 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
         finish(store, claim(store, who), value)
     said = hpq("best", sid, "-n", "2").stdout
     assert "0.9100 ± 0.0100" in said and "beyond the noise" in said
-    assert "stays first in 100%" in said
+    assert "would stay first in 100%" in said
+    refused(hpq("best", sid, "--confirm", "2"), "usage", f"hpq best {done.id}", exit=2)
     record = json.loads(hpq("summary", sid, "--json").stdout)
     assert record["winner"]["order_holds"] == 1.0 and record["importance"]["shares"] == []
 
@@ -185,12 +192,37 @@ def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
 
 def test_results_as_csv_are_read_back_by_a_csv_reader(hpq: Hpq, done: Sweep) -> None:
     rows = list(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
-    assert [(r["trial"], r["state"], r["x"], r["objective"]) for r in rows] == [
+    assert [(r["trial"], r["state"], r["param.x"], r["objective"]) for r in rows] == [
         ("1", "finished", "1", "0.5"),
         ("2", "finished", "2", "0.9"),
         ("3", "failed", "3", ""),
     ]
-    assert inert(rows[2]["error"])
+    assert inert(rows[2]["failure.message"])
+
+
+def test_csv_json_lines_and_pandas_name_columns_alike(hpq: Hpq, done: Sweep) -> None:
+    """A row of JSON Lines that pandas flattens has the columns of CSV."""
+    lines = hpq("results", "-o", "jsonl").stdout.splitlines()
+    (titles, *rows) = csv.reader(hpq("results", "-o", "csv").stdout.splitlines())
+    frame = pandas.json_normalize([json.loads(line) for line in lines])
+    assert [json.loads(line) for line in lines] == json.loads(hpq("results", "--json").stdout)
+    assert (len(lines), len(rows)) == (3, 3)
+    assert {"param.x", "last.acc", "failure.message"} <= set(titles) <= set(frame.columns)
+
+
+def test_history_prints_every_value_in_each_format(hpq: Hpq, done: Sweep) -> None:
+    lines = hpq("results", "--history", "-o", "jsonl").stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert {(r["attempt"], r["metric"]) for r in rows} == {(1, "acc")}
+    assert [(r["trial"], r["step"], r["value"]) for r in rows] == [
+        (1, 1, 0.25), (1, 2, 0.5), (2, 1, 0.45), (2, 2, 0.9),
+    ]  # fmt: skip
+    assert rows == json.loads(hpq("results", "--history", "--json").stdout)
+    cells = list(csv.DictReader(hpq("results", "--history", "--csv").stdout.splitlines()))
+    assert list(cells[0]) == list(rows[0]) and cells[0]["time"] == rows[0]["time"]
+    table = hpq("results", "--history", "--where", "x == 2").stdout.splitlines()
+    assert table[0].split() == list(rows[0]) and len(table) == 3
+    assert hpq("results", "--history", "--state", "failed", "--csv").stdout.count("\n") == 1
 
 
 def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: Sweep) -> None:
@@ -297,6 +329,8 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     assert any(line.startswith("1 user_error  demo-00000/3: red") for line in lines)
     plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert plain.stdout.isascii() and "|||*" in plain.stdout
+    lines = hpq_process("watch", "--lines", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert lines.stdout.isascii() and "====" in lines.stdout, lines.stderr
 
 
 def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
@@ -709,15 +743,15 @@ def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Swe
     assert "opt.lr    0.5\n" in hpq("best").stdout and "opt.name" in hpq("summary").stdout
     sorted_ = json.loads(hpq("results", "--sort", "-opt.lr", "--json").stdout)
     assert [row["trial"] for row in sorted_] == [2, 1]
-    assert json.loads(hpq("best", "--json").stdout)["params"]["opt"] == {"lr": 0.5, "name": "b"}
+    assert json.loads(hpq("best", "--json").stdout)["param"]["opt"] == {"lr": 0.5, "name": "b"}
 
 
 def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(
     hpq: Hpq, nested: Sweep
 ) -> None:
     row = next(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
-    assert (row["opt.lr"], row["opt.name"]) == ("0.03106791910697813", "a")
-    assert json.loads(row["mix"]) == [1, {"a": 2}]
+    assert (row["param.opt.lr"], row["param.opt.name"]) == ("0.03106791910697813", "a")
+    assert json.loads(row["param.mix"]) == [1, {"a": 2}]
 
 
 def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
@@ -774,7 +808,7 @@ def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
     got = claim(store, who)
     with running(environ, "watch") as process:
         assert next_line(process).startswith("demo-00000  running")
-        assert re.fullmatch(r"#2 started on w1 \S+ ago  x=2", next_line(process))
+        assert re.fullmatch(r"#2 running on w1 for \S+  x=2", next_line(process))
         finish(store, got, 0.75)
         assert process.stdout is not None
         rest = process.stdout.read().decode().splitlines()

@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 from hpq import __version__
 from hpq.settings import read
 from hpq_producer.cli import app
-from hpq_producer.manifests.components import Component, WorkerClass, parse
+from hpq_producer.manifests.components import Component, WorkerQueue, parse
 from hpq_producer.manifests.render import (
     ManifestOptions,
     check,
-    class_kustomization,
     component_names,
     manifests_folder,
     overlay,
+    queue_kustomization,
     render,
 )
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
@@ -40,7 +40,7 @@ def manifests(words: list[str]) -> Result:
 
 
 def workers_of(text: str) -> list[tuple[Yaml, Yaml]]:
-    """Each class's Deployment and the pod in it, in the order of their names."""
+    """Each queue's Deployment and the pod in it, in the order of their names."""
     found = [o for o in yaml.safe_load_all(text) if o["kind"] == "Deployment"]
     found.sort(key=lambda o: str(o["metadata"]["name"]))
     return [(one, one["spec"]["template"]["spec"]) for one in found]
@@ -140,9 +140,9 @@ def test_a_component_that_is_not_there_is_named_with_those_that_are() -> None:
     [
         ("cpu=3", "cpu"),
         ("keda=0", "--with keda=MAX"),
-        ("class=Big:4", "--with class=QUEUE:GPUS"),
-        ("class=big", "--with class=QUEUE:GPUS"),
-        (f"class={'b' * 53}:4", "--with class=QUEUE:GPUS"),
+        ("queue=Big:4", "--with queue=QUEUE:GPUS"),
+        ("queue=big", "--with queue=QUEUE:GPUS"),
+        (f"queue={'b' * 53}:4", "--with queue=QUEUE:GPUS"),
         ("nfs=server", "--with nfs=SERVER:/PATH"),
         ("git-code=https://x.org/a@main", "40 digits"),
     ],
@@ -158,8 +158,8 @@ def test_a_value_that_its_component_cannot_use_is_refused(text: str, remedy: str
         (ManifestOptions(replicas=3, parts=(parse("keda"),)), "--replicas: "),
         (ManifestOptions(parts=(parse("nfs=nas:/x"), parse("dataset"))), "--with dataset and"),
         (
-            ManifestOptions(queue="big", parts=(parse("class=big:2"),)),
-            "--with class=big",
+            ManifestOptions(queue="big", parts=(parse("queue=big:2"),)),
+            "--with queue=big",
         ),
         (
             ManifestOptions(gpus=2, parts=(parse("cpu"),)),
@@ -195,8 +195,8 @@ def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(text: str, w
 
 
 def test_the_class_among_the_components_is_as_one_that_is_asked_for() -> None:
-    made = class_kustomization(WorkerClass(name="big", gpus=4), "../../..", is_scaled=False)
-    path = manifests_folder() / "components/class/workers/kustomization.yaml"
+    made = queue_kustomization(WorkerQueue(name="big", gpus=4), "../../..", is_scaled=False)
+    path = manifests_folder() / "components/queue/workers/kustomization.yaml"
     there = yaml.safe_load(path.read_text("utf-8"))
     for one in (made, there):
         one["patches"] = [yaml.safe_load(p["patch"]) for p in one["patches"]]
@@ -220,10 +220,10 @@ def test_each_overlay_has_the_replacements() -> None:
     copies = list((manifests_folder() / "overlays").glob("*/replacements.yaml"))
     assert len(copies) == len(list((manifests_folder() / "overlays").iterdir()))
     assert {copy.read_text("utf-8") for copy in copies} == {wanted}
-    of_big = ManifestOptions(parts=(Component(name="class", value="big:4"),))
+    of_big = ManifestOptions(parts=(Component(name="queue", value="big:4"),))
     made = overlay(of_big, "k8s")["replacements"][len(yaml.safe_load(wanted)) :]
     assert made == yaml.safe_load(
-        (manifests_folder() / "overlays/classes/replacements-big.yaml").read_text("utf-8")
+        (manifests_folder() / "overlays/queues/replacements-big.yaml").read_text("utf-8")
     )
 
 
@@ -252,7 +252,7 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
 
 
 @NEEDS_KUBECTL
-@pytest.mark.parametrize("name", ["gpu", "cpu", "classes"])
+@pytest.mark.parametrize("name", ["gpu", "cpu", "queues"])
 def test_each_class_names_the_image_that_a_kustomization_around_the_overlay_sets(
     name: str, tmp_path: Path
 ) -> None:
@@ -266,7 +266,7 @@ def test_each_class_names_the_image_that_a_kustomization_around_the_overlay_sets
     words = ["kubectl", "kustomize", str(tmp_path / "ours")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     deployments = [one for one, _ in workers_of(done.stdout)]
-    assert len(deployments) == (2 if name == "classes" else 1)
+    assert len(deployments) == (2 if name == "queues" else 1)
     for one in deployments:
         assert named_image(one["spec"]["template"]) == "reg:5000/hpq@sha256:12"
 
@@ -276,9 +276,9 @@ def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one()
     label = "app.kubernetes.io/"
     shared = {"part-of": "hpq", "managed-by": "kustomize", "version": __version__}
     chosen = render(
-        ManifestOptions(parts=tuple(map(parse, ("class=big:4", "keda", "tls", "store"))))
+        ManifestOptions(parts=tuple(map(parse, ("queue=big:4", "keda", "tls", "store"))))
     )
-    words = ["kubectl", "kustomize", str(manifests_folder() / "overlays" / "classes")]
+    words = ["kubectl", "kustomize", str(manifests_folder() / "overlays" / "queues")]
     shipped = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     for one in [*yaml.safe_load_all(chosen), *yaml.safe_load_all(shipped)]:
         labels = one["metadata"]["labels"]
@@ -295,7 +295,7 @@ def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one()
 
 @NEEDS_KUBECTL
 def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
-    parts = (parse("class=big:2"),)
+    parts = (parse("queue=big:2"),)
     for set_s, pod_s in (("600", 605), ("20.5", 26)):
         text = render(ManifestOptions(settings={"HPQ_GRACE_S": set_s}, parts=parts))
         pods = [p for _, p in workers_of(text)]
@@ -323,7 +323,7 @@ def test_what_a_pod_asks_for_grows_with_its_gpus() -> None:
     of_one = ("2", "8Gi", "16Gi", "2Gi")
     assert asked() == asked(gpus=1) == [of_one]
     assert asked(gpus=8) == [("16", "64Gi", "128Gi", "16Gi")]
-    assert asked(parts=(parse("class=big:4"), parse("class=none:0"))) == [
+    assert asked(parts=(parse("queue=big:4"), parse("queue=none:0"))) == [
         of_one,
         ("8", "32Gi", "64Gi", "8Gi"),
         ("250m", "512Mi", "2Gi", "2Gi"),
@@ -344,7 +344,7 @@ def test_without_gpus_no_pod_asks_for_one() -> None:
     assert "nvidia.com/gpu:" not in render(ManifestOptions(gpus=0))
 
 
-@pytest.mark.parametrize("name", ["nfs", "git-code", "kueue", "class"])
+@pytest.mark.parametrize("name", ["nfs", "git-code", "kueue", "queue"])
 def test_a_component_that_needs_a_value_is_refused_without_one(name: str) -> None:
     with raises("usage", f"--with {name}="):
         parse(name)
@@ -377,7 +377,7 @@ def test_a_bucket_is_named_and_secrets_are_of_components_that_are_there() -> Non
 def test_all_components_are_composed_for_each_class() -> None:
     commit = "1" * 40
     asked = (
-        "class=big:4 class=small:0 keda=5 tls kueue=team-a spot egress monitoring store"
+        "queue=big:4 queue=small:0 keda=5 tls kueue=team-a spot egress monitoring store"
         f" nfs=nas:/data git-code=https://git.example.org/a.git@{commit}"
     )
     wanted = ManifestOptions(
@@ -446,13 +446,13 @@ def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names(
     kinds = {(label, value): kind.split(",") for kind, label, value in deletes}
     before = objects().keys()
     values = {"nfs": "=nas:/data", "kueue": "=team", "git-code": f"=https://x.org/a@{'1' * 40}"}
-    for name in set(component_names()) - {"class"}:
+    for name in set(component_names()) - {"queue"}:
         for key, one in objects(f"{name}{values.get(name, '')}").items():
             mark = one["metadata"].get("labels", {}).get("app.kubernetes.io/component")
             assert (mark == name) == (key not in before), key
             if mark == name and key[0] != "PersistentVolume":
                 assert key[0].lower() in kinds["app.kubernetes.io/component", name], key
-    added = {k: o for k, o in objects("class=big:4", "keda").items() if k not in objects("keda")}
+    added = {k: o for k, o in objects("queue=big:4", "keda").items() if k not in objects("keda")}
     assert len(added) == 3
     for key, one in added.items():
         label = "app.kubernetes.io/instance"
@@ -467,7 +467,7 @@ def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_name
     label = "app.kubernetes.io/part-of=hpq"
     assert f"delete secret -l {label}" in page
     assert f"rollout restart statefulset,deployment -l {label}" in page
-    text = render(ManifestOptions(parts=(parse("class=big:4"), parse("tls"))))
+    text = render(ManifestOptions(parts=(parse("queue=big:4"), parse("tls"))))
     read_them = [o for o in yaml.safe_load_all(text) if o["kind"] in ("StatefulSet", "Deployment")]
     made = secret_objects("hpq", "hpq", "the-key")
     assert len(read_them) == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shlex
 import subprocess
 from dataclasses import replace
@@ -15,9 +16,10 @@ from hypothesis import strategies as st
 
 from hpq.code.command import argv
 from hpq.domain.sweep import Launch, Sweep
-from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
-from hpq_producer.reports.export import to_args, write_csv
-from hpq_producer.terminal.output import guard_formula, to_yaml
+from hpq.domain.trial import Artifacts, Failure, FailureKind, Json, TrialId, TrialState, TrialView
+from hpq_producer.analysis.records import column_order, flat_record, trial_record
+from hpq_producer.reports.export import to_args
+from hpq_producer.terminal.output import guard_formula, to_yaml, write_csv
 from hpq_producer.terminal.text import clean
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -32,12 +34,11 @@ def _trial(params: dict[str, Json], **fields: object) -> TrialView:
     return TrialView(**{**base, **fields})  # type: ignore[arg-type]
 
 
-def _csv(
-    trial: TrialView, params: list[str], metrics: list[str] | None = None, replicates: int = 1
-) -> dict[str, str]:
+def _csv(trial: TrialView, replicates: int = 1) -> dict[str, str]:
     out = io.StringIO(newline="")
     sweep = Sweep(id="s", name="s", digest="", launch=Launch(), seed=7, replicates=replicates)
-    write_csv(out, [trial], sweep, params, metrics or [])
+    row = flat_record(trial_record(trial, sweep))
+    write_csv(out, column_order(row), [row])
     return next(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
 
 
@@ -45,31 +46,42 @@ def _csv(
 def test_text_that_a_spreadsheet_would_run_is_guarded(text: str) -> None:
     """B6: formulas in a CSV."""
     assert guard_formula(text).startswith("'")
-    assert _csv(_trial({"opt": text}), ["opt"])["opt"].startswith("'")
+    assert _csv(_trial({"opt": text}))["param.opt"].startswith("'")
 
 
 def test_numbers_stay_numbers() -> None:
-    row = _csv(_trial({"lr": -0.5}, objective=-1.25), ["lr"])
-    assert (row["lr"], row["objective"]) == ("-0.5", "-1.25")
+    row = _csv(_trial({"lr": -0.5}, objective=-1.25))
+    assert (row["param.lr"], row["objective"]) == ("-0.5", "-1.25")
 
 
-def test_a_parameter_named_as_a_column_of_ours_gets_a_name_of_its_own() -> None:
-    row = _csv(_trial({"state": "on", "step": 3}, step=7), ["state", "step"], ["lr"])
-    assert (row["state"], row["params.state"]) == ("finished", "on")
-    assert (row["step"], row["params.step"]) == ("7", "3")
+def test_a_parameter_and_a_metric_named_as_a_column_of_ours_have_columns_of_their_own() -> None:
+    row = _csv(_trial({"state": "on", "step": 3}, step=7, metrics={"step": 1.5}))
+    assert (row["state"], row["param.state"]) == ("finished", "on")
+    assert (row["step"], row["param.step"], row["last.step"]) == ("7", "3", "1.5")
 
 
 def test_where_sets_have_replicates_a_row_says_which_and_its_seed() -> None:
     second = replace(_trial({"seed": 3}), id=TrialId(sweep="s", number=5))
-    row = _csv(second, ["seed"], replicates=3)
-    assert (row["replicate"], row["seed"], row["params.seed"]) == ("2", "3", "3")
-    assert "replicate" not in _csv(second, ["seed"]) and row != _csv(second, ["seed"])
+    row = _csv(second, replicates=3)
+    assert (row["replicate"], row["seed"], row["param.seed"]) == ("2", "3", "3")
+
+
+def test_columns_are_those_of_json_by_dotted_name_without_files() -> None:
+    trial = _trial({"a": {"b": 1}}, metrics={"x/y": math.nan}, artifacts=Artifacts(
+        store="s", path="p", files={"m.pt": 3}))  # fmt: skip
+    record = trial_record(trial, Sweep(id="s", name="s", digest="", launch=Launch()))
+    row = flat_record(record)
+    assert record["artifacts"] == {"m.pt": 3} and not any("m.pt" in name for name in row)
+    assert (row["param.a.b"], row["last.x/y"], row["failure.kind"]) == (1, None, None)
+    assert column_order(["failure.kind", "last.b", "trial", "param.x", "last.a", "trial"]) == [
+        "trial", "param.x", "last.b", "last.a", "failure.kind",
+    ]  # fmt: skip
 
 
 def test_an_error_with_escapes_and_commas_is_one_cell() -> None:
     failure = Failure(kind=FailureKind.USER_ERROR, message='a,"b"\n\x1b[31mc')
-    row = _csv(_trial({}, state=TrialState.FAILED, failure=failure), [])
-    assert (row["failure"], row["error"]) == ("user_error", 'a,"b"\nc')
+    row = _csv(_trial({}, state=TrialState.FAILED, failure=failure))
+    assert (row["failure.kind"], row["failure.message"]) == ("user_error", 'a,"b"\nc')
 
 
 @given(st.dictionaries(st.text(min_size=1), scalars, max_size=5))

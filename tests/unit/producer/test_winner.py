@@ -48,8 +48,8 @@ def test_without_replicates_the_noise_is_unknown_and_the_remedy_is_named() -> No
     found = judge(SWEEP, [_trial(7, 0.94), _trial(3, 0.93)], ())
     assert (found.gap, found.noise, found.second) == (pytest.approx(0.01), None, 3)
     lines = dict(found.lines(SWEEP.id))
-    assert "hpq best demo-00000 --confirm 5" in lines["gap"]
-    assert "16 equally good trials" in lines["luck"] and "1.8 sd" in lines["luck"]
+    assert "hpq best demo-00000 -n 2 --confirm 5" in lines["gap"]
+    assert "16 equal trials" in lines["luck"] and "1.8 standard" in lines["luck"]
 
 
 def test_with_replicates_the_gap_is_held_against_the_noise() -> None:
@@ -64,6 +64,25 @@ def test_with_replicates_the_gap_is_held_against_the_noise() -> None:
     found = judge(sweep, far, ())
     assert "beyond the noise" in dict(found.lines("s"))["gap"]
     assert (found.stays_first, found.order_holds) == (1.0, 1.0)
+
+
+def test_one_rule_decides_the_verdict_and_the_share_that_stays_first() -> None:
+    sweep = replace(SWEEP, replicates=3, counts=Counts(finished=27))
+    spread = (-0.02, 0.0, 0.02)
+    first = _trial(1, 0.935, *(0.935 + one for one in spread))
+    rest = [_trial(4 + n, 0.9, *(0.9 + one for one in spread)) for n in range(8)]
+    for others, verdict in ((rest[:1], "beyond"), (rest, "within")):  # any of eight may overtake
+        found = judge(sweep, [first, *others], ())
+        assert found.stays_first is not None and found.gap == pytest.approx(0.035)
+        assert (found.stays_first >= 0.95) == (verdict == "beyond")
+        gap = dict(found.lines("s"))["gap"]
+        assert f"{verdict} the noise" in gap and f"{found.stays_first:.0%}" in gap
+
+
+def test_equal_results_are_within_the_noise_even_if_no_seed_matters() -> None:
+    sweep = replace(SWEEP, replicates=2, counts=Counts(finished=4))
+    found = judge(sweep, [_trial(1, 0.9, 0.9, 0.9), _trial(3, 0.9, 0.9, 0.9)], ())
+    assert found.noise == 0.0 and "within the noise" in dict(found.lines("s"))["gap"]
 
 
 def test_noise_is_pooled_over_groups_of_two_or_more() -> None:

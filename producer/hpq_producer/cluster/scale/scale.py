@@ -90,8 +90,8 @@ class Scaling:
         if deployment is None:
             queues = ", ".join(sorted(w.queue for w in cluster.deployments))
             raise NotFound(
-                f"namespace {cluster.namespace}: no Deployment for class {self._queue!r};"
-                f" choose one of {queues}: --queue CLASS",
+                f"namespace {cluster.namespace}: no Deployment for queue {self._queue!r};"
+                f" choose one of {queues}: --queue NAME",
                 code="no-deployment",
             )
         pods = deployment_pods(cluster, deployment)

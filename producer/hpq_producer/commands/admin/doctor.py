@@ -22,7 +22,7 @@ from hpq_producer.terminal.style import Span
 
 def doctor(
     cluster: Annotated[
-        bool, Option("--cluster", help="Check the cluster and, through a connection, its Redis.")
+        bool, Option("--cluster", help="Check the cluster; with `hpq connect` also its Redis.")
     ] = False,
     context: Context = None,
     namespace: Namespace = None,

@@ -9,7 +9,7 @@ from hpq_producer.terminal.text import size
 
 
 def gc() -> None:
-    """Delete snapshots, logs and caches from HPQ_HOME that no sweep needs, unused for a week.
+    """Delete code snapshots, logs and caches older than a week; keep those of unfinished sweeps.
 
     Files that trials wrote, under work/, are kept.
 

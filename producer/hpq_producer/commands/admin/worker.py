@@ -24,7 +24,7 @@ def worker(
         Option("--workers", help="Number of workers. Default: one per GPU; 1 without a GPU."),
     ] = None,
     queue: Annotated[
-        str | None, Option(metavar="NAME", help="Worker class. Default: HPQ_QUEUE.")
+        str | None, Option(metavar="NAME", help="Claim trials of this queue. Default: HPQ_QUEUE.")
     ] = None,
     sweep: Annotated[
         str | None,

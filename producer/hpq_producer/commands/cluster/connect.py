@@ -133,7 +133,7 @@ def _status(settings: Settings, output: Format) -> None:
         shell = "this shell: " if is_shells else ""
         print_message(f"{shell}{record.where}: {record.url}, process {record.pid}")
         if record.trouble:
-            print_message(f"Redis is out of reach now: {record.trouble}")
+            print_message(f"Redis does not answer now: {record.trouble}")
     raise typer.Exit(int(status_exit_code(record)))
 
 

@@ -49,8 +49,8 @@ _OWN_FLAGS = {
 }
 
 _COMPONENTS = (
-    "Add a component: bucket, class=QUEUE:GPUS, cpu, dataset, egress, git-code=URL@COMMIT,"
-    " keda=MAX, kueue=QUEUE, monitoring, nfs=SERVER:/PATH, spot, store or tls. Repeatable."
+    "Add a component: bucket, queue=QUEUE:GPUS, cpu, dataset, egress, git-code=URL@COMMIT,"
+    " keda=MAX, kueue=LOCALQUEUE, monitoring, nfs=SERVER:/PATH, spot, store or tls. Repeatable."
     " docs/guides/kubernetes.md describes them."
 )
 
@@ -60,8 +60,10 @@ def manifests(
     namespace: Annotated[
         str | None, Option(metavar="NAME", help="Namespace (default: hpq).")
     ] = None,
-    queue: Annotated[str, Option(metavar="NAME", help="Worker class.")] = "default",
-    replicas: Annotated[int | None, Option(min=0, help="Print how to run N worker pods.")] = None,
+    queue: Annotated[str, Option(metavar="NAME", help="Queue that the workers serve.")] = "default",
+    replicas: Annotated[
+        int | None, Option(min=0, help="Print the command that starts N pods.")
+    ] = None,
     gpus: Annotated[int | None, Option(min=0, help="GPUs per pod; 0: none. Default: 1.")] = None,
     cpu: Annotated[
         str, Option(metavar="CPUS", help="CPUs per pod, e.g. 16 or 500m. Default: 2 per GPU.")
@@ -80,7 +82,7 @@ def manifests(
         bool, Option("--secrets", help="Print Secrets with new passwords and the code key.")
     ] = False,
     jobs: Annotated[
-        str | None, Option(metavar="FILE|SWEEP", help="Print a Job per trial, no workers.")
+        str | None, Option(metavar="FILE|SWEEP", help="Print a Job per trial, not workers.")
     ] = None,
 ) -> None:
     """Print the Kubernetes manifests of Redis and the workers; --secrets prints their Secrets.
@@ -128,10 +130,10 @@ def _check(namespace: str | None, queue: str, image: str, cpu: str, memory: str)
 def _warnings(options: rendering.ManifestOptions) -> Iterator[str]:
     if not options.image:
         yield f"no --image: using {rendering.IMAGE}, which the nodes must have"
-    if options.queue != "default" and not options.classes:
+    if options.queue != "default" and not options.queues:
         yield (
-            f"--queue {options.queue}: replaces the class default; to keep both, use"
-            f" --with class={options.queue}:GPUS"
+            f"--queue {options.queue}: replaces the queue default; to keep both, use"
+            f" --with queue={options.queue}:GPUS"
         )
     if options.replicas is not None:
         yield (
@@ -146,7 +148,7 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
 
     Their namespace is that of the sweep's Redis; another `namespace` is an error.
     """
-    if options.replicas is not None or options.queue != "default" or options.classes:
+    if options.replicas is not None or options.queue != "default" or options.queues:
         raise UserError(
             f"--jobs {what}: the sweep sets queue and number; remove --queue and --replicas"
         )
@@ -166,7 +168,7 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
         text = render_jobs(manifests, sweep, left)
         if session.reader.workers.live(sweep.worker_class):
             print_message(
-                f"warning: workers of class {sweep.worker_class!r} are running and also claim the"
+                f"warning: workers of queue {sweep.worker_class!r} are running and also claim the"
                 " sweep's trials"
             )
     for_them = f"-n {options.namespace} -l hpq/sweep={sweep.id}"

@@ -22,7 +22,9 @@ _POLL_S = 0.5
 
 def scale(
     count: Annotated[int, Argument(min=0, help="Number of worker pods.")],
-    queue: Annotated[str, Option(metavar="NAME", help="Worker class.")] = DEFAULT_CLASS,
+    queue: Annotated[
+        str, Option(metavar="NAME", help="Queue that the workers serve.")
+    ] = DEFAULT_CLASS,
     context: Context = None,
     namespace: Namespace = None,
     wait: Annotated[bool, Option("--wait", help="Wait until all pods are ready.")] = False,
@@ -48,7 +50,7 @@ def scale(
         except HpqError:
             scaling.undrain(plan.going, plan)
             raise
-        print_message(f"{plan.deployment.name}: {before} → {count} pods (class {queue})")
+        print_message(f"{plan.deployment.name}: {before} → {count} pods (queue {queue})")
         if plan.trials:
             stopped = ", ".join(map(clean, plan.trials))
             print_message(f"stopped and requeued without a charged attempt: {stopped}")

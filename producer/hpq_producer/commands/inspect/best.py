@@ -2,102 +2,84 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import sys
 from typing import Annotated
 
 from typer import Option
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import TrialState, TrialView
-from hpq.errors import HpqError, NotFound
-from hpq.store.reader import StoreReader
-from hpq_producer.analysis.records import source_of_result, trial_record
+from hpq.domain.trial import TrialView
+from hpq.errors import UserError
+from hpq_producer.analysis.records import column_order, flat_record, source_of_result, trial_record
 from hpq_producer.analysis.scores import flatten, score
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import Selection
+from hpq_producer.query.selection import best_trials
 from hpq_producer.reports.export import to_args
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.reports.summary_page import winner_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import print_message, show_lines
-from hpq_producer.terminal.output import Format, show_data, to_yaml
+from hpq_producer.terminal.output import Format, show_data, to_yaml, write_csv
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of, value
-
-_RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
 def best(
     sweep: SweepRef = None,
-    n: Annotated[int, Option("-n", min=1, help="Number of trials.")] = 1,
+    n: Annotated[int, Option("-n", "--top", min=1, help="Number of best trials.")] = 1,
     where: WhereExpr = None,
     as_yaml: Annotated[bool, Option("--yaml", help="Print the parameters as YAML.")] = False,
     output: Output = Format.TABLE,
     as_args: Annotated[bool, Option("--args", help="Print command-line arguments.")] = False,
     confirm: Annotated[
-        int | None, Option(min=2, metavar="N", help="Retrain the best with N seeds.")
+        int | None,
+        Option(
+            min=2,
+            metavar="SEEDS",
+            help="Train them again as a new sweep, each with SEEDS other seeds.",
+        ),
     ] = None,
-    top: Annotated[
-        int, Option(min=1, metavar="K", help="Number of trials that --confirm trains.")
-    ] = 1,
 ) -> None:
     """Print the best trial's parameters, and whether its lead is larger than the noise.
 
     Examples:
       hpq best --yaml > best.yaml
       hpq best -n 5 --where 'width <= 64'
+      hpq best -n 2 --confirm 5
     """
     only = Filter.of(where) if where is not None else None
-    n = max(n, top) if confirm else n
+    if confirm and (as_yaml or as_args):
+        raise UserError("--confirm queues a sweep and prints its id; remove --yaml and --args")
     with open_session() as session:
         found = session.sweep(sweep)
-        trials = (
-            session.reader.trials.best(found, n)
-            if only is None
-            else _of(session.reader, found, only, n)
-        )
-        if trials and confirm:
-            return _confirm(session, found, trials[:top], confirm)
+        trials = best_trials(session.reader, found, n, only)
+        if confirm:
+            return _confirm(session, found, trials, confirm, output)
         is_text = not (as_yaml or output.is_data or as_args or only)
-        winner = judge_winner(session.reader, found) if is_text and trials else None
-    if not trials and only is not None:
-        raise NotFound(f"{found.id}: no trial with a result matches {only.text}", code="no-result")
-    if not trials:
-        raise HpqError(_why_none(found), code="no-result")
+        winner = judge_winner(session.reader, found) if is_text else None
     _show(found, trials, n > 1, as_yaml, output, as_args)
     show_lines(winner_lines(winner, found.id), whole=True)
 
 
-def _confirm(session: Session, sweep: Sweep, trials: list[TrialView], seeds: int) -> None:
+def _confirm(
+    session: Session, sweep: Sweep, trials: list[TrialView], seeds: int, output: Format
+) -> None:
     """Queue the best trials again with other seeds, and print how to follow them."""
     done = enqueue_confirmation(session, sweep, trials, seeds)
-    print(done.sid)
+    if output.is_data:
+        show_data({"sweep": done.sid, "new": done.is_new, "trials": done.trials}, output)
+    else:
+        print(done.sid)
     best = trials_of(len(trials))
     what = f"{best} of {sweep.id} with {seeds} seeds each" if done.is_new else "already queued"
     many = f" -n {len(trials)}" if trials[1:] else ""
     print_message(f"{done.sid}: {what}; hpq watch {done.sid}, then hpq best {done.sid}{many}")
     print_if_not_running(session, done.sid)
-
-
-def _of(reader: StoreReader, sweep: Sweep, where: Filter, n: int) -> list[TrialView]:
-    """Return the best trials that match the expression."""
-    every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
-    return list(islice((t for t in every if t.state in _RANKED and t.objective is not None), n))
-
-
-def _why_none(sweep: Sweep) -> str:
-    if sweep.metric is None:
-        return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
-    counts = sweep.counts
-    return (
-        f"no trial of {sweep.id} has finished yet: {counts.running} running, "
-        f"{counts.queued} queued, {counts.failed} failed"
-    )
 
 
 def _show(
@@ -111,6 +93,9 @@ def _show(
     if as_yaml:
         sets = [dict(t.params) for t in trials]
         print(to_yaml(sets if several else sets[0]), end="")
+    elif output is Format.CSV:  # the columns of `hpq results -o csv`
+        rows = [flat_record(trial_record(t, sweep)) for t in trials]
+        write_csv(sys.stdout, column_order(name for row in rows for name in row), rows)
     elif output.is_data:
         records = [trial_record(t, sweep) for t in trials]
         show_data(records if several else records[0], output)

@@ -32,7 +32,8 @@ def get(
     what: Annotated[
         str,
         Argument(
-            metavar="TRIAL", help="SWEEP/7; SWEEP is its best trial, `best` that of my last sweep."
+            metavar="TRIAL",
+            help="SWEEP/7; SWEEP: its best trial; best: that of my last sweep.",
         ),
     ],
     name: Annotated[

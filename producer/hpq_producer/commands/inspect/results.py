@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 from typer import Option
 
-from hpq.domain.trial import TrialState
-from hpq_producer.analysis.records import trial_record
+from hpq.domain.trial import Curve, TrialState
+from hpq_producer.analysis.records import column_order, flat_record, trial_record
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.query.filter import Filter
+from hpq_producer.query.history import HISTORY_COLUMNS, history_records, read_curves
 from hpq_producer.query.selection import Selection, names_in
-from hpq_producer.reports.export import write_csv
 from hpq_producer.reports.ranking import result_columns, result_row
 from hpq_producer.reports.trial_rows import column_names
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_table
-from hpq_producer.terminal.output import Format, show_rows
+from hpq_producer.terminal.output import Format, show_rows, write_csv
+from hpq_producer.terminal.style import Span
+from hpq_producer.terminal.tables import Column
+from hpq_producer.terminal.text import clean
+
+_NUMBERS = ("trial", "attempt", "step", "value")
 
 
 def results(
@@ -31,31 +37,54 @@ def results(
             help="Sort by objective, duration, a metric or a parameter; -NAME reverses the order.",
         ),
     ] = "",
-    top: Annotated[int | None, Option(min=1, help="Print only the first N trials.")] = None,
+    top: Annotated[
+        int | None, Option(min=1, help="Print only the first N trials, after --sort.")
+    ] = None,
     state: Annotated[TrialState | None, Option(help="Print only trials in this state.")] = None,
     where: WhereExpr = None,
     all_metrics: Annotated[
-        bool, Option(help="Print every metric, not only the objective.")
+        bool, Option(help="Show every metric in the table, not only the objective.")
+    ] = False,
+    history: Annotated[
+        bool, Option(help="Print every value of every metric of these trials, one per row.")
     ] = False,
 ) -> None:
-    """Print all trials of a sweep; CSV, JSON and YAML have all parameters.
+    """Print all trials of a sweep, or their curves; the table shows the parameters that vary.
+
+    CSV, JSON and YAML have all parameters (param.NAME), the last value of each metric (last.NAME)
+    and the best value of the sweep's metric (best.NAME).
 
     Examples:
       hpq results -o csv > results.csv
       hpq results digits-3f2a1 --state failed --sort=-duration
+      hpq results --history -o jsonl > curves.jsonl
     """
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
         found = session.sweep(sweep)
         chosen = Selection(reader=reader, sweep=found, state=state, sort=sort, top=top, where=only)
-        is_csv = output is Format.CSV
-        if output.is_data and not is_csv:
-            return show_rows((trial_record(t, found) for t in chosen.trials()), output)
-        params, metrics = names_in(reader, found) if is_csv or all_metrics else ([], [])
-        metrics = metrics if all_metrics else []
-        if is_csv:
-            return write_csv(sys.stdout, chosen.trials(), found, params, metrics)
-        rows = (result_row(t, found, metrics) for t in chosen.trials())
+        if history:
+            return _show_history(read_curves(reader, chosen.trials()), output)
+        records = (trial_record(t, found) for t in chosen.trials())
+        if output is Format.CSV:  # reads the trials twice: the columns, then the rows
+            names = column_order(name for record in records for name in flat_record(record))
+            rows = (flat_record(trial_record(t, found)) for t in chosen.trials())
+            return write_csv(sys.stdout, names, rows)
+        if output.is_data:
+            return show_rows(records, output)
+        metrics = names_in(reader, found)[1] if all_metrics else []
+        cells = (result_row(t, found, metrics) for t in chosen.trials())
         named = column_names(found, metrics)
-        show_table(result_columns(found, metrics), rows, explain=named)
+        show_table(result_columns(found, metrics), cells, explain=named)
+
+
+def _show_history(curves: Iterable[Curve], output: Format) -> None:
+    records = history_records(curves)
+    if output is Format.CSV:
+        return write_csv(sys.stdout, HISTORY_COLUMNS, records)
+    if output.is_data:
+        return show_rows(records, output)
+    columns = [Column(title=name, right=name in _NUMBERS) for name in HISTORY_COLUMNS]
+    rows = ([Span(clean(str(record[name]))) for name in HISTORY_COLUMNS] for record in records)
+    show_table(columns, rows)

@@ -44,7 +44,8 @@ def show(
         bool, Option("--command", help="Print the shell command that runs the trial by hand.")
     ] = False,
     as_origin: Annotated[
-        bool, Option("--provenance", help="Print its origin and environment as JSON or -o yaml.")
+        bool,
+        Option("--provenance", help="Print file, git commit and environment as JSON, or -o yaml."),
     ] = False,
     code: Annotated[
         Path | None, Option(metavar="DIR", help="Write the code, as enqueued, to DIR.")

@@ -22,11 +22,11 @@ def summary(
     sweep: Annotated[
         list[str] | None,
         Argument(
-            help="Id of a sweep, or its start. Default: my last sweep. Several are compared.",
+            help="Id of a sweep, or its start. Default: my last sweep. Several ids: compare them.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,
-    n: Annotated[int, Option("-n", min=1, help="Number of trials in the ranking.")] = 20,
+    n: Annotated[int, Option("-n", min=1, help="Rank the best N trials.")] = 20,
     output: Output = Format.TABLE,
 ) -> None:
     """Rank a sweep's trials; show if the winner is real, what mattered and what failed.

@@ -34,7 +34,7 @@ _MOST = 500  # running trials in -o json
 def watch(
     sweep: SweepRef = None,
     until_done: Annotated[
-        bool, Option(help="Exit when the sweep is over; the exit code is its result.")
+        bool, Option(help="Exit when the sweep ends, with the exit code of `hpq wait`.")
     ] = False,
     once: Annotated[bool, Option("--once", help="Print one frame and exit.")] = False,
     several: Annotated[bool, Option("--all", help="Start with the list of sweeps.")] = False,

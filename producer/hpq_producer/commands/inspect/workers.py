@@ -69,7 +69,7 @@ def _refused(session: Session, found: Sequence[Worker]) -> Iterator[str]:
 
 _COLUMNS = (
     Column(title="worker", keep=100, least=8),
-    Column(title="class", keep=60),
+    Column(title="queue", keep=60),
     Column(title="state", keep=90),
     Column(title="trial", keep=80, least=10),
     Column(title="seen", keep=70, right=True),

@@ -23,6 +23,7 @@ from hpq_producer.enqueue.predecessor import explain_predecessor
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
+from hpq_producer.sweep_limits import check_tags
 from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.progress import progress_bar
@@ -69,7 +70,7 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
             submission,
             allow_duplicate=options.new,
             canary=options.canary,
-            tags=tuple(dict.fromkeys(options.tags or ())),
+            tags=check_tags(options.tags or ()),
             reuse=options.reused_sweeps,
             progress=progress,
             warn=warn,

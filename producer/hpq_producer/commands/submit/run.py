@@ -47,6 +47,8 @@ def run(
 ) -> None:
     """Enqueue a sweep file, train on this machine, watch, and print the summary.
 
+    FILE may be the id of an unfinished sweep, which then continues.
+
     Examples:
       hpq run sweep.yaml
       hpq run sweep.yaml --workers 2 --count 20

@@ -15,7 +15,7 @@ from hpq.errors import UserError
 from hpq.search.samplers import LIMIT
 from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.enqueue.submission import Submission, prepare
-from hpq_producer.sweep_limits import TAG
+from hpq_producer.sweep_limits import check_tags
 from hpq_producer.sweepfile.load import load
 from hpq_producer.targets import complete_sweep_ids
 
@@ -32,18 +32,13 @@ class SubmitOptions:
         UserError: options exclude each other, or a --tag is malformed.
     """
 
-    file: Annotated[
-        Path,
-        Argument(
-            help="Sweep file; for `run` also the id of an unfinished sweep.", show_default=False
-        ),
-    ]
+    file: Annotated[Path, Argument(help="Sweep file.", show_default=False)]
     sets: Annotated[
         list[str] | None,
         Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Override a value of the file: run_cap=8. Repeatable.",
+            help="Override a value of the file, e.g. run_cap=8. Repeatable.",
         ),
     ] = None
     count: Annotated[
@@ -72,24 +67,22 @@ class SubmitOptions:
         list[str] | None, Option("--tag", help="Label for `hpq ls --tag`. Repeatable.")
     ] = None
     reuse: Annotated[
-        bool, Option(help="Reuse results of older sweeps of the same code; train only the rest.")
+        bool, Option(help="Copy results of older sweeps of the same code; train only the rest.")
     ] = False
     any_code: Annotated[
-        bool, Option(help="Let --reuse also use results of other versions of the program.")
+        bool, Option(help="Let --reuse copy results of other versions of the code, too.")
     ] = False
     into: Annotated[
         str | None,
         Option(
             metavar="SWEEP",
-            help="Add trials that SWEEP does not have yet; `plan` only lists them.",
+            help="Add the file's trials to SWEEP, except trials that it already has.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None
 
     def __post_init__(self) -> None:
-        for tag in self.tags or ():
-            if not TAG.fullmatch(tag):
-                raise UserError(f"--tag {tag}: use 1 to 40 characters of A-Z a-z 0-9 _ . : -")
+        check_tags(self.tags or ())
         if self.any_code and not self.reuse:
             raise UserError("--any-code needs --reuse; add --reuse")
         makes_new = self.new or self.canary or self.tags or self.reuse or self.name is not None

@@ -1,0 +1,51 @@
+"""Wait until a sweep has ended or is held; print once why no worker claims its trials."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+
+from hpq.domain.status import SweepStatus
+from hpq.errors import Held
+from hpq.notice import Notice
+from hpq_producer.cluster.pods import PodWatcher
+from hpq_producer.diagnosis.waiting import explain_waiting_with_pods, without_counts
+from hpq_producer.query.follow import follow, is_settled
+from hpq_producer.session import Session
+from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.text import planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """The sweep when the wait ended; `late` is the error if the time was up before."""
+
+    status: SweepStatus
+    why: Notice | None  # why no worker claims its trials
+    late: Held | None = None
+
+
+def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settled:
+    """Wait until the sweep has ended or is held, or at most `timeout_s` seconds.
+
+    Raises:
+        NotFound: the sweep does not exist, or was removed meanwhile.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    printed: set[str] = set()
+    with closing(PodWatcher(session)) as pods:
+        for change in follow(session.reader, sid):
+            status, late = change.status, None
+            why = explain_waiting_with_pods(status, pods)
+            if why and without_counts(why.text) not in printed:
+                print_message(f"hpq: {why}")
+                printed.add(without_counts(why.text))
+            if is_settled(status):
+                break
+            if deadline is not None and time.monotonic() > deadline:
+                done = f"{status.sweep.counts.ended}/{planned(status.sweep.counts)}"
+                text = f"{sid} is not over after {timeout_s:g} s: {done} trials ended"
+                late = Held(text, code="timed-out")
+                break
+    return Settled(status=status, why=why, late=late)

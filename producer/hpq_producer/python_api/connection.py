@@ -1,0 +1,33 @@
+"""Open the session of a call: the server that the commands would use at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from hpq_producer.embedded_redis.attach import Attached
+from hpq_producer.embedded_redis.keeper import QUIET_S
+from hpq_producer.session import Session, open_session
+
+_attached: dict[Path, Attached] = {}  # the private servers that this process keeps running
+
+
+@contextmanager
+def api_session() -> Iterator[Session]:
+    """Open a session for one call.
+
+    The first call on a private server keeps it running until this process ends.
+
+    Raises:
+        SettingsError, OutOfReach, Forbidden: as `open_session`.
+    """
+    with open_session() as session, closing(session.redis):
+        server = session.attached
+        if server is None or _attached.setdefault(server.home.path, server) is server:
+            yield session
+            return
+        try:
+            yield session
+        finally:
+            server.release(linger_s=QUIET_S)

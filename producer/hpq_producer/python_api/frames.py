@@ -1,0 +1,45 @@
+"""Make pandas tables of trials and curves; imports pandas when called."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hpq.domain.trial import Curve, TrialView
+from hpq_producer.analysis.records import column_order
+from hpq_producer.extras import library
+from hpq_producer.query.history import HISTORY_COLUMNS
+from hpq_producer.terminal.text import WHY_THINNED, trials_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def trials_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Return a row a trial; times become timestamps in UTC."""
+    pandas = library("pandas", "to_pandas()")
+    names = column_order(name for row in rows for name in row)
+    frame = pandas.DataFrame.from_records(rows, columns=names)
+    for name in {"started", "ended"} & set(names):
+        frame[name] = pandas.to_datetime(frame[name], utc=True)
+    return frame
+
+
+def history_frame(curves: Iterable[Curve], trials: Iterable[TrialView]) -> DataFrame:
+    """Return a row a value: HISTORY_COLUMNS. Warn of trials whose curves were dropped."""
+    pandas = library("pandas", "history()")
+    if thinned := sum(trial.thinned for trial in trials):
+        text = f"the curves of {trials_of(thinned)} were {WHY_THINNED}"
+        warnings.warn(text, stacklevel=3)
+    columns: dict[str, list[Any]] = {name: [] for name in HISTORY_COLUMNS}
+    for curve in curves:
+        columns["trial"] += [curve.trial] * len(curve.steps)
+        columns["metric"] += [curve.metric] * len(curve.steps)
+        columns["attempt"] += curve.attempts
+        columns["step"] += curve.steps
+        columns["value"] += curve.values
+        columns["time"] += curve.times_ms
+    frame = pandas.DataFrame(columns)
+    frame["time"] = pandas.to_datetime(frame["time"], unit="ms", utc=True)
+    return frame

@@ -1,0 +1,91 @@
+"""`hpq.enqueue`: queue a sweep that Python code describes, or that a file holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hpq.errors import UserError
+from hpq_producer.enqueue.reuse import Reuse
+from hpq_producer.enqueue.submission import prepare
+from hpq_producer.enqueue.submit import enqueue_sweep
+from hpq_producer.python_api.connection import api_session
+from hpq_producer.python_api.sweep import Sweep
+from hpq_producer.sweep_limits import check_tags
+from hpq_producer.sweepfile.load import load
+from hpq_producer.terminal.output import to_yaml
+
+_DICT = Path("sweep")  # names a dict in messages, and the sweep if the dict has no name
+
+
+def enqueue(
+    sweep: Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    count: int | None = None,
+    seed: int | None = None,
+    code: str | os.PathLike[str] | None = None,
+    live: bool = False,
+    canary: int = 0,
+    tags: Iterable[str] = (),
+    new: bool = False,
+    reuse: bool = False,
+) -> Sweep:
+    """Queue the trials of a sweep; return it, or the identical sweep that exists already.
+
+    `sweep` is the content of a sweep file as a dict, or the path of one. The options are those of
+    `hpq enqueue`. Programs are searched for in the working directory.
+
+    Raises:
+        SweepFileError: the dict or the file is invalid; one line per problem.
+        UserError: the code is missing, or an option is invalid.
+        OutOfReach: Redis does not answer, or has no room for the sweep.
+    """
+    if canary < 0:
+        raise UserError(f"canary={canary}: use a number of trials, 0 or more")
+    labels = check_tags(tags)
+    path = _DICT if isinstance(sweep, Mapping) else Path(sweep)
+    text = _yaml(sweep) if isinstance(sweep, Mapping) else ""
+    spec = load(path, text=text, count=count, seed=seed, name=name)
+    submission = prepare(spec, path, None if code is None else os.fspath(code), is_live=live)
+    for notice in submission.warnings:
+        warnings.warn(str(notice), stacklevel=2)
+    with api_session() as session:
+        done = enqueue_sweep(
+            session,
+            submission,
+            allow_duplicate=new,
+            canary=canary,
+            tags=labels,
+            reuse=Reuse.SAME_CODE if reuse else None,
+            warn=lambda line: warnings.warn(line, stacklevel=4),
+        )
+        return Sweep._of(session.reader.sweeps.get(done.sid))
+
+
+def _yaml(data: Mapping[str, Any]) -> str:
+    """Return the text of a sweep file; tuples become lists, numbers of numpy become Python's.
+
+    Raises:
+        UserError: a value is not data.
+    """
+    try:
+        return to_yaml(json.loads(json.dumps(data, default=_plain)))
+    except (TypeError, ValueError, RecursionError) as error:
+        text = f"the sweep holds a value that YAML cannot hold: {error}; use numbers, text, lists"
+        raise UserError(text, code="sweep-file-invalid") from None
+
+
+def _plain(value: Any) -> Any:
+    for method in ("tolist", "item"):  # of numpy and torch
+        if hasattr(value, method):
+            return getattr(value, method)()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, set | frozenset | range):
+        return sorted(value)
+    raise TypeError(f"{value!r} of type {type(value).__name__}")

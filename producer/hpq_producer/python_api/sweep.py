@@ -1,0 +1,225 @@
+"""`hpq.Sweep` and `hpq.sweeps`: read, wait for and cancel sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hpq.domain.sweep import Sweep as SweepView
+from hpq.domain.sweep import SweepState
+from hpq.domain.trial import TrialId, TrialState
+from hpq.errors import Held, UserError
+from hpq.store.reader import StoreReader
+from hpq_producer.diagnosis.settle import settle
+from hpq_producer.python_api.connection import api_session
+from hpq_producer.python_api.frames import history_frame, trials_frame
+from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
+from hpq_producer.query.filter import Filter
+from hpq_producer.query.history import read_curves
+from hpq_producer.query.selection import Selection, best_trials
+from hpq_producer.reports.sweep_table import COLUMNS, SweepList
+from hpq_producer.targets import owned_sweep
+from hpq_producer.terminal.text import clean, planned
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+class Sweep:
+    """A sweep on the server that the commands use; every method reads its present state.
+
+    `id` is the whole id.
+    """
+
+    def __init__(self, id: str | None = None) -> None:
+        """Find a sweep by its id, or the beginning of it; None: my last sweep.
+
+        Raises:
+            NotFound: no sweep matches, or several do.
+            OutOfReach: Redis does not answer.
+        """
+        with api_session() as session:
+            self._read = session.sweep(id)
+        self.id = self._read.id
+
+    @classmethod
+    def _of(cls, view: SweepView) -> Sweep:
+        sweep = cls.__new__(cls)
+        sweep._read, sweep.id = view, view.id
+        return sweep
+
+    def _now(self) -> SweepView:
+        with api_session() as session:
+            self._read = session.reader.sweeps.get(self.id)
+        return self._read
+
+    @property
+    def name(self) -> str:
+        """The name, by default that of the sweep file."""
+        return self._read.name
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that ranks the trials; None if the sweep has none."""
+        return self._read.metric.name if self._read.metric else None
+
+    @property
+    def goal(self) -> str | None:
+        """`minimize` or `maximize`; None without a metric."""
+        return self._read.metric.goal.value if self._read.metric else None
+
+    @property
+    def varying(self) -> tuple[str, ...]:
+        """The names of the parameters that differ between trials; nested ones with dots."""
+        return self._read.varying
+
+    @property
+    def state(self) -> SweepState:
+        """`running`, `paused`, `held`, `stopping`, `finished` or `cancelled`; equals that text."""
+        return self._now().state
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of trials in each state."""
+        counts = self._now().counts
+        return {state.value: counts.of(state) for state in TrialState}
+
+    def trial(self, number: int) -> SweepTrial:
+        """Return one trial.
+
+        Raises:
+            NotFound: the sweep has no trial with this number.
+        """
+        with api_session() as session:
+            found = session.reader.trials.get(TrialId(sweep=self.id, number=number))
+            return SweepTrial(found, session.reader.sweeps.get(self.id))
+
+    def trials(
+        self,
+        where: str | None = None,
+        *,
+        state: str | None = None,
+        sort: str = "",
+        top: int | None = None,
+    ) -> Listing[SweepTrial]:
+        """Return the trials in order of number; the options are those of `hpq results`.
+
+        `where` is an expression such as `'lr > 0.1 and state == finished'`. `sort` is the name of
+        a parameter, a metric or a column, `-NAME` in the other order; `top` limits the number.
+
+        Raises:
+            UserError: the expression is invalid, or no trial has a name that it uses.
+            NotFound: the sweep was removed.
+        """
+        only = None if where is None else Filter.of(where)
+        wanted = None if state is None else _state(state)
+        with api_session() as session:
+            sweep = session.reader.sweeps.get(self.id)
+            chosen = Selection(
+                reader=session.reader, sweep=sweep, where=only, state=wanted, sort=sort, top=top
+            )
+            return trial_listing(list(chosen.trials()), sweep)
+
+    def best(self, where: str | None = None) -> SweepTrial:
+        """Return the best trial; with replicates, the first of the best set, with their mean.
+
+        Raises:
+            HpqError: no trial has a result yet, or the sweep has no metric (`no-result`).
+        """
+        only = None if where is None else Filter.of(where)
+        with api_session() as session:
+            sweep = session.reader.sweeps.get(self.id)
+            return SweepTrial(best_trials(session.reader, sweep, 1, only)[0], sweep)
+
+    def history(self, metrics: Iterable[str] | None = None) -> DataFrame:
+        """Return every stored value of every trial, or of these metrics, one value a row.
+
+        The columns are trial, attempt, step, metric, value and time, which is when Redis received
+        the value, in UTC. hpq stores about 1,000 values a metric and trial.
+
+        Raises:
+            UserError: pandas is not installed.
+            NotFound: the sweep was removed.
+        """
+        names = None if metrics is None else frozenset(metrics)
+        with api_session() as session:
+            session.reader.sweeps.get(self.id)
+            trials = list(session.reader.trials.all(self.id))
+            return history_frame(read_curves(session.reader, trials, names), trials)
+
+    def to_pandas(self) -> DataFrame:
+        """Return a row a trial: `param.*`, `last.*`, `best.*` and the columns of `hpq results`.
+
+        Raises:
+            UserError: pandas is not installed.
+            NotFound: the sweep was removed.
+        """
+        return trials_frame([trial.to_dict() for trial in self.trials()])
+
+    def wait(self, timeout: float | None = None) -> Sweep:
+        """Wait until the sweep has ended; return it. `timeout` is in seconds.
+
+        Prints on stderr, once, why no worker claims its trials.
+
+        Raises:
+            Held: the sweep is held until you act (`sweep-held`), or the time is up (`timed-out`).
+        """
+        with api_session() as session:
+            done = settle(session, self.id, timeout)
+        if done.late is not None:
+            raise done.late
+        if done.status.sweep.state is SweepState.HELD:
+            text = f"{self.id} is held: {clean(done.status.sweep.held)}; `hpq show {self.id}`"
+            raise Held(text, code="sweep-held")
+        self._read = done.status.sweep
+        return self
+
+    def cancel(self, *numbers: int, force: bool = False) -> int:
+        """Stop the sweep, or the trials with these numbers, now; return how many were stopped.
+
+        Raises:
+            Forbidden: another user owns the sweep, and `force` is false.
+        """
+        with api_session() as session:
+            owned_sweep(session, self.id, force)
+            return session.control().cancel(self.id, numbers)
+
+    def __repr__(self) -> str:
+        counts = self._read.counts
+        return f"<sweep {self.id}: {self._read.state}, {counts.ended}/{planned(counts)} trials>"
+
+    def _repr_html_(self) -> str:
+        with api_session() as session:
+            return _listing(session.reader, [session.reader.sweeps.get(self.id)])._repr_html_()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sweep) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+def _state(name: str) -> TrialState:
+    try:
+        return TrialState(name)
+    except ValueError:
+        text = f"state {name!r} does not exist; use one of {', '.join(TrialState)}"
+        raise UserError(text) from None
+
+
+def sweeps(newest: int | None = None) -> Listing[Sweep]:
+    """Return all sweeps, or the N newest, newest first; omit those that cannot be decoded.
+
+    Raises:
+        OutOfReach: Redis does not answer.
+    """
+    with api_session() as session:
+        found = session.reader.sweeps.get_each(session.reader.sweeps.ids(newest))
+        return _listing(session.reader, [one for one in found if isinstance(one, SweepView)])
+
+
+def _listing(reader: StoreReader, found: Sequence[SweepView]) -> Listing[Sweep]:
+    shown = found[:SHOWN]
+    best = dict(zip((s.id for s in shown), reader.trials.best_objectives(shown), strict=True))
+    rows = SweepList(sweeps=shown, best=best, at_ms=reader.now_ms()).rows()
+    return Listing(map(Sweep._of, found), COLUMNS, rows)

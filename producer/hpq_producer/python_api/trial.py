@@ -1,0 +1,170 @@
+"""A trial in the Python API: what was read of it, and methods that read its log, files and curves.
+
+`Listing` is a list of them that notebooks show as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hpq.domain.sweep import Sweep as SweepView
+from hpq.domain.trial import Failure, Params, TrialState, TrialView
+from hpq_producer.analysis.attempts import Attempt, attempts_of
+from hpq_producer.analysis.records import best_values, flat_record, trial_record
+from hpq_producer.python_api.connection import api_session
+from hpq_producer.python_api.frames import history_frame
+from hpq_producer.query.history import read_curves
+from hpq_producer.reports.logs import Cleaner, read_log
+from hpq_producer.reports.ranking import result_columns, result_row
+from hpq_producer.terminal.style import Span, plain
+from hpq_producer.terminal.tables import Column, lay
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+T = TypeVar("T")
+SHOWN = 50  # rows of a table
+_ENDLESS = 10_000  # columns of text
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SweepTrial:
+    """One trial of a sweep, as it was when it was read; `log`, `attempts` and `history` read now.
+
+    `last` has the last value of each metric, `best` the best value of the sweep's metric.
+    """
+
+    view: TrialView
+    sweep: SweepView
+
+    @property
+    def id(self) -> str:
+        """The id, e.g. `digits-3f2a1/7`."""
+        return str(self.view.id)
+
+    @property
+    def number(self) -> int:
+        """The number in the sweep, from 1."""
+        return self.view.id.number
+
+    @property
+    def state(self) -> TrialState:
+        """`queued`, `running`, `finished`, `failed`, `pruned` or `cancelled`; equals that text."""
+        return self.view.state
+
+    @property
+    def params(self) -> Params:
+        """The parameters; nested ones are mappings."""
+        return dict(self.view.params)
+
+    @property
+    def objective(self) -> float | None:
+        """The value that the sweep ranks by, the mean for replicates; None before there is one."""
+        return self.view.objective
+
+    @property
+    def last(self) -> Mapping[str, float]:
+        """The last value of each metric."""
+        return dict(self.view.metrics)
+
+    @property
+    def best(self) -> Mapping[str, float]:
+        """The best value of the sweep's metric: empty, or one item."""
+        return best_values(self.view, self.sweep)
+
+    @property
+    def step(self) -> int:
+        """The last step that the trial reported."""
+        return self.view.step
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the trial failed: `kind` and `message`; None if it did not."""
+        return self.view.failure
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds that the latest attempt ran."""
+        return self.view.duration_ms / 1000
+
+    @property
+    def started(self) -> datetime | None:
+        """When the latest attempt began, by the server's clock; None before the first."""
+        return _time(self.view.claimed_ms)
+
+    @property
+    def ended(self) -> datetime | None:
+        """When the trial ended, by the server's clock; None before."""
+        return _time(self.view.ended_ms)
+
+    @property
+    def files(self) -> Mapping[str, int]:
+        """Name and size in bytes of each file that it stored; `hpq get ID FILE` downloads one."""
+        return dict(self.view.artifacts.files) if self.view.artifacts else {}
+
+    def attempts(self) -> list[Attempt]:
+        """Read the attempts: worker, host, duration, end."""
+        with api_session() as session:
+            return attempts_of(session.reader.events.of_trial(self.view.id), self.view)
+
+    def log(self, tail: int | None = None) -> str:
+        """Read what the trial printed, or its last lines, without escape sequences."""
+        with api_session() as session:
+            data, _ = read_log(session.reader, self.view.id, tail)
+        return Cleaner().take(data, final=True)
+
+    def history(self, metrics: Iterable[str] | None = None) -> DataFrame:
+        """Read the curves of this trial, as `Sweep.history`."""
+        names = None if metrics is None else frozenset(metrics)
+        with api_session() as session:
+            view = session.reader.trials.get(self.view.id)
+            return history_frame(read_curves(session.reader, [view], names), [view])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row of `Sweep.to_pandas`."""
+        raw = {f"last.{name}": value for name, value in self.view.metrics.items()}
+        return flat_record(trial_record(self.view, self.sweep)) | raw
+
+    def __repr__(self) -> str:
+        value = "" if self.objective is None else f", objective {self.objective:.6g}"
+        return f"<trial {self.id}: {self.state}{value}>"
+
+
+def _time(ms: int) -> datetime | None:
+    return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
+
+
+class Listing(list[T]):
+    """A list that notebooks show as a table of its first 50 items, and `print` as text."""
+
+    def __init__(
+        self, items: Iterable[T], columns: Sequence[Column], rows: Iterable[Sequence[Span]]
+    ) -> None:
+        super().__init__(items)
+        self._columns, self._rows = columns, [list(row) for row in rows]
+
+    def __repr__(self) -> str:
+        layout = lay(self._columns, self._rows, _ENDLESS)
+        lines = [layout.header(), *(layout.row(row) for row in self._rows)]
+        return "\n".join([*(plain(line).rstrip() for line in lines), *self._more()])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(column.title)}</th>" for column in self._columns)
+        rows = ("".join(f"<td>{escape(cell.text)}</td>" for cell in row) for row in self._rows)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        more = "".join(f"<p>{line}</p>" for line in self._more())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+    def _more(self) -> list[str]:
+        rest = len(self) - len(self._rows)
+        return [f"… and {rest:,} more"] if rest > 0 else []
+
+
+def trial_listing(trials: Sequence[TrialView], sweep: SweepView) -> Listing[SweepTrial]:
+    """Return trials as a list with the columns of `hpq results`."""
+    shown = [result_row(trial, sweep) for trial in trials[:SHOWN]]
+    return Listing([SweepTrial(trial, sweep) for trial in trials], result_columns(sweep), shown)

@@ -1,0 +1,114 @@
+"""Write trials as an Optuna study in a journal file, which optuna-dashboard opens."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.trial import Curve, Json, TrialState, TrialView
+from hpq.search.continuous import LogUniform, QuantizedDistribution
+from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq_producer.analysis.scores import flatten
+from hpq_producer.extras import library
+from hpq_producer.sweepfile.errors import Problems, SourceMap
+from hpq_producer.sweepfile.parameters import read_leaves
+
+
+class OptunaJournal:
+    """Adds trials to a new study, which has the sweep's id as its name.
+
+    Finished trials are COMPLETE, pruned ones PRUNED. Failed and cancelled ones are FAIL, and so are
+    finished ones without a finite objective.
+    """
+
+    def __init__(self, path: Path, sweep: Sweep) -> None:
+        self._optuna = library("optuna", "--to optuna", "hpq[bayes]")
+        self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
+        journal = library("optuna.storages.journal", "--to optuna", "hpq[bayes]")
+        self._metric, maximize = sweep.metric, sweep.metric and sweep.metric.goal is Goal.MAXIMIZE
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            self._study = self._optuna.create_study(
+                storage=self._optuna.storages.JournalStorage(journal.JournalFileBackend(str(path))),
+                study_name=sweep.id,
+                direction="maximize" if maximize else "minimize",
+            )
+            if sweep.metric:
+                self._study.set_metric_names([sweep.metric.name])
+        data, out = sweep.spec.get("parameters"), Problems(SourceMap(file=sweep.id))
+        leaves = read_leaves(data, ("parameters",), out) if isinstance(data, dict) else {}
+        self._leaves = {".".join(path): leaf for path, leaf in leaves.items()}
+
+    def add(self, trials: Sequence[tuple[TrialView, Sequence[Curve]]]) -> None:
+        """Add ended trials, each with its curves; ranges and choices are those of the sweep file.
+
+        A value outside them, from a file that was added later, widens its range.
+        """
+        seen: dict[str, list[Json]] = {}
+        for trial, _ in trials:
+            for name, value in flatten(trial.params).items():
+                seen.setdefault(name, []).append(_choice(value))
+        space = {name: self._distribution(name, values) for name, values in seen.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
+            self._study.add_trials([self._trial(t, curves, space) for t, curves in trials])
+
+    def _trial(self, view: TrialView, curves: Sequence[Curve], space: Mapping[str, Any]) -> Any:
+        states = self._optuna.trial.TrialState
+        params = {name: _choice(value) for name, value in flatten(view.params).items()}
+        state = states.PRUNED if view.state is TrialState.PRUNED else states.FAIL
+        if view.state is TrialState.FINISHED and view.objective is not None:
+            state = states.COMPLETE
+        steps: dict[int, float] = {}
+        for curve in curves:
+            if self._metric and curve.metric == self._metric.name:
+                steps = dict(zip(curve.steps, curve.values, strict=True))
+        attributes: dict[str, Json] = {"hpq": str(view.id), "hpq_state": view.state.value}
+        if view.failure:
+            attributes["failure"] = f"{view.failure.kind.value}: {view.failure.message}"
+        finite = {f"last.{n}": v for n, v in view.metrics.items() if math.isfinite(v)}
+        trial = self._optuna.trial.create_trial(
+            state=state,
+            value=None if state is states.FAIL else view.objective,
+            params=params,
+            distributions={name: space[name] for name in params},
+            user_attrs=attributes | finite,
+            intermediate_values={step: v for step, v in steps.items() if math.isfinite(v)},
+        )
+        trial.datetime_start = datetime.fromtimestamp((view.claimed_ms or view.ended_ms) / 1000)
+        trial.datetime_complete = datetime.fromtimestamp(view.ended_ms / 1000)
+        return trial
+
+    def _distribution(self, name: str, values: Sequence[Json]) -> Any:
+        kinds, leaf = self._optuna.distributions, self._leaves.get(name)
+        choices = leaf.values if isinstance(leaf, Categorical | Weighted) else ()
+        if leaf is None or choices or not all(map(_is_number, values)):
+            known = {json.dumps(value): value for value in (*map(_choice, choices), *values)}
+            return kinds.CategoricalDistribution(tuple(known.values()))
+        ends: list[Any] = [*values, *(end for end in _reach(leaf) if math.isfinite(end))]
+        low, high = min(ends), max(ends)
+        if isinstance(low, int) and isinstance(high, int) and not leaf.is_fractional:
+            return kinds.IntDistribution(low, high)
+        is_log = isinstance(leaf, LogUniform) and low > 0
+        return kinds.FloatDistribution(float(low), float(high), log=is_log)
+
+
+def _reach(leaf: Distribution) -> tuple[float, float]:
+    if isinstance(leaf, IntUniform):
+        return leaf.low, leaf.high
+    return leaf.reach() if isinstance(leaf, QuantizedDistribution) else (-math.inf, math.inf)
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _choice(value: Json) -> Json:
+    """Return a value that Optuna takes as a choice: a list or a mapping becomes JSON."""
+    return json.dumps(value) if isinstance(value, list | dict) else value

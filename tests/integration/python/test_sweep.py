@@ -1,0 +1,335 @@
+"""The Python API on a real Redis: sweeps, trials, curves, tables; bad input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas
+import pytest
+
+import hpq
+from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialState
+from hpq.errors import Forbidden, Held, HpqError, NotFound, SweepFileError, UserError
+from hpq.store.control import SweepControl
+from hpq.store.trials import TrialStore
+from hpq_producer.query.history import HISTORY_COLUMNS
+from tests.constants import DEADLINE_S
+from tests.desk import Desk
+from tests.ids import raises
+
+MakeSweep = Callable[..., Sweep]
+Take = Callable[[], Claim | None]
+HOSTILE = '<b onclick="x()">$\\x1b[31m&amp;</b>'
+SWEEP = {
+    "program": "train.py",
+    "method": "grid",
+    "metric": {"name": "loss", "goal": "minimize"},
+    "parameters": {"x": {"values": (1, 2, 3)}},
+}
+
+
+@pytest.fixture(autouse=True)
+def server(desk: Desk) -> Desk:
+    """Every call of the API discovers the tests' server from the environment, as commands do."""
+    return desk
+
+
+def report(store: TrialStore, who: WorkerPresence, got: Claim, **curves: list[float]) -> None:
+    """Report the values of each metric at steps 1, 2, …"""
+    points = tuple(
+        Point(step=step, name=name, value=value)
+        for name, values in curves.items()
+        for step, value in enumerate(values, start=1)
+    )
+    last = curves["acc"][-1] if "acc" in curves else None
+    steps = max(map(len, curves.values()))
+    batch = ReportBatch(seq=1, step=steps, objective=last, points=points, log=b"line 1\nline 2\n")
+    store.beat(got, who, batch, lease_ms=30_000)
+
+
+def finish(store: TrialStore, got: Claim, values: list[float]) -> None:
+    end = Outcome(state=TrialState.FINISHED, objective=values[-1], best=max(values), step=3)
+    store.commit(got, end)
+
+
+def fail(store: TrialStore, got: Claim, message: str) -> None:
+    failure = Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint="f")
+    store.commit(got, Outcome(state=TrialState.FAILED, failure=failure))
+
+
+def claimed(take: Take) -> Claim:
+    got = take()
+    assert got is not None
+    return got
+
+
+@pytest.fixture
+def done(store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, take: Take) -> hpq.Sweep:
+    """Three trials: two finished, the second best at its second step; one failed."""
+    sweep = sweep_of(3)
+    for values in ([0.1, 0.2, 0.5], [0.7, 0.9, 0.8]):
+        got = claimed(take)
+        report(store, who, got, acc=values, loss=[3.0, 2.0, math.nan])
+        finish(store, got, values)
+    fail(store, claimed(take), HOSTILE)
+    return hpq.Sweep(sweep.id)
+
+
+def test_a_dict_becomes_a_sweep_of_the_program_beside(desk: Desk) -> None:
+    sweep = hpq.enqueue(SWEEP, tags=["a", "a"])
+    assert (sweep.name, sweep.metric, sweep.goal, sweep.varying) == (
+        "sweep",
+        "loss",
+        "minimize",
+        ("x",),
+    )
+    assert (sweep.state, sweep.counts["queued"]) == ("running", 3)
+    assert [trial.params for trial in sweep.trials()] == [{"x": 1}, {"x": 2}, {"x": 3}]
+    shown = desk.hpq("show", sweep.id).stdout
+    assert "program: train.py" in shown and "tags" in shown
+
+
+def test_a_dict_and_a_file_of_the_same_content_are_one_sweep(desk: Desk) -> None:
+    Path("same.yaml").write_text(
+        "program: train.py\nmethod: grid\nmetric: {name: loss, goal: minimize}\n"
+        "parameters: {x: {values: [1, 2, 3]}}\n"
+    )
+    sweep = hpq.enqueue(SWEEP)
+    assert hpq.enqueue("same.yaml") == sweep == hpq.enqueue(Path("same.yaml"))
+    assert hpq.enqueue(SWEEP, new=True) != sweep
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    space = {"x": {"values": numpy.linspace(0, 1, 3)}, "y": {"value": numpy.int64(7)}}
+    sweep = hpq.enqueue(SWEEP | {"parameters": space})
+    assert sweep.trial(2).params == {"x": 0.5, "y": 7}
+
+
+def test_a_wrong_dict_is_refused_with_the_path_of_the_key() -> None:
+    with raises("sweep-file-invalid", "parameters.x") as caught:
+        hpq.enqueue(SWEEP | {"parameters": {"x": {"valeus": [1]}}})
+    assert isinstance(caught.value, SweepFileError)
+    with raises("sweep-file-invalid", "object"):
+        hpq.enqueue(SWEEP | {"parameters": {"x": {"values": [object()]}}})
+    with raises("code-invalid", "gone.py"):
+        hpq.enqueue(SWEEP | {"program": "gone.py"})
+    with raises("file-not-found"):
+        hpq.enqueue("gone.yaml")
+    with raises("usage", "canary"):
+        hpq.enqueue(SWEEP, canary=-1)
+    with raises("usage", "--tag"):
+        hpq.enqueue(SWEEP, tags=["no spaces"])
+    assert list(hpq.sweeps()) == []
+
+
+def test_a_sweep_is_found_as_commands_find_it(done: hpq.Sweep, sweep_of: MakeSweep) -> None:
+    assert hpq.Sweep("demo") == done
+    sweep_of(1, "other-00000")
+    assert hpq.Sweep() == hpq.Sweep("other")
+    assert [one.id for one in hpq.sweeps()] == ["other-00000", "demo-00000"]
+    assert [one.id for one in hpq.sweeps(1)] == ["other-00000"]
+
+
+def test_a_trial_has_its_parameters_values_attempts_log_and_failure(done: hpq.Sweep) -> None:
+    trial = done.trial(2)
+    assert (trial.id, trial.number, trial.state, trial.params) == (
+        "demo-00000/2",
+        2,
+        "finished",
+        {"x": 2},
+    )
+    assert (trial.objective, trial.last["acc"], trial.best, trial.step) == (
+        0.8,
+        0.8,
+        {"acc": 0.9},
+        3,
+    )
+    assert math.isnan(trial.last["loss"]) and trial.files == {} and trial.failure is None
+    assert trial.started is not None and trial.ended is not None and trial.started <= trial.ended
+    (attempt,) = trial.attempts()
+    assert (attempt.number, attempt.worker, attempt.end) == (1, "w1", "finished")
+    assert (trial.log(), trial.log(tail=1)) == ("line 1\nline 2\n", "line 2\n")
+    failure = done.trial(3).failure
+    assert failure is not None and (failure.kind, failure.message) == ("user_error", HOSTILE)
+
+
+def test_best_is_what_the_command_prints(done: hpq.Sweep, desk: Desk) -> None:
+    assert done.best().number == 2 and done.best("x < 2").number == 1
+    assert desk.hpq("best", done.id).stdout.splitlines()[0] == f"trial  {done.best().id}"
+
+
+def test_trials_are_filtered_and_sorted_as_results_are(done: hpq.Sweep) -> None:
+    def numbers(*words: str, **options: object) -> list[int]:
+        return [trial.number for trial in done.trials(*words, **options)]  # type: ignore[arg-type]
+
+    assert numbers(sort="objective") == [2, 1, 3] and numbers(top=1) == [2]
+    assert numbers("param.x > 1 and state == failed") == numbers(state="failed") == [3]
+    assert numbers("last.acc > 0.6") == numbers("best.acc > 0.8") == numbers("x == 2") == [2]
+    with raises("usage", "queued, running"):
+        done.trials(state="done")
+    with raises("filter-name-unknown", "nope"):
+        done.trials("nope > 1")
+    with raises("filter-invalid"):
+        done.trials("x >")
+
+
+def test_history_is_every_value_in_long_form(done: hpq.Sweep) -> None:
+    frame = done.history()
+    assert tuple(frame.columns) == HISTORY_COLUMNS
+    assert len(frame) == 12 and set(frame["attempt"]) == {1}
+    second = frame[(frame["trial"] == 2) & (frame["metric"] == "acc")]
+    assert list(zip(second["step"], second["value"], strict=True)) == [(1, 0.7), (2, 0.9), (3, 0.8)]
+    assert frame[frame["metric"] == "loss"]["value"].isna().sum() == 2
+    assert str(frame["time"].dtype).startswith("datetime64") and frame["time"].dt.tz is not None
+    assert set(done.history(["acc"])["metric"]) == {"acc"} and done.history(["nope"]).empty
+    assert len(done.trial(1).history()) == 6
+
+
+def test_history_names_the_attempt_of_each_value(
+    store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, take: Take
+) -> None:
+    """A resumed trial keeps the values up to its checkpoint, which an earlier attempt reported."""
+    sweep = sweep_of(1)
+    for begin in (1, 3, 5):
+        got = claimed(take)
+        assert got.attempt == (begin + 1) // 2
+        points = tuple(Point(step=s, name="acc", value=s / 10) for s in (begin, begin + 1))
+        saved = Checkpoint(store="s", path=f"p{begin}", step=begin + 2)
+        batch = ReportBatch(seq=1, step=begin + 1, points=points, checkpoint=saved)
+        store.beat(got, who, batch, lease_ms=30_000)
+        if begin < 5:
+            store.release(got, Reason.STOPPING)
+    frame = hpq.Sweep(sweep.id).history()
+    assert list(zip(frame["step"], frame["attempt"], strict=True)) == [
+        (1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (6, 3),
+    ]  # fmt: skip
+
+
+def test_to_pandas_has_a_row_a_trial(done: hpq.Sweep) -> None:
+    frame = done.to_pandas().set_index("trial")
+    assert list(frame.columns[:4]) == ["sweep", "state", "param.x", "objective"]
+    assert list(frame["param.x"]) == [1, 2, 3]
+    assert list(frame["last.acc"].fillna(-1)) == [0.5, 0.8, -1]
+    assert list(frame["best.acc"].fillna(-1)) == [0.5, 0.9, -1]
+    assert list(frame["failure.kind"].fillna("")) == ["", "", "user_error"]
+    assert frame["ended"].notna().all()
+
+
+def test_nested_parameters_are_columns_and_names_of_columns_do_not_collide(
+    done: hpq.Sweep,
+) -> None:
+    space = {"opt": {"parameters": {"lr": {"values": [0.1, 0.2]}}}, "state": {"value": "on"}}
+    frame = hpq.enqueue(SWEEP | {"parameters": space}).to_pandas()
+    assert list(frame["param.opt.lr"]) == [0.1, 0.2]
+    assert list(frame["param.state"]) == ["on", "on"] and list(frame["state"]) == ["queued"] * 2
+
+
+def test_wait_returns_the_ended_sweep(done: hpq.Sweep) -> None:
+    assert done.wait(timeout=DEADLINE_S) is done and done.state == "finished"
+
+
+def test_wait_for_a_sweep_without_workers_ends_with_its_timeout(
+    sweep_of: MakeSweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = hpq.Sweep(sweep_of(1).id)
+    with raises("timed-out", "0/1") as caught:
+        sweep.wait(timeout=0)
+    assert isinstance(caught.value, Held)
+    assert "[no-worker]" in capsys.readouterr().err, "the reason is printed"
+
+
+def test_cancel_stops_trials_or_the_sweep_of_its_owner(
+    sweep_of: MakeSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = hpq.Sweep(sweep_of(5).id)
+    assert sweep.cancel(2, 3) == 2 and sweep.counts["cancelled"] == 2
+    monkeypatch.setenv("HPQ_USER", "another")
+    with raises("sweep-of-another") as caught:
+        sweep.cancel()
+    assert isinstance(caught.value, Forbidden)
+    assert sweep.cancel(force=True) == 3 and sweep.state == "cancelled"
+
+
+def test_unknown_and_removed_sweeps_and_trials_are_not_found(
+    done: hpq.Sweep, control: SweepControl
+) -> None:
+    with raises("sweep-not-found"):
+        hpq.Sweep("nope")
+    with raises("trial-not-found"):
+        done.trial(4)
+    control.remove(done.id)
+    for read in (done.trials, done.best, done.history, done.to_pandas, done.wait, done.cancel,
+                 lambda: done.state, lambda: done.trial(1)):  # fmt: skip
+        with pytest.raises(NotFound):
+            read()
+    assert "3/3" in repr(done), "as it was read last"
+
+
+def test_a_sweep_without_results_has_tables_without_rows_of_results(
+    sweep_of: MakeSweep, store: TrialStore, take: Take
+) -> None:
+    sweep = hpq.Sweep(sweep_of(2).id)
+    with raises("no-result", "1 running") as caught:
+        claimed(take)
+        sweep.best()
+    assert isinstance(caught.value, HpqError)
+    assert len(sweep.to_pandas()) == 2 and sweep.history().empty
+    assert list(sweep.history().columns) == list(HISTORY_COLUMNS)
+    bare = hpq.Sweep(sweep_of(1, "bare-00000", metric=None).id)
+    with raises("no-result", "no metric"):
+        bare.best()
+
+
+def test_a_sweep_without_any_trial_has_empty_tables(sweep_of: MakeSweep) -> None:
+    sweep = hpq.Sweep(sweep_of(0, sampler="random", run_cap=0).id)
+    assert list(sweep.trials()) == [] and sweep.to_pandas().empty and sweep.history().empty
+    assert "<table>" in sweep.trials()._repr_html_()
+
+
+def test_curves_that_a_full_server_dropped_are_warned_of(
+    done: hpq.Sweep, redis: object, keys: object
+) -> None:
+    redis.hset("hpq:t:demo-00000/1", "thinned", "1")  # type: ignore[attr-defined]
+    with pytest.warns(UserWarning, match="1 trial "):
+        done.history()
+
+
+def test_hostile_text_is_escaped_in_html(done: hpq.Sweep) -> None:
+    trials = done.trials()
+    html = trials._repr_html_()
+    assert "<b onclick" not in html and "&lt;b onclick" in html and "&amp;amp;" in html
+    assert html.count("<tr>") == 4 and "0.8000" in html
+    assert HOSTILE in repr(trials), "the text form has the same rows"
+    assert "<table>" in done._repr_html_() and "demo-00000" in hpq.sweeps()._repr_html_()
+    assert repr(done) == "<sweep demo-00000: finished, 3/3 trials>"
+    assert repr(done.best()) == "<trial demo-00000/2: finished, objective 0.8>"
+
+
+def test_a_long_list_shows_fifty_rows(sweep_of: MakeSweep) -> None:
+    trials = hpq.Sweep(sweep_of(60).id).trials()
+    assert (len(trials), trials._repr_html_().count("<tr>")) == (60, 51)
+    assert "10 more" in trials._repr_html_() and "10 more" in repr(trials)
+
+
+def test_without_pandas_the_remedy_is_named(
+    done: hpq.Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    for read in (done.history, done.to_pandas):
+        with raises("extra-missing", "pandas", "hpq[report]") as caught:
+            read()
+        assert isinstance(caught.value, UserError) and "\n" not in str(caught.value)
+    assert pandas is not None
+
+
+def test_without_a_server_the_error_names_it(
+    done: hpq.Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HPQ_REDIS_URL", "redis://127.0.0.1:1/0")
+    with raises("redis-unreachable"):
+        done.trials()
