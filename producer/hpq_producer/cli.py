@@ -89,7 +89,7 @@ ALIASES: dict[str, str] = {
     name: pair.partition(":")[0]
     for pair in (
         "ls:list,ps,sweeps,studies,jobs watch/ls/show:status show:describe,info,inspect"
-        " rm:delete,remove,del watch:top,dashboard,ui,monitor,attach worker:agent,start"
+        " rm:delete,remove,del watch:top,monitor,attach dashboard:ui worker:agent,start"
         " enqueue:sweep,submit,apply"
         " run:optimize,tune,launch,train results:trials best:best-trial,best-trials logs:log"
         " cancel:kill,terminate workers:agents,nodes set:edit connect:login,port-forward"

@@ -134,7 +134,9 @@ class Hub:
             NotFound: the sweep does not exist.
         """
         with self._lock:
-            live = self._sweeps.get(sid) or LiveSweep(self._reader, sid, self._python)
+            live = self._sweeps.get(sid)
+            if live is None or all(one.topic != sid for one in self._subscribers):
+                live = LiveSweep(self._reader, sid, self._python)  # the thread reads no other
             self._sweeps[sid] = live
             return live
 
@@ -151,8 +153,9 @@ class Hub:
             live = self.sweep(topic)
             missed = self._reader.events.read(topic, after, count=_EVENTS)
             first = self._reader.events.read(topic, "0", count=1)
+            last = self._reader.events.last_id(topic)
             is_trimmed = first and order_of(after) < order_of(first[0].id) and after != "0"
-            if len(missed) == _EVENTS or is_trimmed or order_of(after) > order_of(live.last):
+            if len(missed) == _EVENTS or is_trimmed or order_of(after) > order_of(last):
                 return subscriber.put(("reset", "", ""))
             numbers = {event.trial for event in missed}
             trials = [t for t in live.data.trials if t.id.number in numbers]

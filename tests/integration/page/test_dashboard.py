@@ -248,6 +248,15 @@ def test_control_c_ends_it_though_a_stream_is_open(serve, sweep_of) -> None:
         assert "Traceback" not in err
 
 
+def test_a_page_that_nobody_follows_is_read_anew(serve, sweep_of, begin, store: TrialStore) -> None:
+    sweep: Sweep = sweep_of(2)
+    finish(store, begin(0.1, 0.5), 0.5)
+    served = serve()
+    assert "acc 0.5000" in served.get(f"/sweep/{sweep.id}")[2]
+    finish(store, begin(0.1, 0.75), 0.75)
+    assert "acc 0.7500" in served.get(f"/sweep/{sweep.id}")[2]
+
+
 def test_it_only_shows(serve) -> None:
     served = serve()
     for method in ("POST", "PUT", "DELETE"):
