@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+import hypothesis
 import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as NoServer
@@ -28,6 +29,12 @@ from hpq.store.wire.fields import dumps
 from tests.constants import DEADLINE_S
 from tests.golden import Golden
 from tests.server import find_server
+
+# A busy machine takes longer: no time limit of hypothesis may decide.
+hypothesis.settings.register_profile(
+    "hpq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("hpq")
 
 # A shell that starts the tests in the background ignores SIGINT, which child processes inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

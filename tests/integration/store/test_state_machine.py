@@ -115,7 +115,6 @@ def test_any_order_of_calls_keeps_the_books_in_order(redis_url: str, kind: type[
     machine.settings = settings(
         max_examples=25,
         stateful_step_count=30,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     machine("runTest").runTest()

@@ -166,7 +166,6 @@ def test_no_order_of_calls_loses_a_file_that_is_pointed_to(
     machine.settings = settings(
         max_examples=8,
         stateful_step_count=50,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     machine("runTest").runTest()

@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.domain.identity import ParameterSet, canonical, digest, slug
@@ -38,7 +38,6 @@ def respelt(value: Json) -> Json:
     return value
 
 
-@settings(deadline=None)
 @given(PARAMS)
 def test_an_identity_does_not_depend_on_spelling(params: dict[str, Json]) -> None:
     other = respelt(params)
@@ -105,7 +104,6 @@ def test_a_digest_leaves_the_words_out_and_tells_int_from_float() -> None:
     assert digest(floats, 0, "c0de") != base
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_a_slug_can_begin_an_id(name: str) -> None:
     assert NAME_RULE.match(slug(name)) and len(slug(name)) <= 40

@@ -95,7 +95,7 @@ def _text(
     return lines_of(render(view or View(), scene, terminal)[0], terminal)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(1, 250),
     st.integers(1, 80),

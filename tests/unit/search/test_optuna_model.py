@@ -25,7 +25,7 @@ def order(values: list[float]) -> list[int]:
     return [places[value] for value in values]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(VALUES)
 def test_the_order_stays_and_nothing_becomes_infinite(values: list[float]) -> None:
     known = [value for value in values if math.isfinite(value)]

@@ -8,7 +8,7 @@ from itertools import islice, product
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.domain.identity import ParameterSet
@@ -197,7 +197,6 @@ def finite(values: dict[str, list[Json]]) -> Space:
     return Space.of(parameters.read_leaves({k: {"values": v} for k, v in values.items()}, (), out))
 
 
-@settings(deadline=None)
 @given(FINITE)
 def test_a_grids_count_is_its_length_and_no_set_is_there_twice(
     values: dict[str, list[Json]],
@@ -209,7 +208,6 @@ def test_a_grids_count_is_its_length_and_no_set_is_there_twice(
     assert {s.identity for s in sets} == {ParameterSet(s).identity for s in everything}
 
 
-@settings(deadline=None)
 @given(FINITE, st.integers(0, 2**63))
 def test_random_and_shuffle_go_through_a_finite_space_once_and_end(
     values: dict[str, list[Json]], seed: int
@@ -224,7 +222,6 @@ def test_random_and_shuffle_go_through_a_finite_space_once_and_end(
 MIXED = "a: {min: 0.0, max: 1.0}\nb: {values: [1, 2, 3]}\nc: {distribution: normal}"
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**63), st.integers(1, 30))
 def test_the_same_seed_gives_the_same_sets_and_more_of_them_begin_alike(seed: int, n: int) -> None:
     space = space_of(MIXED)
@@ -308,7 +305,6 @@ def test_a_value_of_probability_zero_is_not_drawn_by_rounding() -> None:
     assert (leaf.draw(LOWEST), leaf.draw(HIGHEST)) == ("a", "j")
 
 
-@settings(deadline=None)
 @given(st.floats(1e-9, 1.0), st.floats(1.5, 1e9))
 def test_a_log_uniform_stays_within_its_ends(low: float, high: float) -> None:
     leaf = LogUniform(low=low, high=high)

@@ -95,7 +95,7 @@ def loaded(text: bytes, **flags: dict[str, str]) -> SweepSpec | None:
             return None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(LIKELY | KEYS | SETS)
 def test_any_data_is_a_sweep_or_lines_that_say_why_not(data: object) -> None:
     spec = loaded(json.dumps(data).encode())
@@ -107,7 +107,7 @@ def test_any_data_is_a_sweep_or_lines_that_say_why_not(data: object) -> None:
     assert spec.trials is None or spec.trials >= len(first)  # type: ignore[operator]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.binary(max_size=60) | st.text("[]{}:,-&*!|>'\"#%@` \t\nab1<~?", max_size=60).map(str.encode)
 )
@@ -116,7 +116,6 @@ def test_any_bytes_are_a_sweep_or_a_line(raw: bytes) -> None:
     loaded(raw)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text("a.parmetsl", max_size=12), st.text(max_size=9), max_size=3))
 def test_any_set_flag_is_taken_or_a_line(flags: dict[str, str]) -> None:
     good = b"program: t.py\nmethod: random\nparameters: {a: {value: 1}}\n"

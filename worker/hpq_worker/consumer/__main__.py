@@ -96,20 +96,29 @@ def _consumer(
     return RqWorker(Tickets(redis, Keys(settings.prefix)), parts, loop, run_limit)
 
 
+def _signals(settings: Settings) -> Signals:
+    signals = Signals(settings.grace_s)
+    signals.install()
+    end_with_parent()  # a worker must not outlive a supervisor that was killed
+    adopt_orphans()
+    return signals
+
+
+def _check_server(settings: Settings) -> None:
+    url = settings.redis_url
+    check_server(connect(url), url, in_pod=settings.in_pod)
+    if tls.is_unverified(url):
+        log.warning(tls.UNVERIFIED)
+
+
 def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -> None:
     """Run trials until a signal stops this worker, or its run limit is reached.
 
     Raises:
         HpqError: the server cannot be used, or HPQ_HOME cannot be written.
     """
-    signals = Signals(settings.grace_s)
-    signals.install()
-    end_with_parent()  # a worker must not outlive a supervisor that was killed
-    adopt_orphans()
-    url = settings.redis_url
-    check_server(connect(url), url, in_pod=settings.in_pod)
-    if tls.is_unverified(url):
-        log.warning(tls.UNVERIFIED)
+    signals = _signals(settings)
+    _check_server(settings)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
     worker = WorkerPresence(name=name, host=host, worker_class=settings.queue)
