@@ -69,7 +69,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "connect": ("cluster.connect", "Connect this machine to a cluster's Redis"),
         "manifests": ("cluster.manifests", "Print the Kubernetes manifests"),
     },
-    "Care": {
+    "Maintenance": {
         "data": ("admin.data", "Download CIFAR10 or MNIST for the shipped trainers"),
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
         "audit": ("admin.audit", "Verify from its events that a sweep lost no trial"),

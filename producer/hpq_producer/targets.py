@@ -134,7 +134,7 @@ def complete_sweep_ids(incomplete: str) -> list[str]:
 SweepRef = Annotated[
     str | None,
     typer.Argument(
-        help="Id of a sweep, or its first characters. Default: my last sweep.",
+        help="Id of a sweep, or its first characters. Default: your last sweep.",
         autocompletion=complete_sweep_ids,
     ),
 ]

@@ -90,7 +90,7 @@ def saved_lines(summary: SweepSummary) -> Iterator[Line]:
     text = f"{trials_of(saved.stopped)} stopped early"
     if saved.usual_ms is None:
         text += "; the time saved is known when a trial has finished"
-    else:
+    elif saved.ms >= 1000:
         share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
         text += (
             f": saved about {coarse_duration(saved.ms)} ({share:.0%}), assuming"

@@ -61,7 +61,7 @@ class Winner:
             sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
         yield (
             "luck",
-            f"by chance alone, the best of {self.of:,} equal trials is {sd} better than their mean",
+            f"the best of {self.of:,} equal trials is about {sd} better than their mean by chance",
         )
         if self.edges:
             yield "edge", f"{', '.join(self.edges)}: widen the range"
@@ -72,7 +72,7 @@ class Winner:
 
     def _noise(self, sid: str) -> str:
         if self.stays_first is None:
-            return f"; to measure the noise: hpq best {sid} -n 2 --confirm 5"
+            return f"; measure the noise: hpq best {sid} -n 2 --confirm 5"
         verdict = "beyond" if self.stays_first >= _SURE else "within"
         share = f"{self.stays_first:.0%} of repetitions"
         return f", {verdict} the noise: #{self.trial} would stay first in {share}"

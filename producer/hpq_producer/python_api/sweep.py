@@ -34,7 +34,7 @@ class Sweep:
     """
 
     def __init__(self, id: str | None = None) -> None:
-        """Find a sweep by its id, or the beginning of it; None: my last sweep.
+        """Find a sweep by its id, or the beginning of it; None: your last sweep.
 
         Raises:
             NotFound: no sweep matches, or several do.

@@ -78,10 +78,15 @@ def _important(reader: StoreReader, sweep: Sweep, columns: str) -> list[Line]:
     return list(importance_lines(summary, int(columns)))
 
 
-def _matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:
-    """The trials that a filter picks, best first; a word alone stands for a state: `failed`."""
+def matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:
+    """The trials that a filter picks, in an order; a word alone stands for a state: `failed`.
+
+    `text` is the order, a blank and the filter.
+    """
+    order, _, text = text.partition(" ")
     where = Filter.of(f"state == {text}" if text.isalpha() else text)
-    return Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).numbers()
+    picked = {t.id.number for t in Selection(reader=reader, sweep=sweep, where=where).trials()}
+    return [n for n in reader.trials.page(sweep, order, 0, sweep.counts.total) if n in picked]
 
 
 class Background(Generic[T]):
@@ -143,7 +148,7 @@ class _Watch:
         self._away_since = self._seen_at = 0.0
         self._changed: set[int] = set()  # trials that events named since the last frame
         self._importance = Background(session.reader, _important)
-        self._filter = Background(session.reader, _matching)
+        self._filter = Background(session.reader, matching)
 
     def run(self, until_done: bool) -> SweepState | None:
         """Draw until done, `q`, or an exception; leave the verdict on the normal screen."""
@@ -221,10 +226,12 @@ class _Watch:
         view = self._view
         if view.mode is Mode.SWEEPS:
             return Scene(sweeps=self._scenes.sweeps(), on_quit=self._on_quit)
-        self._scenes.found = self._filter.result(view.sweep, view.filter, screen)
+        self._scenes.found = self._filter.result(
+            view.sweep, f"{view.order} {view.filter}" if view.filter else "", screen
+        )
         scene = replace(self._scenes.read(view, terminal), on_quit=self._on_quit)
         if why := self._filter.why_none:
-            self._view = replace(view, filter="", note=why)
+            self._view = replace(view, filter="", note=why.replace("--where", "filter"))
             self._filter.why_none = ""
         if view.mode is not Mode.IMPORTANCE:
             return scene

@@ -51,6 +51,7 @@ HELP = (
     ("r  R", "retry the trial, all failed trials"),
     ("q", "quit; the sweep continues"),
     ("", ""),
+    ("▶", "the trial that Enter opens"),
     ("●", "a running trial"),
     ("▁▄█", "the metric over the steps; the title names the values of ▁ and █"),
     ("▲ ▼", "above █ or below ▁: the outer 2 % of the values at each end"),

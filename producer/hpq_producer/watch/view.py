@@ -147,10 +147,14 @@ def _asked(view: View, key: str, trial: int) -> View:
 def _in_text(view: View, key: str) -> View:
     if key in _STEPS:
         return replace(view, line=_moved(key, view.line, view.seen.page, view.seen.total))
+    if view.mode is Mode.TRIAL and key == "?":
+        return replace(view, mode=Mode.HELP, line=0)
     if view.mode is Mode.TRIAL and (asked := _asked(view, key, view.trial)) is not view:
         return asked
-    is_left = key in ("escape", "q", "enter", "backspace", "?", "i")
-    return replace(view, mode=Mode.LIST, line=0, trial=0) if is_left else view
+    if key not in ("escape", "q", "enter", "backspace", "?", "i"):
+        return view
+    back = 0 if view.mode is Mode.TRIAL else view.trial  # help returns to the trial
+    return replace(view, mode=Mode.TRIAL if back else Mode.LIST, line=0, trial=back)
 
 
 def _in_filter(view: View, key: str) -> View:

@@ -31,6 +31,7 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
+from hpq_producer.watch.app import matching
 from tests.constants import DEADLINE_S, ROOT
 from tests.ids import ids, refused
 
@@ -886,3 +887,14 @@ def test_a_worker_that_misses_beats_is_silent(
     assert [w.state for w in reader.workers.live()] == ["silent"]
     redis.zincrby("hpq:workers", -20_000, "w1")
     assert reader.workers.live() == []
+
+
+@pytest.mark.parametrize(
+    ("order", "numbers"), [("best", [2, 1]), ("newest", [2, 1]), ("number", [1, 2])]
+)
+def test_watch_sorts_the_trials_that_a_filter_picks(
+    reader: StoreReader, done: Sweep, order: str, numbers: list[int]
+) -> None:
+    found = reader.sweeps.get(done.id)
+    assert matching(reader, found, f"{order} x < 3") == numbers
+    assert matching(reader, found, f"{order} failed") == [3]

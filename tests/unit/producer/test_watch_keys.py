@@ -118,3 +118,10 @@ def test_what_a_terminal_sends_has_names() -> None:
         "up", "down", "page up", "q", "enter", "backspace", "escape",
     ]  # fmt: skip
     assert key_names("é🎉") == ["é", "🎉"]
+
+
+def test_help_of_a_trial_returns_to_the_trial() -> None:
+    trial = replace(START, mode=Mode.TRIAL, trial=7)
+    assert after("?", view=trial).mode is Mode.HELP
+    assert after("?", "escape", view=trial) == trial
+    assert after("escape", view=trial).mode is Mode.LIST

@@ -33,7 +33,7 @@ def archive(
 ) -> None:
     """Write a sweep to one file, or restore it: parameters, events, results, curves and logs.
 
-    The file has no checkpoints and artifacts; they stay in the store. The sweep stays in Redis:
+    The file has no checkpoints or artifacts; they stay in the store. The sweep stays in Redis:
     afterwards `hpq rm --keep-files` deletes only the sweep, `hpq rm` also its stored files.
 
     Examples:

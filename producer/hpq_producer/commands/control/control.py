@@ -30,7 +30,7 @@ Targets = Annotated[
     list[str] | None,
     Argument(
         metavar="SWEEP|TRIAL",
-        help="A sweep, or its trials: SWEEP/7, or 7 of my last sweep. Default: my last sweep.",
+        help="A sweep, or its trials: SWEEP/7, or 7 of your last sweep. Default: your last sweep.",
         autocompletion=complete_sweep_ids,
     ),
 ]
@@ -48,7 +48,7 @@ def open_to_end(
     """Open a session and the sweep to end.
 
     The sweep must be named if stdin is no terminal or the server is shared. With `may_mean_trials`
-    a shared server accepts the numbers of trials of my last sweep.
+    a shared server accepts the numbers of trials of your last sweep.
 
     Raises:
         UserError: the sweep must be named.
@@ -204,7 +204,8 @@ def retry(
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {found.id}?"
             confirm(question, yes)
         touched = session.control().retry(found.id, numbers)
-        print_message(f"{found.id}: {trials_of(touched)} queued again")
+        done = f"{trials_of(touched)} queued again" if touched else "no trial to queue again"
+        print_message(f"{found.id}: {done}")
         if touched:
             print_if_edited(session, found)
             print_if_not_running(session, found.id)

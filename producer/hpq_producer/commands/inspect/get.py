@@ -33,7 +33,7 @@ def get(
         str,
         Argument(
             metavar="TRIAL",
-            help="SWEEP/7; SWEEP: its best trial; best: that of my last sweep.",
+            help="SWEEP/7; SWEEP: its best trial; best: the best trial of your last sweep.",
         ),
     ],
     name: Annotated[

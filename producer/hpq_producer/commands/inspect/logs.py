@@ -22,7 +22,7 @@ def logs(
     trial: Annotated[
         str | None,
         Argument(
-            help="SWEEP/7, or 7 of my last sweep, or a sweep. Default: my last sweep.",
+            help="SWEEP/7, or 7 of your last sweep, or a sweep. Default: your last sweep.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,

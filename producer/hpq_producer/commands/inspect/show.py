@@ -35,7 +35,7 @@ def show(
         str | None,
         Argument(
             metavar="SWEEP",
-            help="Sweep or trial: SWEEP/7, or 7 of my last sweep. Default: my last sweep.",
+            help="Sweep or trial: SWEEP/7, or 7 of your last sweep. Default: your last sweep.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,

@@ -22,7 +22,7 @@ def summary(
     sweep: Annotated[
         list[str] | None,
         Argument(
-            help="Id of a sweep, or its start. Default: my last sweep. Several ids: compare them.",
+            help="Id of a sweep, or its start. Default: your last sweep. Several: compare them.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,

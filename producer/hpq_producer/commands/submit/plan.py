@@ -81,7 +81,7 @@ def plan(
     show_lines(([Span(f"{n:>6}  "), Span(describe_set(params))] for n, params in rows), whole=True)
     rest = describe_rest(spec, len(some), total)
     if rest is not None:
-        print(f"   ... {rest}".rstrip())
+        print(f"   ... {rest}")
 
 
 def _plan_append(submission: Submission, ref: str, output: Format) -> None:

@@ -47,9 +47,12 @@ def quoted_value(param: Json) -> str:
 
 
 def describe_rest(spec: SweepSpec, shown: int, total: int | None) -> str | None:
-    """Describe the sets after those shown; None if there are none, "" for more of the same."""
+    """Describe the sets after those shown; None if there are none."""
     if spec.method != "bayes":
-        return "" if total is None or total > shown * spec.replicates else None
+        if total is None:
+            return "and so on, until `hpq stop`"
+        sets = -(-total // spec.replicates)
+        return f"{sets - shown:,} more (--first {sets})" if sets > shown else None
     known = sum(1 for _ in parameter_sets(spec))  # a few, which need no result
     parts = []
     if known > shown:

@@ -203,7 +203,7 @@ def _leaves() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     try:
-        answer = input("Stop the workers, or leave them running? [S/l] ")
+        answer = input("Stop the workers (s), or leave them running (l)? [s] ")
     except EOFError:
         return False
     return answer.strip().lower().startswith("l")

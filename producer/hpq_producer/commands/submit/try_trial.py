@@ -37,7 +37,7 @@ def try_trial(
         str,
         Argument(
             metavar="FILE|TRIAL",
-            help="Sweep file, or a trial: SWEEP/7, or 7 of my last sweep.",
+            help="Sweep file, or a trial: SWEEP/7, or 7 of your last sweep.",
             show_default=False,
             autocompletion=complete_sweep_ids,
         ),
