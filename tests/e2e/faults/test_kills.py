@@ -131,12 +131,13 @@ def test_a_living_worker_clears_the_disk_of_what_a_killed_one_has_left(lab) -> N
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         stays = {path.name for path in work.glob(f"{sid}.1.1-*")}
+        stays |= {path.name for path in work.glob("code-*") if int(path.name.split(".")[1]) in mine}
         lab.wait_until(lambda: {p.name for p in work.iterdir()} == stays, "the end of its files")
         assert len(list(tmp.iterdir())) == 2
         lab.end_lease(sid, 2)
         lab.go()
         lab.wait_over(sid)
-        lab.wait_until(lambda: not list(work.iterdir()), "the end of all directories")
+        lab.wait_until(lambda: not list(work.glob(f"{sid}.*")), "the end of all directories")
         assert [p.name for p in tmp.iterdir()] == ["hpq-of-another"]
 
 

@@ -249,7 +249,8 @@ def test_without_optuna_one_line_says_what_to_install(lab) -> None:
 def test_why_no_sets_are_made_is_said_where_people_look(lab) -> None:
     """What makes them fails each time it is started: watch names the worker and the reason."""
     sid = bayes(lab, "--count", "5")
-    lab.redis.hset(lab.keys.sweep(sid), "search", "{}")  # of no version of hpq
+    (lab.home / "optuna.py").write_text("raise KeyError('a damaged install')")
+    lab.env["PYTHONPATH"] = str(lab.home)
     lab.worker()
 
     def is_said() -> bool:

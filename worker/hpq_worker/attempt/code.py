@@ -121,7 +121,7 @@ class CodeBundles:
         if outcome.state in (TrialState.FINISHED, TrialState.PRUNED):
             with suppress(OSError):
                 make_private(finished.parent)
-                finished.touch()
+                finished.touch(0o600)
         message = outcome.failure.message if outcome.failure else ""
         if (missing := _MISSING.search(message)) and not finished.exists():
             host = str(sweep.provenance.get("host") or "the host of the enqueue")

@@ -18,6 +18,7 @@ from hpq.code import bundle as packing
 from hpq.code.editable import EditableInstalls
 from hpq.code.manifest import SKIPPED, Files, changed, manifest
 from hpq.domain.sweep import Launch
+from hpq.process import make_private
 from hpq_worker.files.workdir import DirectoryLock
 
 _MOST_LINKS = 20_000  # in directories without code; each takes an inode, and a block if it is long
@@ -93,7 +94,7 @@ class CodeTree:
         Raises:
             OSError: the disk cannot take it.
         """
-        os.makedirs(self.path, exist_ok=True)
+        make_private(self.path)
         known, self._known = self._known, {}
         todo = [""]
         while todo:

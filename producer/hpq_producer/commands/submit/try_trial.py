@@ -98,12 +98,11 @@ def _of_trial(session: Session, what: str) -> tuple[Sweep, int, Params]:
         text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
         raise UserError(text, code="trial-missing")
     sweep = session.reader.sweeps.get(found.sweep)
+    params = session.reader.trials.get(found).params
     launch, key = sweep.launch, key_of(session.settings, make=False)
     if signer := RowSigner.of(key, session.settings.prefix, sweep):
         params = verified_params(session, found, signer)
-    elif launch.trainer in SHIPPED:
-        params = session.reader.trials.get(found).params
-    else:
+    elif launch.trainer not in SHIPPED:
         text = f"{sweep.id} is not signed with this machine's key, so its command does not run here"
         raise Forbidden(f"{text}; `hpq show {found}` prints it", code="code-not-signed")
     if launch.code_dir or launch.bundled:
