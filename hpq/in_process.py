@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from select import select
 from typing import Any
@@ -158,6 +158,10 @@ class _Tee:
         self._send(text)
         return self._stream.write(text)
 
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
@@ -217,6 +221,8 @@ def _run(call: Callable[[Attempt], int], attempt: Attempt, worker: _Worker) -> i
             pass
         except SystemExit as error:
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            if status and not isinstance(error.code, int):  # as the interpreter prints it
+                print(error.code, file=sys.stderr)
         except Exception:
             traceback.print_exc()
             status = 1

@@ -133,8 +133,8 @@ class Sweep:
             sweep = session.reader.sweeps.get(self.id)
             return SweepTrial(best_trials(session.reader, sweep, 1, only)[0], sweep)
 
-    def history(self, metrics: Iterable[str] | None = None) -> DataFrame:
-        """Return every stored value of every trial, or of these metrics, one value a row.
+    def history(self, metrics: str | Iterable[str] | None = None) -> DataFrame:
+        """Return every stored value of every trial, or of one or more metrics, one value a row.
 
         The columns are trial, attempt, step, metric, value and time, which is when Redis received
         the value, in UTC. hpq stores about 1,000 values a metric and trial.
@@ -143,7 +143,8 @@ class Sweep:
             UserError: pandas is not installed.
             NotFound: the sweep was removed.
         """
-        names = None if metrics is None else frozenset(metrics)
+        chosen = [metrics] if isinstance(metrics, str) else metrics
+        names = None if chosen is None else frozenset(chosen)
         with api_session() as session:
             session.reader.sweeps.get(self.id)
             trials = list(session.reader.trials.all(self.id))

@@ -119,6 +119,8 @@ def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) 
     name = sweep.metric.name
     if close := similar_name(name, reported):
         return f"did you mean {close!r}? write it as metric.name in the sweep file, and {_AGAIN}"
+    if sweep.launch.is_function:
+        return f"call wandb.log({{{name!r}: …}}), or trial.report with hpq.agent"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
     if ending.is_wandb:
