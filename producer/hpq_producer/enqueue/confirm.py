@@ -81,5 +81,5 @@ def verified_params(session: Session, trial: TrialId, signer: signing.RowSigner)
     row = session.reader.trials.row(trial)
     if not signer.has_signed(trial.number, row):
         text = f"{trial}: its parameters were changed in Redis after they were signed"
-        raise UserError(f"{text}; choose another trial", code="parameters-altered")
+        raise UserError(f"{text}; choose others with --where", code="parameters-altered")
     return decode_params(str(trial), row)
