@@ -25,7 +25,7 @@ _TRIAL = re.compile(r"(?:(?P<sweep>[a-z0-9-]+)/|#)?(?P<number>[1-9][0-9]*)\Z")
 
 
 def parse_targets(targets: list[str] | None) -> tuple[str | None, list[int]]:
-    """Return the sweep (None: my last one) and the numbers of its trials ([]: the whole sweep).
+    """Return the sweep (None: the last one) and the numbers of its trials ([]: the whole sweep).
 
     Raises:
         UserError: the targets belong to several sweeps.

@@ -441,7 +441,7 @@ def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names(
         found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
         return {key: o for key, o in found.items() if key[0] != "ConfigMap"}
 
-    page = (manifests_folder().parent / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
     deletes = re.findall(r"delete ([a-z,]+) -l ((?:hpq|app)[^ `]*)=([a-z-]+)`", page)
     kinds = {(label, value): kind.split(",") for kind, label, value in deletes}
     before = objects().keys()
@@ -463,7 +463,7 @@ def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names(
 
 @NEEDS_KUBECTL
 def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_names() -> None:
-    page = (manifests_folder().parent / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
     label = "app.kubernetes.io/part-of=hpq"
     assert f"delete secret -l {label}" in page
     assert f"rollout restart statefulset,deployment -l {label}" in page

@@ -39,7 +39,7 @@ def export(
         list[str],
         Argument(
             metavar="[SWEEP] PATH",
-            help="The sweep, by default my last one, and the file or directory to write.",
+            help="The sweep, by default your last one, and the file or directory to write.",
             show_default=False,
         ),
     ],
