@@ -237,7 +237,7 @@ class _Watch:
             return scene
         wait: list[Line] = [[Span("reading the trials …", Style.DIM)]]
         found = self._importance.result(view.sweep, str(terminal.columns), screen)
-        return replace(scene, importance=found or wait)
+        return replace(scene, importance=wait if found is None else found)
 
     def _aged(self) -> Scene:
         """What was seen last, as old as it is now."""

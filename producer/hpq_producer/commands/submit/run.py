@@ -203,7 +203,7 @@ def _leaves() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     try:
-        answer = input("Stop the workers (s), or leave them running (l)? [s] ")
+        answer = input("Stop the workers (s, the default), or leave them running? (l) ")
     except EOFError:
         return False
     return answer.strip().lower().startswith("l")
