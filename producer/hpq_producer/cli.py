@@ -74,7 +74,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
         "audit": ("admin.audit", "Verify from its events that a sweep lost no trial"),
         "config": ("admin.config", "Print the settings in use; hide secrets"),
-        "schema": ("admin.schema", "Print the JSON Schema of sweep files, for editors"),
         "redis-acl": (
             "admin.redis_acl",
             "Print ACL users for producers, workers, viewers and autoscalers",

@@ -15,7 +15,7 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile import schema
 from hpq_producer.sweepfile.errors import Problems, shown
-from hpq_producer.sweepfile.values import FLAG, Check, choice, integer, number
+from hpq_producer.sweepfile.values import Check, choice, flag, integer, number
 
 _KEY = "early_terminate"
 _MAX_BANDS = 100  # min_iter·eta^k for k below it, as in W&B
@@ -30,7 +30,7 @@ RULES: Mapping[str, Mapping[str, Check]] = {
         "max_iter": _COUNT,
         "s": integer(1, 100),
         "eta": number(1),
-        "strict": FLAG,
+        "strict": flag,
     },
     TerminationRule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": number(1)},
     TerminationRule.MEDIAN: {**_TYPE, "min_iter": _COUNT, "min_trials": _COUNT},

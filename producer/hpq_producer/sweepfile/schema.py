@@ -15,12 +15,12 @@ from hpq.reporting import METRIC_NAME, METRIC_RULE
 from hpq.search.search_spec import Sampler
 from hpq_producer.sweepfile.errors import KeyPath, Problems
 from hpq_producer.sweepfile.values import (
-    ARGUMENT,
-    DURATION,
-    FLAG,
     Check,
+    argument,
     choice,
     display_text,
+    duration,
+    flag,
     integer,
     list_of,
     nearest,
@@ -32,6 +32,10 @@ from hpq_producer.sweepfile.values import (
 PARAMETER_NAME = re.compile(r"(?:\+{1,2}|~)?[A-Za-z_][A-Za-z0-9_./@-]{0,99}\Z")
 NOT_A_NAME = "not a parameter name; use 1 to 100 of A-Z a-z 0-9 _ . - / @, a letter or _ first"
 _VARIABLE = re.compile(r"(?!HPQ_)[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def _anything(_: Json) -> None:
+    """Accept a value that another module checks."""
 
 
 def _method(value: Json) -> str | None:
@@ -54,18 +58,17 @@ MAX_PARALLEL = 100_000
 MAX_RETRIES = 100
 METHODS = ("grid", "random", "bayes")
 IMPUTES = tuple(impute.value for impute in Impute)
-ANYTHING = Check(lambda _: None, {})  # another module checks the value
 NAME = display_text(100)
 _QUEUE = text(NAME_RULE, "use 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
 _ENV = text(_VARIABLE, "use names of environment variables that do not begin with HPQ_")
 
 TOP: Mapping[str, Check] = {
-    "method": Check(_method, {"enum": list(METHODS)}),
-    "parameters": ANYTHING,
+    "method": _method,
+    "parameters": _anything,
     "program": text(),
-    "command": list_of(ARGUMENT, 'words, such as ["${env}", "python", "${program}", "${args}"]'),
-    "metric": ANYTHING,
-    "early_terminate": ANYTHING,
+    "command": list_of(argument, 'words, such as ["${env}", "python", "${program}", "${args}"]'),
+    "metric": _anything,
+    "early_terminate": _anything,
     "run_cap": integer(1, 2**31),
     "name": NAME,
     "description": text(empty=True),
@@ -73,7 +76,7 @@ TOP: Mapping[str, Check] = {
     "entity": text(empty=True),
     "apiVersion": text(),
     "kind": choice("sweep"),
-    "controller": Check(_controller, {"const": {"type": "local"}}),
+    "controller": _controller,
     "trainer": text(),
     "code": text(),
     "queue": _QUEUE,
@@ -84,31 +87,31 @@ TOP: Mapping[str, Check] = {
     "priority": integer(-MAX_PRIORITY, MAX_PRIORITY),
     "max_parallel": integer(0, MAX_PARALLEL),
     "retries": integer(0, MAX_RETRIES),
-    "timeout": DURATION,
-    "stall": DURATION,
-    "keep": ANYTHING,
+    "timeout": duration,
+    "stall": duration,
+    "keep": _anything,
     "pass_env": list_of(_ENV, "names of environment variables"),
-    "resident": FLAG,
+    "resident": flag,
     "wandb": choice(*(kind.value for kind in Wandb)),
     "replicates": integer(1, 1000),
-    "when": ANYTHING,
-    "exclude": ANYTHING,
-    "points": ANYTHING,
+    "when": _anything,
+    "exclude": _anything,
+    "points": _anything,
 }
 METRIC: Mapping[str, Check] = {
     "name": text(METRIC_NAME, METRIC_RULE),
     "goal": choice(*(goal.value for goal in Goal)),
     "target": number(),
     "impute": choice(*IMPUTES),
-    "impute_while_running": Check(_while_running, {"enum": [*IMPUTES, "false", False]}),
+    "impute_while_running": _while_running,
     "value": choice(*(take.value for take in ObjectiveValue)),
 }
 RANGE: Mapping[str, Check] = {"min": number(), "max": number()}
 KEEP: Mapping[str, Check] = {"best": integer(0, 10_000), "last": integer(0, 10_000)}
 PARAMETER: Mapping[str, Check] = {
-    "distribution": ANYTHING,
-    "value": ANYTHING,
-    "values": ANYTHING,
+    "distribution": _anything,
+    "value": _anything,
+    "values": _anything,
     "probabilities": list_of(number(minimum=0), "numbers of at least 0"),
     "min": number(),
     "max": number(),
@@ -117,7 +120,7 @@ PARAMETER: Mapping[str, Check] = {
     "q": number(0),
     "a": number(0),
     "b": number(0),
-    "parameters": ANYTHING,
+    "parameters": _anything,
 }
 # Other libraries' names of a parameter's keys.
 _ALIASES = {"mean": "mu", "std": "sigma", "stddev": "sigma", "low": "min", "high": "max"}

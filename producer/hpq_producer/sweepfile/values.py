@@ -1,7 +1,4 @@
-"""Checks of single values of a sweep file, each with its JSON Schema.
-
-A check and its schema are written together, so an editor and `hpq enqueue` report the same.
-"""
+"""Checks of single values of a sweep file: what is wrong and what is allowed, or None."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from hpq.domain.trial import Json
@@ -23,16 +19,7 @@ MAX_SECONDS = 365 * 86_400.0  # of a duration
 _NO_ARGUMENT = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A check of one value, and the JSON Schema that accepts the same values."""
-
-    problem: Callable[[Json], str | None]
-    schema: Mapping[str, Json]
-
-    def __call__(self, value: Json) -> str | None:
-        """Return what is wrong with the value and what is allowed, or None."""
-        return self.problem(value)
+Check = Callable[[Json], str | None]
 
 
 def integer(low: int, high: int) -> Check:
@@ -44,7 +31,7 @@ def integer(low: int, high: int) -> Check:
         wrong = f"{shown(value)} is not a whole number from {low:,} to {high:,}"
         return wrong + _unquoted(value)
 
-    return Check(problem, {"type": "integer", "minimum": low, "maximum": high})
+    return problem
 
 
 def number(above: float = -math.inf, *, minimum: float = -math.inf) -> Check:
@@ -52,7 +39,6 @@ def number(above: float = -math.inf, *, minimum: float = -math.inf) -> Check:
     allowed = "a number"
     allowed += f" above {above:g}" if above > -math.inf else ""
     allowed += f" of at least {minimum:g}" if minimum > -math.inf else ""
-    limits = {"exclusiveMinimum": above, "minimum": minimum}
 
     def problem(value: Json) -> str | None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -60,7 +46,7 @@ def number(above: float = -math.inf, *, minimum: float = -math.inf) -> Check:
             return None
         return f"{shown(value)} is not {allowed}{_unquoted(value)}"
 
-    return Check(problem, {"type": "number", **{k: v for k, v in limits.items() if v > -math.inf}})
+    return problem
 
 
 def _unquoted(value: Json) -> str:
@@ -85,7 +71,7 @@ def choice(*words: str) -> Check:
             return None
         return f"{shown(value)} is not one of {', '.join(words)}{nearest(value, words)}"
 
-    return Check(problem, {"enum": list(words)})
+    return problem
 
 
 def text(rule: re.Pattern[str] | None = None, allowed: str = "", *, empty: bool = False) -> Check:
@@ -102,8 +88,7 @@ def text(rule: re.Pattern[str] | None = None, allowed: str = "", *, empty: bool 
             return f"{shown(value)} is invalid; {allowed}"
         return None
 
-    pattern = r"\S" if rule is None else "^" + rule.pattern.replace(r"\Z", "$")
-    return Check(problem, {"type": "string"} if empty else {"type": "string", "pattern": pattern})
+    return problem
 
 
 def display_text(max_length: int) -> Check:
@@ -120,7 +105,7 @@ def display_text(max_length: int) -> Check:
             f"{shown(value)} is invalid; use 1 to {max_length} printable characters, no '-' first"
         )
 
-    return Check(problem, {"type": "string", "minLength": 1, "maxLength": max_length})
+    return problem
 
 
 def argument(value: Json) -> str | None:
@@ -162,7 +147,7 @@ def list_of(check: Check, allowed: str) -> Check:
             return f"{shown(value)} is not a list of {allowed}"
         return next((wrong for item in value if (wrong := check(item))), None)
 
-    return Check(problem, {"type": "array", "minItems": 1, "items": dict(check.schema)})
+    return problem
 
 
 def is_passable(encoded: str) -> bool:
@@ -180,16 +165,3 @@ def nearest(value: Json, known: Mapping[str, object] | tuple[str, ...], form: st
     prefixed = [word for word in known if len(value) > 2 and word.startswith(value)]
     close = prefixed if len(prefixed) == 1 else get_close_matches(value, list(known), n=1)
     return f"; did you mean {form.format(close[0])!r}?" if close else ""
-
-
-FLAG = Check(flag, {"type": "boolean"})
-DURATION = Check(
-    duration,
-    {
-        "anyOf": [
-            {"type": "number", "minimum": 0, "maximum": MAX_SECONDS},
-            {"type": "string", "pattern": "^" + _DURATION.pattern.replace(r"\Z", "$")},
-        ]
-    },
-)
-ARGUMENT = Check(argument, {"type": ["string", "number"]})

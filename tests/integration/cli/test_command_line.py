@@ -90,7 +90,7 @@ def test_the_help_of_manifests_lists_every_component(hpq: Hpq) -> None:
 def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> None:
     with open("/dev/full", "w") as full:
         answer = subprocess.run(
-            [sys.executable, "-m", "hpq_producer", "schema"],
+            [sys.executable, "-m", "hpq_producer", "config"],
             env=environ,
             stdout=full,
             stderr=subprocess.PIPE,

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Capped, Outcome, WorkerPresence
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
@@ -19,7 +19,7 @@ from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweep_limits import limits
-from hpq_producer.sweepfile.schema import TOP
+from hpq_producer.sweepfile.schema import MAX_PARALLEL, MAX_RETRIES, TOP
 from tests.ids import raises
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -124,11 +124,16 @@ def test_a_limit_that_is_none_is_told_what_was_meant(word: str, hint: str) -> No
 
 
 def test_set_takes_the_numbers_that_a_sweep_file_takes() -> None:
-    for key in ("priority", "max_parallel", "retries"):
-        schema = TOP[key].schema
-        for end in (schema["minimum"], schema["maximum"]):
-            assert limits([f"{key}={end}"]) == {key: str(end)}
-        for beyond in (int(str(schema["minimum"])) - 1, int(str(schema["maximum"])) + 1):
+    ends = {
+        "priority": (-MAX_PRIORITY, MAX_PRIORITY),
+        "max_parallel": (0, MAX_PARALLEL),
+        "retries": (0, MAX_RETRIES),
+    }
+    for key, (low, high) in ends.items():
+        for end in (low, high):
+            assert limits([f"{key}={end}"]) == {key: str(end)} and TOP[key](end) is None
+        for beyond in (low - 1, high + 1):
+            assert TOP[key](beyond)
             with raises("invalid-value", key):
                 limits([f"{key}={beyond}"])
     assert limits(["timeout=365d"]) == {"timeout_s": "31536000.0"}

@@ -1,1 +1,1 @@
-"""Commands for maintenance: doctor, audit, config, schema, redis-acl, archive, worker."""
+"""Commands for maintenance: doctor, audit, config, redis-acl, archive, worker."""
