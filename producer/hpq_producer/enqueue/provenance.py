@@ -119,12 +119,6 @@ def _git_state(folder: Path, diff: bytes) -> Json:
     }
 
 
-def local_code_location(launch: Launch, owner: str, folder: Path) -> CodeLocation:
-    """Return the location of a launch's code on this machine."""
-    facts: dict[str, Json] = {"host": platform.node()}
-    if launch.code_dir or launch.bundled:
-        facts |= {"git": _repository(folder), "folder": str(folder)}
-    return code_location(launch, facts, owner)
 
 
 def _repository(folder: Path) -> dict[str, Json]:

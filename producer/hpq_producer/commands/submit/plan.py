@@ -14,14 +14,8 @@ from hpq_producer.analysis.pruning import describe_rule
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import show_plan
 from hpq_producer.commands.submit.enqueue import describe_place, describe_snapshot
-from hpq_producer.commands.submit.plan_page import (
-    describe_rest,
-    describe_set,
-    estimate_record,
-    hours_line,
-)
+from hpq_producer.commands.submit.plan_page import describe_rest, describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
-from hpq_producer.enqueue import estimate
 from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import unfilled
@@ -52,9 +46,7 @@ def plan(
         return _plan_append(submission, options.into, output)
     spec, total = submission.spec, submission.spec.trials
     some = list(islice(make_sets(spec), first))
-    known = estimate.estimate_duration(submission)
     if output.is_data:
-        took = known if isinstance(known, estimate.DurationEstimate) else None
         fact = {
             "name": spec.name,
             "method": spec.method,
@@ -62,7 +54,6 @@ def plan(
             "sets": some,
             "replicates": spec.replicates,
             "early_terminate": asdict(spec.early) if spec.early else None,
-            "past": estimate_record(took, total) if took else None,
             "code": submission.code.launch.code,
             "files": list(submission.code.manifest),
             "warnings": [warning.record() for warning in submission.warnings],
@@ -76,7 +67,8 @@ def plan(
         print(line)
     for name in submission.code.manifest if files else ():
         print(f"  {clean(name)}")
-    _print_estimate(spec, known, total)
+    for place in unfilled(spec.source):
+        print_message(f"! {place} must be filled in before `hpq enqueue`")
     rows = enumerate(some, 1)
     show_lines(([Span(f"{n:>6}  "), Span(describe_set(params))] for n, params in rows), whole=True)
     rest = describe_rest(spec, len(some), total)
@@ -94,18 +86,6 @@ def _plan_append(submission: Submission, ref: str, output: Format) -> None:
         show_data(fact, output)
     else:
         show_plan(sweep, appended)
-
-
-def _print_estimate(
-    spec: SweepSpec, known: estimate.DurationEstimate | str | None, total: int | None
-) -> None:
-    """Print the expected duration, and the values that are still to be filled in."""
-    if isinstance(known, estimate.DurationEstimate):
-        print(hours_line(known, total, at_most=spec.early is not None))
-    elif known:
-        print_message(f"past trials: {known}")
-    for place in unfilled(spec.source):
-        print_message(f"! {place} must be filled in before `hpq enqueue`")
 
 
 def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:

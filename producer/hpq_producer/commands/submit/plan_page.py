@@ -1,33 +1,12 @@
-"""Describe parameter sets and the expected hours for `hpq plan`. Pure."""
+"""Describe parameter sets for `hpq plan`. Pure."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from hpq.domain.trial import Json, Params
 from hpq_producer.analysis.scores import flatten
-from hpq_producer.enqueue.estimate import DurationEstimate
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from hpq_producer.sweepfile.yaml_reader import AMBIGUOUS, resolve
-from hpq_producer.terminal.text import clean, duration, trials_of, value
-
-
-def hours_line(estimate: DurationEstimate, count: int | None, *, at_most: bool) -> str:
-    """Return the sweep's expected duration, and the trials behind that estimate."""
-    sweep = estimate.sweep
-    whose = "same code"
-    if not estimate.same_code:
-        whose = f"same program, edited since: {sweep.id} of {clean(sweep.owner)}, and older"
-    known = f"(median of {estimate.trials} finished, {whose})"
-    each = duration(estimate.median_ms)
-    if count is None:
-        return f"about {each} a trial {known}"
-    about = "at most" if at_most else "about"
-    if estimate.gpus:
-        total = f"{estimate.hours(count):.2g} GPU-hours"
-    else:
-        total = f"{duration(estimate.hours(count) * 3_600_000)} of one worker"
-    return f"{about} {total}: {trials_of(count)} of {each} {known}"
+from hpq_producer.terminal.text import clean, value
 
 
 def describe_set(params: Params) -> str:
@@ -61,16 +40,3 @@ def describe_rest(spec: SweepSpec, shown: int, total: int | None) -> str | None:
     if total is None or total > known * spec.replicates:
         parts.append(f"then {spec.method} chooses the rest from the results")
     return ", ".join(parts) or None
-
-
-def estimate_record(estimate: DurationEstimate, count: int | None) -> dict[str, Any]:
-    """Return the estimate as a record."""
-    return {
-        "trials": estimate.trials,
-        "same_code": estimate.same_code,
-        "newest": estimate.sweep.id,
-        "owner": estimate.sweep.owner,
-        "median_s": estimate.median_ms / 1000,
-        "gpus": estimate.gpus,
-        "hours": None if count is None else estimate.hours(count),
-    }
