@@ -119,8 +119,6 @@ def _git_state(folder: Path, diff: bytes) -> Json:
     }
 
 
-
-
 def _repository(folder: Path) -> dict[str, Json]:
     """Return the repository's remote, and the directory relative to its root."""
     remote = normalize_remote(_text(_git(folder, "config", "--get", "remote.origin.url")) or "")

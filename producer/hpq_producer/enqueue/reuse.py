@@ -1,13 +1,10 @@
-"""Find finished trials of older sweeps whose results a new sweep can copy (`--reuse`).
-
-`describe_reuse` names their sweeps, or explains why there are none.
-"""
+"""Find finished trials of older sweeps whose results a new sweep can copy (`--reuse`)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -16,7 +13,7 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, ObjectiveValue, Sweep
 from hpq.domain.trial import OTHER_CODE, FailureKind, TrialState, TrialView
 from hpq.search.membership import is_inside
-from hpq.search.samplers import SEED, replicated, seed_at, seed_of_result
+from hpq.search.samplers import replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.provenance import CodeLocation, sweep_code_location
 from hpq_producer.sweepfile.spec import SweepSpec
@@ -183,28 +180,17 @@ def _metric_key(metric: Metric | None) -> tuple[object, ...]:
 
 
 _SHOWN = 5  # sweeps
-_FILES = 3
-_MAX_COMPARED = 100  # newest sweeps of the same program
 
 
-def describe_reuse(
-    reader: StoreReader,
-    criteria: ReuseCriteria,
-    scope: Reuse | None,
-    taken: Collection[TrialView],
-    new_sweep: str,
-) -> tuple[str, ...]:
-    """Return lines on the outcome of --reuse; none without --reuse (`scope` None)."""
-    if scope is None:
-        return ()
-    if taken:
-        return tuple(_describe_taken(reader, taken, criteria.location.owner))
-    return (_explain_none(reader, criteria, scope, new_sweep),)
-
-
-def _describe_taken(reader: StoreReader, taken: Iterable[TrialView], owner: str) -> list[str]:
+def describe_reuse(reader: StoreReader, taken: Iterable[TrialView], owner: str) -> tuple[str, ...]:
     """Return a line for each source sweep: number of results, owner, code directory."""
     count = Counter(trial.id.sweep for trial in taken)
+    if not count:
+        return (
+            "0 results copied: --reuse copies finished trials of the same code with the same"
+            " parameters and seed, and a value of this metric; with --any-code also those of"
+            " earlier versions of the code",
+        )
     lines = []
     for sweep in reader.sweeps.get_many(list(count)[:_SHOWN]):
         whose = "" if sweep.owner == owner else f"{clean(sweep.owner)}'s "
@@ -212,72 +198,5 @@ def _describe_taken(reader: StoreReader, taken: Iterable[TrialView], owner: str)
         where = f"{clean(sweep.launch.code_dir)}/{what}" if sweep.launch.code_dir else what
         lines.append(f"{trials_of(count[sweep.id], 'result')} from {whose}{sweep.id}, {where}")
     if len(count) > _SHOWN:
-        rest = sum(count.values()) - sum(count[sid] for sid in list(count)[:_SHOWN])
-        lines.append(f"{trials_of(rest, 'result')} from {len(count) - _SHOWN} other sweeps")
-    return lines
-
-
-def _explain_none(
-    reader: StoreReader, criteria: ReuseCriteria, scope: Reuse, new_sweep: str
-) -> str:
-    """Return a line with the reasons that no results of the same program were copied."""
-    what = clean(criteria.launch.what)
-    reasons: Counter[str] = Counter()
-    for number, sweep in enumerate(sweeps_of_same_program(reader, criteria.launch)):
-        if number > _MAX_COMPARED:
-            break
-        if sweep.id != new_sweep:
-            reasons[_explain_sweep(reader, sweep, criteria, scope)] += 1
-    if not reasons:
-        return f"0 results copied: no older sweep runs {what}"
-    counts = [f"{trials_of(n, 'sweep')} of {what}: {why}" for why, n in reasons.most_common(_SHOWN)]
-    return f"0 results copied: {'; '.join(counts)}"
-
-
-def _explain_sweep(reader: StoreReader, sweep: Sweep, criteria: ReuseCriteria, scope: Reuse) -> str:
-    location = sweep_code_location(sweep)
-    is_here = criteria.location.is_same_as(location)
-    if not is_here and (scope is Reuse.ANY_CODE or not has_same_code(sweep, criteria)):
-        return f"another program, in {clean(location.folder or 'an installed package')}"
-    if scope is Reuse.SAME_CODE and not has_same_code(sweep, criteria):
-        return _explain_code(reader, sweep, criteria)
-    if not is_comparable(sweep, criteria.metric):
-        return _explain_metric(sweep, criteria.metric)
-    if criteria.metric and not is_same_metric(sweep.metric, criteria.metric):
-        return f"no trial with the same parameters has a last {clean(criteria.metric.name)}"
-    if not sweep.counts.finished:
-        return "no trial has finished"
-    if sweep.seed != criteria.seed and not criteria.any_seed and not _has_own_seeds(sweep):
-        return f"the seed differs: {sweep.seed}"
-    return "no finished trial has the same parameters"
-
-
-def _has_own_seeds(sweep: Sweep) -> bool:
-    parameters = sweep.spec.get("parameters")
-    return isinstance(parameters, dict) and SEED in parameters
-
-
-def _explain_metric(sweep: Sweep, now: Metric | None) -> str:
-    """Return how the metrics differ, and why the results are not valid for the new one."""
-    was = sweep.metric
-    if was is None or now is None:
-        return f"the metric differs: {clean(was.name) if was else 'none'} there"
-    facts = ((was.name, now.name), (was.goal, now.goal), (f"{was.take} value", f"{now.take} value"))
-    there, here = (", ".join(clean(f[i]) for f in facts if f[0] != f[1]) for i in (0, 1))
-    pruned = sweep.counts.pruned and now.take is ObjectiveValue.LAST
-    more = f", and it pruned {trials_of(sweep.counts.pruned)}" if pruned else ""
-    return f"the metric differs ({there} there, {here} here){more}"
-
-
-def _explain_code(reader: StoreReader, sweep: Sweep, criteria: ReuseCriteria) -> str:
-    if sweep.launch.code == criteria.launch.code:
-        return "the command differs"
-    was, now = (
-        reader.sweeps.manifest(sweep.launch.code),
-        reader.sweeps.manifest(criteria.launch.code),
-    )
-    paths = [p for p in sorted({*was, *now}) if was.get(p) != now.get(p)] if was and now else []
-    if not paths:
-        return f"the code {clean(sweep.launch.code[:12])} has changed; see --any-code"
-    more = f" and {len(paths) - _FILES} more" if len(paths) > _FILES else ""
-    return f"{clean(', '.join(paths[:_FILES]))}{more} differ{'' if len(paths) > 1 else 's'}"
+        lines.append(f"… and {len(count) - _SHOWN} more sweeps")
+    return tuple(lines)

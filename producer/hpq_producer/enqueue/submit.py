@@ -121,7 +121,9 @@ def enqueue_sweep(
         raise
     if other is not None:  # another command enqueued the same sweep meanwhile
         return _existing(session, other)
-    notes = describe_reuse(session.reader, criteria, reuse, list(reused.values()), new_sweep=sid)
+    notes: tuple[str, ...] = ()
+    if reuse:
+        notes = describe_reuse(session.reader, reused.values(), criteria.location.owner)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(reused), notes=notes)
 
 
