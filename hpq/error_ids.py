@@ -59,8 +59,8 @@ Code = Literal[
     "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
     "conflicting-keys", "duplicate-name", "duplicate-set", "duplicate-value", "exponents",
     "fewer-sets", "fractional", "invalid-value", "macro-within-word", "missing-key",
-    "missing-parameter", "more-problems", "no-set-fits", "no-set-left", "not-a-grid",
-    "order-ignored", "outside-space", "replicates-cut", "set-too-large", "sets-fail",
+    "missing-parameter", "more-problems", "no-set-left", "not-a-grid",
+    "order-ignored", "outside-space", "replicates-cut", "set-too-large",
     "sets-left-out", "too-many-sets", "unknown-distribution", "unknown-key", "unknown-macro",
     "unknown-parameter", "unknown-trainer", "unsupported-key",
 ]  # fmt: skip

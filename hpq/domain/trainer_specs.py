@@ -17,8 +17,6 @@ from hpq.domain.sweep import Goal, Metric
 from hpq.domain.trial import Json, Params
 from hpq.errors import BadParams
 
-TOGETHER = ("batch_size", "train_images")  # parameters whose values must fit each other
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
@@ -96,16 +94,6 @@ class TrainerSpec:
         known = ", ".join(self.params)
         return f"trainer {self.name} has no such parameter; {hint}it has {known}"
 
-    def misfit(self, params: Params) -> tuple[str, str] | None:
-        """Return a parameter that does not fit the others, and why; None if all fit.
-
-        Each value is assumed to be valid by itself. Values that fit still fit with a smaller first
-        and a larger second parameter of TOGETHER.
-        """
-        batch_size, images = (self._number(params, name) for name in TOGETHER)
-        wrong = batch_problem(batch_size, images)
-        return (TOGETHER[0], wrong) if wrong else None
-
     def _number(self, params: Params, name: str) -> float:
         """Return a parameter or its default; infinity if the trainer has no such number."""
         spec = self.params.get(name)
@@ -123,8 +111,9 @@ class TrainerSpec:
             wrong = self.problem(name, value)
             if wrong:
                 raise BadParams(f"{name}: {wrong}")
-        if misfit := self.misfit(params):
-            raise BadParams(": ".join(misfit))
+        batch_size, images = (self._number(params, name) for name in ("batch_size", "train_images"))
+        if wrong := batch_problem(batch_size, images):
+            raise BadParams(f"batch_size: {wrong}")
         for name, spec in self.params.items():
             value = params.get(name, spec.default)
             if isinstance(spec, Number):

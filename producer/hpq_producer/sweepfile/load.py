@@ -108,8 +108,6 @@ def load(
             points = conditions.read_points(data["points"], space, is_grid, out)
             spec = replace(spec, points=points)
     set_counts.check_count(spec, limit, out)
-    if shipped is not None:
-        set_counts.check_misfits(shipped, spec, out)
     out.raise_errors()
     return replace(spec, text=text, warnings=out.sorted_warnings())
 

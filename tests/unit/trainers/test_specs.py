@@ -1,0 +1,17 @@
+"""The parameters of a shipped trainer: defaults, and values that must fit each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from hpq.domain.trainer_specs import SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_batch_larger_than_the_images_is_refused_by_every_trainer(name: str) -> None:
+    spec = SHIPPED[name]
+    assert spec.fill({})
+    if "train_images" not in spec.params:
+        return  # the images of digits are more than its largest batch
+    with pytest.raises(ValueError, match=r"^batch_size: 33 .*32"):
+        spec.fill({"batch_size": 33, "train_images": 32})
