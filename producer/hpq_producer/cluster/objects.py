@@ -13,7 +13,6 @@ from typing import Any
 from hpq.domain.sweep import DEFAULT_CLASS
 
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
-GPU = "nvidia.com/gpu"
 CONTAINER = "worker"
 WORKER_SELECTOR = "app.kubernetes.io/name=hpq-worker"
 _SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
@@ -53,9 +52,6 @@ class Deployment:
     reason: str = ""
     is_rolling: bool = False  # some pods are of an older template
     selector: str = ""
-    image: str = ""
-    gpus: int = 0  # per pod
-    settings: tuple[str, ...] = ()  # ConfigMaps that the pods read when they start
     autoscaler: str = ""  # "ScaledObject NAME" or "HPA NAME" that scaled it to 0
 
     @property
@@ -96,8 +92,6 @@ def deployment_of(raw: Object) -> Deployment:
     spec, status = raw["spec"], raw.get("status", {})
     template = spec["template"]
     labels = spec["selector"].get("matchLabels", {})
-    worker = container_of(template["spec"])
-    limits = worker.get("resources", {}).get("limits", {})
     return Deployment(
         name=raw["metadata"]["name"],
         queue=queue_of(template["metadata"], template["spec"]),
@@ -107,13 +101,6 @@ def deployment_of(raw: Object) -> Deployment:
         reason=_replica_failure(status),
         is_rolling=int(status.get("updatedReplicas", 0)) < int(status.get("replicas", 0)),
         selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
-        image=str(worker.get("image", "")),
-        gpus=int(limits.get(GPU, 0)),
-        settings=tuple(
-            one["configMapRef"]["name"]
-            for one in worker.get("envFrom", ())
-            if "configMapRef" in one
-        ),
     )
 
 

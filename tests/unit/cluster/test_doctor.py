@@ -6,13 +6,10 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-import pytest
-
 from hpq.errors import Forbidden, NotFound
 from hpq_producer.cluster.pods import read_cluster
-from hpq_producer.doctor.cluster import _rights, keys_agree
+from hpq_producer.doctor.cluster import _redis, _rights, _workers, keys_agree
 from hpq_producer.doctor.local import Finding
-from hpq_producer.doctor.workloads import redis_checkup, workers_checkup
 
 KUBECTL = "kubectl --context moon -n apollo"
 
@@ -79,33 +76,12 @@ QUOTA = (
     'pods "p" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
 )
 RANGE = 'pods "p" is forbidden: maximum memory usage per Container is 512Mi, but limit is 2Gi'
-POLICY = 'pods "p" is forbidden: violates PodSecurity "restricted:latest"'
 
 
 def of_workers(has: dict[str, Any], level: str) -> list[Finding]:
     """What is found of the workers, of one level."""
-    api: Any = Server({"pods": [], "events": [], "/api/v1/nodes": [], **has})
-    return [one for one in workers_checkup(api, read_cluster(api)) if one.level == level]
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        (
-            QUOTA,
-            [
-                f"{KUBECTL} edit resourcequota few",
-                "hpq scale 2 --queue big --namespace apollo",
-            ],
-        ),
-        (RANGE, [f"{KUBECTL} describe limitrange", "hpq-worker-big"]),
-        (POLICY, [f"{KUBECTL} describe replicaset -l a=b"]),
-    ],
-)
-def test_a_refused_pod_is_reported_with_the_remedy(said: str, words: list[str]) -> None:
-    raw = deployment("hpq-worker-big", "big", said)
-    (found,) = of_workers({"deployments": [raw]}, "wrong")
-    assert all(word in found.remedy for word in words), found.remedy
+    api: Any = Server({"pods": [], "events": [], **has})
+    return [one for one in _workers(api, read_cluster(api)) if one.level == level]
 
 
 def test_the_newest_of_several_refusals_is_reported() -> None:
@@ -120,55 +96,35 @@ def test_the_newest_of_several_refusals_is_reported() -> None:
     assert "memory" in small.what and "quota few" in big.what
 
 
-def test_only_pods_that_read_a_configmap_are_older_than_its_change() -> None:
-    has = {
-        "deployments": [deployment("hpq-worker", "default", settings="s-2")],
-        "pods": [
-            pod("before", "s-1", "2026-01-01T00:00:00Z"),
-            pod("old", "s-2", "2026-01-01T00:00:00Z"),
-            pod("new", "s-2", "2026-01-01T00:00:02Z"),
-        ],
-        "configmaps/s-2": {"metadata": {"managedFields": [{"time": "2026-01-01T00:00:01Z"}]}},
-    }
-    (told,) = of_workers(has, "poor")
-    assert told.code == "settings-stale" and " old " in told.what
-    assert told.remedy == f"{KUBECTL} rollout restart deployment/hpq-worker"
-
-
-def of_redis(pods: list[dict[str, Any]], events: list[dict[str, Any]], port: str) -> Finding:
-    """What is found of a Redis with no ready pod."""
-    sts = {
-        "metadata": {"name": "hpq-redis"},
-        "spec": {"volumeClaimTemplates": [{}]},
-        "status": {"updateRevision": "new"},
-    }
-    has = {
-        "statefulsets": [sts], "pods": pods, "events": events, "persistentvolumeclaims": [],
-        "services/hpq-redis": {"spec": {"ports": [{"name": port}]}},
-    }  # fmt: skip
-    (found,) = redis_checkup(Server(has))  # type: ignore[arg-type]
-    return found
+def test_a_pod_that_does_not_work_is_told_with_what_to_do() -> None:
+    waiting = {"name": "worker", "state": {"waiting": {"reason": "ErrImagePull"}}, "image": "no:1"}
+    broken = pod("hpq-worker-x-a", phase="Pending", containerStatuses=[waiting])
+    (told,) = of_workers(
+        {"deployments": [deployment("hpq-worker", "default")], "pods": [broken]}, "wrong"
+    )
+    assert told.code == "pod-trouble" and "no:1" in told.what
+    assert "imagePullSecrets" in told.remedy
+    assert told.remedy.endswith(f"{KUBECTL} describe pod hpq-worker-x-a")
 
 
 def test_of_a_redis_that_is_not_ready_it_is_told_what_makes_it_so() -> None:
-    none = of_redis([], [], "redis")
-    assert none.code == "redis-pod-missing"
-    assert none.remedy == f"{KUBECTL} describe statefulset hpq-redis"
+    def of_redis(*pods: dict[str, Any]) -> list[Finding]:
+        claim = {"metadata": {"name": "data-hpq-redis-0"}, "status": {"phase": "Pending"}}
+        has = {"pods": list(pods), "events": [mount], "persistentvolumeclaims": [claim]}
+        return list(_redis(Server(has)))  # type: ignore[arg-type]
 
     mount = {
         "reason": "FailedMount",
         "message": 'MountVolume.SetUp failed for volume "tls" : secret "hpq-redis-tls" not found',
     }
-    made = pod("hpq-redis-0", phase="Pending")
-    made["metadata"]["labels"] = {"controller-revision-hash": "old"}
-    old = of_redis([made], [mount], "redis")
-    assert old.remedy == f"{KUBECTL} delete pod hpq-redis-0"
+    none, claim = of_redis()
+    assert (none.code, claim.code) == ("redis-pod-missing", "volume-unbound")
+    assert none.remedy == f"{KUBECTL} describe statefulset hpq-redis"
+    old, _ = of_redis(pod("hpq-redis-0", phase="Pending"))
     assert old.code == "redis-pod-not-ready" and '"hpq-redis-tls"' in old.what
-
-    made["metadata"]["labels"] = {"controller-revision-hash": "new"}
-    assert "hpq manifests --secrets --with tls" in of_redis([made], [mount], "rediss").remedy
-    other = of_redis([made], [], "redis")
-    assert other.remedy == f"{KUBECTL} describe pod hpq-redis-0"
+    assert f"{KUBECTL} delete pod hpq-redis-0" in old.remedy
+    ready = pod("hpq-redis-0", conditions=[{"type": "Ready", "status": "True"}])
+    assert [one.code for one in of_redis(ready)] == ["volume-unbound"]
 
 
 SECRETS = {"hpq-redis-producer", "hpq-code-key"}
