@@ -32,7 +32,7 @@ def marks(namespace: Namespace) -> list[str]:
 def test_idle_pods_go_first_and_what_a_busy_one_ran_is_requeued(steered: Steered) -> None:
     namespace, laptop = steered.namespace, steered.laptop
     here = ("--namespace", namespace.name)
-    laptop.ok("scale", 3, "--wait", *here)
+    laptop.ok("scale", 3, *here)
     namespace.wait_ready(3)
     sid = steered.enqueue(2)
     busy = {pod_of(worker, namespace) for worker in steered.wait_running(sid, 2).values()}
@@ -54,7 +54,8 @@ def test_idle_pods_go_first_and_what_a_busy_one_ran_is_requeued(steered: Steered
 def test_a_drained_pod_ends_its_trial_and_goes_and_no_other_pod_does(steered: Steered) -> None:
     namespace, laptop = steered.namespace, steered.laptop
     here = ("--namespace", namespace.name)
-    laptop.ok("scale", 2, "--wait", *here)
+    laptop.ok("scale", 2, *here)
+    namespace.wait_ready(2)
     sid = steered.enqueue(2)
     runs = steered.wait_running(sid, 2)
     pod = pod_of(runs[1], namespace)
@@ -78,7 +79,8 @@ def test_a_drained_pod_goes_also_where_a_quota_keeps_others_from_coming(
     namespace: Namespace, laptop: Laptop
 ) -> None:
     here = ("--namespace", namespace.name)
-    laptop.ok("scale", 2, "--wait", *here)
+    laptop.ok("scale", 2, *here)
+    namespace.wait_ready(2)
     there = namespace.get("pods", "--field-selector=status.phase=Running")["items"]
     namespace.kubectl("create", "quota", "full", f"--hard=pods={len(there)}")
     try:

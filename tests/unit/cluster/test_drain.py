@@ -12,9 +12,8 @@ import pytest
 
 from hpq.errors import Held
 from hpq_producer.cluster.objects import COST_ANNOTATION
-from hpq_producer.cluster.pods import read_cluster
 from hpq_producer.cluster.scale.drain import keep_drained_pods, remove_drained_pods
-from hpq_producer.cluster.scale.scale import Scaling, scale_progress
+from hpq_producer.cluster.scale.scale import Scaling
 from tests.constants import DATA
 
 SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
@@ -125,33 +124,6 @@ def test_chosen_pods_that_stay_are_answered_and_lose_their_cost() -> None:
 
 def not_it(one: dict[str, Any], name: str) -> bool:
     return bool(one["metadata"]["name"] != name)
-
-
-def test_ready_are_those_of_the_class_alone_and_what_is_ending_is_waited_for() -> None:
-    evicted = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
-    mine, theirs = pod("hpq-worker-x-a"), pod("hpq-worker-big-x-a", "big", ready=False)
-    gone = pod("hpq-worker-x-b", ready=False, status=evicted)
-    server = Server([mine, theirs, gone])
-    plan = scaling(server).plan(1)
-    now = scale_progress(read_cluster(server), plan)  # type: ignore[arg-type]
-    assert (now.ready, now.is_done, now.why) == (1, True, "")
-
-    server.pods = [mine, pod("hpq-worker-x-c", deletionTimestamp="2026-01-01T00:00:00Z")]
-    now = scale_progress(read_cluster(server), plan)  # type: ignore[arg-type]
-    assert (now.ready, now.is_done, now.why) == (1, False, "")
-    assert "hpq-worker-x-c" in now.unmet
-
-
-def test_why_not_all_are_ready_is_first_the_reason_why_some_cannot_be_made() -> None:
-    server = Server([pod("hpq-worker-x-a"), pod("hpq-worker-x-b", ready=False)])
-    plan = scaling(server).plan(2)
-    waiting = {"name": "worker", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
-    waiting["image"] = "nosuch:1"
-    server.pods[1]["status"]["containerStatuses"] = [waiting]
-    now = scale_progress(read_cluster(server), plan)  # type: ignore[arg-type]
-    assert now.unmet == now.why == "hpq-worker-x-b: ImagePullBackOff: image nosuch:1"
-    server.deployments[0]["status"]["conditions"] = SEEN["quota"]["status"]["conditions"]
-    assert scale_progress(read_cluster(server), plan).why.startswith("quota few ")  # type: ignore[arg-type]
 
 
 def drained(server: Server, *pods: str) -> str:

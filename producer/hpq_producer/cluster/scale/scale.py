@@ -55,16 +55,6 @@ class ScalePlan:
         return [str(trial.id) for pod in self.stopped_pods for trial in self.busy[pod]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleProgress:
-    """The progress of a scaling: `unmet` is the reason that it is not done, `why` the trouble."""
-
-    ready: int
-    is_done: bool
-    why: str
-    unmet: str
-
-
 class Scaling:
     """Scale one worker class in one namespace."""
 
@@ -198,34 +188,15 @@ def set_deletion_cost(api: KubernetesApi, pod: str, cost: int | None) -> None:
         api.patch(api.of(f"pods/{pod}"), {"metadata": {"annotations": {COST_ANNOTATION: value}}})
 
 
-def deployment_pods(cluster: ClusterStatus, deployment: Deployment, *, also: str = "") -> list[Pod]:
-    """Return the pods of a Deployment that are neither Terminating nor Failed; `also` adds one."""
+def deployment_pods(cluster: ClusterStatus, deployment: Deployment) -> list[Pod]:
+    """Return the pods of a Deployment that are neither Terminating nor Failed."""
     return [
         pod
         for pod in cluster.pods
         if pod.owner.startswith(f"{deployment.name}-")
         and pod.queue == deployment.queue
-        and (pod.phase not in ("Terminating", "Failed") or pod.phase == also)
+        and pod.phase not in ("Terminating", "Failed")
     ]
-
-
-def scale_progress(cluster: ClusterStatus, plan: ScalePlan) -> ScaleProgress:
-    """Compare the pods with the plan: done if exactly the wanted number are present and ready."""
-    pods = deployment_pods(cluster, plan.deployment, also="Terminating")
-    ready, deployment = (
-        sum(pod.is_ready for pod in pods),
-        cluster.deployment_of(plan.deployment.queue),
-    )
-    ending = [pod.name for pod in pods if pod.phase == "Terminating"]
-    whys = [deployment.reason] if deployment else []
-    whys += [f"{pod.name}: {pod.reason}" for pod in pods if pod.reason and pod.name not in ending]
-    why = next((one for one in whys if one), "")
-    return ScaleProgress(
-        ready=ready,
-        is_done=ready == len(pods) == plan.wanted,
-        why=why,
-        unmet=why or (f"{ending[0]} has not ended yet" if ending else ""),
-    )
 
 
 def _refuse_during_rollout(

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 from typer import Argument, Option
 
 from hpq.domain.sweep import DEFAULT_CLASS
-from hpq.errors import Held, HpqError, UserError
+from hpq.errors import HpqError, UserError
 from hpq_producer.cluster.connect.session import OpenCluster, open_cluster
-from hpq_producer.cluster.pods import autoscaler_of, read_cluster
-from hpq_producer.cluster.scale.scale import ScalePlan, Scaling, scale_progress
+from hpq_producer.cluster.pods import autoscaler_of
+from hpq_producer.cluster.scale.scale import ScalePlan, Scaling
 from hpq_producer.commands.common_flags import Context, Namespace
 from hpq_producer.connection_record import kubectl_command
 from hpq_producer.terminal.console import print_message
-from hpq_producer.terminal.text import clean, trials_of
-
-_POLL_S = 0.5
+from hpq_producer.terminal.text import clean
 
 
 def scale(
@@ -27,14 +24,14 @@ def scale(
     ] = DEFAULT_CLASS,
     context: Context = None,
     namespace: Namespace = None,
-    wait: Annotated[bool, Option("--wait", help="Wait until all pods are ready.")] = False,
-    timeout: Annotated[float, Option(help="Time limit of --wait.")] = 600,
 ) -> None:
     """Set the number of worker pods; idle pods stop first, then those with new checkpoints.
 
+    `kubectl rollout status deployment/hpq-worker` waits until all pods are ready.
+
     Examples:
       hpq scale 8
-      hpq scale 2 --queue a100 --wait
+      hpq scale 2 --queue a100
     """
     with open_cluster(context, namespace, needs_redis=False) as opened:
         session = opened.session
@@ -58,8 +55,6 @@ def scale(
             print_message(
                 f"still running: {', '.join(sorted(stay))}; the cluster is slow or deleted others"
             )
-        if wait:
-            _wait(opened, plan, timeout)
 
 
 def _warn_of_autoscaler(opened: OpenCluster, plan: ScalePlan) -> None:
@@ -85,27 +80,3 @@ def _warn_of_autoscaler(opened: OpenCluster, plan: ScalePlan) -> None:
         f"{name} sets the number of pods and will soon undo the change;"
         f" edit its minReplicas and maxReplicas: {kubectl} edit hpa {called}"
     )
-
-
-def _wait(opened: OpenCluster, plan: ScalePlan, timeout: float) -> None:
-    """Return when the wanted pods are ready and all others are gone.
-
-    Raises:
-        Held: the timeout passed; the message has the reason.
-    """
-    until, printed = time.monotonic() + timeout, ""
-    while True:
-        progress = scale_progress(read_cluster(opened.api), plan)
-        if progress.is_done:
-            print_message(f"{trials_of(progress.ready, 'pod')} ready")
-            return
-        if progress.why and progress.why != printed:
-            print_message(clean(progress.why))
-            printed = progress.why
-        if time.monotonic() > until:
-            raise Held(
-                f"{progress.ready} of {trials_of(plan.wanted, 'pod')} ready after {timeout:.0f} s"
-                + (f": {clean(progress.unmet)}" if progress.unmet else ""),
-                code="pods-not-ready",
-            )
-        time.sleep(_POLL_S)
