@@ -234,7 +234,7 @@ class TrialView:
     checkpoint_ms: int = 0  # when it was published; 0 by a worker of an older version
     artifacts: Artifacts | None = None
     restarted: str = ""  # why the last attempt could not resume from its checkpoint
-    gone: str = ""  # what removed its files: keep, or rm (before a restore)
+    gone: str = ""  # what removed its files: keep
     thinned: bool = False  # its log and points were dropped because the server was full
     reused: str = ""  # the older trial that this result is from (OTHER_CODE); it never ran here
     seed: int | None = None  # seed of that result; None: derived from its number here

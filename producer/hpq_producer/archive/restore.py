@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from hpq.errors import DecodeError, OutOfReach, UserError
+from hpq.errors import DecodeError, UserError
 from hpq.store.archive import ArchiveRestore
 from hpq.store.wire import sweep as sweep_codec
 from hpq_producer.archive.format import ArchiveInvalid, Header, Row, memory_bytes, read
-from hpq_producer.archive.stored_files import FileChecker
 from hpq_producer.capacity import check_capacity
 from hpq_producer.session import Session
 
 
-def restore(session: Session, path: Path, files: FileChecker | None = None) -> Header:
+def restore(session: Session, path: Path) -> Header:
     """Restore a sweep; it becomes visible when it is complete.
-
-    Pointers to files that the reachable file store has lost are omitted.
 
     Raises:
         UserError: the file is no archive, truncated or newer, or the sweep exists.
-        OutOfReach: the server has no room for the sweep, or the file store does not answer.
+        OutOfReach: the server has no room for the sweep.
     """
     header, fields, weight = _check(path)
     if session.reader.sweeps.exists(header.sweep):
@@ -31,32 +27,21 @@ def restore(session: Session, path: Path, files: FileChecker | None = None) -> H
         raise UserError(text, code="sweep-exists")
     for _ in check_capacity(session, header.trials, weight=weight):
         pass
-    look = files or FileChecker(None)
     restoring = ArchiveRestore(session.context(), header.sweep, header.trials)
     try:
         for row in _rows(path):
             if row.is_shared:
                 _share(restoring, row)
             elif row.trial or row.part:
-                restoring.write(row.trial, row.part, row.kind, list(_flat(_checked(row, look))))
+                restoring.write(row.trial, row.part, row.kind, list(_flat(row)))
         restoring.reveal(fields)
         for row in _rows(path):  # again: removing another sweep may have deleted shared entries
             if row.is_shared:
                 _share(restoring, row)
-    except BaseException as error:
+    except BaseException:
         restoring.discard()
-        if isinstance(error, OSError):
-            text = f"{header.sweep}: cannot use the file store: {error}"
-            raise OutOfReach(text, code="store-unusable") from None
         raise
     return header
-
-
-def _checked(row: Row, files: FileChecker) -> Row:
-    if not row.trial or row.part:
-        return row
-    fields = {item[0]: item[1] for item in row.items}
-    return replace(row, items=tuple(files.checked(fields).items()))
 
 
 def _rows(path: Path) -> Iterator[Row]:

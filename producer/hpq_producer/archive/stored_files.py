@@ -1,10 +1,10 @@
-"""The checkpoints and artifacts of a sweep in file stores, and whether they still exist."""
+"""The checkpoints and artifacts of a sweep in file stores."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,42 +55,6 @@ def store_here(session: Session) -> Files | None:
     if not session.settings.store and not Path(place).exists():
         return None  # restoring creates no file store
     return open_files(place)
-
-
-@dataclass(slots=True)
-class FileChecker:
-    """Removes pointers to missing files from restored trials; without a store, keeps them all."""
-
-    files: Files | None
-    gone: int = 0  # trials whose files are missing
-    unseen: set[str] = field(default_factory=set)  # stores that this shell cannot reach
-
-    def checked(self, row: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """Return the fields of a trial without the pointers to missing files.
-
-        Raises:
-            OSError: the store does not answer.
-        """
-        kept = dict(row)
-        lost = [name for name in ("artifacts", "checkpoint") if self._is_gone(row, name)]
-        for name in lost:
-            del kept[name.encode()]
-        if "checkpoint" in lost:
-            kept.pop(b"checkpoint_step", None)
-        if lost:
-            kept[b"gone"] = b"rm"
-            self.gone += 1
-        return kept
-
-    def _is_gone(self, row: Mapping[bytes, bytes], name: str) -> bool:
-        pointer = _pointer(row.get(name.encode(), b""))
-        store, path = pointer.get("store"), pointer.get("path")
-        if not isinstance(store, str) or not isinstance(path, str):
-            return False
-        if self.files is None or self.files.id != store:
-            self.unseen.add(store)
-            return False
-        return not self.files.names(path)
 
 
 def _pointer(text: bytes) -> Mapping[str, Any]:

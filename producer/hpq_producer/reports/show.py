@@ -41,7 +41,6 @@ _MOST_INFO = 30  # lines of what a script has set; --json has all
 _INDENT = "  "
 _GONE = {
     "keep": "deleted, by the sweep's `keep`",
-    "rm": "deleted with the sweep, before the sweep was restored",
 }
 
 

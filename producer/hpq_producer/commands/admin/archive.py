@@ -8,18 +8,16 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.connection.credentials import redact
 from hpq.errors import UserError
-from hpq.filestore.local import location
 from hpq_producer.archive.format import Header
 from hpq_producer.archive.restore import restore
-from hpq_producer.archive.stored_files import FileChecker, files_of, store_here
+from hpq_producer.archive.stored_files import files_of
 from hpq_producer.archive.write import write
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.text import WHY_THINNED, clean, size, trials_of
+from hpq_producer.terminal.text import WHY_THINNED, size, trials_of
 
 
 def archive(
@@ -45,11 +43,10 @@ def archive(
     if restored is None and (not sweep or not file):
         raise UserError("a sweep and a file are required: hpq archive SWEEP FILE")
     with open_session() as session:
+        more: list[str] = []
         if restored is not None:
-            checker = _file_checker(session)
-            path, done = restored, restore(session, restored, checker)
+            path, done = restored, restore(session, restored)
             line = f"{done.sweep}: {trials_of(done.trials)} restored from {path}"
-            more = list(_of_files(session, done.sweep, checker))
         else:
             assert file is not None
             sid = session.find(sweep)
@@ -74,25 +71,3 @@ def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:
     if done.thinned:
         what = "the logs and curves" if done.thinned > 1 else "the log and curves"
         yield f"{sid}: {what} of {trials_of(done.thinned)} are not in the file: {WHY_THINNED}"
-
-
-def _file_checker(session: Session) -> FileChecker:
-    """Return a checker of the file store that this machine can reach, if any."""
-    try:
-        return FileChecker(store_here(session))
-    except OSError as error:
-        print_message(f"the store {redact(location(session.settings))}: {error}")
-        return FileChecker(None)
-
-
-def _of_files(session: Session, sid: str, checker: FileChecker) -> Iterator[str]:
-    if checker.gone and checker.files:
-        yield (
-            f"{sid}: store {checker.files.id} no longer has the files of {trials_of(checker.gone)};"
-            " hpq does not list them"
-        )
-    for store in sorted(checker.unseen):
-        yield (
-            f"{sid}: cannot check the files in store {clean(store)}: it is not HPQ_STORE of this"
-            " machine"
-        )

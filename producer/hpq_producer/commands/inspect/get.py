@@ -87,8 +87,6 @@ def _why_none(trial: TrialView, in_cluster: bool) -> str:
         return f"it is {trial.state}; files are stored when a trial ends"
     if trial.gone == "keep":
         return "the sweep's `keep` rule deleted them; `hpq show SWEEP` prints the rule"
-    if trial.gone:
-        return "`hpq rm` deleted them with the sweep, before `hpq archive --restore` restored it"
     lines = "its worker had no HPQ_STORE or could not copy them; `hpq logs` prints their folder"
     gives = f"; pods need a store: {POD_STORE}" if in_cluster else ""
     return f"the trial saved none, or {lines}{gives}"
