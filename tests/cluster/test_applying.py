@@ -15,7 +15,7 @@ WORDS = ("--gpus", 0, "--image", "docker.io/library/hpq-worker:none")
 def installed(make_namespace: MakeNamespace) -> Namespace:
     """Redis, ready, and a Deployment of no pods."""
     made = make_namespace()
-    made.apply(made.manifests(*WORDS, "--replicas", 2))
+    made.apply(made.manifests(*WORDS))
     made.scale(0)
     made.apply(made.manifests("--secrets"))
     made.rolled_out("statefulset/hpq-redis")

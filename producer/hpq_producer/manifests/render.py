@@ -27,7 +27,7 @@ IMAGE = "hpq-worker:dev"  # the default
 _OPTIONAL = "components"
 _SETTINGS = "settings"  # the component with the values of --set
 _HEAD = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-_PER_TRIAL, _PER_GPU = "HPQ_GPUS_PER_TRIAL", "HPQ_TRIALS_PER_GPU"
+_PER_TRIAL = "HPQ_GPUS_PER_TRIAL"
 _GRACE, _SPOT_S = "HPQ_GRACE_S", 15
 Yaml = dict[str, Any]
 
@@ -39,7 +39,6 @@ class ManifestOptions:
     image: str = ""
     namespace: str = "hpq"
     queue: str = "default"
-    replicas: int | None = None  # in no manifest by default: an apply would reset the scale
     gpus: int | None = None  # per pod; 0 adds the component cpu
     cpu: str = ""  # per pod of the default queue, a Kubernetes quantity
     memory: str = ""
@@ -144,36 +143,16 @@ def check(options: ManifestOptions) -> None:
         if name not in known:
             text = f"--with {name}: no such component; choose from {', '.join(known)}"
             raise UserError(text, code="component-unknown")
-    if "keda" in options.components and options.replicas is not None:
-        raise UserError(
-            "--replicas: the component keda sets the replicas; limit them with --with keda=MAX"
-        )
     for one, other in (("dataset", "nfs"), ("store", "bucket")):
         if one in options.components and other in options.components:
             raise UserError(f"--with {one} and --with {other} exclude each other; choose one")
     if options.gpus and "cpu" in options.components:
         raise UserError(f"--gpus {options.gpus} and --with cpu exclude each other; choose one")
-    _check_gpus(options)
     _check_grace(options)
     names = [options.queue, *(c.name for c in options.queues)]
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"--with queue={name}: two queues have this name; rename one")
-
-
-def _check_gpus(options: ManifestOptions) -> None:
-    """Refuse GPU settings with which every worker would crash at its start."""
-    per_trial = int(options.settings.get(_PER_TRIAL, 0))
-    if options.gpus and per_trial > options.gpus:
-        text = f"--set {_PER_TRIAL}={per_trial}: more than --gpus {options.gpus}; raise --gpus"
-        raise UserError(text, code="gpus-missing")
-    many = [per_trial or options.gpus or 1, *(c.gpus for c in options.queues)]
-    if int(options.settings.get(_PER_GPU, 1)) > 1 and max(many) > 1:
-        raise UserError(
-            f"--set {_PER_GPU}: trials that share a GPU use one GPU each; for pods with several"
-            f" GPUs, add --set {_PER_TRIAL}=1",
-            code="setting-invalid",
-        )
 
 
 def _check_grace(options: ManifestOptions) -> None:

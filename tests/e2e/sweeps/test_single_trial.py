@@ -113,5 +113,5 @@ def test_jobs_of_too_many_sets_or_of_such_as_are_made_late_are_refused_before_an
         refused(done, code)
         assert not done.stdout and done.stderr.count("\n") == 1
     assert not lab.reader.sweeps.ids()
-    done = lab.hpq("manifests", "--jobs", late, "--replicas", 3)
+    done = lab.hpq("manifests", "--jobs", late, "--queue", "big")
     refused(done, "usage", "--jobs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,15 +30,6 @@ from hpq_producer.sweepfile.load import load
 from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.text import trials_of
 
-_NAME = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:(?:[a-zA-Z0-9][a-zA-Z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?{_NAME}(?:/{_NAME})*"
-    r"(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-fA-F]{32,})?",
-    re.ASCII,
-)
-
-_CPU = re.compile(r"[1-9][0-9]{0,3}m?", re.ASCII)
-_MEMORY = re.compile(r"[1-9][0-9]{0,5}[MG]i", re.ASCII)
 # setting that the manifests fill in → the option for it
 _OWN_FLAGS = {
     "HPQ_QUEUE": "--queue",
@@ -61,9 +51,6 @@ def manifests(
         str | None, Option(metavar="NAME", help="Namespace (default: hpq).")
     ] = None,
     queue: Annotated[str, Option(metavar="NAME", help="Queue that the workers serve.")] = "default",
-    replicas: Annotated[
-        int | None, Option(min=0, help="Print the command that starts N pods.")
-    ] = None,
     gpus: Annotated[int | None, Option(min=0, help="GPUs per pod; 0: none. Default: 1.")] = None,
     cpu: Annotated[
         str, Option(metavar="CPUS", help="CPUs per pod, e.g. 16 or 500m. Default: 2 per GPU.")
@@ -91,13 +78,12 @@ def manifests(
       hpq manifests --secrets | kubectl create -f -
       hpq manifests --image REGISTRY/hpq:1 --with keda=8 | kubectl apply -f -
     """
-    _check(namespace, queue, image, cpu, memory)
+    _check(namespace, queue)
     parts = tuple(parse(text) for text in components or ())
     options = rendering.ManifestOptions(
         image=image,
         namespace=namespace or NAMESPACE,
         queue=queue,
-        replicas=replicas,
         gpus=gpus,
         cpu=cpu,
         memory=memory,
@@ -114,17 +100,11 @@ def manifests(
     print(text, end="")
 
 
-def _check(namespace: str | None, queue: str, image: str, cpu: str, memory: str) -> None:
+def _check(namespace: str | None, queue: str) -> None:
     if namespace is not None and not NAME_RULE.match(namespace):
         raise UserError(f"--namespace {namespace}: use a-z, 0-9 and '-'")
     if not NAME_RULE.match(queue):
         raise UserError(f"--queue {queue}: use a-z, 0-9 and '-'")
-    if image and not _IMAGE.fullmatch(image):
-        raise UserError(f"--image {image}: write [REGISTRY/]NAME[:TAG] or NAME@sha256:DIGEST")
-    if cpu and not _CPU.fullmatch(cpu):
-        raise UserError(f"--cpu {cpu}: write cores, such as 16 or 500m")
-    if memory and not _MEMORY.fullmatch(memory):
-        raise UserError(f"--memory {memory}: write Mi or Gi, such as 64Gi")
 
 
 def _warnings(options: rendering.ManifestOptions) -> Iterator[str]:
@@ -135,12 +115,6 @@ def _warnings(options: rendering.ManifestOptions) -> Iterator[str]:
             f"--queue {options.queue}: replaces the queue default; to keep both, use"
             f" --with queue={options.queue}:GPUS"
         )
-    if options.replicas is not None:
-        yield (
-            f"--replicas {options.replicas} is not in the manifests, because an apply would undo"
-            f" later scaling; apply them, then run: kubectl -n {options.namespace} scale"
-            f" deployment/hpq-worker --replicas={options.replicas}"
-        )
 
 
 def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) -> str:
@@ -148,10 +122,8 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
 
     Their namespace is that of the sweep's Redis; another `namespace` is an error.
     """
-    if options.replicas is not None or options.queue != "default" or options.queues:
-        raise UserError(
-            f"--jobs {what}: the sweep sets queue and number; remove --queue and --replicas"
-        )
+    if options.queue != "default" or options.queues:
+        raise UserError(f"--jobs {what}: the sweep sets the queue; remove --queue")
     with open_session() as session:
         if connected := session.connection and session.connection.namespace:
             if namespace not in (None, connected):
