@@ -30,7 +30,8 @@ def check_capacity(
         raise OutOfReach(
             f"Redis is full: {size(memory.used)} of maxmemory {size(memory.limit)} are used,"
             f" {trials_of(trials)} need about {size(more)}, and hpq fills at most {FULL:.0%}."
-            f" {_remedy(session, memory.used + more, memory.limit)}",
+            " `hpq ls --all --size` shows large sweeps; `hpq archive` and then `hpq rm` them, or"
+            f" raise maxmemory to at least {size((memory.used + more) / FULL * 1.01)}",
             code="redis-memory",
         )
     if memory.limit and memory.evicts:
@@ -38,20 +39,3 @@ def check_capacity(
             f"maxmemory-policy is {memory.policy}: a full server would delete trials;"
             " run: redis-cli CONFIG SET maxmemory-policy noeviction"
         )
-
-
-def _remedy(session: Session, needed: int, limit: int) -> str:
-    """Return the command that makes room: remove large sweeps, or raise maxmemory to fit."""
-    raise_limit = f"raise maxmemory to at least {size(needed / FULL * 1.01)}"
-    sweeps = [
-        s
-        for s in session.reader.sweeps.get_many(session.reader.sweeps.ids(200))
-        if not s.counts.running
-    ]
-    sizes = session.reader.sweeps.approximate_bytes(sweeps)
-    if needed - sum(sizes) > FULL * limit:
-        held = f"sweeps without running trials hold only {size(sum(sizes))}: " if sweeps else ""
-        return held + raise_limit
-    largest = sorted(zip(sizes, sweeps, strict=True), key=lambda pair: -pair[0])[:3]
-    some = ", ".join(f"{s.id} (about {size(n)}, {s.state})" for n, s in largest)
-    return f"Largest: {some}; `hpq archive` and then `hpq rm {largest[0][1].id}`, or {raise_limit}"

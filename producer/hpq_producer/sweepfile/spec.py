@@ -43,9 +43,6 @@ class SweepSpec:
     pass_env: tuple[str, ...] = ()
     resident: bool = False
     wandb: Wandb = Wandb.STAND_IN
-    description: str = ""
-    project: str = ""
-    entity: str = ""
     queue: str = DEFAULT_CLASS
     owner: str = ""
     seed: int = 0

@@ -166,9 +166,6 @@ parameters: {a: {min: 1, max: 9}}
     spec = spec_of(tmp_path, text)
     assert spec == SweepSpec(
         name="My sweep 1.0",
-        description="what for",
-        project="p",
-        entity="e",
         method="grid",
         program="t.py",
         command=("python3", "${program}", "${args_json}", "--x=${envvar:X}"),

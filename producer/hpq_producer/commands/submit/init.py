@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.errors import SweepFileError, UserError
+from hpq.errors import UserError
 from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
@@ -109,26 +107,19 @@ def _seen_from(script: Path, folder: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new sweep file in one step, after a check that it loads.
+    """Write a new sweep file, after a check that it loads.
 
     Raises:
         UserError: the file exists, or cannot be written.
     """
-    if path.exists():
-        raise UserError(f"{path} exists; choose another file with --out", code="file-exists")
-    draft = path.with_name(f".{path.name}.{os.getpid()}.yaml")
+    load(path, text=text)
     try:
-        draft.write_text(text, "utf-8")
-        load(draft)
-        os.link(draft, path)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
     except FileExistsError:
         raise UserError(
             f"{path} exists; choose another file with --out", code="file-exists"
         ) from None
-    except SweepFileError as error:
-        found = [replace(p, text=p.text.replace(str(draft), str(path))) for p in error.notices]
-        raise SweepFileError(problems=found) from None
     except OSError as error:
+        path.unlink(missing_ok=True)
         raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
-    finally:
-        draft.unlink(missing_ok=True)
