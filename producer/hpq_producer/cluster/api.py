@@ -103,20 +103,6 @@ class KubernetesApi:
         """DELETE."""
         return self._call("DELETE", path)
 
-    def allows(self, verb: str, resource: str, name: str = "") -> bool:
-        """Return True if these credentials may use a verb on "apps/deployments/scale" or "pods"."""
-        group, _, rest = resource.partition(":")
-        plural, _, sub = (rest or group).partition("/")
-        attributes = {
-            "namespace": self.namespace, "verb": verb, "group": group if rest else "",
-            "resource": plural, "subresource": sub, "name": name,
-        }  # fmt: skip
-        answer = self.post(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            {"spec": {"resourceAttributes": attributes}},
-        )
-        return bool(answer["status"].get("allowed"))
-
     def stream(self, path: str, **query: str | Sequence[str]) -> Any:
         """Open a websocket for port-forward or exec."""
         import websocket  # noqa: PLC0415  # belongs to the kubernetes library

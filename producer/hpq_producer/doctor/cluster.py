@@ -1,4 +1,4 @@
-"""Check a cluster for `hpq doctor --cluster`: access, rights, Redis, Secrets, workers."""
+"""Check a cluster for `hpq doctor --cluster`: access, Redis, Secrets, workers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,6 @@ from hpq_producer.cluster.redis_access import (
 )
 from hpq_producer.doctor.local import Finding, good, note, poor, wrong
 
-Need = tuple[str, str, str]
-# The rights that each command needs: verb, resource (group:plural/sub), name.
-_CONNECTS: tuple[Need, ...] = (
-    ("get", "services", SERVICE),
-    ("get", "pods/portforward", ""),  # a websocket starts with a GET
-)
-_ALL, _LOOK = (("get", "secrets", f"hpq-redis-{role}") for role in ("producer", "viewer"))
-_NEEDS: dict[str, tuple[Need, ...]] = {
-    "hpq watch, hpq workers": (("list", "pods", ""), ("list", "apps:deployments", "")),
-    "hpq connect": (*_CONNECTS, _ALL),
-    "hpq enqueue of code": (("get", "secrets", "hpq-code-key"),),
-    "hpq scale, hpq drain": (("patch", "pods", ""), ("patch", "apps:deployments/scale", "")),
-}
-_OPERATOR = "ask an administrator to bind you to the Role hpq-operator"
-
 
 def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
     """Yield all findings; what these credentials may not read is a finding, too."""
@@ -49,7 +34,6 @@ def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
             "cluster-answers", f"{api.server} answers: Kubernetes {version}, context {api.context}"
         )
     yield from _namespace(api)
-    yield from _rights(api)
     try:
         cluster = read_cluster(api)
     except HpqError as error:
@@ -69,25 +53,6 @@ def _namespace(api: KubernetesApi) -> Iterator[Finding]:
         yield Finding.of(error)
     else:
         yield good("namespace", f"namespace {api.namespace} has Service {SERVICE}")
-
-
-def _rights(api: KubernetesApi) -> Iterator[Finding]:
-    for command, needs in _NEEDS.items():
-        missing = [need for need in needs if not api.allows(*need)]
-        if not missing:
-            yield good("rights", f"you have the rights for {command}")
-        elif missing == [_ALL] and api.allows(*_LOOK):
-            yield good(
-                "rights-viewer", f"you have read rights: hpq connect --role viewer{api.flags}"
-            )
-        else:
-            rights = ", ".join(f"{v} {r} {n}".rstrip() for v, r, n in missing).replace(":", "/")
-            may_read = all(api.allows(*need) for need in (*_CONNECTS, _LOOK))
-            yield poor(
-                "rights-missing",
-                f"you may not {rights}, so {command} does not work",
-                _OPERATOR + ("" if may_read else " (hpq-viewer for read access)"),
-            )
 
 
 def _secrets(api: KubernetesApi) -> Iterator[Finding]:

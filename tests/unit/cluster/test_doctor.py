@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
 from typing import Any
 
 from hpq.errors import Forbidden, NotFound
 from hpq_producer.cluster.pods import read_cluster
-from hpq_producer.doctor.cluster import _redis, _rights, _workers, keys_agree
+from hpq_producer.doctor.cluster import _redis, _workers, keys_agree
 from hpq_producer.doctor.local import Finding
 
 KUBECTL = "kubectl --context moon -n apollo"
 
 
 class Server:
-    """An API server that has these objects, and lets nobody do what `forbids` names."""
+    """An API server that has these objects."""
 
     context, namespace, flags = "moon", "apollo", " --namespace apollo"
 
-    def __init__(self, has: dict[str, Any], forbids: Collection[str] = ()) -> None:
-        self._has, self._forbids = has, forbids
+    def __init__(self, has: dict[str, Any]) -> None:
+        self._has = has
 
     def of(self, path: str) -> str:
         return path.rpartition("/v1/")[2]
@@ -32,9 +30,6 @@ class Server:
             raise NotFound(f"{path} not found")
         found = self._has[path]
         return {"items": found} if isinstance(found, list) else found
-
-    def allows(self, verb: str, resource: str, name: str = "") -> bool:
-        return (name or resource) not in self._forbids
 
 
 def pod(name: str, settings: str = "", made: str = "", **status: Any) -> dict[str, Any]:
@@ -125,30 +120,6 @@ def test_of_a_redis_that_is_not_ready_it_is_told_what_makes_it_so() -> None:
     assert f"{KUBECTL} delete pod hpq-redis-0" in old.remedy
     ready = pod("hpq-redis-0", conditions=[{"type": "Ready", "status": "True"}])
     assert [one.code for one in of_redis(ready)] == ["volume-unbound"]
-
-
-SECRETS = {"hpq-redis-producer", "hpq-code-key"}
-
-
-def rights(*forbids: str) -> dict[str, list[Finding]]:
-    """What is found of credentials that may all but these, by level."""
-    found = list(_rights(Server({}, forbids)))  # type: ignore[arg-type]
-    return {level: [one for one in found if one.level == level] for level in ("good", "poor")}
-
-
-def test_a_viewer_is_told_how_to_look_and_whom_to_ask_for_more() -> None:
-    found = rights(*SECRETS, "apps:deployments/scale")
-    assert "rights-viewer" in [one.code for one in found["good"]]
-    assert [one.code for one in found["poor"]] == ["rights-missing"] * 2
-    code, scale = (one.what for one in found["poor"])
-    assert "hpq enqueue" in code and "hpq scale" in scale
-    assert not any("viewer" in one.remedy for one in found["poor"])
-    assert rights()["poor"] == []
-
-
-def test_who_may_nothing_is_told_both_roles() -> None:
-    found = rights(*SECRETS, "hpq-redis-viewer")
-    assert {"hpq-operator", "hpq-viewer"} <= set(re.findall(r"hpq-\w+", found["poor"][0].remedy))
 
 
 def test_another_code_key_is_told_with_the_connection_that_has_the_right_one() -> None:
