@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,6 @@ from hpq_producer.connection_record import NAMESPACE
 from hpq_producer.session import Session
 
 _DEPLOYMENT = "hpq-worker"
-_REFUSED = "Error creating: "  # in the event of a pod that could not be created
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +57,17 @@ def read_cluster(api: KubernetesApi) -> ClusterStatus:
         HpqError: as `KubernetesApi`.
     """
     raws = deployments(api)
-    events = warning_events(api) if any(map(_is_refused, raws)) else None
-    deployments_ = [deployment_of(_with_newest_refusal(raw, events or ())) for raw in raws]
-    if not all(one.wanted for one in deployments_):
+    found = [deployment_of(raw) for raw in raws]
+    if not all(one.wanted for one in found):
         names = autoscalers(api)
-        deployments_ = [one if one.wanted else _with_autoscaler(one, names) for one in deployments_]
+        found = [
+            one if one.wanted else replace(one, autoscaler=names.get(one.name, "")) for one in found
+        ]
     raws = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
     raws = [raw for raw in raws if not is_done(raw)]
     pods = [pod_of(raw) for raw in raws]
     if any(_needs_events(pod) for pod in pods):
-        events = warning_events(api) if events is None else events
+        events = warning_events(api)
         pods = [
             pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
             for raw, pod in zip(raws, pods, strict=True)
@@ -75,7 +75,7 @@ def read_cluster(api: KubernetesApi) -> ClusterStatus:
     return ClusterStatus(
         context=api.context,
         namespace=api.namespace,
-        deployments=tuple(deployments_),
+        deployments=tuple(found),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         at=time.monotonic(),
         flags=api.flags,
@@ -119,39 +119,8 @@ def autoscalers(api: KubernetesApi) -> dict[str, str]:
     return names
 
 
-def _with_autoscaler(one: Deployment, names: Mapping[str, str]) -> Deployment:
-    return replace(one, autoscaler=names.get(one.name, ""))
-
-
 def _needs_events(pod: Pod) -> bool:
     return not pod.reason and not pod.is_ready and pod.phase in ("Pending", "Running")
-
-
-def _with_newest_refusal(raw: Any, events: Sequence[Any]) -> Any:
-    """Return a Deployment with the newest pod refusal; its condition keeps only the first one."""
-    name = raw["metadata"]["name"]
-    messages = [
-        str(event.get("message", "")).rpartition(_REFUSED)[2]
-        for event in events
-        if event.get("reason") == "FailedCreate"
-        and event["involvedObject"].get("name", "").rpartition("-")[0] == name
-    ]
-    if not messages or not _is_refused(raw):
-        return raw
-    status = raw["status"]
-    newest = [
-        {**one, "message": messages[-1]} if _is_refusal(one) else one
-        for one in status["conditions"]
-    ]
-    return {**raw, "status": {**status, "conditions": newest}}
-
-
-def _is_refused(raw: Any) -> bool:
-    return any(map(_is_refusal, raw.get("status", {}).get("conditions", ())))
-
-
-def _is_refusal(condition: Any) -> bool:
-    return bool(condition["type"] == "ReplicaFailure" and condition["status"] == "True")
 
 
 def warning_events(api: KubernetesApi, name: str = "") -> Sequence[Any]:

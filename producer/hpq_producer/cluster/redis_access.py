@@ -127,7 +127,7 @@ def recreate_secrets(api: KubernetesApi) -> str:
     kubectl = kubectl_of(api)
     return (
         f"recreate all Secrets: {kubectl} delete secret -l {PART_OF_HPQ};"
-        f" {_create(api, _tls(api))};"
+        f" {_create(api, ' --with tls' if _is_tls(api) else '')};"
         f" {kubectl} rollout restart statefulset,deployment -l {PART_OF_HPQ}"
     )
 
@@ -147,16 +147,6 @@ def expected_secrets(api: KubernetesApi) -> Iterator[str]:
 def _create(api: KubernetesApi, with_tls: str) -> str:
     made = f"hpq manifests --secrets{with_tls} --namespace {api.namespace}"
     return f"{made} | {kubectl_of(api)} create -f -"
-
-
-def _tls(api: KubernetesApi) -> str:
-    """Return the option that creates a certificate; "" if hpq creates none."""
-    try:
-        labels = api.get(api.of(f"secrets/{CERTIFICATE}"))["metadata"].get("labels") or {}
-    except HpqError:  # missing or forbidden
-        return " --with tls" if _is_tls(api) else ""
-    is_ours = labels.get(_LABEL) == _WHOLE  # else another tool, e.g. cert-manager, owns it
-    return " --with tls" if is_ours else ""
 
 
 def _is_tls(api: KubernetesApi) -> bool:

@@ -57,20 +57,9 @@ def deployment(name: str, queue: str, refusal: str = "", settings: str = "") -> 
     }  # fmt: skip
 
 
-def refused(of: str, at: str, message: str) -> dict[str, Any]:
-    """The event of a pod that could not be made."""
-    return {
-        "involvedObject": {"kind": "ReplicaSet", "name": f"{of}-5c9f"},
-        "reason": "FailedCreate",
-        "message": f"Error creating: {message}",
-        "lastTimestamp": at,
-    }
-
-
 QUOTA = (
     'pods "p" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
 )
-RANGE = 'pods "p" is forbidden: maximum memory usage per Container is 512Mi, but limit is 2Gi'
 
 
 def of_workers(has: dict[str, Any], level: str) -> list[Finding]:
@@ -79,16 +68,11 @@ def of_workers(has: dict[str, Any], level: str) -> list[Finding]:
     return [one for one in _workers(api, read_cluster(api)) if one.level == level]
 
 
-def test_the_newest_of_several_refusals_is_reported() -> None:
-    raws = [deployment("hpq-worker", "default", QUOTA), deployment("hpq-worker-big", "big", QUOTA)]
-    events = [
-        refused("hpq-worker", "2026-01-01T00:00:02Z", RANGE),
-        refused("hpq-worker", "2026-01-01T00:00:01Z", QUOTA),
-        refused("hpq-worker-big", "2026-01-01T00:00:03Z", QUOTA),
-    ]
-    small, big = of_workers({"deployments": raws, "events": events}, "wrong")
-    assert {small.code, big.code} == {"pods-refused"}
-    assert "memory" in small.what and "quota few" in big.what
+def test_a_refused_pod_is_reported_with_the_reason() -> None:
+    raws = [deployment("hpq-worker", "default"), deployment("hpq-worker-big", "big", QUOTA)]
+    (big,) = of_workers({"deployments": raws}, "wrong")
+    assert big.code == "pods-refused" and "quota few" in big.what
+    assert big.remedy == f"{KUBECTL} describe replicaset -l a=b"
 
 
 def test_a_pod_that_does_not_work_is_told_with_what_to_do() -> None:

@@ -26,11 +26,8 @@ class Server:
 
     context, namespace = "moon", "apollo"
 
-    def __init__(
-        self, secrets: list[str] | None, port: str = "redis", tls: dict[str, str] | None = None
-    ) -> None:
-        """`tls` has the labels of Secret hpq-redis-tls, None where it is not there."""
-        self._secrets, self._port, self._tls = secrets, port, tls
+    def __init__(self, secrets: list[str] | None, port: str = "redis") -> None:
+        self._secrets, self._port = secrets, port
 
     def of(self, path: str) -> str:
         return path
@@ -38,8 +35,6 @@ class Server:
     def get(self, path: str, **query: str) -> Any:
         if path.startswith("services/"):
             return {"spec": {"ports": [{"port": 6379, "name": self._port}]}}
-        if path == "secrets/hpq-redis-tls" and self._tls is not None:
-            return {"metadata": {"labels": self._tls}}
         if path == "/api/v1/namespaces/apollo":
             return {}
         if path != "secrets":
@@ -65,23 +60,11 @@ def test_missing_secrets_are_created_by_one_command() -> None:
     assert f"hpq manifests {made}" in str(told.value)
 
 
-OURS = {"app.kubernetes.io/part-of": "hpq"}
-
-
-@pytest.mark.parametrize(
-    ("port", "labels", "flag"),
-    [
-        ("redis", None, ""),
-        ("rediss", None, " --with tls"),
-        ("redis", OURS, " --with tls"),
-        ("rediss", OURS, " --with tls"),
-        ("rediss", {}, ""),  # one that cert-manager made stays, and hpq's would be another
-    ],
-)
+@pytest.mark.parametrize(("port", "flag"), [("redis", ""), ("rediss", " --with tls")])
 def test_made_anew_are_a_certificate_of_hpqs_and_the_workers_which_read_them_at_their_start(
-    port: str, labels: dict[str, str] | None, flag: str
+    port: str, flag: str
 ) -> None:
-    told = recreate_secrets(Server([], port, labels))  # type: ignore[arg-type]
+    told = recreate_secrets(Server([], port))  # type: ignore[arg-type]
     assert f" hpq manifests --secrets{flag} --namespace apollo | kubectl" in told
     assert told.endswith(
         "-n apollo rollout restart statefulset,deployment -l app.kubernetes.io/part-of=hpq"
