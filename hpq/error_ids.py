@@ -58,7 +58,7 @@ Code = Literal[
     # lines of a sweep file
     "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
     "conflicting-keys", "duplicate-name", "duplicate-set", "duplicate-value", "exponents",
-    "fewer-sets", "fractional", "invalid-value", "macro-within-word", "missing-key",
+    "fewer-sets", "fractional", "invalid-value", "missing-key",
     "missing-parameter", "more-problems", "no-set-left", "not-a-grid",
     "order-ignored", "outside-space", "replicates-cut", "set-too-large",
     "sets-left-out", "too-many-sets", "unknown-distribution", "unknown-key", "unknown-macro",

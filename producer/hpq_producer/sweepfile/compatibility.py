@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from hpq.code.command import GPUS, MACROS
+from hpq.code.command import MACROS
 from hpq.domain.sweep import FUNCTION
 from hpq.domain.trainer_specs import SHIPPED, Number, TrainerSpec
 from hpq.domain.trial import Json
@@ -21,11 +21,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")
 _MACRO_NAMES = tuple(macro[2:-1] for macro in MACROS)
 _MACRO_FORM = "${{{}}}"
-# An option such as --name=value. Only options are searched for ${…}: a shell expands its own.
-_OPTION = re.compile(r"--?[A-Za-z][\w.-]*=\S+\Z")
-_INNER = re.compile(r"\$\{(?!envvar:[A-Z0-9_]*\})([^{}]*)\}")
 _MAX_NAMES = 12
-_NOT_EXPANDED = "hpq passes it unchanged"
 
 
 def check_code(data: Mapping[str, Json], out: Problems) -> None:
@@ -79,30 +75,6 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
             hint = values.nearest(match[1], tuple(known), _MACRO_FORM)
             hint = hint or f"; known: {', '.join(_MACRO_NAMES)}{_and_parameters(space)}"
             out.add(("command", index), f"unknown macro {shown(item)}{hint}", code="unknown-macro")
-        elif isinstance(item, str) and isinstance(space, dict) and _OPTION.match(item):
-            _warn_of_macros(item, tuple(space), ("command", index), out)
-
-
-def _warn_of_macros(item: str, names: tuple[str, ...], path: KeyPath, out: Problems) -> None:
-    """Warn of each ${…} inside a longer word that hpq does not expand."""
-    for inner in _INNER.finditer(item):
-        name = inner[1]
-        if inner[0] == GPUS:
-            continue
-        if name in _MACRO_NAMES:
-            out.warn(
-                path,
-                f"{inner[0]!r} is expanded only as a whole item; here {_NOT_EXPANDED}",
-                code="macro-within-word",
-            )
-        elif name not in names:
-            hint = values.nearest(name, names, _MACRO_FORM)
-            hint = hint or f"; parameters: {_abbreviate(names)}"
-            out.warn(
-                path,
-                f"{inner[0]!r} is no macro and no parameter; {_NOT_EXPANDED}{hint}",
-                code="unknown-macro",
-            )
 
 
 def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:

@@ -73,15 +73,6 @@ def test_a_flag_that_names_a_parameter_is_told_its_whole_name(tmp_path: Path) ->
 
 
 WARNED = {
-    "an unknown macro": (
-        "command: [python, '--x=${foo}', '--lr=${lr}', '--h=${envvar:HOME}', '--n=${gpus}']\n",
-        "5:19 unknown-macro",
-    ),
-    "a parameter misspelt": (
-        "  wide: {value: 1}\ncommand: ['-w=${widee}']\n",
-        "6:11 unknown-macro",
-    ),
-    "a macro that counts alone": ("command: ['--p=${program}']\n", "5:11 macro-within-word"),
     "a time": ("  n: {value: 1:30}\n", "5:7 ambiguous-word"),
     "a leading zero": ("  n: {value: 012}\n", "5:7 ambiguous-word"),
 }
