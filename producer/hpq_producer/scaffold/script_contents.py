@@ -157,8 +157,6 @@ class Option:
     kind: Kind = Kind.TEXT
     default: Json = None
     choices: tuple[Value, ...] = ()
-    low: float | None = None
-    high: float | None = None
     required: bool = False
     off: str = ""
     why_not: str = ""

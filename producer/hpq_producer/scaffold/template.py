@@ -64,9 +64,7 @@ def entry(option: Option) -> Entry:
     if number is not None and not isinstance(default, bool):
         is_whole = option.kind is Kind.INT or (isinstance(number, int) and option.kind is Kind.TEXT)
         space = _whole(int(number)) if is_whole else _real(name, float(number))
-        return Entry(name=name, space=_within(space, option), comment=_was(default))
-    if option.low is not None and option.high is not None:
-        return Entry(name=name, space=_range(option.low, option.high))
+        return Entry(name=name, space=space, comment=_was(default))
     if option.required:
         return Entry(
             name=name, space=f"{{value: {word(FILL_IN)}}}", comment="required: write values"
@@ -120,28 +118,28 @@ def _number(default: Json, kind: Kind) -> float | int | None:
         return None
 
 
-def _whole(default: int) -> tuple[str, float, float] | str:
+def _whole(default: int) -> str:
     if default in _POWERS or (default > 8 and default & (default - 1) == 0):
         return values(default // 2, default, default * 2)
     if abs(default) <= 1:
         return values(0, 1, 2) if default >= 0 else values(default, 0, 1)
     low, high = sorted((default // 2, default * 2))
-    return "int_uniform", low, high
+    return _range("int_uniform", low, high)
 
 
-def _real(name: str, default: float) -> tuple[str, float, float] | str:
+def _real(name: str, default: float) -> str:
     plain = _plain(name)
     if not math.isfinite(default):
         return values(default)
     if _SHARE.search(plain) and 0 <= default <= 1:
         low, high = (0.0, 0.5) if default <= 0.5 else (0.3, 0.9 if "drop" in plain else 1.0)
-        return "uniform", low, high
+        return _range("uniform", low, high)
     if _NEAR_ONE.search(plain) and (0.5 <= default < 1 or default == 0):
         return values(*sorted({_short(default), 0.8, 0.9, 0.95, 0.99}))
     if default > 0:
-        return "log_uniform_values", _short(default / 10), _short(default * 10)
+        return _range("log_uniform_values", _short(default / 10), _short(default * 10))
     if default < 0:
-        return "uniform", _short(default * 2), _short(default / 2)
+        return _range("uniform", _short(default * 2), _short(default / 2))
     return values(0.0, 0.0001, 0.001, 0.01)
 
 
@@ -149,24 +147,7 @@ def _short(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _within(space: tuple[str, float, float] | str, option: Option) -> str:
-    """Return the range within the limits that the script sets."""
-    if isinstance(space, str):
-        return space
-    kind, low, high = space
-    low = low if option.low is None else max(low, option.low)
-    high = high if option.high is None else min(high, option.high)
-    if low >= high:
-        return values(option.default)
-    if kind == "log_uniform_values" and low <= 0:
-        kind = "uniform"
-    return _range(low, high, kind)
-
-
-def _range(low: float, high: float, kind: str = "") -> str:
-    kind = kind or ("int_uniform" if isinstance(low, int) and isinstance(high, int) else "uniform")
-    if kind == "int_uniform":
-        low, high = int(low), int(high)
+def _range(kind: str, low: float, high: float) -> str:
     return f"{{distribution: {kind}, min: {word(low)}, max: {word(high)}}}"
 
 

@@ -128,7 +128,7 @@ def test_the_command_of_typer_that_trains_gives_the_options(made: Any) -> None:
         "learning-rate": (0.01, 1.0),
         "opt": ["sgd", "adam"],
         "activation": ["relu", "gelu"],
-        "width": (80, 120),
+        "width": (50, 200),
         "ema": [True, False],
         "no-norm": [True, False],
     }
@@ -136,7 +136,7 @@ def test_the_command_of_typer_that_trains_gives_the_options(made: Any) -> None:
     assert "# clip: " in text and "export" in text
 
 
-def test_click_options_keep_their_limits_and_what_is_required_is_left_to_fill_in(made: Any) -> None:
+def test_click_options_are_read_and_what_is_required_is_left_to_fill_in(made: Any) -> None:
     _, spec = made(CLICK)
     assert space(spec) == {
         "lr": (0.01, 1.0),
