@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -11,11 +10,9 @@ from hpq.domain.sweep import MAX_PRIORITY
 from hpq.errors import UserError
 from hpq.store.wire.fields import dumps, number
 from hpq_producer.sweepfile.schema import MAX_PARALLEL, MAX_RETRIES, TOP
-from hpq_producer.sweepfile.values import MAX_SECONDS
+from hpq_producer.sweepfile.values import UNIT_S, duration, seconds
 
 _TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
-_DURATION = re.compile(r"(?P<n>\d+(?:\.\d+)?)(?P<unit>[smhd]?)\Z")
-_UNIT_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
@@ -39,27 +36,26 @@ def _whole(low: int, high: int) -> Callable[[str], str]:
     return check
 
 
-def _length_s(text: str) -> float:
-    found = _DURATION.match(text)
-    return float(found["n"]) * _UNIT_S[found["unit"]] if found else math.inf
-
-
 def parse_age_s(text: str) -> float:
     """Parse the age of `hpq rm --older` into seconds.
 
     Raises:
         UserError: it is no duration.
     """
-    if math.isinf(age_s := _length_s(text)):
+    if duration(value := _number(text)):
         raise UserError(f"--older {text}: write a duration such as 12h or 7d")
-    return age_s
+    return seconds(value)
 
 
 def _seconds(text: str) -> str:
-    length = _length_s(text)
-    if length > MAX_SECONDS:
+    if duration(value := _number(text)):
         raise ValueError("a duration such as 90s, 15m or 2h (0: no limit; at most a year)")
-    return number(length)
+    return number(seconds(value))
+
+
+def _number(text: str) -> float | str:
+    """Return a bare number of seconds as a number."""
+    return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else text
 
 
 def _tags(text: str) -> str:
@@ -137,6 +133,6 @@ def _duration(text: str) -> str:
     except ValueError:  # written by a newer hpq
         return text
     for unit in "dhm":
-        if seconds and seconds % _UNIT_S[unit] == 0:
-            return f"{seconds / _UNIT_S[unit]:g}{unit}"
+        if seconds and seconds % UNIT_S[unit] == 0:
+            return f"{seconds / UNIT_S[unit]:g}{unit}"
     return f"{seconds:.12g}s"

@@ -12,8 +12,8 @@ from hpq.domain.trial import Json
 from hpq_producer.sweepfile.errors import shown
 from hpq_producer.sweepfile.yaml_reader import resolve
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])\Z")
-_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])\Z")
+UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 MAX_SECONDS = 365 * 86_400.0  # of a duration
 # JSON writes NUL as an escape, after an even number of backslashes.
 _NO_ARGUMENT = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
@@ -135,7 +135,7 @@ def seconds(value: Json) -> float:
     if isinstance(value, str):
         match = _DURATION.match(value)
         assert match is not None
-        return float(match[1]) * _UNIT_S[match[2]]
+        return float(match[1]) * UNIT_S[match[2]]
     return float(value) if isinstance(value, int | float) else 0.0
 
 

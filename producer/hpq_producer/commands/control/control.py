@@ -5,23 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 from typer import Argument, Option
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import TrialId, TrialState
+from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
+from hpq_producer.analysis.scores import newest_value
 from hpq_producer.commands.common_flags import WhereExpr
-from hpq_producer.commands.control.pick import picked
 from hpq_producer.diagnosis.notices import print_if_edited, print_if_not_running
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
+from hpq_producer.reports.ranking import result_columns, result_row
+from hpq_producer.reports.trial_rows import column_names
 from hpq_producer.session import Session, open_session
 from hpq_producer.sweep_limits import in_words, limits
 from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
-from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.console import discard_stdout, print_message, show_table
 from hpq_producer.terminal.text import trials_of
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -146,7 +149,7 @@ def cancel(
         if _is_over(found):
             return
         if expression is not None:
-            numbers = picked(session, found, expression)
+            numbers = _pick(session, found, expression)
             if not numbers:
                 return
         left, what = _left_to_cancel(session, found, numbers)
@@ -156,6 +159,36 @@ def cancel(
         confirm(f"Cancel {what}?", yes)
         touched = session.control().cancel(found.id, numbers)
         print_message(f"{found.id}: {trials_of(touched)} cancelled or stopping")
+
+
+_SHOWN = 20  # trials
+
+
+def _pick(session: Session, sweep: Sweep, where: Filter) -> list[int]:
+    """List the numbers of the queued and running trials that match.
+
+    Raises:
+        UserError: no trial has a value that the expression names.
+    """
+    found = Selection(reader=session.reader, sweep=sweep, where=where).trials()
+    left: list[TrialView] = [t for t in found if not t.state.is_terminal]
+    if not left:
+        print_message(f"{sweep.id}: no queued or running trial matches; nothing was cancelled")
+        return []
+    try:
+        _show_picked(sweep, left)
+    except BrokenPipeError:  # the reader of the table is done; cancel all the same
+        discard_stdout()
+    return [t.id.number for t in left]
+
+
+def _show_picked(sweep: Sweep, left: list[TrialView]) -> None:
+    shown = (replace(t, objective=newest_value(sweep, t)) for t in left[:_SHOWN])
+    rows = (result_row(t, sweep) for t in shown)
+    show_table(result_columns(sweep), rows, explain=column_names(sweep))
+    if len(left) > _SHOWN:
+        print(f"… and {len(left) - _SHOWN} more")
+    sys.stdout.flush()
 
 
 def _left_to_cancel(session: Session, found: Sweep, numbers: list[int]) -> tuple[int, str]:
