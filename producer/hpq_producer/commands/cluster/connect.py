@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from typing import Annotated
 
@@ -43,10 +42,6 @@ def connect(
     ] = False,
     stop: Annotated[bool, Option("--stop", help="End the background connection.")] = False,
     status: Annotated[bool, Option("--status", help="Print the state of the connection.")] = False,
-    url: Annotated[
-        bool,
-        Option("--url", help="Connect in the background and print the settings as shell exports."),
-    ] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Connect to a cluster's Redis: in a shell, for one command, or in the background.
@@ -56,8 +51,8 @@ def connect(
       hpq connect -- hpq watch
     """
     settings = read(os.environ)
-    if sum((background, stop, status, url, bool(command))) > 1:
-        raise UserError("use only one of --background, --stop, --status, --url and a command")
+    if sum((background, stop, status, bool(command))) > 1:
+        raise UserError("use only one of --background, --stop, --status and a command")
     if role is not None and role not in _ROLES:
         raise UserError(f"--role {role}: use one of {', '.join(_ROLES)}")
     if stop:
@@ -70,17 +65,11 @@ def connect(
         role=role or "producer",
         port=port,
     )
-    if background or url:
+    if background:
         record = _connect_in_background(
             settings, request, role, has_choice=bool(context or namespace)
         )
-        return (
-            _exports(record)
-            if url
-            else print_message(
-                f"connected: {record.where}; `hpq connect --stop` ends the connection"
-            )
-        )
+        return print_message(f"connected: {record.where}; `hpq connect --stop` ends the connection")
     started = start_forwarder(settings, request)
     _print_connected(started)
     words = command or [os.environ.get("SHELL") or "/bin/sh"]
@@ -142,11 +131,3 @@ def _record(record: connection_record.ConnectionRecord | None) -> dict[str, obje
         return None
     names = ("context", "namespace", "service", "url", "pid", "user", "prefix", "password_file")
     return {**{n: getattr(record, n) for n in names}, "trouble": record.trouble or None}
-
-
-def _exports(record: connection_record.ConnectionRecord) -> None:
-    variables = record.environ()
-    if sys.stdout.isatty():
-        variables.pop("HPQ_CODE_KEY", None)  # a secret is not printed on a terminal
-    for name, value in variables.items():
-        print(f"export {name}={shlex.quote(value)}")
