@@ -13,7 +13,6 @@ from hpq_producer.cluster.redis_access import (
     SERVICE,
     RedisService,
     expected_secrets,
-    explain_missing,
     kubectl_of,
     recreate_secrets,
 )
@@ -33,8 +32,9 @@ def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
         yield good(
             "cluster-answers", f"{api.server} answers: Kubernetes {version}, context {api.context}"
         )
-    yield from _namespace(api)
     try:
+        RedisService(api)
+        yield good("namespace", f"namespace {api.namespace} has Service {SERVICE}")
         cluster = read_cluster(api)
     except HpqError as error:
         yield Finding.of(error)
@@ -42,17 +42,6 @@ def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
     yield from _redis(api)
     yield from _secrets(api)
     yield from _workers(api, cluster)
-
-
-def _namespace(api: KubernetesApi) -> Iterator[Finding]:
-    try:
-        RedisService(api)
-    except NotFound:
-        yield Finding.of(NotFound(explain_missing(api), code="cluster-object-missing"))
-    except HpqError as error:
-        yield Finding.of(error)
-    else:
-        yield good("namespace", f"namespace {api.namespace} has Service {SERVICE}")
 
 
 def _secrets(api: KubernetesApi) -> Iterator[Finding]:
