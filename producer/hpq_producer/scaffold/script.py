@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from hpq.domain.sweep import Goal
 from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME
 from hpq_producer.scaffold import argparse_options, click_options, hydra_config, wandb_options
 from hpq_producer.scaffold.script_contents import (
+    UNKNOWN,
     Kind,
     Literals,
     Option,
@@ -32,8 +34,8 @@ _ONLY_WANDB = "only in wandb.config; the script's parser rejects it as an option
 _MAX_BYTES = 4 * 2**20
 
 
-def read_script(path: Path) -> Script:
-    """Return the options and metrics of a script.
+def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN) -> Script:
+    """Return the options and metrics of a script; `read_yaml` reads a file that it loads.
 
     Raises:
         UserError: the file is missing, is not Python, or is too large.
@@ -74,7 +76,7 @@ def read_script(path: Path) -> Script:
         args="" if hydra is None else hydra_config.ARGS,
         before=(*before, *(f"<{name}>" for name in arguments)),
         notes=tuple(notes),
-        sweep=wandb_options.read_sweep(tree, literals),
+        sweep=wandb_options.read_sweep(tree, literals, lambda name: read_yaml(_beside(path, name))),
         takes_any=takes_any,
     )
 
@@ -108,6 +110,11 @@ def rejections(path: Path, names: Iterable[str], *, flags_alone: bool) -> Iterat
 def _initials(name: str) -> str:
     """Return `lr` for learning_rate."""
     return "".join(part[:1] for part in spelt(name).split("_"))
+
+
+def _beside(script: Path, name: str) -> Path:
+    """Return the path of a file that a script opens: in the working directory, or its own."""
+    return Path(name) if Path(name).exists() else script.with_name(name)
 
 
 def _takes_any(tree: ast.Module) -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from hpq.domain.trial import Json
@@ -79,21 +82,24 @@ def _option(name: str, value: Any, line: int) -> Option:
     )
 
 
-def read_sweep(tree: ast.Module, literals: Literals) -> dict[str, Json] | None:
+_DEEPEST = 20
+_LOADS_YAML = re.compile(r"(?:yaml\.)?(?:safe_|full_)?load")
+_IS_YAML = re.compile(r"\.(?:ya?ml|json)$", re.IGNORECASE)
+
+
+def read_sweep(
+    tree: ast.Module, literals: Literals, read_yaml: Callable[[str], Any]
+) -> dict[str, Json] | None:
     """Return the mapping passed to wandb.sweep, with wandb.agent's count as run_cap.
 
-    None if the script does not call wandb.sweep with one literal, or with a name that one literal
-    is assigned to: `hpq exec` runs any other script.
+    `read_yaml` reads a file that the script loads. None if the script does not call wandb.sweep, or
+    a part of the mapping is neither a literal nor of a file.
     """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    sweeps = [call for call in calls if _is(call, "sweep")]
-    if len(sweeps) != 1:
+    given = [_given(call) for call in calls if _is(call, "sweep")]
+    if len(given) != 1 or given[0] is None:
         return None
-    given = sweeps[0].args[0] if sweeps[0].args else keywords(sweeps[0]).get("sweep")
-    if isinstance(given, ast.Name):
-        stores = [node for node in ast.walk(tree) if _changes(node, given.id)]
-        given = stores[0].value if len(stores) == 1 and isinstance(stores[0], ast.Assign) else None
-    sweep = _tree(given, literals)
+    sweep = _Names(literals, _written(tree), _opened(tree), read_yaml).value(given[0])
     if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
         return None
     counts = [literals.value(keywords(c).get("count")) for c in calls if _is(c, "agent")]
@@ -102,33 +108,98 @@ def read_sweep(tree: ast.Module, literals: Literals) -> dict[str, Json] | None:
     return sweep
 
 
-def _changes(node: ast.AST, name: str) -> bool:
-    """Return True for an assignment to a name or to its keys, and for a call of a method of it."""
-    if isinstance(node, ast.Assign):
-        return any(_root(target) == name for target in node.targets)
-    if isinstance(node, ast.AugAssign | ast.AnnAssign):
-        return _root(node.target) == name
-    return isinstance(node, ast.Call) and called(node).startswith(f"{name}.")
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return called(node)
-
-
-def _tree(node: ast.expr | None, literals: Literals) -> Any:
-    """Return the value of nested literals, or UNKNOWN."""
-    if isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and called(node) == "dict"):
-        entries = literals.entries(node)
-        size = len(node.keys) if isinstance(node, ast.Dict) else len(node.keywords + node.args)
-        found = {name: _tree(value, literals) for name, value in entries.items()}
-        return found if len(found) == size and UNKNOWN not in found.values() else UNKNOWN
-    if isinstance(node, ast.List | ast.Tuple):
-        items = [_tree(item, literals) for item in node.elts]
-        return UNKNOWN if UNKNOWN in items else items
-    return literals.value(node)
-
-
 def _is(call: ast.Call, name: str) -> bool:
     return called(call) in (name, f"wandb.{name}")
+
+
+def _given(call: ast.Call) -> ast.expr | None:
+    return call.args[0] if call.args else keywords(call).get("sweep")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One assignment to a name: all of it, one key, or an update."""
+
+    value: ast.expr
+    key: str | None = None
+    is_all: bool = False
+
+
+def _written(tree: ast.Module) -> dict[str, list[Write]]:
+    """Return the assignments to each name in the order of the lines; functions share names."""
+    out: dict[str, list[Write]] = {}
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.Expr))
+    for node in sorted(nodes, key=lambda n: n.lineno):
+        for name, write in _writes(node):
+            out.setdefault(name, []).append(write)
+    return out
+
+
+def _writes(node: ast.Assign | ast.Expr) -> Iterator[tuple[str, Write]]:
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Name):
+            yield target.id, Write(value=node.value, is_all=True)
+        elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            key = str(target.slice.value)
+            yield called(target.value), Write(value=node.value, key=key)
+    elif isinstance(node.value, ast.Call):
+        name, _, method = called(node.value).rpartition(".")
+        if method == "update" and node.value.args:
+            yield name, Write(value=node.value.args[0])
+
+
+def _opened(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the expressions of `with … as name` by name."""
+    items = (item for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items)
+    found = ((item.optional_vars, item.context_expr) for item in items)
+    return {name.id: value for name, value in found if isinstance(name, ast.Name)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The values of names that are assigned in several steps."""
+
+    literals: Literals
+    written: dict[str, list[Write]] = field(default_factory=dict)
+    opened: dict[str, ast.expr] = field(default_factory=dict)  # `with` expressions by name
+    read_yaml: Callable[[str], Any] = lambda _: UNKNOWN
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """Return the value of an expression, mappings and lists included, or UNKNOWN."""
+        if depth > _DEEPEST:
+            return UNKNOWN
+        if isinstance(node, ast.Name) and node.id in self.written:
+            return self._named(self.written[node.id], depth)
+        if isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and called(node) == "dict"):
+            return self._mapping(node, depth)
+        if isinstance(node, ast.List | ast.Tuple):
+            items = [self.value(item, depth + 1) for item in node.elts]
+            return UNKNOWN if any(item is UNKNOWN for item in items) else items
+        if isinstance(node, ast.Call) and _LOADS_YAML.fullmatch(called(node)) and node.args:
+            file = node.args[0]
+            file = self.opened.get(file.id, file) if isinstance(file, ast.Name) else file
+            words = [n.value for n in ast.walk(file) if isinstance(n, ast.Constant)]
+            names = [w for w in words if isinstance(w, str) and _IS_YAML.search(w)]
+            return self.read_yaml(names[0]) if len(names) == 1 else UNKNOWN
+        return self.literals.value(node)
+
+    def _mapping(self, node: ast.Dict | ast.Call, depth: int) -> Any:
+        entries = self.literals.entries(node)
+        there = len(node.keys) if isinstance(node, ast.Dict) else len(node.keywords + node.args)
+        pairs = {name: self.value(value, depth + 1) for name, value in entries.items()}
+        whole = len(pairs) == there and not any(v is UNKNOWN for v in pairs.values())
+        return pairs if whole else UNKNOWN
+
+    def _named(self, writes: list[Write], depth: int) -> Any:
+        first, *others = writes
+        value = self.value(first.value, depth + 1) if first.is_all else UNKNOWN
+        for one in others:
+            more = self.value(one.value, depth + 1)
+            more = more if one.key is None else {one.key: more}
+            if one.is_all or not isinstance(value, dict) or not isinstance(more, dict):
+                return UNKNOWN
+            if UNKNOWN in more.values():
+                return UNKNOWN
+            value = {**value, **more}
+        return value

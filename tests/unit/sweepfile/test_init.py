@@ -168,11 +168,11 @@ SWEEP = """
         with wandb.init() as run:
             wandb.log({"loss": run.config.lr})
     if __name__ == "__main__":
-        sweep_config = dict(
-            method="bayes", metric={"name": "loss", "goal": "minimize"},
-            parameters={"lr": {"distribution": "log_uniform_values", "min": 1e-5, "max": 1e-1},
-                        "opt": {"values": ["adam", "sgd"]}, "epochs": {"value": 3}},
-        )
+        sweep_config = {"method": "bayes", "metric": {"name": "loss", "goal": "minimize"}}
+        parameters = {"lr": {"distribution": "log_uniform_values", "min": 1e-5, "max": 1e-1},
+                      "opt": {"values": ["adam", "sgd"]}}
+        sweep_config["parameters"] = parameters
+        parameters.update({"epochs": {"value": 3}})
         sid = wandb.sweep(sweep_config, project="demo")
         wandb.agent(sid, train, count=5)
 """
@@ -192,10 +192,8 @@ def test_the_sweep_that_a_script_hands_to_wandb_is_the_file(made: Any) -> None:
 def test_a_sweep_that_is_not_written_down_is_not_made_up(made: Any) -> None:
     for old, new in (
         ('["adam", "sgd"]', "names()"),
-        ("sid = ", "sweep_config = more(); sid = "),  # which of the two it is nobody knows
-        ("sid = ", "sweep_config |= more(); sid = "),
-        ("sid = ", "sweep_config['parameters']['lr'] = more(); sid = "),
-        ("sid = ", "sweep_config.update(more()); sid = "),
+        ("parameters.update(", "parameters = dict("),  # which of the two it is nobody knows
+        ("parameters = {", "parameters |= {"),
     ):
         _, spec = made(SWEEP.replace(old, new))
         assert space(spec) == {"lr": "<fill in>"}
@@ -302,3 +300,18 @@ def test_a_script_that_is_not_python_is_the_users_error(tmp_path: Path) -> None:
 def test_a_notebook_is_refused_with_the_command_that_makes_a_script_of_it(tmp_path: Path) -> None:
     (tmp_path / "n.ipynb").write_text('{"cells": []}')
     refused(hpq(tmp_path, "init", "n.ipynb"), "script-invalid", "jupyter nbconvert --to script")
+
+
+@pytest.mark.parametrize("how", ["yaml.safe_load(open('conf.yaml'))", "yaml.load(f, Loader=X)"])
+def test_a_sweep_that_the_script_loads_from_yaml_is_that_file(tmp_path: Path, how: str) -> None:
+    (tmp_path / "conf.yaml").write_text(
+        "method: random\nmetric: {name: loss}\nparameters: {lr: {min: 1e-4, max: 0.1}}\n"
+    )
+    (tmp_path / "train.py").write_text(
+        f"import wandb, yaml\nwith open('conf.yaml') as f:\n    conf = {how}\n"
+        "sid = wandb.sweep(conf)\nwandb.agent(sid, main, count=3)\n"
+    )
+    done = hpq(tmp_path, "init", "train.py")
+    assert done.returncode == 0, done.stderr
+    spec = load(tmp_path / "sweep.yaml")
+    assert spec.source["parameters"] == {"lr": {"min": 1e-4, "max": 0.1}} and spec.run_cap == 3

@@ -13,6 +13,8 @@ from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
 from hpq_producer.sweepfile.load import load
+from hpq_producer.sweepfile.source import read
+from hpq_producer.sweepfile.yaml_reader import parse
 from hpq_producer.terminal.console import print_message
 
 
@@ -46,7 +48,7 @@ def init(
     if script is None:
         raise UserError("no script; use `hpq init SCRIPT` or `hpq init --example NAME`")
     out = out or Path("sweep.yaml")
-    found = script_reader.read_script(script)
+    found = script_reader.read_script(script, lambda path: parse(read(path), str(path)).data)
     program = _seen_from(script, Path.cwd())
     text = sweep_file(found, program)
     if not any(line.startswith("  ") and line[2] != "#" for line in text.splitlines()):
