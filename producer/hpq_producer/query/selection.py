@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from hpq.domain.sweep import Goal, Sweep
-from hpq.domain.trial import Json, TrialState, TrialView
+from hpq.domain.trial import ALTERED, Json, TrialState, TrialView
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import best_values
@@ -95,6 +95,7 @@ def best_trials(
 
     Raises:
         HpqError: no trial has a result, or none that matches (says why).
+        UserError: the parameters of one of them are not those that were signed.
     """
     if where is None:
         found = reader.trials.best(sweep, n)
@@ -102,6 +103,9 @@ def best_trials(
         every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
         ranked = (t for t in every if t.state in _RANKED and t.objective is not None)
         found = list(islice(ranked, n))
+    if altered := next((t.id for t in found if t.failure is ALTERED), None):
+        text = f"{altered}: {ALTERED.message}, or choose others with --where"
+        raise UserError(text, code="parameters-altered")
     if found:
         return found
     if where is not None:

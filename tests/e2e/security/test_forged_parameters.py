@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import hmac
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -320,3 +322,36 @@ def test_a_forged_id_of_a_sweep_leads_nowhere(lab) -> None:
     assert "Traceback" not in lab.log()
     for name in forged:
         assert lab.redis.zcard(lab.keys.sweep(name, "waiting")) == 2
+
+
+def test_every_view_marks_parameters_that_were_changed_after_the_trials_ran(lab) -> None:
+    lab.write("train.py", PROGRAM)
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    was = rows(lab, sid)
+    put(lab, sid, 2, was[2].replace(b"2}", b"771319113}"))
+    put(lab, sid, 5, was[6])  # swapped rows: the sweep knows both identities
+    put(lab, sid, 6, was[5])
+    shown = {t["trial"]: t for t in json.loads(lab.ok("results", sid, "-o", "json"))}
+    marked = {n for n, t in shown.items() if t["failure"]}
+    assert marked == {2, 5, 6} and not any(shown[n]["param"] for n in marked)
+    assert {shown[n]["failure"]["kind"] for n in marked} == {FailureKind.DISTRUSTED}
+    message = shown[2]["failure"]["message"]
+    page = lab.folder / "page.html"
+    lab.ok("report", sid, "-o", page)
+    texts = {words: lab.ok(*words, sid) for words in (("results",), ("summary",))}
+    texts["page"] = page.read_text("utf-8")
+    code = f"import hpq; print(hpq.Sweep({sid!r}).trial(2).failure)"
+    texts["python"] = subprocess.check_output([sys.executable, "-c", code], env=lab.env, text=True)
+    for where, text in {**texts, "show": lab.ok("show", f"{sid}/2")}.items():
+        assert "771319113" not in text and "distrusted" in text, where
+    for where in (("results",), "page", "python"):
+        assert message in texts[where], where
+    found = lab.hpq("audit", sid, "-o", "json")
+    assert {v["trial"] for v in json.loads(found.stdout)["violations"]} == {2, 5, 6}
+    assert "771319113" in lab.ok("results", sid, "-o", "json", HPQ_CODE_KEY=OURS), "not our key: unknown"
+    assert {t.id.number for t in lab.reader.trials.all(sid) if t.params["x"] == 771319113} == {2}
+    again = lab.enqueue(SWEEP, "--new", "--reuse")
+    reused = [t for t in lab.reader.trials.all(again) if t.reused]
+    assert {t.id.number for t in reused} == {1, 3, 4, 7, 8, 9}, "what was forged is not reused"

@@ -16,7 +16,7 @@ from hpq.code.command import template
 from hpq.code.signing import RowSigner, fingerprint, home_id, key_of, keys_apart
 from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Claim, Failure, FailureKind
+from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind
 from hpq.error_ids import Code
 from hpq.errors import DecodeError, UserError
 from hpq.notice import Notice
@@ -98,8 +98,7 @@ class TrustPolicy:
         """
         signer = self._signer(sweep)
         if signer is not None and not signer.has_signed(claim.trial.number, claim.row):
-            text = "another client of Redis changed its parameters; enqueue the sweep again"
-            return Failure(kind=FailureKind.DISTRUSTED, message=f"{text} with --reuse")
+            return ALTERED
         try:
             return open_claim(claim)
         except DecodeError as error:
