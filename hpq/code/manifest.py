@@ -32,6 +32,7 @@ _SECRET = (
     *(".env*", "*.env", "*.pem", "*.key", ".netrc", ".pypirc", "kubeconfig*"),
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*"),
 )
+_TOKEN = re.compile(rb"hpq-invite-\d+-\s*[A-Za-z0-9_-]{20}")
 
 
 class CodeTooLarge(UserError):
@@ -80,12 +81,18 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
 def left_out(folder: Path, files: Collection[str], *, is_sent: bool = False) -> list[str]:
     """Return the modules that a snapshot of a folder does not hold, and linked packages; sorted.
 
-    Of local code also those that git ignores: trials import them from the folder as they are. If
-    the code `is_sent`, only files with names that no bundle can hold.
+    Of local code also those that git ignores: trials import them from the folder as they are; and
+    outside git small files that may be its settings. If the code `is_sent`, only files with names
+    that no bundle can hold.
     """
-    found = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
+    found, endings = (
+        _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules"),
+        frozenset({".py"}),
+    )
     if found is None:
         found = [path.relative_to(folder) for path in _entries(folder)]
+        found = [path for path in found if path.suffix == ".py" or _is_small(folder / path)]
+        endings = TRACKED
     else:
         others = ("ls-files", "-z", "--others", "--exclude-standard")
         found += _git(folder, *others) or []
@@ -98,7 +105,7 @@ def left_out(folder: Path, files: Collection[str], *, is_sent: bool = False) -> 
             names.add(os.fsencode(name).decode("utf-8", "backslashreplace"))
         elif is_sent or any(p in SKIPPED or p.startswith(".") for p in path.parts):
             continue
-        elif path.suffix == ".py" and name not in files and whole.is_file():
+        elif path.suffix in endings and name not in files and whole.is_file():
             names.add(name)
         elif whole.is_dir() and next(whole.glob("*.py"), None):
             names.add(f"{name}/")
@@ -216,10 +223,13 @@ def take_snapshot(
         raise UserError(
             f"{error.filename or folder}: {error.strerror}", code="file-unreadable"
         ) from None
-    return {name: file for name, file in read.items() if not _has_private_key(name, file[0])}
+    return {name: file for name, file in read.items() if not _holds_secret(name, file[0])}
 
 
-def _has_private_key(name: str, content: bytes) -> bool:
+def _holds_secret(name: str, content: bytes) -> bool:
+    """True for a private key, or a token of `hpq invite`."""
+    if _TOKEN.search(content):
+        return True
     if name.endswith(".py"):
         return False  # a module that parses keys may name them
     return b"PRIVATE KEY-----" in content or (
