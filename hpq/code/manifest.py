@@ -85,10 +85,8 @@ def left_out(folder: Path, files: Collection[str], *, is_sent: bool = False) -> 
     outside git small files that may be its settings. If the code `is_sent`, only files with names
     that no bundle can hold.
     """
-    found, endings = (
-        _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules"),
-        frozenset({".py"}),
-    )
+    endings = frozenset({".py"})
+    found = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     if found is None:
         found = [path.relative_to(folder) for path in _entries(folder)]
         found = [path for path in found if path.suffix == ".py" or _is_small(folder / path)]

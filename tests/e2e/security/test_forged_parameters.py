@@ -361,3 +361,24 @@ def test_every_view_marks_parameters_that_were_changed_after_the_trials_ran(lab)
     again = lab.enqueue(SWEEP, "--new", "--reuse")
     reused = [t for t in lab.reader.trials.all(again) if t.reused]
     assert {t.id.number for t in reused} == {1, 3, 4, 7, 8, 9}, "what was forged is not reused"
+
+
+@pytest.mark.parametrize("part", ["", "waiting"])
+def test_numbers_that_are_none_hold_their_sweep_and_others_run(lab, part: str) -> None:
+    lab.write("train.py", PROGRAM)
+    spoilt = lab.enqueue(SWEEP)
+    if part:
+        lab.redis.delete(lab.keys.sweep(spoilt, part))
+        lab.redis.set(lab.keys.sweep(spoilt, part), "x")
+    fields = ["max_parallel", "canary", "run_cap", "n_finished", "replicates", "suggest_until"]
+    lab.redis.hset(lab.keys.sweep(spoilt), mapping=dict.fromkeys([*fields, "schema"], "x"))
+    for number in range(1, 10):
+        lab.redis.hset(f"{lab.keys.sweep(spoilt).replace(':s:', ':t:')}/{number}", "attempt", "x")
+    lab.redis.zadd(lab.keys.leases, {f"{spoilt}/1": 1, f"{spoilt}/x": 1, "evil": 1})
+    lab.redis.zadd("hpq:c:default:open", {spoilt: "-inf"})
+    lab.redis.hset("hpq:c:default:busy", "me", "x")
+    lab.redis.hset("hpq:settle", "booked:default", "x")
+    sid = lab.enqueue(SWEEP, "--new", "--name", "good")
+    lab.worker()
+    wait_over(lab, sid)
+    assert not kinds(lab, sid) and len(ran(lab)) == 9
