@@ -94,11 +94,16 @@ def requeues(lab, sid: str) -> list[tuple[int, str]]:
 def test_a_tutorials_script_enqueues_its_sweep_and_runs_the_trials_in_its_own_process(lab) -> None:
     said = run(lab, """
         import logging
+        older = logging.getLogger("older")
+        older.addHandler(logging.StreamHandler())
+        older.propagate = False
         seen = []
         def main():
             logging.basicConfig(level="INFO")  # keeps the stderr of the first trial
             train()
             logging.info("logged in %s", wandb.config.lr)
+            sys.stderr.writelines(["one ", "line\\n"])
+            older.warning("by an older handler")
             seen.append((os.environ["HPQ_TRIAL_ID"].split("/")[1], wandb.config.lr))
         sid = wandb.sweep(space, project="demo")
         assert wandb.agent(f"me/demo/{sid}", main) is None
@@ -117,7 +122,8 @@ def test_a_tutorials_script_enqueues_its_sweep_and_runs_the_trials_in_its_own_pr
     lab.wait_over(sid)
     trials = list(lab.reader.trials.all(sid))
     assert [t.objective for t in trials] == [0.9, 0.99, 0.999]
-    assert "logged in 0.01\n" in lab.printed(sid, 2)
+    assert "logged in 0.01\n" in lab.printed(sid, 2) and "one line\n" in lab.printed(sid, 2)
+    assert "by an older handler\n" in lab.printed(sid, 2)
     assert (lab.code / "other").read_text() == ""
     assert [(p.step, p.value) for p in lab.reader.trials.metric_history(trials[0].id, "epoch")] == [
         (0, 0.0), (1, 1.0),
