@@ -78,7 +78,9 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
     return sorted(p for p in named_well if (folder / p).is_file())
 
 
-def left_out(folder: Path, files: Collection[str], *, is_sent: bool = False) -> list[str]:
+def left_out(
+    folder: Path, files: Collection[str], is_no_code: Callable[[Path], bool], *, is_sent: bool
+) -> list[str]:
     """Return the modules that a snapshot of a folder does not hold, and linked packages; sorted.
 
     Of local code also those that git ignores: trials import them from the folder as they are; and
@@ -104,7 +106,7 @@ def left_out(folder: Path, files: Collection[str], *, is_sent: bool = False) -> 
         elif is_sent or any(p in SKIPPED or p.startswith(".") for p in path.parts):
             continue
         elif path.suffix in endings and name not in files and whole.is_file():
-            names.add(name)
+            names |= set() if is_no_code(whole) else {name}
         elif whole.is_dir() and next(whole.glob("*.py"), None):
             names.add(f"{name}/")
     return sorted(names)
