@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from select import select
 from typing import Any
@@ -22,9 +22,6 @@ from typing import Any
 from hpq.reporting import set_sink
 
 PYTHON = "HPQ_EXEC"  # `hpq exec` names the Python that has all of hpq
-# Why a worker gave a trial up that the function still ran: the agent goes on with the next trial.
-_GOES_ON = ("cancelled", "pruned", "lost")
-_DIED = "the worker process of the agent has ended"
 _is_active = threading.Lock()
 
 
@@ -73,7 +70,11 @@ class Attempt:
 
 
 class _Worker:
-    """The worker process of this agent and the three pipes to it."""
+    """The worker process of this agent and the three pipes to it.
+
+    It sends {"run": …} for each attempt, {"stop": why} if the attempt must end, and as its last
+    message {"over": error or "", "again": whether another worker may run the next attempt}.
+    """
 
     def __init__(self, sweep: str, count: int, stops_sweep: bool) -> None:
         self._commands, commands = os.pipe()
@@ -91,7 +92,7 @@ class _Worker:
             os.close(fd)
         self._rest = b""
         self.stop = ""  # why the current trial must end
-        self.over: str | None = None  # the last message: an error, or ""
+        self.last: Mapping[str, Any] = {"over": f"sweep {sweep}: the worker of the agent has ended"}
         self._writing, self._reading = threading.Lock(), threading.Lock()
         self._is_closed = False
 
@@ -107,20 +108,21 @@ class _Worker:
         while b"\n" not in self._rest:
             data = os.read(self._commands, 65536)
             if not data:
+                self.stop = self.stop or "the worker process of the agent has ended"
                 return None
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
         message: Mapping[str, Any] = json.loads(line)
         self.stop = message.get("stop", self.stop)
-        self.over = message.get("over", self.over)
+        if "over" in message:
+            self.last = message
         return message
 
     def stop_reason(self) -> str:
         """Return why the current trial must end; "" while it may run."""
         with self._reading:  # several threads of the function may report
             while not (self.stop or self._is_closed) and select([self._commands], [], [], 0)[0]:
-                if self._read() is None:
-                    self.stop = _DIED
+                self._read()
         return self.stop
 
     def answer(self, message: Mapping[str, Any]) -> None:
@@ -148,24 +150,6 @@ class _Worker:
         self._process.wait()
 
 
-class _Tee:
-    """A stream that also sends what is written to the trial's log."""
-
-    def __init__(self, stream: Any, send: Callable[[str], None]) -> None:
-        self._stream, self._send = stream, send
-
-    def write(self, text: str) -> Any:
-        self._send(text)
-        return self._stream.write(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
 def serve(
     sweep: str,
     call: Callable[[Attempt], int],
@@ -185,9 +169,10 @@ def serve(
     """
     if not _is_active.acquire(blocking=False):
         raise AgentError("this process runs an agent already; start the script again for another")
+    left = count or 0
+    last: Mapping[str, Any] = {"again": True}
     try:
-        left = count or 0
-        while True:
+        while last.get("again") and (left or not count):
             worker = _Worker(sweep, left, stops_sweep)
             try:
                 while (run := worker.next_run()) is not None:
@@ -201,12 +186,9 @@ def serve(
                         return
             finally:
                 worker.close()
-            # After an attempt that its function outlived, the worker ends without a last message.
-            if worker.over or (worker.over is None and worker.stop not in _GOES_ON):
-                why = worker.over or f"sweep {sweep}: {worker.stop or _DIED}; the agent ends"
-                raise AgentError(why)
-            if worker.over is not None or (count and not left):
-                return
+            last = worker.last
+            if last["over"]:
+                raise AgentError(last["over"])
     finally:
         _is_active.release()
 
@@ -250,9 +232,23 @@ def _environment(env: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _output(send: Callable[[str], None]) -> Iterator[None]:
-    streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Tee(stream, send) for stream in streams)
+    """Copy what this process writes to its two streams to the trial's log.
+
+    The streams stay the same objects: handlers of logging hold them since before the trial.
+    """
+    streams = {id(stream): stream for stream in (sys.stdout, sys.stderr)}.values()
+    for stream in streams:
+        stream.write = _copying(stream.write, send)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = streams
+        for stream in streams:
+            del stream.write
+
+
+def _copying(write: Callable[[str], int], send: Callable[[str], None]) -> Callable[[str], int]:
+    def both(text: str) -> int:
+        send(text)
+        return write(text)
+
+    return both

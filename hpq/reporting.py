@@ -27,7 +27,9 @@ if TYPE_CHECKING:  # a program's Python may be older than ours, and cannot evalu
     from collections.abc import Callable
 
     Sink = Callable[[Mapping[str, float], int | None], None]
+    Send = Callable[[Mapping[str, object]], None]
 _sink: Sink | None = None
+_send_info: Send | None = None
 _RANKS = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK")  # torchrun's, Lightning's, mpirun's
 _has_warned = False
 
@@ -109,10 +111,13 @@ def _drop() -> None:
         print(f"hpq: rank {rank()}: only reports of rank 0 count", file=sys.stderr, flush=True)
 
 
-def set_sink(sink: Sink | None) -> None:
-    """Send reports of this process to a function; the runner calls this, training code does not."""
-    global _sink
-    _sink = sink
+def set_sink(sink: Sink | None, send_info: Send | None = None) -> None:
+    """Send reports of this process to a function, and `run_info` to another.
+
+    What runs a trainer function calls this; training code does not.
+    """
+    global _sink, _send_info
+    _sink, _send_info = sink, send_info
 
 
 def encode(metrics: Mapping[str, float], step: int | None) -> bytes:
@@ -136,9 +141,11 @@ def set_exit_code(code: int) -> None:
 
 def describe(info: Mapping[str, object]) -> None:
     """Keep what a script sets beside numbers: its run's name, tags, config, texts (JSON)."""
-    path = os.environ.get("HPQ_REPORT")
-    if path and _sink is None:
-        _send(path, json.dumps({"run_info": bounded(info)}).encode())
+    message, path = {"run_info": bounded(info)}, os.environ.get("HPQ_REPORT")
+    if _send_info is not None:
+        _send_info(message)
+    elif path and _sink is None:
+        _send(path, json.dumps(message).encode())
 
 
 def bounded(

@@ -32,6 +32,7 @@ _SECRET = (
     *(".env*", "*.env", "*.pem", "*.key", ".netrc", ".pypirc", "kubeconfig*"),
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*"),
 )
+_TOKEN = re.compile(rb"hpq-invite-\d+-\s*[A-Za-z0-9_-]{20}")
 
 
 class CodeTooLarge(UserError):
@@ -77,15 +78,21 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
     return sorted(p for p in named_well if (folder / p).is_file())
 
 
-def left_out(folder: Path, files: Collection[str], *, is_sent: bool = False) -> list[str]:
+def left_out(
+    folder: Path, files: Collection[str], is_no_code: Callable[[Path], bool], *, is_sent: bool
+) -> list[str]:
     """Return the modules that a snapshot of a folder does not hold, and linked packages; sorted.
 
-    Of local code also those that git ignores: trials import them from the folder as they are. If
-    the code `is_sent`, only files with names that no bundle can hold.
+    Of local code also those that git ignores: trials import them from the folder as they are; and
+    outside git small files that may be its settings. If the code `is_sent`, only files with names
+    that no bundle can hold.
     """
+    endings = frozenset({".py"})
     found = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     if found is None:
         found = [path.relative_to(folder) for path in _entries(folder)]
+        found = [path for path in found if path.suffix == ".py" or _is_small(folder / path)]
+        endings = TRACKED
     else:
         others = ("ls-files", "-z", "--others", "--exclude-standard")
         found += _git(folder, *others) or []
@@ -98,8 +105,8 @@ def left_out(folder: Path, files: Collection[str], *, is_sent: bool = False) -> 
             names.add(os.fsencode(name).decode("utf-8", "backslashreplace"))
         elif is_sent or any(p in SKIPPED or p.startswith(".") for p in path.parts):
             continue
-        elif path.suffix == ".py" and name not in files and whole.is_file():
-            names.add(name)
+        elif path.suffix in endings and name not in files and whole.is_file():
+            names |= set() if is_no_code(whole) else {name}
         elif whole.is_dir() and next(whole.glob("*.py"), None):
             names.add(f"{name}/")
     return sorted(names)
@@ -216,10 +223,13 @@ def take_snapshot(
         raise UserError(
             f"{error.filename or folder}: {error.strerror}", code="file-unreadable"
         ) from None
-    return {name: file for name, file in read.items() if not _has_private_key(name, file[0])}
+    return {name: file for name, file in read.items() if not _holds_secret(name, file[0])}
 
 
-def _has_private_key(name: str, content: bytes) -> bool:
+def _holds_secret(name: str, content: bytes) -> bool:
+    """True for a private key, or a token of `hpq invite`."""
+    if _TOKEN.search(content):
+        return True
     if name.endswith(".py"):
         return False  # a module that parses keys may name them
     return b"PRIVATE KEY-----" in content or (

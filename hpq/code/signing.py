@@ -13,6 +13,7 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from hpq.process import make_private
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.sweep import encode_launch
-from hpq.store.wire.trial import MAC_BYTES, SignRow, unsigned
+from hpq.store.wire.trial import MAC_BYTES, CheckOf, CheckRow, SignRow, unsigned
 
 _FINGERPRINT = re.compile("[0-9a-f]{12}")
 
@@ -141,6 +142,21 @@ class RowSigner:
             remedy = "enqueue its file again with --reuse"
         text = f"{sweep.id}: not signed with this machine's key{keys}; {remedy}"
         raise UserError(text, code="code-key-differs")
+
+    @classmethod
+    def checks(cls, settings: Settings, read: Callable[[str], Sweep]) -> CheckOf:
+        """Return what finds the check of a sweep's rows; `read` returns a sweep by its id."""
+        found: dict[str, CheckRow | None] = {}
+
+        def check_of(sid: str) -> CheckRow | None:
+            if sid not in found:
+                with contextlib.suppress(UserError):  # a key that others can read
+                    if key := key_of(settings, make=False):  # the first enqueue makes it
+                        signer = cls.of(key, settings.prefix, read(sid))
+                        found[sid] = signer.has_signed if signer else None
+            return found.get(sid)
+
+        return check_of
 
     def sign(self, number: int, text: str) -> bytes:
         """Return the row of a trial: 16 bytes, then its JSON."""

@@ -169,6 +169,13 @@ class Failure:
     fingerprint: str = ""
 
 
+# The failure of a trial whose parameters are not those that were signed.
+ALTERED = Failure(
+    kind=FailureKind.DISTRUSTED,
+    message="another client of Redis changed its parameters; enqueue the sweep again with --reuse",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
     """Why early termination stopped a trial.

@@ -13,7 +13,7 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.keys import Keys
-from hpq.store.wire.trial import text_of
+from hpq.store.wire.trial import CheckOf, text_of
 
 _INDEXES = ("waiting", "running", "dropped", "ended")
 _FIELDS = ("state", "attempt", "objective", "checkpoint", "artifacts")
@@ -29,7 +29,7 @@ class StoredResult:
     mean: float | None = None  # of the group of replicates of which the trial is the first
     has_pointers: bool = False  # to a checkpoint or artifacts
     is_filed: bool = False  # its number is in the set of trials that have files
-    is_known: bool = True  # the sweep has an identity of the trial's parameters
+    is_known: bool = True  # they are as signed; unsigned, the sweep has their identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,8 @@ class SweepCounters:
 class AuditReader:
     """Read the records that the audit compares with a sweep's events."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
+    def __init__(self, redis: Redis, keys: Keys, check_of: CheckOf) -> None:
+        self._redis, self._keys, self._check_of = redis, keys, check_of
 
     def counters(self, sid: str) -> SweepCounters:
         """Return the sizes of a sweep's sets, and its counters."""
@@ -98,7 +98,11 @@ class AuditReader:
         answers: list[Any] = pipe.execute()
         parts = (*_INDEXES, "rank", "means", "leases", "files", "params")
         found = dict(zip(parts, answers, strict=False))
-        known = self._known(sid, found["params"], replicates)
+        rows = found["params"]
+        if check := self._check_of(sid):
+            known = [row is None or check(n, row) for n, row in zip(numbers, rows, strict=True)]
+        else:
+            known = self._known(sid, rows, replicates)
         return [
             TrialRecord(
                 number=n,

@@ -17,22 +17,27 @@ from hpq.store.event_reader import EventReader
 from hpq.store.keys import Keys
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
+from hpq.store.wire.trial import CheckOf
 from hpq.store.worker_reader import WorkerReader, server_memory, server_ms
 
 
 class StoreReader:
     """Read what one prefix of one Redis server holds; `lease_ms` is the lease of a trial.
 
+    `check_of` verifies parameters (TrialReader); without it they are read as they are.
+
     Every method may raise RedisError; the guard of a connection turns it into OutOfReach.
     """
 
-    def __init__(self, redis: Redis, keys: Keys, lease_ms: int) -> None:
+    def __init__(
+        self, redis: Redis, keys: Keys, lease_ms: int, check_of: CheckOf = lambda _: None
+    ) -> None:
         self._redis, self._keys = redis, keys
         self.sweeps = SweepReader(redis, keys)
-        self.trials = TrialReader(redis, keys)
+        self.trials = TrialReader(redis, keys, check_of)
         self.workers = WorkerReader(redis, keys, lease_ms)
         self.events = EventReader(redis, keys)
-        self.audit = AuditReader(redis, keys)
+        self.audit = AuditReader(redis, keys, check_of)
 
     def now_ms(self) -> int:
         """Return the time by the server's clock, in milliseconds."""

@@ -11,7 +11,16 @@ from typing import Any
 from redis import Redis
 
 from hpq.domain.sweep import Goal, Sweep
-from hpq.domain.trial import Curve, Params, Point, ReplicateGroup, TrialId, TrialView
+from hpq.domain.trial import (
+    ALTERED,
+    Curve,
+    Params,
+    Point,
+    ReplicateGroup,
+    TrialId,
+    TrialState,
+    TrialView,
+)
 from hpq.errors import NotFound, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
@@ -22,10 +31,14 @@ _Segment = tuple[int, Callable[[int, int], list[int]]]  # its length, and what r
 
 
 class TrialReader:
-    """Read the trials under one prefix."""
+    """Read the trials under one prefix.
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
+    `check_of` finds what verifies a sweep's parameters. A trial that does not pass is read without
+    parameters, failed if it has ended, and with the failure ALTERED.
+    """
+
+    def __init__(self, redis: Redis, keys: Keys, check_of: trial_codec.CheckOf) -> None:
+        self._redis, self._keys, self._check_of = redis, keys, check_of
 
     def get(self, trial: TrialId) -> TrialView:
         """Return one trial.
@@ -56,20 +69,19 @@ class TrialReader:
         exists, params, dropped, *rows = pipe.execute()
         if not exists:
             raise no_sweep(sid)
-        trials = []
+        trials, check = [], self._check_of(sid)
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)
-            values = trial_codec.decode_params(f"{params_key} field {n}", raw)
+            is_altered = raw is not None and check is not None and not check(n, raw)
+            where = f"{params_key} field {n}"
+            values = {} if is_altered else trial_codec.decode_params(where, raw)
             key = self._keys.trial(trial)
-            trials.append(
-                trial_codec.decode_trial(key, trial, row, values, dropped=drop is not None)
-            )
+            view = trial_codec.decode_trial(key, trial, row, values, dropped=drop is not None)
+            if is_altered:
+                state = TrialState.FAILED if view.state.is_terminal else view.state
+                view = replace(view, state=state, failure=ALTERED)
+            trials.append(view)
         return trials
-
-    def row(self, trial: TrialId) -> bytes | None:
-        """Return the row of a trial's parameters as stored, for its signature; None without."""
-        raw: Any = self._redis.hget(self._keys.sweep(trial.sweep, "params"), str(trial.number))
-        return raw if raw is None else bytes(raw)
 
     def all(self, sid: str, chunk: int = 500) -> Iterator[TrialView]:
         """Yield every trial of a sweep in order of number; read `chunk` trials a round trip."""

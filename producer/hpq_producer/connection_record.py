@@ -15,7 +15,7 @@ import shlex
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,13 +86,21 @@ def records_folder(home: Path) -> Path:
     return home / "connect"
 
 
+def _lock(home: Path, name: str) -> Path:
+    return records_folder(home) / f"{name}.lock"
+
+
+def _record(home: Path, name: str) -> Path:
+    return records_folder(home) / f"{name}.json"
+
+
 def acquire_lock(home: Path, name: str) -> int | None:
     """Lock a connection as long as this process lives; None if another process holds the lock."""
     make_private(records_folder(home))
-    fd = open_lock(records_folder(home) / f"{name}.lock")
+    fd = open_lock(_lock(home, name))
     if try_lock(fd):
         os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))
-        (records_folder(home) / f"{name}.json").unlink(missing_ok=True)  # left by a killed process
+        _record(home, name).unlink(missing_ok=True)  # left by a killed process
         return fd
     os.close(fd)
     return None
@@ -101,14 +109,14 @@ def acquire_lock(home: Path, name: str) -> int | None:
 def lock_holder(home: Path, name: str = BACKGROUND) -> int | None:
     """Return the id of the last process that took the lock; the record may be older."""
     try:
-        return int((records_folder(home) / f"{name}.lock").read_text("ascii"))
+        return int(_lock(home, name).read_text("ascii"))
     except (OSError, ValueError):
         return None
 
 
 def write_record(home: Path, record: ConnectionRecord) -> None:
     """Replace the record atomically."""
-    path = records_folder(home) / f"{record.name}.json"
+    path = _record(home, record.name)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with open(draft, "w", encoding="utf-8", opener=open_private) as file:
         json.dump(asdict(record), file)
@@ -117,17 +125,15 @@ def write_record(home: Path, record: ConnectionRecord) -> None:
 
 def remove_record(home: Path, name: str) -> None:
     """Remove the record and its lock file; the background's lock file stays for waiters."""
-    (records_folder(home) / f"{name}.json").unlink(missing_ok=True)
+    _record(home, name).unlink(missing_ok=True)
     if name != BACKGROUND:
-        (records_folder(home) / f"{name}.lock").unlink(missing_ok=True)
+        _lock(home, name).unlink(missing_ok=True)
 
 
 def read_record(home: Path, name: str = BACKGROUND) -> ConnectionRecord | None:
     """Return the record of that name, whether its process lives or not."""
     try:
-        return ConnectionRecord(
-            **json.loads((records_folder(home) / f"{name}.json").read_text("utf-8"))
-        )
+        return ConnectionRecord(**json.loads(_record(home, name).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -141,7 +147,7 @@ def current_trouble(home: Path, record: ConnectionRecord | None) -> str:
 def is_alive(home: Path, name: str = BACKGROUND) -> bool:
     """Return True while the process of a connection lives."""
     try:
-        fd = os.open(records_folder(home) / f"{name}.lock", os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(_lock(home, name), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
@@ -182,7 +188,8 @@ def connection_of_url(home: Path, url: str) -> ConnectionRecord | None:
     parts = urlsplit(url)
     if parts.hostname != HOST:
         return None
-    return next((t for t in _live_records(home) if t.port == parts.port), None)
+    found = (read_record(home, path.stem) for path in records_folder(home).glob("*.json"))
+    return next((r for r in found if r and r.port == parts.port and is_alive(home, r.name)), None)
 
 
 def check_shell_connection(environ: Mapping[str, str], home: Path, url: str) -> None:
@@ -245,13 +252,6 @@ def namespace_flags(context: str, namespace: str) -> tuple[str, str]:
     return f" --context {shlex.quote(context)}", f" --namespace {namespace}"
 
 
-def _live_records(home: Path) -> Iterator[ConnectionRecord]:
-    for path in records_folder(home).glob("*.json"):
-        record = read_record(home, path.stem)
-        if record is not None and is_alive(home, path.stem):
-            yield record
-
-
 def with_connection(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
     """Return the environment with the URL of the server in use, unless HPQ_REDIS_URL is set.
 
@@ -262,8 +262,8 @@ def with_connection(environ: Mapping[str, str], home: Path) -> Mapping[str, str]
     record = background_connection(home)
     if record is None:
         return with_joined(environ, home)
-    own_key = {"HPQ_CODE_KEY": environ["HPQ_CODE_KEY"]} if environ.get("HPQ_CODE_KEY") else {}
-    return {**environ, **record.environ(), **own_key}
+    key = environ.get("HPQ_CODE_KEY")
+    return {**environ, **record.environ(), **({"HPQ_CODE_KEY": key} if key else {})}
 
 
 def with_joined(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
@@ -272,21 +272,19 @@ def with_joined(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
     return {**environ, **{n: v for n, v in found.items() if not environ.get(n)}}
 
 
-def _worker_prefix() -> str:
-    # HPQ_HOME may be on a disk that several machines share.
-    return f"worker-{socket.gethostname()}-"
+_WORKER = f"worker-{socket.gethostname()}-"  # several machines may share the disk of HPQ_HOME
 
 
 def register_worker(home: Path) -> None:
     """Record this process, and the program that it execs, as a worker that `hpq leave` stops."""
-    fd = acquire_lock(home, f"{_worker_prefix()}{os.getpid()}")
+    fd = acquire_lock(home, f"{_WORKER}{os.getpid()}")
     if fd is not None:
         os.set_inheritable(fd, True)
 
 
 def stop_workers(home: Path, grace_s: float) -> int:
     """Stop the recorded workers of this machine, which return their trials; return their number."""
-    names = [path.stem for path in records_folder(home).glob(f"{_worker_prefix()}*.lock")]
+    names = [path.stem for path in records_folder(home).glob(f"{_WORKER}*.lock")]
     live = [name for name in names if is_alive(home, name)]
     for name in names:
         _end(home, name, grace_s, signal.SIGTERM)  # a second one ends a worker at once

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from redis import Redis
 
+from hpq.code.signing import RowSigner
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.domain.sweep import Sweep
@@ -24,6 +25,7 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
+from hpq.store.sweep_reader import SweepReader
 from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
@@ -94,6 +96,13 @@ class Session:
         return self.attached is not None
 
 
+def reader_of(redis: Redis, settings: Settings) -> StoreReader:
+    """Return a reader that marks parameters that are not as this machine's key signed them."""
+    keys = Keys(settings.prefix)
+    check_of = RowSigner.checks(settings, SweepReader(redis, keys).get)
+    return StoreReader(redis, keys, settings.lease_ms, check_of)
+
+
 @contextmanager
 def open_session(settings: Settings | None = None) -> Iterator[Session]:
     """Open a session for one command; turn errors of Redis into errors of one line.
@@ -111,7 +120,7 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
         version = check_server(connect(url, patience_s=FIRST_S), url)
         redis = connect(url)
         keys = Keys(settings.prefix)
-        reader = StoreReader(redis, keys, settings.lease_ms)
+        reader = reader_of(redis, settings)
         with guard(url):
             yield Session(
                 settings=settings,

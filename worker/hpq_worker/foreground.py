@@ -19,7 +19,7 @@ from typing import Any
 from hpq.domain.attempt import HeartbeatReply
 from hpq.domain.sweep import ObjectiveValue, Sweep
 from hpq.domain.trial import Claim, TrialId
-from hpq.errors import HpqError
+from hpq.errors import Forbidden, HpqError
 from hpq.settings import Settings, read
 from hpq.store.wire.sweep import decode_sweep
 from hpq_worker.attempt.attempt import AttemptRunner
@@ -60,9 +60,16 @@ class _NoHeartbeat(Heartbeat):
 
 
 def _run(settings: Settings, data: dict[str, Any]) -> int:
-    """Run the trial; return the exit code of the program, 128 + N for signal N."""
-    row = {name.encode(): text.encode() for name, text in data["sweep"].items()}
-    sweep = replace(decode_sweep("try", data["id"], row, 0, 0, 0), timeout_s=0.0, stall_s=math.inf)
+    """Run the trial; return the exit code of the program, 128 + N for signal N.
+
+    Raises:
+        Forbidden: the trial is of a sweep in Redis that a worker here would not trust.
+    """
+    bundles = CodeBundles(settings.home, lambda _: None)
+    trust, sweep = TrustPolicy(settings, bundles), _sweep(data, "sweep")
+    if "stored" in data and (untrusted := trust.untrusted(_sweep(data, "stored"))):
+        raise Forbidden(untrusted.text, code=untrusted.code)
+    sweep = replace(sweep, timeout_s=0.0, stall_s=math.inf)
     signals, heartbeat = Signals(settings.grace_s), _NoHeartbeat()
     signals.install()
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the program's
@@ -72,11 +79,10 @@ def _run(settings: Settings, data: dict[str, Any]) -> int:
     if gpus:
         os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         os.environ["CUDA_VISIBLE_DEVICES"] = slots[0]
-    bundles = CodeBundles(settings.home, lambda _: None)
     parts = AttemptParts(
         settings=settings,
         environ={**os.environ, **hidden.hide(settings.in_pod)},
-        trust=TrustPolicy(settings, bundles),
+        trust=trust,
         bundles=bundles,
         files=FileStoreHandle(settings),
         heartbeat=heartbeat,
@@ -95,6 +101,11 @@ def _run(settings: Settings, data: dict[str, Any]) -> int:
     if result.outcome is None:
         return 128 + signal.SIGTERM
     return result.status if result.status >= 0 else 128 - result.status
+
+
+def _sweep(data: dict[str, Any], name: str) -> Sweep:
+    row = {field.encode(): text.encode() for field, text in data[name].items()}
+    return decode_sweep("try", data["id"], row, 0, 0, 0)
 
 
 def _lines(sweep: Sweep, reports: ReportBuffer, result: Result) -> list[str]:

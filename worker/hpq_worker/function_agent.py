@@ -33,7 +33,7 @@ def agent(sweep: Any, function: Callable[[Any, Trial], Any], count: int | None =
 
         run = read_run(attempt.run)
         trial = Trial(run, send, attempt.is_stopped)
-        set_sink(trial.report)
+        set_sink(trial.report, attempt.send)
         returned = function(dict(run.params), trial)
         attempt.was_stopped = attempt.was_stopped or trial.has_seen_stop
         if isinstance(returned, Mapping):

@@ -122,10 +122,10 @@ local function requested(sid, n) return redis.call('ZSCORE', sweep_key(sid, 'wai
 local full, newer = is_full(), ''
 local only, number = string.match(args.only, '^([^/]*)/?(%d*)$')
 local sweeps = only ~= '' and {only} or in_turn(class)
-for _, sid in ipairs(sweeps) do
-  if not skip[sid] and string.find(sid, '^[a-z0-9][a-z0-9-]*$') and claimable(sid) > 0 then
+local function claim_from(sid)
+  if claimable(sid) > 0 then
     local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')
-    if of[1] == class and tonumber(of[2]) > schema then
+    if of[1] == class and (tonumber(of[2]) or 0) > schema then
       newer = sid
     elseif of[1] == class then  -- the sweep in `only` may be of another class, or not exist
       local n
@@ -138,6 +138,12 @@ for _, sid in ipairs(sweeps) do
         return claim(sid, n)
       end
     end
+  end
+end
+for _, sid in ipairs(sweeps) do
+  if not skip[sid] and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
+    local claimed = guarded(sid, function() return claim_from(sid) end)
+    if claimed then return claimed end
   end
 end
 redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)

@@ -21,7 +21,7 @@ if settle[1] ~= run_id then
   settle = {run_id, settle[1] and NOW or 0}
   if settle[2] == 0 then redis.call('HSET', key('settle'), 'since', '0') end
 end
-if NOW - tonumber(settle[2]) < lease then return {'settling', 0, 0} end
+if NOW - (tonumber(settle[2]) or 0) < lease then return {'settling', 0, 0} end
 
 local function poison(sid, n, t, f)
   local step, hosts = tonumber(f[4] or 0), f[6] or ''
@@ -69,8 +69,7 @@ local function end_rest_of_stopped(sid)
 end
 
 local wanted, requeued, ended = {}, 0, 0
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
-  local sid, n = string.match(id, '^([^/]+)/(%d+)$')
+local function reap(id, sid, n)
   local t, f = sid and trial_key(sid, n), {}
   -- A malformed lease, or one of a removed sweep, must not keep other trials from being requeued.
   if sid and sweep_exists(sid) then
@@ -98,12 +97,17 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
     wanted[#wanted + 1] = want[1]
     wanted[#wanted + 1] = want[2]
   end
+  return true
+end
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
+  local sid, n = string.match(id, '^([^/]+)/(%d+)$')
+  if not guarded(sid or '', function() return reap(id, sid, n) end) then redis.call('ZREM', key('leases'), id) end
 end
 
 -- Every worker reaps expired leases. The rest reads each open sweep, so one worker of the class does it
 -- in every_ms.
 local stamp = 'booked:' .. class
-local done = tonumber(redis.call('HGET', key('settle'), stamp) or 0)
+local done = tonumber(redis.call('HGET', key('settle'), stamp)) or 0
 if done <= NOW and NOW - done < tonumber(args.every_ms) then return {'ok', requeued, ended, unpack(wanted)} end
 redis.call('HSET', key('settle'), stamp, int(NOW))
 
@@ -115,10 +119,10 @@ local function bound_bulk()
   if limit == 0 or tonumber(string.match(info, 'used_memory:(%d+)')) < budget then return end
   local bytes = 0
   for _, sid in ipairs(redis.call('ZRANGE', key('bulk'), 0, -1)) do
-    bytes = bytes + tonumber(redis.call('HGET', sweep_key(sid), 'bulk') or 0)
+    bytes = bytes + (tonumber(redis.call('HGET', sweep_key(sid), 'bulk')) or 0)
   end
   for _, id in ipairs(redis.call('ZRANGE', key('leases'), 0, -1)) do
-    bytes = bytes + tonumber(redis.call('HGET', key('t', id), 'log_bytes') or 0)
+    bytes = bytes + (tonumber(redis.call('HGET', key('t', id), 'log_bytes')) or 0)
   end
   if bytes > budget then free_memory(bytes - budget) end
 end
@@ -134,13 +138,15 @@ end
 
 local sum, want, owners, busy = 0, 0, {}, {}
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do  -- it may close some
-  ended = ended + end_rest_of_stopped(sid)
+  ended = ended + (guarded(sid, function() return end_rest_of_stopped(sid) end) or 0)
 end
 for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
-  local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
-  owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)
-  sum = sum + demand(sid)
-  want = want + tickets(sid, class)
+  guarded(sid, function()
+    local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
+    owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)
+    sum = sum + demand(sid)
+    want = want + tickets(sid, class)
+  end)
 end
 rewrite(key('c', class, 'owners'), owners)
 rewrite(key('c', class, 'busy'), busy)

@@ -25,6 +25,8 @@ from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, wo
 
 MAC_BYTES = 16
 SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
+CheckRow = Callable[[int, bytes | None], bool]  # number and row → is it as it was signed?
+CheckOf = Callable[[str], CheckRow | None]  # of a sweep; None: this machine's key did not sign it
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 

@@ -122,7 +122,7 @@ def find_code(
         folder=folder,
         is_sent=is_sent,
         note=note,
-        left_out=() if is_live else tuple(left_out(root, files, is_sent=is_named)),
+        left_out=() if is_live else tuple(left_out(root, files, is_no_code, is_sent=is_named)),
         namesake="" if is_named else _warn_of_namesake(spec, folder, file.parent),
     )
 

@@ -9,11 +9,11 @@ from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
 from hpq.domain.sweep import SCHEMA, Counts, Sweep
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Params, TrialId, TrialView
+from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicated
 from hpq.store.wire.fields import dumps
-from hpq.store.wire.trial import decode_params, encode_new
+from hpq.store.wire.trial import encode_new
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
 from hpq_producer.session import Session
 
@@ -29,18 +29,17 @@ def enqueue_confirmation(
 
     Raises:
         UserError: the sweep is a confirmation, or its code is not signed with this machine's key.
+
+    `best` are trials of `best_trials`, which refuses parameters that were changed.
     """
     for first in (tag.removeprefix(_TAG) for tag in sweep.tags if tag.startswith(_TAG)):
         text = f"{sweep.id} already confirms {first}; for more seeds: hpq best {first}"
         raise UserError(f"{text} -n {len(best)} --confirm {sweep.replicates + seeds}")
     key, prefix = signing.key_of(session.settings, make=True), session.settings.prefix
     launch, numbers = sweep.launch, [trial.id.number for trial in best]
-    sets = [trial.params for trial in best]
-    signer = signing.RowSigner.of(key, prefix, sweep)
-    if signer is not None or launch.trainer not in SHIPPED:
+    if launch.trainer not in SHIPPED:
         # Otherwise what another client of Redis forged would be signed here.
-        signer = signing.RowSigner.required(session.settings, sweep)
-        sets = [verified_params(session, trial.id, signer) for trial in best]
+        signing.RowSigner.required(session.settings, sweep)
     seed = sweep.seed + sweep.replicates
     asked = digest({"confirm": sweep.digest, "trials": [*numbers], "seeds": seeds}, seed, sweep.id)
     if (existing := session.reader.sweeps.find_by_digest(asked)) is not None:
@@ -57,7 +56,7 @@ def enqueue_confirmation(
     )  # fmt: skip
     confirmation, sign = signing.signed(key, prefix, confirmation)
     rows = []
-    for params in map(ParameterSet, sets):
+    for params in (ParameterSet(trial.params) for trial in best):
         if isinstance(base := params.get(SEED), int):
             params = ParameterSet({**params, SEED: base + sweep.replicates})
         rows += [encode_new(one, i) for i, one in enumerate(replicated(params, seeds))]
@@ -70,16 +69,3 @@ def enqueue_confirmation(
         writer.discard(sid)
         raise
     return Enqueued(sid=sid, is_new=True, trials=trials)
-
-
-def verified_params(session: Session, trial: TrialId, signer: signing.RowSigner) -> Params:
-    """Return a trial's parameters.
-
-    Raises:
-        UserError: they are not those that were signed.
-    """
-    row = session.reader.trials.row(trial)
-    if not signer.has_signed(trial.number, row):
-        text = f"{trial}: its parameters were changed in Redis after they were signed"
-        raise UserError(f"{text}; choose others with --where", code="parameters-altered")
-    return decode_params(str(trial), row)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
 from hpq.domain.sweep import Goal, Sweep
-from hpq.domain.trial import Json, TrialState, TrialView
+from hpq.domain.trial import ALTERED, Json, TrialState, TrialView
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import best_values
@@ -95,6 +95,7 @@ def best_trials(
 
     Raises:
         HpqError: no trial has a result, or none that matches (says why).
+        UserError: the parameters of one of them are not those that were signed.
     """
     if where is None:
         found = reader.trials.best(sweep, n)
@@ -102,12 +103,19 @@ def best_trials(
         every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
         ranked = (t for t in every if t.state in _RANKED and t.objective is not None)
         found = list(islice(ranked, n))
+    refuse_altered(found)
     if found:
         return found
     if where is not None:
         text = f"{sweep.id}: no trial with a result matches {where.text}"
         raise NotFound(text, code="no-result")
     raise HpqError(_why_none(sweep), code="no-result")
+
+
+def refuse_altered(trials: Iterable[TrialView]) -> None:
+    """Raise a UserError if the parameters of a trial are not those that were signed."""
+    if altered := next((t.id for t in trials if t.failure is ALTERED), None):
+        raise UserError(f"{altered}: {ALTERED.message}", code="parameters-altered")
 
 
 def _why_none(sweep: Sweep) -> str:

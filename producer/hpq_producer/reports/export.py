@@ -16,6 +16,7 @@ from hpq.domain.trial import Params, TrialId
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, seed_of_result
 from hpq.store.reader import StoreReader
+from hpq_producer.query.selection import refuse_altered
 from hpq_producer.terminal.text import shell_line
 
 
@@ -33,12 +34,13 @@ def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: 
     `python` is HPQ_PYTHON. A program that reads its parameters from a file gets one under /tmp.
 
     Raises:
-        UserError: `found` is a sweep.
+        UserError: `found` is a sweep, or its parameters are not those that were signed.
     """
     if isinstance(found, str):
         text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
         raise UserError(text, code="trial-missing")
     sweep, trial = reader.sweeps.get(found.sweep), reader.trials.get(found)
+    refuse_altered([trial])
     params, launch = trial.params, sweep.launch
     if launch.is_function:
         text = f"{found} calls a function of a script; `hpq show {found}` prints its parameters"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, TrialView
+from hpq.domain.trial import ALTERED, Json, TrialView
 from hpq.search.samplers import seed_of_result
 from hpq_producer.analysis.pruning import describe_early_end
 from hpq_producer.analysis.records import source_of_result
@@ -87,7 +87,9 @@ def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None 
             Span(str(trial.id.number)),
             *(Span(param_text(trial.params, p)) for p in sweep.varying),
             Span(duration(trial.duration_ms)),
-            Span(score(trial), Style.BOLD),
+            Span(ALTERED.kind, Style.RED)
+            if trial.failure is ALTERED
+            else Span(score(trial), Style.BOLD),
         ]
         rows.append(row)
     names = column_names(sweep)

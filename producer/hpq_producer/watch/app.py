@@ -29,7 +29,7 @@ from hpq_producer.query.filter import Filter
 from hpq_producer.query.follow import BLOCK_MS, is_settled
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.summary_page import importance_lines
-from hpq_producer.session import Session
+from hpq_producer.session import Session, reader_of
 from hpq_producer.terminal.console import terminal_info
 from hpq_producer.terminal.screen import LiveScreen
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo
@@ -140,7 +140,7 @@ class _Watch:
     ) -> None:
         # A client that does not retry by itself: the frame says when Redis is away, and keys work.
         quick = connect(session.url, retries=0, timeout_s=3.0)
-        self._reader = StoreReader(quick, session.keys, session.settings.lease_ms)
+        self._reader = reader_of(quick, session.settings)
         in_cluster = session.connection is not None
         self._scenes = SceneReader(self._reader, pods, in_cluster=in_cluster)
         self._session, self._stream, self._leave, self._on_quit = session, stream, leave, on_quit

@@ -6,6 +6,8 @@ import gzip
 import hashlib
 import hmac
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -13,7 +15,10 @@ from hpq.code.signing import RowSigner
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import FailureKind, TrialState
 from hpq.filestore.local import open_files
+from hpq.settings import read
 from hpq.store.wire.fields import dumps
+from hpq_producer.page.sweep_data import encode_sweep, read_sweep
+from hpq_producer.session import reader_of
 from tests.ids import ids, refused
 
 PROGRAM = """
@@ -320,3 +325,60 @@ def test_a_forged_id_of_a_sweep_leads_nowhere(lab) -> None:
     assert "Traceback" not in lab.log()
     for name in forged:
         assert lab.redis.zcard(lab.keys.sweep(name, "waiting")) == 2
+
+
+def test_every_view_marks_parameters_that_were_changed_after_the_trials_ran(lab) -> None:
+    lab.write("train.py", PROGRAM)
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    was = rows(lab, sid)
+    put(lab, sid, 2, was[2].replace(b"2}", b"77131}"))
+    put(lab, sid, 5, was[6])  # swapped rows: the sweep knows both identities
+    put(lab, sid, 6, was[5])
+    shown = {t["trial"]: t for t in json.loads(lab.ok("results", sid, "-o", "json"))}
+    marked = {n for n, t in shown.items() if t["failure"]}
+    assert marked == {2, 5, 6} and not any(shown[n]["param"] for n in marked)
+    assert {shown[n]["failure"]["kind"] for n in marked} == {FailureKind.DISTRUSTED}
+    message = shown[2]["failure"]["message"]
+    reader = reader_of(lab.redis, read(lab.env))
+    page = encode_sweep(read_sweep(reader, sid))["trials"]
+    texts = {words: lab.ok(*words, sid) for words in (("results",), ("summary",))}
+    texts["page"] = json.dumps(page)
+    code = f"import hpq; print(hpq.Sweep({sid!r}).trial(2).failure)"
+    texts["python"] = subprocess.check_output([sys.executable, "-c", code], env=lab.env, text=True)
+    for where, text in {**texts, "show": lab.ok("show", f"{sid}/2")}.items():
+        assert "77131" not in text and "distrusted" in text, (where, text)
+    for where in (("results",), "page", "python"):
+        assert message in texts[where], where
+    refused(lab.hpq("show", f"{sid}/2", "--command"), "parameters-altered")
+    found = lab.hpq("audit", sid, "-o", "json")
+    assert {v["trial"] for v in json.loads(found.stdout)["violations"]} == {2, 5, 6}
+    assert "77131" in lab.ok("results", sid, "-o", "json", HPQ_CODE_KEY=OURS), (
+        "not our key: unknown"
+    )
+    assert {t.id.number for t in lab.reader.trials.all(sid) if t.params["x"] == 77131} == {2}
+    again = lab.enqueue(SWEEP, "--new", "--reuse")
+    reused = [t for t in lab.reader.trials.all(again) if t.reused]
+    assert {t.id.number for t in reused} == {1, 3, 4, 7, 8, 9}, "what was forged is not reused"
+
+
+@pytest.mark.parametrize("part", ["", "waiting"])
+def test_numbers_that_are_none_hold_their_sweep_and_others_run(lab, part: str) -> None:
+    lab.write("train.py", PROGRAM)
+    spoilt = lab.enqueue(SWEEP)
+    if part:
+        lab.redis.delete(lab.keys.sweep(spoilt, part))
+        lab.redis.set(lab.keys.sweep(spoilt, part), "x")
+    fields = ["max_parallel", "canary", "run_cap", "n_finished", "replicates", "suggest_until"]
+    lab.redis.hset(lab.keys.sweep(spoilt), mapping=dict.fromkeys([*fields, "schema"], "x"))
+    for number in range(1, 10):
+        lab.redis.hset(f"{lab.keys.sweep(spoilt).replace(':s:', ':t:')}/{number}", "attempt", "x")
+    lab.redis.zadd(lab.keys.leases, {f"{spoilt}/1": 1, f"{spoilt}/x": 1, "evil": 1})
+    lab.redis.zadd("hpq:c:default:open", {spoilt: "-inf"})
+    lab.redis.hset("hpq:c:default:busy", "me", "x")
+    lab.redis.hset("hpq:settle", "booked:default", "x")
+    sid = lab.enqueue(SWEEP, "--new", "--name", "good")
+    lab.worker()
+    wait_over(lab, sid)
+    assert not kinds(lab, sid) and len(ran(lab)) == 9

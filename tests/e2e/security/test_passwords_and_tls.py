@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from tests.e2e.security.test_join import Machine, steered_anywhere
 from tests.ids import ids, refused
 
 PASSWORD = "s3cr3t-Passw0rd"
@@ -142,6 +143,23 @@ def test_a_server_with_tls_and_a_ca_of_ones_own_works(tls_lab) -> None:
     lab.go()
     use(lab, lab.steered(2))
     assert PASSWORD not in lab.log()
+
+
+def test_a_machine_joins_over_tls_without_a_file_of_the_ca_of_its_own(tls_lab) -> None:
+    lab, _, cert = tls_lab
+    second = Machine(steered_anywhere(lab), "bob")
+    token = second.token()
+    second.join(token)
+    sid = lab.steered(1)
+    lab.go()
+    lab.wait_over(sid)
+    assert {t.host for t in lab.reader.trials.all(sid)} == {"bob"}
+    assert sid in second.ok("ls") and PASSWORD not in lab.log()
+    ca = second.home / "join" / "ssl_ca_certs"
+    assert ca.stat().st_mode & 0o077 == 0 and ca.read_text() == cert.read_text()
+    assert str(cert) not in second.ok("config", "--json") + lab.log()
+    assert "1 `hpq worker` stopped" in second.hpq("leave").stderr
+    assert not (second.home / "join").exists()
 
 
 @pytest.mark.parametrize("off", ["ssl_cert_reqs=none", "ssl_check_hostname=false"])

@@ -94,11 +94,16 @@ def requeues(lab, sid: str) -> list[tuple[int, str]]:
 def test_a_tutorials_script_enqueues_its_sweep_and_runs_the_trials_in_its_own_process(lab) -> None:
     said = run(lab, """
         import logging
+        older = logging.getLogger("older")
+        older.addHandler(logging.StreamHandler())
+        older.propagate = False
         seen = []
         def main():
             logging.basicConfig(level="INFO")  # keeps the stderr of the first trial
             train()
             logging.info("logged in %s", wandb.config.lr)
+            sys.stderr.writelines(["one ", "line\\n"])
+            older.warning("by an older handler")
             seen.append((os.environ["HPQ_TRIAL_ID"].split("/")[1], wandb.config.lr))
         sid = wandb.sweep(space, project="demo")
         assert wandb.agent(f"me/demo/{sid}", main) is None
@@ -117,7 +122,8 @@ def test_a_tutorials_script_enqueues_its_sweep_and_runs_the_trials_in_its_own_pr
     lab.wait_over(sid)
     trials = list(lab.reader.trials.all(sid))
     assert [t.objective for t in trials] == [0.9, 0.99, 0.999]
-    assert "logged in 0.01\n" in lab.printed(sid, 2)
+    assert "logged in 0.01\n" in lab.printed(sid, 2) and "one line\n" in lab.printed(sid, 2)
+    assert "by an older handler\n" in lab.printed(sid, 2)
     assert (lab.code / "other").read_text() == ""
     assert [(p.step, p.value) for p in lab.reader.trials.metric_history(trials[0].id, "epoch")] == [
         (0, 0.0), (1, 1.0),
@@ -443,12 +449,22 @@ def test_a_notebook_imports_the_stand_in_from_hpq(lab) -> None:
     assert states(lab, sweep_of(lab)) == ["finished"] * 3
 
 
+def test_hpq_run_refuses_a_sweep_whose_trials_call_a_function(lab) -> None:
+    lab.write("s.yaml", "trainer: function\nmethod: grid\nparameters: {x: {values: [1]}}\n")
+    refused(lab.hpq("run", "s.yaml"), "wrong-place", "hpq exec python")
+    assert not lab.reader.sweeps.ids()
+    sid = lab.ok("enqueue", "s.yaml").strip()
+    refused(lab.hpq("run", sid), "wrong-place", "hpq exec python")
+
+
 def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
     said = run(lab, """
         def main():
-            with wandb.init() as run:
+            with wandb.init(config={"lr": 1, "batch": 32}, tags=["mine"], group="g") as run:
                 for epoch in range(4):
                     wandb.log({"val_acc": 1 - run.config.lr, "epoch": epoch})
+                    run.config.update({"late": 7}, allow_val_change=True)
+                    run.summary["text"] = "done"
                     if epoch == 2: wandb.log({"rare": 1})
                 if run.config.lr == 0.1: raise ValueError
         sid = wandb.sweep(space, project="demo")
@@ -456,6 +472,8 @@ def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
         sweep = wandb.Api().sweep(f"me/demo/{sid}")
         best = sweep.best_run()
         print(best.id == f"{sid}-3", best.config["lr"], best.summary["val_acc"], best.state)
+        print(best.config["batch"], best.config["late"], best.tags, best.group)
+        print(best.summary["text"])
         print(sweep.best_run("+val_acc").config["lr"], sweep.best_run("val_acc").config["lr"])
         print(sweep.state, sweep.project, len(sweep.runs), sweep.order, sweep.config["method"])
         print([run.state for run in sweep.runs], [len(list(r.scan_history())) for r in sweep.runs])
@@ -472,8 +490,10 @@ def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
             try: wrong()
             except (ValueError, AttributeError, wandb.UsageError) as error: print(error)
     """)  # fmt: skip
-    assert said[2:10] == [
+    assert said[2:12] == [
         "True 0.001 0.999 finished",
+        "32 7 ['mine'] g",
+        "done",
         "0.1 0.001",
         "FINISHED demo 3 -summary_metrics.val_acc grid",
         "['failed', 'finished', 'finished'] [5, 5, 5]",
@@ -482,6 +502,6 @@ def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
         "[0.01, 0.1]",
         "[0.001, 0.01, 0.1] 0",
     ]  # fmt: skip
-    wrong = said[10:]
+    wrong = said[12:]
     assert "$near" in wrong[0] and "colour" in wrong[1] and len(wrong) == 5, wrong
     assert all("hpq's stand-in" in line for line in wrong[2:4]), wrong

@@ -96,7 +96,9 @@ def test_a_token_is_no_argument(hpq, away, token) -> None:
 
 def test_an_invitation_overwrites_no_file(hpq, tmp_path) -> None:
     path = saved(tmp_path, "mine")
-    refused(hpq("invite", "--file", path), "file-unwritable")
+    done = hpq("invite", "--file", path)
+    refused(done, "file-unwritable")
+    assert "warning" not in done.stderr, "it refuses first"
     assert path.read_text() == "mine"
 
 

@@ -77,6 +77,9 @@ def test_outside_git_linked_packages_and_large_modules_are_named(hpq, tmp_path) 
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "code/train.py"))
     # Outside git the snapshot is of the working directory.
     assert "not frozen: code/large.py, code/linked/" in planned(hpq)
+    put(tmp_path / "code", {"config.json": "{}", "large.json": "x" * (1024 * 1024 + 1)})
+    put(tmp_path / "code", {"a.csv": "", ".hidden.json": "", "other-sweep.yaml": SWEEP})
+    assert "not frozen: code/config.json, code/large.py, code/linked/" in planned(hpq)
 
 
 @pytest.mark.parametrize("is_in_git", [True, False])

@@ -14,10 +14,12 @@ from hpq.domain.sweep import Launch
 SECRETS = (
     *(".env", ".env.prod", "a.pem", "tls.key", "id_rsa", "id_ed25519.pub", ".netrc"),
     *("my-credentials.json", "Credentials.yaml", "account.json", "id_rsa.json", "prod.env"),
-    *(".pypirc", "kubeconfig.yaml", "host.yaml"),
+    *(".pypirc", "kubeconfig.yaml", "host.yaml", "token", "notes.md"),
 )
 PRIVATE = {
     "account.json": '{"private_key": 1}',
+    "token": f"hpq-invite-1-{20 * 'aB3_'}\n",
+    "notes.md": f"hpq-invite-1-\n{20 * 'aB3_'}\n",
     "host.yaml": "key: |\n  -----BEGIN OPENSSH PRIVATE KEY-----\n",
 }
 
@@ -39,7 +41,7 @@ def test_secrets_are_in_no_snapshot_even_where_git_tracks_them(tmp_path, is_sent
     put(tmp_path, "train.py", "credentials.py", "id_map.json", *SECRETS)
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", "--force", ".")
-    files = take_snapshot(tmp_path, ["train.py"], is_sent=is_sent)
+    files = take_snapshot(tmp_path, ["train.py", "token"], is_sent=is_sent)
     assert set(files) == {"train.py", "credentials.py", "id_map.json"}
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 from hpq.code import bundle as packing
 from hpq.code.editable import EditableInstalls
@@ -28,16 +27,10 @@ _INSTALLED = ".hpq-editable"  # links to packages, at the top
 _OWN = (_BYTECODE, _INSTALLED)
 
 Stamp = tuple[int, int]  # inode and change time of an entry; zeros if it is missing
+_COPY, _FOLDER, _LINK = "copy of a file", "directory of its own", "link to the user's entry"
 
 
-class _Kind(Enum):
-    COPY = "copy of a file of the snapshot"
-    FOLDER = "directory of its own"
-    LINK = "link to the user's entry"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Folder:
+class _Folder(NamedTuple):
     """A directory of the tree as it was restored, and the user's directory as it was then."""
 
     stamp: Stamp
@@ -51,6 +44,9 @@ class CodeTree:
     There the tree repeats absolute paths of the user: `tree/home/me/project` has the directories of
     the project as directories and its other files as links, so that programs find data beside
     their code, and scan, rename and remove it. `../data` is a link, too.
+
+    A *path* below is that of an entry in the tree, without the tree's own: "/home/me/project/t.py".
+    A *name* is that of a file of the snapshot: "t.py".
     """
 
     def __init__(self, path: Path, files: Files, launch: Launch, *, is_linked: bool) -> None:
@@ -59,27 +55,14 @@ class CodeTree:
         self._root = launch.root.rstrip("/") if is_linked else ""
         self.top = f"{path}{self._root}"
         self._lock = DirectoryLock(path)
-        self._planned: dict[str, dict[str, str]] = {}  # folder → {entry: file, or "" for a folder}
-        self._plan(self._root)
-        if not is_linked and launch.below:
-            self._plan(f"/{launch.below}")
-        for name in files:
-            folder, _, entry = f"{self._root}/{name}".rpartition("/")
-            self._plan(folder)
-            self._planned[folder][entry] = name
-        self._copies: dict[str, Stamp] = {}
-        self._known: dict[str, _Folder] = {}
-        self._links: dict[str, int] = {}  # mirrored folder → number of its entries
+        start = self._root if is_linked or not launch.below else f"/{launch.below}"
+        # {folder: {entry: the name of its file, "" for a folder}}: what holds code
+        self._planned = _plan([start], {f"{self._root}/{name}": name for name in files})
+        self._copies: dict[str, Stamp] = {}  # by path, as they were written
+        self._known: dict[str, _Folder] = {}  # all directories, as they were restored
+        self._links: dict[str, int] = {}  # directory without code → number of its entries
         self._total = 0  # of these
-        self._large = set[str]()  # folders that are one link
-
-    def _plan(self, folder: str) -> None:
-        if folder not in self._planned:
-            self._planned[folder] = {}
-            if folder:
-                above, _, entry = folder.rpartition("/")
-                self._plan(above)
-                self._planned[above][entry] = ""
+        self._large = set[str]()  # directories without code that are one link
 
     @property
     def code_dir(self) -> str:
@@ -132,62 +115,51 @@ class CodeTree:
                 os.unlink(entry.path)
         for name in wanted.keys() - present:
             self._make(f"{folder}/{name}", wanted[name])
-        folders = tuple(name for name, kind in wanted.items() if kind is _Kind.FOLDER)
+        folders = tuple(name for name, kind in wanted.items() if kind == _FOLDER)
         return _Folder(stamp=_stamp(here), users=users, folders=folders)
 
-    def _wanted(self, folder: str) -> dict[str, _Kind]:
+    def _wanted(self, folder: str) -> dict[str, str]:
+        """Return {entry: what it is} of a directory of the tree."""
         planned = self._planned.get(folder, {})
-        wanted = {entry: _Kind.COPY if name else _Kind.FOLDER for entry, name in planned.items()}
+        wanted = {entry: _COPY if name else _FOLDER for entry, name in planned.items()}
         if not self.is_linked:
             return wanted
         found: list[os.DirEntry[str]] = []
         with suppress(OSError), os.scandir(folder or "/") as entries:
             found = [e for e in entries if e.name not in wanted and e.name not in _OWN]
-        is_inside = self._is_inside(folder)
-        if not is_inside and len(found) > _MOST_BESIDE:
-            return wanted
-        wanted |= {entry.name: _Kind.LINK for entry in found}
-        for name in self._mirrored(folder, found) if is_inside else ():
-            wanted[name] = _Kind.FOLDER
-        return wanted
+        if self._is_inside(folder):
+            mirrored = set(self._mirrored(folder, found))
+            return wanted | {e.name: _FOLDER if e.name in mirrored else _LINK for e in found}
+        return wanted | {e.name: _LINK for e in found if len(found) <= _MOST_BESIDE}
 
     def _mirrored(self, folder: str, entries: list[os.DirEntry[str]]) -> Iterator[str]:
         """Yield the directories without code that are directories in the tree, too.
 
         The small ones first, with all that is below them: a scan finds all of it, or one link.
         """
-        found = list[tuple[int, str, dict[str, int]]]()
-        for entry in entries:
-            path = f"{folder}/{entry.name}"
-            if path in self._large or not _is_scanned(entry.name):
-                continue
-            if not entry.is_dir(follow_symlinks=False):
-                continue
-            counts = {} if path in self._links else _entries_below(path)
-            if counts is None:
+        names = [e.name for e in entries if e.is_dir(follow_symlinks=False) and _is_scanned(e.name)]
+        paths = [p for p in (f"{folder}/{name}" for name in names) if p not in self._large]
+        new = {path: {} if path in self._links else _entries_below(path) for path in paths}
+        for path, counts in sorted(new.items(), key=lambda one: (sum(one[1].values()), one[0])):
+            if self._total + sum(counts.values()) > _MOST_LINKS:
                 self._large.add(path)
             else:
-                found.append((sum(counts.values()), entry.name, counts))
-        for count, name, counts in sorted(found, key=lambda one: one[:2]):
-            if self._total + count > _MOST_LINKS:
-                self._large.add(f"{folder}/{name}")
-                continue
-            self._total += count
-            self._links |= counts
-            yield name
+                self._total += sum(counts.values())
+                self._links |= counts
+                yield os.path.basename(path)
 
-    def _is_right(self, path: str, entry: os.DirEntry[str], kind: _Kind | None) -> bool:
-        if kind is _Kind.LINK:
+    def _is_right(self, path: str, entry: os.DirEntry[str], kind: str | None) -> bool:
+        if kind == _LINK:
             return entry.is_symlink() and os.readlink(entry.path) == path
-        if kind is _Kind.FOLDER:
+        if kind == _FOLDER:
             return entry.is_dir(follow_symlinks=False)
-        return kind is _Kind.COPY and _stamp(entry.path) == self._copies.get(path)
+        return kind == _COPY and _stamp(entry.path) == self._copies.get(path)
 
-    def _make(self, path: str, kind: _Kind) -> None:
+    def _make(self, path: str, kind: str) -> None:
         target = f"{self.path}{path}"
-        if kind is _Kind.FOLDER:
+        if kind == _FOLDER:
             os.mkdir(target)
-        elif kind is _Kind.LINK:
+        elif kind == _LINK:
             os.symlink(path, target)
         else:
             packing.write_file(target, *self._files[path.removeprefix(f"{self._root}/")])
@@ -267,11 +239,7 @@ class CodeTree:
             if one.is_file() and path not in self._copies:
                 yield path
             elif one.is_dir() and path not in self._known:
-                for place, folders, names in os.walk(one.path):
-                    folders[:] = [name for name in folders if name != _BYTECODE]
-                    paths = (f"{place}/{name}" for name in names)
-                    files = (p for p in paths if os.path.isfile(p) and not os.path.islink(p))
-                    yield from (p.removeprefix(str(self.path)) for p in files)
+                yield from (p.removeprefix(str(self.path)) for p in _files_below(one.path))
 
     def _is_edited(self, path: str, name: str) -> bool:
         try:
@@ -288,19 +256,39 @@ class CodeTree:
             self._lock.release()
 
 
+def _plan(folders: Iterable[str], files: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the entries of all directories that lead to these folders and files."""
+    planned: dict[str, dict[str, str]] = {"": {}}
+    for path, name in [*((folder, "") for folder in folders), *files.items()]:
+        while path:
+            if not name:
+                planned.setdefault(path, {})
+            folder, _, entry = path.rpartition("/")
+            planned.setdefault(folder, {}).setdefault(entry, name)
+            path, name = folder, ""
+    return planned
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != _BYTECODE]
+        paths = (f"{place}/{name}" for name in names)
+        yield from (p for p in paths if os.path.isfile(p) and not os.path.islink(p))
+
+
 def _is_scanned(name: str) -> bool:
     return not name.startswith(".") and name not in SKIPPED
 
 
-def _entries_below(path: str) -> dict[str, int] | None:
-    """Return {folder: number of entries} of a directory; None for a large one or an HPQ_HOME."""
+def _entries_below(path: str) -> dict[str, int]:
+    """Return {folder: number of entries} of a directory; too many for an HPQ_HOME."""
     counts, total = dict[str, int](), 0
     for folder, folders, names in os.walk(path):
         folders[:] = [name for name in folders if _is_scanned(name)]
         counts[folder] = len(folders) + len(names)
         total += counts[folder]
         if "code.key" in names or total > _MOST_LINKS:
-            return None
+            return {path: _MOST_LINKS + 1}
     return counts
 
 

@@ -16,7 +16,7 @@ from hpq.code.command import template
 from hpq.code.signing import RowSigner, fingerprint, home_id, key_of, keys_apart
 from hpq.domain.sweep import SCHEMA, Launch, Sweep
 from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Claim, Failure, FailureKind
+from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind
 from hpq.error_ids import Code
 from hpq.errors import DecodeError, UserError
 from hpq.notice import Notice
@@ -62,17 +62,24 @@ class TrustPolicy:
             return Notice("wrong-place", wrong)
         if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
-        is_listed = any(_matches(line, launch) for line in self._settings.allow)
-        if not is_listed and (unsigned := self.unsigned(sweep)) is not None:
-            may_list = not (launch.code_dir or launch.bundled)
-            more = f", or list {launch.what} in HPQ_ALLOW" if may_list else ""
-            return replace(unsigned, text=unsigned.text + more)
+        if untrusted := self.untrusted(sweep):
+            return untrusted
         if launch.bundled:
             return self._bundles.refusal(launch)
         if launch.code_dir and not Path(launch.code_dir).is_dir():
             text = f"its code directory {launch.code_dir} is not on this machine"
             return Notice("code-missing", f"{text}; enqueue it without --live")
         return None
+
+    def untrusted(self, sweep: Sweep) -> Notice | None:
+        """Return why this worker does not trust a sweep's launch record; None if it does."""
+        launch, unsigned = sweep.launch, self.unsigned(sweep)
+        is_own = bool(launch.code_dir or launch.bundled)  # not code that is installed here
+        is_listed = any(_matches(line, launch) for line in self._settings.allow)
+        if unsigned is None or is_listed or (launch.trainer in SHIPPED and not is_own):
+            return None
+        more = "" if is_own else f", or list {launch.what} in HPQ_ALLOW"
+        return replace(unsigned, text=unsigned.text + more)
 
     def unsigned(self, sweep: Sweep) -> Notice | None:
         """Return why this worker does not know who enqueued a sweep; None if its key signed it."""
@@ -98,8 +105,7 @@ class TrustPolicy:
         """
         signer = self._signer(sweep)
         if signer is not None and not signer.has_signed(claim.trial.number, claim.row):
-            text = "another client of Redis changed its parameters; enqueue the sweep again"
-            return Failure(kind=FailureKind.DISTRUSTED, message=f"{text} with --reuse")
+            return ALTERED
         try:
             return open_claim(claim)
         except DecodeError as error:

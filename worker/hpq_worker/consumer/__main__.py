@@ -201,7 +201,7 @@ def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> None
         agents = [w for w in reader.workers.live(sweep.worker_class) if w.is_for(sweep.id)]
         if len(agents) <= 1:  # this worker
             SweepControl(_context(settings)).stop(sweep.id)
-    caller.tell({"over": f"sweep {sweep.id} is held: {sweep.held}" if sweep.held else ""})
+    caller.tell_over(f"sweep {sweep.id} is held: {sweep.held}" if sweep.held else "")
 
 
 def main() -> None:
@@ -219,7 +219,7 @@ def main() -> None:
             raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
     except HpqError as error:
         if (caller := Caller.from_args(sys.argv)) is not None:
-            caller.tell({"over": str(error.notice)})
+            caller.tell_over(str(error.notice))
         elif not exit_report.write(error, sys.argv):
             print(f"hpq worker: {error.notice}", file=sys.stderr)
         sys.exit(int(error.exit_code))

@@ -98,8 +98,9 @@ class Runner:
             self._program = None
 
     def _train(self, run: RunRequest) -> End:
-        trial, pid = Trial(run, self._sender(run), self._stop.is_set), os.getpid()
-        set_sink(trial.report)
+        send, pid = self._sender(run), os.getpid()
+        trial = Trial(run, send, self._stop.is_set)
+        set_sink(trial.report, send)
         os.environ.update(run.env or {})
         try:
             if run.code_dir and run.code_dir not in sys.path:

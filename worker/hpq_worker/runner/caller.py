@@ -14,6 +14,8 @@ from typing import Any
 from hpq_worker.process.protocol import LineBuffer, RunRequest, encode, run_message
 
 _LAST = b'{"last": true}'
+# Why a trial is given up that the function still runs, and the agent continues with the next one.
+_GOES_ON = ("cancelled", "pruned", "lost")
 OPTION = "--caller="  # the pipes of commands, answers and output, the count, 1 to stop the sweep
 
 
@@ -26,7 +28,7 @@ class Caller:
         self.count, self.stops_sweep = count, bool(stops)
         self.lines, self._buffer = self, LineBuffer()
         self.has_left = False  # the caller runs no further trial
-        self._commands = commands
+        self._commands, self._why = commands, ""
         for fd in (commands, answers, output):
             os.set_inheritable(fd, False)
         for fd in (answers, output):
@@ -50,7 +52,8 @@ class Caller:
 
     def stop(self, why: str) -> None:
         """Let the function's next report raise an error."""
-        self.tell({"stop": why})
+        self._why = str(why)
+        self.tell({"stop": self._why})
 
     def dump_stacks(self) -> None:
         """Do nothing: the terminal of the function shows its stack when it is interrupted."""
@@ -58,11 +61,17 @@ class Caller:
     def end(self, timeout_s: float = 0.0) -> int:
         """Give the attempt up: the function still runs, or its process has ended."""
         self.has_left = True
+        goes_on = self._why in _GOES_ON
+        self.tell_over("" if goes_on else f"{self._why}; the agent ends", again=goes_on)
         return 0
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send a message: `stop`, or the last one, `over`, with an error or ""."""
+        """Send a message; hpq.in_process lists them."""
         self._send(encode(message))
+
+    def tell_over(self, error: str = "", *, again: bool = False) -> None:
+        """Send the last message; `again`: the agent may start another worker for the next trial."""
+        self.tell({"over": error, "again": again})
 
     def _send(self, data: bytes) -> None:
         with suppress(BrokenPipeError):  # it has ended

@@ -112,7 +112,7 @@ end
 -- Adds to the number of running trials of the sweep's owner in its class; the reaper corrects it.
 local function count_busy(sid, by)
   local f = redis.call('HMGET', sweep_key(sid), 'class', 'owner')
-  if f[1] and by ~= 0 then redis.call('HINCRBY', key('c', f[1], 'busy'), f[2] or '', by) end
+  if f[1] and by ~= 0 then redis.pcall('HINCRBY', key('c', f[1], 'busy'), f[2] or '', by) end
 end
 
 -- Runs a change of a sweep and updates the demand list; returns {class, tickets}.
@@ -142,6 +142,16 @@ local function hold(sid, n, attempt, why)
   event(sid, 'held', n, attempt, 'why', why)
 end
 
+-- Runs a part of a script for one sweep; nil if it fails. Another client of Redis may have written a
+-- field that is no number: then that sweep is held, and the script goes on with the others.
+local function guarded(sid, part)
+  local is_done, found = pcall(part)
+  if is_done then return found end
+  local why = type(found) == 'table' and found.err or tostring(found)
+  if string.find(why, 'OOM', 1, true) then error(found, 0) end
+  pcall(hold, sid, 0, 0, 'its record in Redis was damaged; enqueue it again with --reuse: ' .. why)
+end
+
 -- Holds a sweep whose canary trial failed.
 local function hold_failed_canary(sid, n, attempt, kind, why)
   if tonumber(redis.call('HGET', sweep_key(sid), 'canary') or 0) > 0 then
@@ -151,7 +161,8 @@ end
 
 -- True while a worker is drained: until a time in ms, or for good (0).
 local function is_drained(until_ms)
-  return (until_ms or '') ~= '' and (tonumber(until_ms) == 0 or tonumber(until_ms) > NOW)
+  local at = tonumber(until_ms)
+  return at ~= nil and (at == 0 or at > NOW)
 end
 
 -- The live workers, read once per call: {name, fields} each.

@@ -10,7 +10,7 @@ end
 local function by_owner(sweeps, owner, busy)
   local groups, counts = {}, {}
   for _, sid in ipairs(sweeps) do
-    local n = tonumber(busy[owner[sid] or ''] or 0)
+    local n = tonumber(busy[owner[sid] or '']) or 0
     if not groups[n] then
       groups[n] = {}
       counts[#counts + 1] = n
@@ -44,6 +44,7 @@ local function in_turn(class)
   while from < #sweeps do
     local upto, level = #sweeps, level_at(class, from)
     if level ~= last then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((level + 1) * PRIORITY)) end
+    if upto <= from then upto = #sweeps end  -- a score of -inf
     local same = {}
     for i = from + 1, upto do same[#same + 1] = sweeps[i] end
     for _, sid in ipairs(by_owner(same, owner, busy)) do served[#served + 1] = sid end

@@ -100,7 +100,7 @@ def run_trials(
     module = _module()
 
     def call(attempt: Attempt) -> int:
-        set_sink(attempt.report)
+        set_sink(attempt.report, attempt.send)
         checks[:] = [attempt.raise_if_stopped]
         try:
             function()

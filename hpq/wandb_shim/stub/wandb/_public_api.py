@@ -35,6 +35,8 @@ _FIELDS = {
     "created_at": "created_at",
     "duration": "duration",
     "host": "host",
+    "group": "group",
+    "jobType": "job_type",
     "sweep": "sweep_id",
     "tags": "tags",
     "username": "user",
@@ -160,7 +162,11 @@ class ApiRun(_Missing):
     """A trial of hpq."""
 
     def __init__(self, record: Mapping[str, Any], sweep: Sweep) -> None:
-        self.id = self.name = f"{record['sweep']}-{record['trial']}"
+        about: Mapping[str, Any] = record["run_info"]  # what the script set
+        self.id = f"{record['sweep']}-{record['trial']}"
+        self.name = about.get("name") or self.id
+        self.group, self.job_type = about.get("group", ""), about.get("job_type", "")
+        self.notes = about.get("notes", "")
         self.sweep, self.sweep_id = sweep, sweep.id
         self.entity, self.project, self.user = sweep.entity, sweep.project, sweep.entity
         self.path = [self.entity, self.project, self.id]
@@ -168,14 +174,15 @@ class ApiRun(_Missing):
         kind = (record["failure"] or {}).get("kind")
         crashed = "crashed" if kind in ("lost", "killed") else self.hpq_state
         self.state = _STATES.get(self.hpq_state, crashed)
-        self.config: dict[str, Any] = dict(record["param"])
+        self.config: dict[str, Any] = {**about.get("config", {}), **record["param"]}
         self.objective: float | None = record["objective"]
         self.created_at: str | None = record["started"]
         self.duration, self.host = record["duration_s"], record["host"]
-        self.tags: list[str] = sweep._data["tags"]
+        self.tags: list[str] = [*sweep._data["tags"], *about.get("tags", ())]
         self.url = f"hpq://{record['sweep']}/{record['trial']}"
         self.lastHistoryStep = -1 if record["step"] is None else record["step"]
         values = {
+            **about.get("summary", {}),
             **record["last"],
             "_step": record["step"],
             "_runtime": record["duration_s"],

@@ -69,6 +69,9 @@ def invite(
             raise UserError(text, code="file-unwritable") from None
         name = shlex.quote(file.name)
         print_message(f"{file} written; copy it to the other machine, and type: hpq join {name}")
+    host = urlsplit(settings.redis_url).hostname or "localhost"  # a socket's URL has none
+    if host in ("localhost", "::1") or host.startswith("127."):
+        warn(f"{redact(settings.redis_url)} is reachable only on this machine: use its host name")
     if file is not None or sys.stdout.isatty():
         warn(_HOLDER)
 
@@ -139,9 +142,6 @@ def _refuse_unshared(settings: Settings) -> None:
     if found := connection_record.connection_of_url(settings.home, settings.redis_url):
         text = f"the workers of {found.where} are pods: `hpq scale N` starts N of them"
         raise UserError(text, code="workers-are-pods")
-    host = urlsplit(settings.redis_url).hostname or "localhost"  # a socket's URL has none
-    if host in ("localhost", "::1") or host.startswith("127."):
-        warn(f"{redact(settings.redis_url)} is reachable only on this machine: use its host name")
 
 
 def _shared(settings: Settings) -> dict[str, str]:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from typer import Option
 
-from hpq.code.signing import RowSigner, key_of
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
@@ -16,7 +15,7 @@ from hpq_producer.analysis.scores import flatten, score
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
-from hpq_producer.enqueue.confirm import enqueue_confirmation, verified_params
+from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import best_trials
 from hpq_producer.reports.export import to_args
@@ -59,10 +58,6 @@ def best(
     with open_session() as session:
         found = session.sweep(sweep)
         trials = best_trials(session.reader, found, n, only)
-        key, prefix = key_of(session.settings, make=False), session.settings.prefix
-        if signer := RowSigner.of(key, prefix, found):  # nobody should train what was forged
-            for trial in trials:
-                verified_params(session, trial.id, signer)
         if confirm:
             return _confirm(session, found, trials, confirm, output)
         is_text = not (as_yaml or output.is_data or as_args or only)

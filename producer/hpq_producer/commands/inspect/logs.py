@@ -32,7 +32,7 @@ def logs(
     tail: Annotated[
         int | None, Option("-n", "--tail", min=0, help="Print only the last N lines.")
     ] = None,
-    raw: Annotated[bool, Option(help="Print the bytes unchanged, with escape sequences.")] = False,
+    raw: Annotated[bool, Option(help="Print the bytes unchanged, except to a terminal.")] = False,
 ) -> None:
     """Print the log of a trial.
 
@@ -64,10 +64,12 @@ def _what_trained(session: Session, trial: str) -> str:
 
 def _write(pieces: Iterable[bytes], raw: bool) -> None:
     cleaner = Cleaner()
-    for piece in pieces:
-        if raw:
+    if raw and not sys.stdout.isatty():
+        for piece in pieces:
             sys.stdout.buffer.write(piece)
-        else:
-            sys.stdout.write(cleaner.take(piece))
+            sys.stdout.flush()
+        return
+    for piece in pieces:
+        sys.stdout.write(cleaner.take(piece))
         sys.stdout.flush()
     sys.stdout.write(cleaner.take(b"", final=True))

@@ -14,7 +14,7 @@ from typer import Option
 from hpq import datasets
 from hpq.code.command import interpreter
 from hpq.domain.status import Worker
-from hpq.domain.sweep import Counts, Sweep, SweepState
+from hpq.domain.sweep import Counts, Launch, Sweep, SweepState
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings
@@ -89,9 +89,10 @@ def _check(submission: Submission, settings: Settings) -> None:
     """Print warnings about a sweep file.
 
     Raises:
-        UserError: its sampler is not installed.
+        UserError: its trials call a function, or its sampler is not installed.
         DataMissing: the images of its trainer are not on this machine.
     """
+    _refuse_function(submission.spec.name, submission.code.launch)
     for warning in submission.warnings:
         warn(warning)
     if lacks := preflight.missing_sampler(submission):
@@ -104,8 +105,15 @@ def _check(submission: Submission, settings: Settings) -> None:
         warn(slow)
 
 
+def _refuse_function(what: str, launch: Launch) -> None:
+    if launch.is_function:
+        text = f"{what}: only the script that calls wandb.agent or hpq.agent can run its trials"
+        raise UserError(f"{text}; run `hpq exec python SCRIPT`", code="wrong-place")
+
+
 def _go_on(session: Session, sweep: Sweep) -> None:
     """Continue an unfinished sweep, also a paused or held one."""
+    _refuse_function(sweep.id, sweep.launch)
     if sweep.state.is_over:
         raise UserError(
             f"{sweep.id} is {sweep.state}; `hpq best {sweep.id}` prints its best trial,"

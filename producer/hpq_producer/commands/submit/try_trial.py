@@ -12,19 +12,17 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.code.signing import RowSigner, key_of
 from hpq.domain.sweep import Launch, Sweep
-from hpq.domain.trainer_specs import SHIPPED
-from hpq.domain.trial import Params, TrialId
-from hpq.errors import Forbidden, UserError
+from hpq.domain.trial import Params, TrialId, TrialView
+from hpq.errors import UserError
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
-from hpq_producer.enqueue.confirm import verified_params
 from hpq_producer.enqueue.provenance import sweep_code_location
+from hpq_producer.query.selection import refuse_altered
 from hpq_producer.scaffold.template import refuse_unfilled
-from hpq_producer.session import Session, open_session
+from hpq_producer.session import Session, environment, open_session
 from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.source import apply, resolve
 from hpq_producer.sweepfile.spec import parameter_sets
@@ -58,12 +56,14 @@ def try_trial(
     """
     if Path(what).suffix or Path(what).is_file():
         sweep, number, params = _of_file(Path(what))
+        stored = None
     else:
         with open_session() as session:
-            sweep, number, params = _of_trial(session, what)
+            stored, trial = _of_trial(session, what)
+            sweep, number, params = _with_code_here(stored), trial.id.number, trial.params
     params = _with_values(params, sets or ())
     print_message(f"{sweep.launch.what}: {describe_set(params)}")
-    _start(sweep, number, params)
+    _start(sweep, number, params, stored)
 
 
 def _of_file(file: Path) -> tuple[Sweep, int, Params]:
@@ -86,29 +86,27 @@ def _of_file(file: Path) -> tuple[Sweep, int, Params]:
     return sweep, 1, next(parameter_sets(spec), {})
 
 
-def _of_trial(session: Session, what: str) -> tuple[Sweep, int, Params]:
-    """Return the sweep, number and parameters of a trial.
+def _of_trial(session: Session, what: str) -> tuple[Sweep, TrialView]:
+    """Return a trial and its sweep.
 
     Raises:
-        Forbidden: the sweep's record is not signed with this machine's key.
-        UserError: it names a sweep, or its parameters were changed.
+        UserError: it names a sweep, or its parameters are not those that were signed.
     """
     found = find_target(session.reader, what, session.settings.user)
     if not isinstance(found, TrialId):
         text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
         raise UserError(text, code="trial-missing")
-    sweep = session.reader.sweeps.get(found.sweep)
-    params = session.reader.trials.get(found).params
-    launch, key = sweep.launch, key_of(session.settings, make=False)
-    if signer := RowSigner.of(key, session.settings.prefix, sweep):
-        params = verified_params(session, found, signer)
-    elif launch.trainer not in SHIPPED:
-        text = f"{sweep.id} is not signed with this machine's key, so its command does not run here"
-        raise Forbidden(f"{text}; `hpq show {found}` prints it", code="code-not-signed")
-    if launch.code_dir or launch.bundled:
-        folder = Path(sweep_code_location(sweep).folder)
-        sweep = replace(sweep, launch=_live(launch, folder if folder.is_dir() else Path.cwd()))
-    return sweep, found.number, params
+    trial = session.reader.trials.get(found)
+    refuse_altered([trial])
+    return session.reader.sweeps.get(found.sweep), trial
+
+
+def _with_code_here(sweep: Sweep) -> Sweep:
+    if not (sweep.launch.code_dir or sweep.launch.bundled):
+        return sweep
+    folder = Path(sweep_code_location(sweep).folder)
+    here = folder if folder.is_dir() else Path.cwd()
+    return replace(sweep, launch=_live(sweep.launch, here))
 
 
 def _live(launch: Launch, folder: Path) -> Launch:
@@ -134,16 +132,20 @@ def _with_values(params: Params, sets: Iterable[str]) -> Params:
     return document.data
 
 
-def _start(sweep: Sweep, number: int, params: Params) -> None:
+def _start(sweep: Sweep, number: int, params: Params, stored: Sweep | None) -> None:
     """Replace this process by one of the worker's package that runs the trial.
 
-    The terminal's signals and the exit code are then the trial's own.
+    It refuses a sweep if it does not trust the record `stored` in Redis. The terminal's signals and
+    the exit code are then the trial's own.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the next program reads it
     about = {"id": sweep.id, "number": number, "params": params, "sweep": encode_sweep(sweep)}
+    if stored is not None:
+        about["stored"] = encode_sweep(stored)
     file.write(dumps_in_order(about).encode())
     file.seek(0)
     os.set_inheritable(file.fileno(), True)
     sys.stdout.flush()
     command = [sys.executable, "-P", "-m", "hpq_worker.foreground", str(file.fileno())]
-    os.execve(sys.executable, command, os.environ)
+    # A machine that has joined a server has its key and its prefix in files.
+    os.execve(sys.executable, command, os.environ if stored is None else environment())
