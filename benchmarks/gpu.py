@@ -275,7 +275,7 @@ def graph(lab: Lab, until: float) -> Rows:
         return
     torch.backends.cudnn.deterministic = True
     # In half precision roundings grow within a few steps; float64 would show a stale number.
-    for dtype, most in ((torch.float64, 1e-4), (torch.half, 5.0)):
+    for dtype, most in ((torch.float64, 1e-4), (usual().dtype, 5.0)):
         plan = replace(usual(), dtype=dtype)
         step, captured = weights_after(lab, plan)
         if step.graph is None:
