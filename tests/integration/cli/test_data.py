@@ -110,7 +110,7 @@ def test_another_checksum_is_refused(archives: Archives, tmp_path: Path) -> None
 
 def test_a_file_that_is_not_served_is_named_with_what_to_bring(archives, tmp_path) -> None:
     archives.files.clear()
-    with pytest.raises(DataMissing, match="404: Not Found") as caught:
+    with pytest.raises(DataMissing, match="404 Not Found") as caught:
         download.download("mnist", tmp_path)
     said = str(caught.value)
     assert "\n" not in said and f"bring to {tmp_path}: MNIST/raw/train-images-idx3-ubyte.gz" in said

@@ -177,7 +177,7 @@ def _digits() -> Arrays:
     images, labels = rows[:, :64].reshape(-1, 8, 8), rows[:, 64].astype(np.int64)
     test = rank_in_class(labels) % 5 == 4  # a fifth of each class, the same on every machine
     parts = {"train": ~test, "test": test}
-    of = {"images": images, "labels": labels}
+    of: Arrays = {"images": images, "labels": labels}
     return {f"{part}_{x}": of[x][some] for part, some in parts.items() for x in of}
 
 

@@ -10,6 +10,7 @@ import hashlib
 import sys
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from hpq.errors import DataMissing
@@ -76,6 +77,9 @@ def _fetch(url: str, path: Path, md5: str) -> None:
         if (found := digest.hexdigest()) != md5:  # also if it broke off
             raise ValueError(f"{url} has the MD5 {found}, not {md5}")
         part.replace(path)
+    except HTTPError as error:
+        error.close()
+        raise OSError(f"{url}: {error.code} {error.reason}") from None
     finally:
         part.unlink(missing_ok=True)
 

@@ -29,7 +29,8 @@ class Loader(Protocol):
     Its `generator`, if any, draws the order; `set_epoch`, if any, gets each epoch from 1.
     """
 
-    batch_size: int | None
+    @property
+    def batch_size(self) -> int | None: ...
 
     def __len__(self) -> int: ...
 
@@ -85,7 +86,7 @@ def fit(
         raise BadParams("the network: it has no parameter that requires_grad")
     plan = plan or device.plan()
     # Python's own numbers: others would make the checkpoint a pickle that names code.
-    run = {"epochs": int(epochs), "steps": steps, "batch_size": int(size)}
+    run: dict[str, float] = {"epochs": int(epochs), "steps": steps, "batch_size": int(size)}
     run |= {"max_learning_rate": float(max_learning_rate)}
     run |= {"momentum": float(momentum), "weight_decay": float(weight_decay)}
     decay = run["weight_decay"] * size
