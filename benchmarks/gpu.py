@@ -16,15 +16,14 @@ import importlib.util
 import json
 import math
 import os
-import pickle
 import platform
-import selectors
+import subprocess
 import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise, product
@@ -32,7 +31,6 @@ from pathlib import Path
 from statistics import fmean, median, variance
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -41,9 +39,6 @@ from benchmarks.figures import Figure
 from benchmarks.table import text
 from benchmarks.upstream import REPOSITORY, Row, Upstream, load
 from hpq.errors import Diverged, UserError
-from hpq_worker.process import devices
-from hpq_worker.process.protocol import LineBuffer, RunRequest, read_message
-from hpq_worker.runner.process import RunnerKey, RunnerProcess
 from hpq_worker.trainers import cifar10, device
 from hpq_worker.trainers.data import DataSet, load_data
 from hpq_worker.trainers.device import Plan
@@ -53,7 +48,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CALLS = ("graph G1 G2 G7", "G3", "G8 G8b G8d G9", "G6 parity")
 MINUTES = 9.0
 FULL = {"width": 64, "epochs": 24, "train_images": 50_000, "test_images": 10_000}
-SMALL = {"width": 4, "epochs": 3, "train_images": 100, "test_images": 20}
+SMALL = {"width": 4, "epochs": 3, "train_images": 50, "test_images": 10}
 BEST = {"max_learning_rate": 0.4, "data_aug_cutout_size": 5, "momentum": 0.9, "batch_norm": "on"}
 SAME = ("device", "torch", "size", "images", "peer")  # conditions of all rows in one gpu.json
 ROUNDS, FEW = 3, 3  # whole trials; epochs of what is not run whole: one to warm up, the rest counts
@@ -66,6 +61,7 @@ ARTICLE = (
     " `hpq run configs/cifar10-16.yaml` trains the same sets."
 )
 Rows = Iterator[Figure | str]  # of a section: figures, and lines beside them
+Section = Callable[["Lab", float], Rows]  # takes the time.monotonic() at which it has to end
 
 
 class OutOfTime(Exception):
@@ -77,24 +73,12 @@ class _Enough(Exception):
 
 
 @dataclass(kw_only=True)
-class Clock:
-    """When a section has to end."""
-
-    until: float = math.inf
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until then."""
-        return self.until - time.perf_counter()
-
-
-@dataclass(kw_only=True)
 class Desk:
     """A trial as a trainer sees it; it keeps its reports and their times."""
 
     data: Path | None
     cache: Path
-    clock: Clock = field(default_factory=Clock)
+    until: float = math.inf
     most: int = 10_000  # epochs
     seed: int = 0
     checkpoint_dir: Path | None = None
@@ -104,11 +88,11 @@ class Desk:
     @property
     def should_stop(self) -> bool:
         """True when the time or the epochs are over."""
-        return self.clock.left_s < 0 or len(self.reports) >= self.most
+        return time.monotonic() > self.until or len(self.reports) >= self.most
 
     def report(self, metrics: Mapping[str, float], step: int) -> None:
         """Keep a report."""
-        self.reports.append({**metrics, "at": time.perf_counter()})
+        self.reports.append({**metrics, "at": time.monotonic()})
 
     def phase(self, text: str) -> None:
         """Ignore it."""
@@ -150,33 +134,32 @@ class Lab:
     def ours(
         self,
         params: Mapping[str, Any],
-        clock: Clock,
-        plan: Plan | None = None,
+        until: float = math.inf,
         most: int = 10_000,
-        train: Callable[..., None] | None = None,
+        train: Callable[..., None] = cifar10.train,
     ) -> Timed:
         """Run one trial of hpq's trainer in this process.
 
         Raises:
-            OutOfTime: the clock ran out before its last epoch.
+            OutOfTime: the time was over before its last epoch.
         """
         seed = params.get("seed", 0)
-        desk = Desk(data=self.data, cache=self.cache, clock=clock, most=most, seed=seed)
-        began = time.perf_counter()
-        train(params, desk) if train else cifar10.train(params, desk, plan)  # type: ignore[arg-type]
-        ended = time.perf_counter()
+        desk = Desk(data=self.data, cache=self.cache, until=until, most=most, seed=seed)
+        began = time.monotonic()
+        train(params, desk)
+        whole_s = time.monotonic() - began
         if len(desk.reports) < min(most, params["epochs"]):
             raise OutOfTime
-        at = [row["at"] for row in desk.reports]
-        between = [b - a for a, b in pairwise(at)] or [ended - began]
-        accuracy = desk.reports[-1]["test/acc"]
-        return Timed(whole_s=ended - began, epochs_s=between, accuracy=accuracy)
+        between = [b["at"] - a["at"] for a, b in pairwise(desk.reports)] or [whole_s]
+        return Timed(whole_s=whole_s, epochs_s=between, accuracy=desk.reports[-1]["test/acc"])
 
-    def articles(self, params: Mapping[str, Any], clock: Clock, most: int = 10_000) -> Timed:
+    def articles(
+        self, params: Mapping[str, Any], until: float = math.inf, most: int = 10_000
+    ) -> Timed:
         """Run one trial of the peer in this process, without its import and start.
 
         Raises:
-            OutOfTime: the clock ran out before.
+            OutOfTime: the time was over before its last epoch.
         """
         arrays, rows, most = self.arrays(), list[Row](), min(most, params["epochs"])
 
@@ -184,10 +167,10 @@ class Lab:
             rows.append(row)
             if len(rows) == most:
                 raise _Enough
-            if clock.left_s < 0:
+            if time.monotonic() > until:
                 raise OutOfTime
 
-        began = time.perf_counter()
+        began = time.monotonic()
         with suppress(_Enough):
             if self.upstream is None:
                 model, dtype = article.network(params, device.pick())
@@ -195,7 +178,7 @@ class Lab:
                     hear(row)
             else:
                 self.upstream.trial(arrays, params, device.pick(), hear)
-        whole_s = time.perf_counter() - began
+        whole_s = time.monotonic() - began
         gc.collect()  # a cycle of frames holds their network
         seconds = [row["epoch/time"] for row in rows]
         accuracy = rows[-1]["test/acc"]
@@ -218,9 +201,7 @@ class Lab:
     def mfu(self, epoch_s: float) -> str:
         """Return the model FLOP utilisation of epochs of this length, tests included."""
         name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-        most = next((flops for gpu, flops in PEAKS.items() if gpu in name), None)
-        if most is None:
-            return "MFU unknown"
+        most = next((flops for gpu, flops in PEAKS.items() if gpu in name), math.nan)
         flop = training_flop(self.size["width"]) * self.size["train_images"]
         return f"MFU {flop / epoch_s / most:.1%}"
 
@@ -235,85 +216,47 @@ def training_flop(width: int) -> float:
     return 3 * (forward + 2 * 8 * w * 10) - first
 
 
-def random_data(folder: Path, train: int, test: int) -> Path:
-    """Write CIFAR10's own files with noise in them, for speed without the images."""
-    folder.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(0)
-    for name, count in [
-        *((f"data_batch_{i}", train // 5) for i in range(1, 6)),
-        ("test_batch", test),
-    ]:
-        batch = {
-            "data": random.integers(0, 256, (count, 3072), np.uint8),
-            "labels": [i % 10 for i in range(count)],
-        }
-        # Protocol 3: a newer one names functions that the reader refuses.
-        (folder / name).write_bytes(pickle.dumps(batch, protocol=3))
-    return folder
-
-
 def usual() -> Plan:
     """Return the plan of `trainer: cifar10` on this machine."""
     return device.plan(dtype=torch.half, autocast=None, graph=True, channels=8)
 
 
 def steps(
-    lab: Lab,
-    plan: Plan,
-    size: int,
-    wrap: Callable[[nn.Module], nn.Module] = lambda model: model,
-    cutout: int = 5,
-    momentum: float = 0.9,
-    decay: float = 5e-4,
-) -> tuple[Step, cifar10.Augmented]:
-    """Return a step of the trainer's network with the weights of seed 0, and its batches."""
+    lab: Lab, plan: Plan, size: int, wrap: Callable[[nn.Module], nn.Module] = nn.Sequential
+) -> tuple[Step, list[Batch]]:
+    """Return a step of the trainer's network with the weights of seed 0, and an epoch's batches."""
     torch.manual_seed(0)
     with device.pick():
-        model = wrap(cifar10.ResNet9(lab.size["width"]))
-    step = Step(
-        device.placed(model, plan).train(),
-        plan,
-        summed_cross_entropy,
-        momentum=momentum,
-        decay=decay * size,
-    )
-    return step, cifar10.Augmented(lab.images().train, size, cutout, 0, plan)
+        model = device.placed(wrap(cifar10.ResNet9(lab.size["width"])), plan).train()
+    step = Step(model, plan, summed_cross_entropy, momentum=0.9, decay=5e-4 * size)
+    return step, list(cifar10.Augmented(lab.images().train, size, 5, 0, plan))
 
 
-def wait() -> None:
-    """Wait for the device."""
+def wait() -> float:
+    """Wait for the device; return the time."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+    return time.monotonic()
 
 
 # --- graph: is the captured step right, what does a capture cost
 
 
-class Peeks(nn.Module):
+class Peeks(nn.Sequential):
     """Reads a value back from the device, which no capture allows."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return what the network returns."""
-        logits = self.inner(x)
+        logits: torch.Tensor = super().forward(x)
         return logits * (1.0 if logits.sum().item() < math.inf else 2.0)
 
 
-NUMBERS: Mapping[str, dict[str, Any]] = {
-    "the usual": {},
-    "momentum 0.5": {"momentum": 0.5},
-    "decay 0.05": {"decay": 0.05},
-    "cutout 12": {"cutout": 12},
-}
-
-
-def weights_after(lab: Lab, plan: Plan, **numbers: Any) -> tuple[Step, list[torch.Tensor]]:
-    """Return four steps' weights, statistics and sums in float64."""
-    step, train = steps(lab, plan, 256 // lab.shrink, **numbers)
-    for number, batch in zip(range(4), list(train) * 4, strict=False):
+def weights_after(
+    lab: Lab, plan: Plan, wrap: Callable[[nn.Module], nn.Module] = nn.Sequential
+) -> tuple[Step, list[torch.Tensor]]:
+    """Return a step after four updates; its weights, statistics and sums in float64."""
+    step, batches = steps(lab, plan, 256 // lab.shrink, wrap)
+    for number, batch in zip(range(4), batches * 4, strict=False):
         step(batch, torch.full_like(step.lr, 0.02 * (number + 1) / 1024))
     state = [*step.model.state_dict().values(), step.sums]
     return step, [value.to(torch.float64, copy=True) for value in state]
@@ -325,71 +268,58 @@ def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
     return 100 * max(float(share) for share in shares)
 
 
-def graph(lab: Lab, clock: Clock) -> Rows:
+def graph(lab: Lab, until: float) -> Rows:
     """Compare captured steps with single launches; break a capture; time captures."""
-    if not torch.cuda.is_available():
+    if not usual().graph:
         yield "nothing is captured here: this section needs CUDA"
         return
     torch.backends.cudnn.deterministic = True
     # In half precision roundings grow within a few steps; float64 would show a stale number.
     for dtype, most in ((torch.float64, 1e-4), (usual().dtype, 5.0)):
-        plan = replace(usual(), dtype=dtype, graph=True)
-        found = []
-        for name, numbers in NUMBERS.items():
-            step, captured = weights_after(lab, plan, **numbers)
-            if step.graph is None:
-                yield f"{FAILED}no capture in {dtype}: {step.why}"
-            plain = weights_after(lab, replace(plan, graph=False), **numbers)[1]
-            found.append(apart(captured, plain))
-            if not found[-1] <= most:
-                yield f"{FAILED}{dtype}, {name}: {found[-1]:.3g} % apart, at most {most:g}"
+        plan = replace(usual(), dtype=dtype)
+        step, captured = weights_after(lab, plan)
+        if step.graph is None:
+            yield f"{FAILED}no capture in {dtype}: {step.why}"
+        plain = weights_after(lab, replace(plan, graph=False))[1]
+        found = apart(captured, plain)
+        if not found <= most:
+            yield f"{FAILED}{dtype}: {found:.3g} % apart, at most {most:g}"
         what = f"4 steps captured beside single launches, {str(dtype)[6:]}: largest difference"
-        yield Figure(what=what, unit="%", values=found, target=most)
-    plan = usual()
-    broken, singly = weights_after(lab, replace(plan, graph=True), wrap=Peeks)
-    plain = weights_after(lab, replace(plan, graph=False))[1]
+        yield Figure(what=what, unit="%", values=[found], target=most)
+    broken, singly = weights_after(lab, plan, Peeks)
     if broken.graph is not None or not apart(singly, plain) <= 5.0:
         yield f"{FAILED}a step that reads a value back: {apart(singly, plain):.3g} % apart"
     yield f"a network that reads a value back: {broken.why}"
     torch.manual_seed(1)
     first = torch.rand(8, device=device.pick())
     torch.manual_seed(1)
-    if not torch.equal(first, torch.rand(8, device=device.pick())):
+    if not torch.equal(first, torch.rand_like(first)):
         yield f"{FAILED}after it the generator does not repeat from a seed"
     if weights_after(lab, plan)[0].graph is None:
         yield f"{FAILED}no capture after one that was refused"
     torch.backends.cudnn.deterministic = False
-    yield from captures(lab)
-
-
-def captures(lab: Lab) -> Rows:
-    """Time captures of a process that has had one: what each trial pays."""
-    plan = usual()
     for size in (512, 128):
-        step, train = steps(lab, plan, size // lab.shrink)
-        batch, seconds = next(iter(train)), []
+        seconds = []
         for _ in range(1 + ROUNDS):
-            step, _ = steps(lab, plan, size // lab.shrink)
-            wait()
-            began = time.perf_counter()
-            step(batch, step.lr)
-            wait()
-            seconds.append(time.perf_counter() - began)
-        yield Figure(what=f"a capture, batch {size}", unit="s", values=seconds[1:])
+            step, batches = steps(lab, usual(), size // lab.shrink)
+            began = wait()
+            step(batches[0], step.lr)
+            seconds.append(wait() - began)
+        yield Figure(what=f"a capture and a step, batch {size}", unit="s", values=seconds[1:])
 
 
 # --- G1, G2, G7, parity: whole trials beside the peer
 
 
 def whole(
-    name: str, batch_size: int, target: float, times: float | None, lab: Lab, clock: Clock
+    name: str, batch_size: int, target: float, times: float | None, lab: Lab, until: float
 ) -> Rows:
     """Time the best set at a batch size: all epochs with a test after each; the peer beside."""
     params = lab.params(batch_size)
-    cold = lab.ours({**params, "epochs": 1}, clock)
+    cold = lab.ours({**params, "epochs": 1}, until)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    found = [lab.ours(params, clock) for _ in range(ROUNDS)]
+    found = [lab.ours(params, until) for _ in range(ROUNDS)]
     epoch_s = median(timed.epoch_s for timed in found)
     what = f"{name} hpq, batch {batch_size}, {params['epochs']} epochs, {lab.mfu(epoch_s)}"
     ours = Figure(what=what, unit="s", values=[t.whole_s for t in found], target=target)
@@ -401,7 +331,7 @@ def whole(
     if torch.cuda.is_available():
         reserved = torch.cuda.max_memory_reserved() / 2**30
         yield Figure(what=f"{name} memory at most", unit="GiB", values=[reserved])
-    theirs = lab.articles(params, clock, most=FEW)
+    theirs = lab.articles(params, until, most=FEW)
     seconds = [params["epochs"] * s for s in theirs.epochs_s]
     what = f"{name} {lab.peer}, {len(seconds)} epochs scaled up, {lab.mfu(theirs.epoch_s)}"
     yield ours.peer(what, seconds)
@@ -410,33 +340,32 @@ def whole(
     yield Figure(what=what, unit="×", values=ratios, target=times, more_is_better=True)
 
 
-def diverge(lab: Lab, clock: Clock) -> Rows:
+def diverge(lab: Lab, until: float) -> Rows:
     """Time a trial that diverges, from its start to the verdict."""
     params = lab.params(512, batch_norm="off", max_learning_rate=0.6)
-    lab.ours({**params, "max_learning_rate": 1e-6, "epochs": 1}, clock)  # kernels are chosen
-    began, said = time.perf_counter(), f"no verdict in {FEW} epochs"
+    lab.ours({**params, "max_learning_rate": 1e-6, "epochs": 1}, until)  # kernels are chosen
+    began, said = time.monotonic(), f"no verdict in {FEW} epochs"
     try:
-        lab.ours(params, clock, most=FEW)
+        lab.ours(params, until, most=FEW)
     except Diverged as verdict:
         said = str(verdict).partition(":")[0]
-    seconds = time.perf_counter() - began
+    seconds = time.monotonic() - began
     yield Figure(what=f"G7 no batch norm, rate 0.6: verdict in {said}", unit="s", values=[seconds])
 
 
-def parity(seen: dict[str, list[float]], lab: Lab, clock: Clock) -> Rows:
+def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
     """Train seeds of hpq and the peer in turn, beside those of earlier calls."""
     ours, theirs = seen.setdefault("ours", []), seen.setdefault("theirs", [])
     with suppress(OutOfTime):
-        while len(theirs) < (10 if lab.shrink == 1 else 2) or len(ours) < len(theirs):
-            while len(ours) <= len(theirs):
+        while len(theirs) < (10 if lab.shrink == 1 else 2):
+            if len(ours) == len(theirs):
                 params = lab.params(512, seed=len(ours))
-                ours.append(100 * lab.ours(params, clock).accuracy)
+                ours.append(100 * lab.ours(params, until).accuracy)
             params = lab.params(512, seed=1000 + len(theirs))
-            theirs.append(100 * lab.articles(params, clock).accuracy)
-    if not ours:
-        raise OutOfTime
-    own = Figure(what=f"parity: hpq, {len(ours)} seeds", unit="%", values=ours, more_is_better=True)
-    yield own
+            theirs.append(100 * lab.articles(params, until).accuracy)
+    if ours:
+        what = f"parity: hpq, {len(ours)} seeds"
+        yield (own := Figure(what=what, unit="%", values=ours, more_is_better=True))
     if theirs:
         yield own.peer(f"parity: {lab.peer}, {len(theirs)} seeds", theirs)
     if min(len(ours), len(theirs)) < 2:
@@ -448,159 +377,132 @@ def parity(seen: dict[str, list[float]], lab: Lab, clock: Clock) -> Rows:
     yield Figure(what=what, unit="points", values=[abs(difference)], target=0.1)
 
 
-# --- G3, G6: hpq's own runner processes, over their pipes, as a worker has them
+# --- G3, G6: trials in processes of their own, one after another as in a runner
 
 
 class Runner:
-    """One runner process and its trial: when it was sent, when its reports came, how it ended."""
+    """A process that runs trials; after each it prints when its reports came and how it ended."""
 
     def __init__(self, lab: Lab, sharing: int) -> None:
-        self._lab, self._lines, self._number = lab, LineBuffer(), 0
-        self.started = time.perf_counter()
-        env = {
-            **os.environ,
-            "HPQ_TRIALS_PER_GPU": str(sharing),
-            "OMP_NUM_THREADS": devices.threads(sharing, os.environ),
-            "PYTHONUNBUFFERED": "1",
-        }
-        key = RunnerKey(trainer="cifar10", code="", code_dir="")
-        self.child = RunnerProcess(key, env, str(ROOT))
-
-    def send(self, params: Mapping[str, Any]) -> None:
-        """Start a trial."""
-        self._number += 1
-        self.at: list[float] = []
-        self.first_s, self.accuracy, self.ended, self.failure = 0.0, 0.0, 0.0, ""
-        checkpoint = self._lab.cache / f"checkpoint-{id(self)}-{self._number}"
-        checkpoint.mkdir(parents=True)
-        self.child.run(
-            RunRequest(
-                trial=f"bench/{self._number}",
-                attempt=1,
-                params=dict(params),
-                trainer="cifar10",
-                checkpoint=str(checkpoint),
-                data=str(self._lab.data),
-                cache=str(self._lab.cache),
-            )
+        self.started = time.monotonic()
+        words = [sys.executable, "-m", "benchmarks.gpu", "--runner", str(lab.data), str(lab.cache)]
+        env = {**os.environ, "HPQ_TRIALS_PER_GPU": str(sharing)}
+        self.process = subprocess.Popen(
+            words, env=env, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def hear(self) -> None:
-        """Take what it reports."""
-        data = os.read(self.child.answers, 65_536)
-        if not data:
-            self.failure, self.ended = "the runner died", time.perf_counter()
-        for line in self._lines.feed(data):
-            message: Any = read_message(line)
-            if "report" in message:
-                said = message["report"]
-                self.first_s = self.first_s or said["train/time"] + said["test/time"]
-                self.at.append(time.perf_counter())
-                self.accuracy = said["test/acc"]
-            elif "end" in message:
-                self.ended = time.perf_counter()
-                failure = message["end"]["failure"]
-                if failure and failure["kind"] != "diverged":
-                    self.failure = str(failure["message"])
+    def send(self, params: Mapping[str, Any], until: float) -> None:
+        """Start a trial."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"params": params, "until": until}) + "\n")
+        self.process.stdin.flush()
 
-    def echo(self) -> None:
-        """Send what it prints to stderr."""
-        sys.stderr.buffer.write(os.read(self.child.output, 65_536))
+    def wait(self) -> list[dict[str, float]]:
+        """Return the reports of the trial once it has ended.
+
+        Raises:
+            RuntimeError: it failed, or the process died.
+        """
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                said = json.loads(line)
+                if said["failure"]:
+                    raise RuntimeError(said["failure"])
+                reports: list[dict[str, float]] = said["reports"]
+                return reports
+        raise RuntimeError("the runner died")
+
+    def begun(self, reports: list[dict[str, float]]) -> float:
+        """Return when the first epoch of these reports began."""
+        return reports[0]["at"] - reports[0]["train/time"] - reports[0]["test/time"]
+
+
+def run_trials(data: Path, cache: Path) -> None:
+    """Run the trials that stdin names, until it closes: the other end of a Runner."""
+    for line in sys.stdin:
+        asked, failure = json.loads(line), ""
+        desk: Any = Desk(data=data, cache=cache, until=asked["until"])
+        try:
+            cifar10.train(asked["params"], desk)
+        except Diverged:
+            pass
+        except Exception as error:
+            failure = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        print(json.dumps({"reports": desk.reports, "failure": failure}), flush=True)
 
 
 @contextmanager
 def runners(lab: Lab, count: int) -> Iterator[list[Runner]]:
     """Start N runners that share the GPU; end them with the block."""
-    started = [Runner(lab, count) for _ in range(count)]
-    try:
-        yield started
-    finally:
+    with ExitStack() as stack:
+        started = [Runner(lab, count) for _ in range(count)]
         for runner in started:
-            runner.child.close()
+            stack.enter_context(runner.process)  # closes its stdin and waits for its end
+            stack.callback(runner.process.kill)
+        yield started
 
 
-def together(some: list[Runner], params: Mapping[str, Any], clock: Clock) -> None:
-    """Run the same trial in each runner at once.
-
-    Raises:
-        OutOfTime: the clock ran out.
-        RuntimeError: one failed; all have ended.
-    """
-    with selectors.DefaultSelector() as selector:
-        for runner in some:
-            runner.send(params)
-            selector.register(runner.child.answers, selectors.EVENT_READ, runner.hear)
-            selector.register(runner.child.output, selectors.EVENT_READ, runner.echo)
-        while not all(runner.ended for runner in some):
-            if clock.left_s < 0:
-                raise OutOfTime
-            for key, _ in selector.select(1.0):
-                key.data()
-    for runner in some:
-        if runner.failure:
-            raise RuntimeError(runner.failure)
-
-
-def sixteen(lab: Lab, clock: Clock) -> Rows:
+def sixteen(lab: Lab, until: float) -> Rows:
     """Run the article's sets in a runner, from its start to the last result; gaps and starts."""
     axes = product((0.4, 0.6), (5, 12), (128, 512), (0.9, 0.99))
     sets = [
         lab.params(size, max_learning_rate=rate, data_aug_cutout_size=cutout, momentum=momentum)
         for rate, cutout, size, momentum in axes
     ]
-    gaps, best, last, early = list[float](), 0.0, 0.0, 0
+    gaps, accuracies, ended, early = list[float](), [0.0], 0.0, 0
     with runners(lab, 1) as (runner,):
         for number, params in enumerate(sets):
-            try:
-                together([runner], params, clock)
-            except OutOfTime:
-                yield f"{number} sets in {time.perf_counter() - runner.started:.0f} s"
-                raise
-            if runner.at:
-                begun = runner.at[0] - runner.first_s
-                if not number:
-                    yield Figure(
-                        what="G5 process start to first epoch, first",
-                        unit="s",
-                        values=[begun - runner.started],
-                    )
-                elif last:
-                    gaps.append(1000 * (begun - last))
-            early += len(runner.at) < params["epochs"]
-            last, best = runner.at[-1] if runner.at else 0.0, max(best, runner.accuracy)
-        whole_s = runner.ended - runner.started
+            runner.send(params, until)
+            reports = runner.wait()
+            if time.monotonic() > until:
+                yield f"{number} sets in {time.monotonic() - runner.started:.0f} s"
+                raise OutOfTime
+            early += len(reports) < params["epochs"]
+            if not reports:  # it diverged in its first epoch
+                continue
+            begun = runner.begun(reports)
+            if ended:
+                gaps.append(1000 * (begun - ended))
+            else:
+                what = "G5 process start to first epoch, first"
+                yield Figure(what=what, unit="s", values=[begun - runner.started])
+            ended = reports[-1]["at"]
+            accuracies.append(reports[-1]["test/acc"])
+        whole_s = time.monotonic() - runner.started
     if early:
         yield f"{early} of these sets diverged and took less time"
-    what = f"G3 {len(sets)} sets, from a runner's start; best {best:.2%}"
+    what = f"G3 {len(sets)} sets, from a runner's start; best {max(accuracies):.2%}"
     yield Figure(what=what, unit="s", values=[whole_s], target=170)
-    yield Figure(
-        what="G4 gap from the last report to the next first epoch",
-        unit="ms",
-        values=gaps,
-        target=100,
-    )
+    what = "G4 gap from the last report to the next first epoch"
+    yield Figure(what=what, unit="ms", values=gaps, target=100)
     with runners(lab, 1) as (runner,):
-        together([runner], lab.params(512, epochs=2), clock)
-        begun = runner.at[0] - runner.first_s - runner.started
+        runner.send(lab.params(512, epochs=2), until)
+        begun = runner.begun(runner.wait()) - runner.started
     yield Figure(what="G5 process start to first epoch, again", unit="s", values=[begun], target=10)
 
 
-def sharing(lab: Lab, clock: Clock) -> Rows:
+def sharing(lab: Lab, until: float) -> Rows:
     """Measure trials an hour of 1, 2 and 4 processes on one GPU, each bounded to its part."""
     alone: dict[int, float] = {}
     for count in (1, 2, 4):
         with runners(lab, count) as some:
-            for size in (128, 512):
-                params = lab.params(size, epochs=6)
-                together(some, {**params, "epochs": 1}, clock)  # they are warm before it counts
-                together(some, params, clock)
+            for size, epochs in product((128, 512), (1, 6)):  # they are warm before it counts
+                for runner in some:
+                    runner.send(lab.params(size, epochs=epochs), until)
+                every = [[row["at"] for row in runner.wait()] for runner in some]
+                if time.monotonic() > until:
+                    raise OutOfTime
+                if epochs == 1:
+                    continue
                 # The last to begin and the first to end leave epochs that all of them shared.
-                since, until = max(r.at[0] for r in some), min(r.at[-1] for r in some)
+                since, end = max(at[0] for at in every), min(at[-1] for at in every)
                 rate = 0.0
-                for r in some:
-                    shared = [b - a for a, b in pairwise(r.at) if a >= since and b <= until]
-                    every = shared or [b - a for a, b in pairwise(r.at)]
-                    rate += 3600 / (lab.size["epochs"] * median(every))
+                for at in every:
+                    own = [(a, b - a) for a, b in pairwise(at)]
+                    shared = [s for a, s in own if a >= since and a + s <= end]
+                    epoch_s = median(shared or [s for _, s in own])
+                    rate += 3600 / (lab.size["epochs"] * epoch_s)
                 alone.setdefault(size, rate)
                 what = f"G6 batch {size}, {count} at once: {rate / alone[size]:.2f} × one alone"
                 yield Figure(what=what, unit="trials/h", values=[rate], more_is_better=True)
@@ -609,93 +511,75 @@ def sharing(lab: Lab, clock: Clock) -> Rows:
 # --- G8, G9: what each technique gives, the step taken apart, the other recipe
 
 
-def ladder() -> list[tuple[str, Plan]]:
-    """Return one technique after another, on top of those before."""
-    full, plan = usual(), Plan()
-    rungs = [("float32, convolutions in TF32", plan)]
-    plan = replace(plan, autocast=device.plan().autocast)
-    rungs.append(("bfloat16 autocast instead", plan))
-    for what, changes in (
-        ("half precision instead", {"dtype": full.dtype, "autocast": None}),
-        ("channels filled up to 8", {"channels": full.channels}),
-        ("the step as a CUDA graph", {"graph": True}),
-        ("torch.compile", {"compile": True}),
-    ):
-        plan = replace(plan, **changes)
-        rungs.append((f"+ {what}", plan))
-    return rungs
-
-
-def ablation(batch_size: int, lab: Lab, clock: Clock) -> Rows:
+def ablation(batch_size: int, lab: Lab, until: float) -> Rows:
     """Time a few epochs with each technique on top of the last, scaled up to a trial."""
-    last, params = 0.0, lab.params(batch_size)
-    for what, plan in ladder():
-        began = time.perf_counter()
-        lab.ours({**params, "epochs": 1}, clock, plan)
-        warm_s = time.perf_counter() - began
-        timed = lab.ours(params, clock, plan, most=FEW)
-        gain = f", {last / timed.epoch_s:.2f} × the one before" if last else ""
-        gain += f", {warm_s:.0f} s to compile" if plan.compile else ""
+    half = partial(device.plan, dtype=torch.half, autocast=None)
+    ladder = {
+        "float32, convolutions in TF32": device.plan(autocast=None),
+        "bfloat16 autocast instead": device.plan(),
+        "half precision instead": half(),
+        "+ channels filled up to 8": half(channels=8),
+        "+ the step as a CUDA graph": half(channels=8, graph=True),
+        "+ torch.compile": half(channels=8, graph=True, compile=True),
+    }
+    last, params = math.nan, lab.params(batch_size)
+    for what, plan in ladder.items():
+        train = partial(cifar10.train, plan=plan)
+        cold = lab.ours({**params, "epochs": 1}, until, train=train)
+        timed = lab.ours(params, until, most=FEW, train=train)
+        gain = f"{last / timed.epoch_s:.2f} × the one before, first trial {cold.whole_s:.0f} s"
         last = timed.epoch_s
-        what = f"G8 batch {batch_size}: {what}, {lab.mfu(last)}{gain}"
+        what = f"G8 batch {batch_size}: {what}, {lab.mfu(last)}, {gain}"
         yield Figure(what=what, unit="s", values=[params["epochs"] * s for s in timed.epochs_s])
 
 
-def take(step: Step, batch: Batch) -> None:
-    """Take a step at the rate that is there."""
-    step(batch, step.lr)
-
-
-def taken_apart(lab: Lab, clock: Clock) -> Rows:
+def taken_apart(lab: Lab, until: float) -> Rows:
     """Time a step (µs), and the same step with one thing done as others do it."""
     for size in (512, 128):
-        step, train = steps(lab, usual(), size // lab.shrink)
-        batches = list(train)
-        host = [part.cpu() for part in batches[0]]
+        step, batches = steps(lab, usual(), size // lab.shrink)
+        place, host = batches[0][0].device, [part.cpu() for part in batches[0]]
         host = [part.pin_memory() for part in host] if torch.cuda.is_available() else host
         foreach, _ = steps(lab, usual(), size // lab.shrink)
         for group in foreach.sgd.param_groups:  # its rate is baked into a capture
             group.update(fused=False, foreach=True, lr=1e-3)
 
+        def shipped(batch: Batch, step: Step = step) -> None:
+            step(batch, step.lr)
+
         def read_back(batch: Batch, step: Step = step) -> None:
             step(batch, step.lr)
             step.sums.tolist()
 
-        def copied(batch: Batch, step: Step = step, host: list[torch.Tensor] = host) -> None:
-            step((host[0].to(batch[0].device), host[1].to(batch[1].device)), step.lr)
+        def copied(batch: Batch, step: Step = step, host: Any = host, place: Any = place) -> None:
+            step((host[0].to(place), host[1].to(place)), step.lr)
 
         works: dict[str, Callable[[Batch], object]] = {
-            "as shipped": partial(take, step),
-            "SGD(foreach=True)": partial(take, foreach),
+            "as shipped": shipped,
+            "SGD(foreach=True)": partial(shipped, step=foreach),
             "loss and hits read back each time": read_back,
             "images copied from the host each time": copied,
         }
         found: dict[str, list[float]] = {what: [] for what in works}
-        for number in range(1 + ROUNDS):
-            for what, work in works.items():
-                if clock.left_s < 0:
-                    raise OutOfTime
-                wait()
-                began = time.perf_counter()
-                for batch in batches:
-                    work(batch)
-                wait()
-                if number:
-                    found[what].append(1e6 * (time.perf_counter() - began) / len(batches))
+        for number, (what, work) in product(range(1 + ROUNDS), works.items()):
+            if time.monotonic() > until:
+                raise OutOfTime
+            began = wait()
+            for batch in batches:
+                work(batch)
+            if number:
+                found[what].append(1e6 * (wait() - began) / len(batches))
         (name, values), *others = found.items()
         ours = Figure(what=f"G8d batch {size}, a step {name}", unit="µs", values=values)
         yield ours
         yield from (ours.peer(f"G8d batch {size}, {what}", values) for what, values in others)
-        wait()
-        began = time.perf_counter()
-        drawn = len(list(train))
-        wait()
-        share = 1e6 * (time.perf_counter() - began) / drawn
+        augmented = cifar10.Augmented(lab.images().train, size // lab.shrink, 5, 0, usual())
+        began = wait()
+        drawn = len(list(augmented))
         what = f"G8d batch {size}, beside a step: its share of an epoch's draws and augmentation"
-        yield Figure(what=what, unit="µs", values=[share])
+        yield Figure(what=what, unit="µs", values=[1e6 * (wait() - began) / drawn])
 
 
-def fast(lab: Lab, clock: Clock) -> Rows:
+def fast(lab: Lab, until: float) -> Rows:
     """Train examples/cifar10_fast by its defaults, seed after seed."""
     place = ROOT / "examples" / "cifar10_fast" / "train.py"
     spec = importlib.util.spec_from_file_location("cifar10_fast", place)
@@ -704,11 +588,11 @@ def fast(lab: Lab, clock: Clock) -> Rows:
     spec.loader.exec_module(module)
     sizes = {name: lab.size[name] for name in ("width", "train_images", "test_images")}
     params = {**sizes, "epochs": min(10, lab.size["epochs"]), "batch_size": 1024 // lab.shrink}
-    lab.ours({**params, "epochs": 1}, clock, train=module.train)
+    lab.ours({**params, "epochs": 1}, until, train=module.train)
     found: list[Timed] = []
     with suppress(OutOfTime):
         while len(found) < (10 if lab.shrink == 1 else 2):
-            found.append(lab.ours({**params, "seed": len(found)}, clock, train=module.train))
+            found.append(lab.ours({**params, "seed": len(found)}, until, train=module.train))
     what = f"G9 examples/cifar10_fast, {params['epochs']} epochs, {len(found)} seeds"
     yield Figure(what=what, unit="s", values=[timed.whole_s for timed in found])
     accuracies = [100 * timed.accuracy for timed in found]
@@ -717,36 +601,19 @@ def fast(lab: Lab, clock: Clock) -> Rows:
 
 # --- sections, their time, gpu.json and its page
 
-SECTIONS: dict[str, tuple[str, float]] = {  # what, seconds at most
-    "graph": ("the captured step: right, and what it costs", 120),
-    "G1": ("a trial at batch 512", 150),
-    "G2": ("a trial at batch 128", 200),
-    "G7": ("a trial that diverges", 40),
-    "G3": ("sixteen sets in a runner, gaps, starts", 500),
-    "G8": ("each technique on top of the last, batch 512", 170),
-    "G8b": ("the same, batch 128", 200),
-    "G8d": ("the step taken apart", 60),
-    "G9": ("another recipe", 90),
-    "G6": ("trials that share the GPU", 200),
-    "parity": ("accuracy beside the peer", 600),
+SECTIONS: dict[str, tuple[str, float, Section | None]] = {  # what, seconds at most, how
+    "graph": ("the captured step: right, and what it costs", 120, graph),
+    "G1": ("a trial at batch 512", 150, partial(whole, "G1", 512, 10.0, 6.0)),
+    "G2": ("a trial at batch 128", 200, partial(whole, "G2", 128, 12.0, None)),
+    "G7": ("a trial that diverges", 40, diverge),
+    "G3": ("sixteen sets in a runner, gaps, starts", 500, sixteen),
+    "G8": ("each technique on top of the last, batch 512", 170, partial(ablation, 512)),
+    "G8b": ("the same, batch 128", 200, partial(ablation, 128)),
+    "G8d": ("the step taken apart", 60, taken_apart),
+    "G9": ("another recipe", 90, fast),
+    "G6": ("trials that share the GPU", 200, sharing),
+    "parity": ("accuracy beside the peer", 600, None),  # which adds to earlier seeds
 }
-
-
-def measures(seen: dict[str, list[float]]) -> dict[str, Callable[[Lab, Clock], Rows]]:
-    """Return the function of each section."""
-    return {
-        "graph": graph,
-        "G1": partial(whole, "G1", 512, 10.0, 6.0),
-        "G2": partial(whole, "G2", 128, 12.0, None),
-        "G7": diverge,
-        "G3": sixteen,
-        "G8": partial(ablation, 512),
-        "G8b": partial(ablation, 128),
-        "G8d": taken_apart,
-        "G9": fast,
-        "G6": sharing,
-        "parity": partial(parity, seen),
-    }
 
 
 def page(found: Mapping[str, Any]) -> str:
@@ -791,6 +658,16 @@ def conditions(lab: Lab) -> dict[str, str]:
     }
 
 
+def measured(rows: Rows) -> Rows:
+    """Return a section's rows; a failure or the end of its time is its last one."""
+    try:
+        yield from rows
+    except OutOfTime:
+        yield "cut short: out of time"
+    except Exception as error:  # the next section is measured all the same
+        yield FAILED + " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
 def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
     """Measure sections into gpu.json, each row as it comes; False if a check failed.
 
@@ -806,32 +683,21 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
                 was = found["conditions"][name]
                 raise UserError(f"--out {out}: its {name}: {was}; here: {about[name]}")
     for name in names:
-        what, most_s = SECTIONS[name]
+        what, most_s, rows_of = SECTIONS[name]
         section: dict[str, Any] = {"what": what, "rows": [], "notes": []}
         found["sections"][name] = section
         print(f"{name} …", file=sys.stderr, flush=True)
-        clock = Clock(until=min(ends, time.perf_counter() + most_s))
-        rows = measures(found["parity"])[name](lab, clock)
-        while True:
-            row: Figure | str | None
-            try:
-                row = next(rows, None)
-            except OutOfTime:
-                row, rows = "cut short: out of time", iter(())
-            except Exception as error:
-                reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                row, rows = f"{FAILED}{reason}", iter(())
-            if row is None:
-                break
+        rows_of = rows_of or partial(parity, found["parity"])
+        for row in measured(rows_of(lab, min(ends, time.monotonic() + most_s))):
             if isinstance(row, str):
                 fine &= not row.startswith(FAILED)
                 section["notes"].append(row)
+                print(f"  {row}", flush=True)
             else:
                 beside = row.beside.what if row.beside else None
-                names_ = ("what", "unit", "values", "target", "more_is_better")
-                section["rows"].append({**{n: getattr(row, n) for n in names_}, "beside": beside})
-            shown = row if isinstance(row, str) else f"{row.what}: {row.median:.4g} {row.unit}"
-            print(f"  {shown}", flush=True)
+                kept = ("what", "unit", "values", "target", "more_is_better")
+                section["rows"].append({**{n: getattr(row, n) for n in kept}, "beside": beside})
+                print(f"  {row.what}: {row.median:.4g} {row.unit}", flush=True)
             write(out, json.dumps(found, indent=2) + "\n")
     return fine
 
@@ -842,15 +708,17 @@ def main() -> None:
         prog="python -m benchmarks.gpu", epilog="calls: " + "; ".join(CALLS)
     )
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
-    parser.add_argument(
-        "--data", type=Path, help="where CIFAR10 lies (default: HPQ_DATA; else noise)"
-    )
+    parser.add_argument("--data", type=Path, help="where CIFAR10 lies; default: HPQ_DATA")
     parser.add_argument("--published", type=Path, help=f"a checkout of {REPOSITORY}: the peer")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"), help="default: %(default)s")
     parser.add_argument("--page", type=Path, help="write the tables of --out as Markdown")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="default: %(default)g")
     parser.add_argument("--small", action="store_true", help="tiny sizes, also without a GPU")
+    parser.add_argument("--runner", type=Path, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.runner:
+        run_trials(*given.runner)
+        return
     if unknown := [name for name in given.sections if name not in SECTIONS]:
         parser.error(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
     fine = True
@@ -869,25 +737,20 @@ def main() -> None:
 
 
 def _measured(given: argparse.Namespace) -> bool:
-    ends = time.perf_counter() + 60 * given.minutes
-    faulthandler.dump_traceback_later(
-        60 * given.minutes + 25, exit=True
-    )  # what cannot be cut short
+    ends = time.monotonic() + 60 * given.minutes
+    # What cannot be cut short ends here; the rows before it are in gpu.json.
+    faulthandler.dump_traceback_later(60 * given.minutes + 25, exit=True)
     if device.pick().type != "cuda" and not given.small:
         raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
     size = SMALL if given.small else FULL
-    data = given.data or (Path(os.environ["HPQ_DATA"]) if os.environ.get("HPQ_DATA") else None)
+    data = given.data or Path(os.environ.get("HPQ_DATA") or "no-data")
     with tempfile.TemporaryDirectory(prefix="hpq-gpu-") as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")
-        if data is None:
-            print("no --data: the images are noise; accuracies mean nothing", flush=True)
-            counts = size["train_images"], size["test_images"]
-            data = random_data(Path(folder) / "cifar-10-batches-py", *counts)
         lab = Lab(
             data=data.resolve(),
             cache=Path(folder) / "cache",
             size=size,
-            shrink=16 if given.small else 1,
+            shrink=32 if given.small else 1,
             upstream=load(given.published, usual().dtype) if given.published else None,
         )
         fine = measure(given.sections, lab, ends, given.out)

@@ -124,8 +124,9 @@ class _Again(Augmented):
         order, (crop, flip, cut) = next(self._epochs)
         index = torch.tensor(order)[: IMAGES - IMAGES % SIZE]
         drawn = (crop["y0"], crop["x0"], flip["choice"], cut["y0"], cut["x0"])
+        names = ("crop_y", "crop_x", "flip", "cut_y", "cut_x")
         choices = [torch.as_tensor(each)[index][:, None] for each in drawn]
-        images = self.augment(index, *choices)
+        images = self.take(index, **dict(zip(names, choices, strict=True)))
         return zip(images.split(SIZE), self.split.labels[index].split(SIZE), strict=True)
 
 

@@ -20,7 +20,7 @@ import torch
 import yaml
 
 from benchmarks.figures import Figure, in_turn
-from benchmarks.gpu import Clock, Desk, Lab
+from benchmarks.gpu import Desk, Lab
 from benchmarks.processes import ROOT, WORKER, environment, running, wall_s
 from benchmarks.server import Server, private_server
 from benchmarks.sweeps import put, wait_over
@@ -109,10 +109,10 @@ def _epochs(lab: Lab, rounds: int) -> Iterator[Figure]:
         params = {**lab.params(batch_size), "epochs": 1}
 
         def ours(params: dict[str, Json] = params) -> float:
-            return _cpu_s(lambda: lab.ours(params, Clock()))
+            return _cpu_s(lambda: lab.ours(params))
 
         def theirs(params: dict[str, Json] = params) -> float:
-            return _cpu_s(lambda: lab.articles(params, Clock()))
+            return _cpu_s(lambda: lab.articles(params))
 
         found = in_turn(rounds, {"ours": ours, "theirs": theirs})
         own = Figure(

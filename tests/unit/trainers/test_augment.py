@@ -44,9 +44,9 @@ def test_a_batch_is_augmented_as_the_article_augments_each_image(
     images = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (50, 32, 32, 3), np.uint8))
     index = torch.randperm(50, generator=torch.Generator().manual_seed(2))
     batches = augmented(images, cutout, Plan(dtype=dtype))
-    choices = batches.draw(50)
+    choices = batches.draw(index)
 
-    found = batches.augment(index, **choices)
+    found = batches.take(index, **choices)
 
     expected = [reference(images[index[i]].numpy(), choices, i, cutout) for i in range(50)]
     np.testing.assert_allclose(found.numpy(), np.stack(expected), rtol=0, atol=close * 10)
@@ -59,20 +59,21 @@ def test_every_hole_lies_fully_inside_its_image(cutout: int) -> None:
     # No pixel of these images is 0 after normalisation, so the zeros are the hole.
     images = torch.full((300, 32, 32, 3), 255, dtype=torch.uint8)
     batches = augmented(images, cutout)
-    found = batches.augment(torch.arange(300), **batches.draw(300))
+    found = batches.take(torch.arange(300), **batches.draw(torch.arange(300)))
     assert ((found == 0).sum((1, 2, 3)) == 3 * cutout * cutout).all()
 
 
 def test_the_choices_reach_both_ends_of_what_they_may_be_and_are_drawn_from_the_seed() -> None:
     images = torch.zeros(4, 32, 32, 3, dtype=torch.uint8)
     one, other = augmented(images, 5), augmented(images, 5)
-    c = {name: x[:, 0] for name, x in one.draw(20_000).items()}
+    many = torch.arange(20_000)
+    c = {name: x[:, 0] for name, x in one.draw(many).items()}
     assert set(c["crop_y"].tolist()) == set(c["crop_x"].tolist()) == set(range(9))
     assert set(c["cut_y"].tolist()) == set(c["cut_x"].tolist()) == set(range(28))
     assert 0.48 < c["flip"].double().mean() < 0.52
     assert not torch.equal(c["crop_y"], c["crop_x"])
-    assert torch.equal(other.draw(20_000)["crop_y"][:, 0], c["crop_y"])
-    assert not torch.equal(other.draw(20_000)["crop_y"][:, 0], c["crop_y"])
+    assert torch.equal(other.draw(many)["crop_y"][:, 0], c["crop_y"])
+    assert not torch.equal(other.draw(many)["crop_y"][:, 0], c["crop_y"])
 
 
 @pytest.mark.parametrize("cutout", [-1, 33])

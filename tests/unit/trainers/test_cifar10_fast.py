@@ -53,8 +53,7 @@ def test_an_image_is_mirrored_in_every_other_epoch_half_of_them_in_the_first(fas
     order, flips = torch.randperm(12), []
     for epoch in (1, 2, 3):
         train.set_epoch(epoch)
-        train.order = order
-        drawn = train.draw(12)
+        drawn = train.draw(order)
         flips.append(drawn["flip"])
         assert set(drawn["crop_x"].flatten().tolist()) <= {2, 3, 4, 5, 6}
     assert torch.equal(flips[0], 1 - flips[1]) and torch.equal(flips[0], flips[2])

@@ -75,7 +75,7 @@ def articles(**params: object) -> list[dict[str, float]]:
     def drawn(n: int, cutout: int) -> article.Draws:
         order = torch.randperm(n, generator=given.generator).tolist()
         by_image = np.argsort(order)  # ours are drawn for places in the order
-        drawn = given.draw(n - n % 4).items()
+        drawn = given.draw(torch.arange(n - n % 4)).items()
         choices = {name: np.resize(x.numpy(), n)[by_image] for name, x in drawn}
         return article.Draws(order=order, **choices)
 

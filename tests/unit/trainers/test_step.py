@@ -116,16 +116,6 @@ def test_a_network_that_reads_a_value_back_is_stepped_singly_and_the_reason_said
     assert torch.equal(step.sums, plain.sums)
 
 
-def test_without_a_gpu_a_capture_is_refused_and_steps_are_taken(capsys) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("this machine's GPU can be used")
-    step = stepped(linear(), GRAPH)
-    step(images_and_labels(4), rate())
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("hpq: no CUDA graph")
-    assert not torch.equal(step.model.weight, linear().double().weight)
-
-
 def test_memory_that_ends_in_a_capture_ends_the_trial_as_out_of_memory(gpu: Gpu) -> None:
     class Large(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -5,9 +5,7 @@ By hand: `python -m hpq.train cifar10 --set width=8 --set epochs=3`. The step is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -126,9 +124,8 @@ class ResNet9(nn.Module):
 class Augmented(Batches):
     """Shuffled epochs in the article's augmentation: reflect-pad 4, crop, flip, cutout; normalised.
 
-    All choices of an epoch are drawn at its start on the CPU, so that they are the same on any
-    device. The padding is never stored: reflection is arithmetic on the crop's coordinates. The
-    hole lies fully inside the image and is filled with 0 after normalisation.
+    The padding is never stored: reflection is arithmetic on the crop's coordinates. The hole lies
+    fully inside the image and is filled with 0 after normalisation.
 
     Raises:
         BadParams: the images are no squares of three channels in uint8, or the hole is larger.
@@ -142,43 +139,29 @@ class Augmented(Batches):
             raise BadParams(f"the images are {shape} of {kind}, not (N, H, H, 3) of torch.uint8")
         if not 0 <= cutout <= shape[1]:
             raise BadParams(f"cutout: {cutout} is not from 0 to {shape[1]}, the side of an image")
-        self.plan = plan or device.plan()
-        super().__init__(split, lambda images: normalise(images, self.plan), batch_size, seed)
+        plan = plan or device.plan()
+        super().__init__(split, lambda images: normalise(images, plan), batch_size, seed)
         self.cutout = cutout
 
-    def draw(self, n: int) -> dict[str, torch.Tensor]:
-        """Return choices for n images, each (n, 1) int64: first row and column of crop and hole."""
+    def draw(self, order: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return choices for these images, (N, 1) int64: first row and column of crop and hole."""
 
         def below(end: int) -> torch.Tensor:
-            return torch.randint(end, (n, 1), generator=self.generator)
+            return torch.randint(end, (len(order), 1), generator=self.generator)
 
         crop, hole = 2 * PAD + 1, self.split.images.shape[1] - self.cutout + 1
         ends = {"crop_y": crop, "crop_x": crop, "flip": 2, "cut_y": hole, "cut_x": hole}
         return {name: below(end) for name, end in ends.items()}
 
-    def epoch(self, order: torch.Tensor) -> Callable[[slice], torch.Tensor]:
-        """Return what makes the images (B, 3 or more, H, H) of a part of this order."""
-        choices = {name: x.to(order.device) for name, x in self.draw(len(order)).items()}
-        return lambda part: self.augment(
-            order[part], **{name: x[part] for name, x in choices.items()}
-        )
-
-    def augment(
-        self,
-        index: torch.Tensor,
-        crop_y: torch.Tensor,
-        crop_x: torch.Tensor,
-        flip: torch.Tensor,
-        cut_y: torch.Tensor,
-        cut_x: torch.Tensor,
-    ) -> torch.Tensor:
-        """Return the images of this index, augmented and prepared."""
+    def take(self, index: torch.Tensor, **choices: torch.Tensor) -> torch.Tensor:
+        """Return the images of this index (B, 3 or more, H, H), augmented and prepared."""
         images = self.split.images
         span = torch.arange(images.shape[1], device=images.device)
-        rows, cols = (_reflect(start + span - PAD) for start in (crop_y, crop_x))  # (B, H)
-        cols = torch.where(flip.bool(), cols.flip(1), cols)
+        rows, cols = (_reflect(choices[crop] + span - PAD) for crop in ("crop_y", "crop_x"))
+        cols = torch.where(choices["flip"].bool(), cols.flip(1), cols)  # each (B, H)
         found = self.prepare(images[index[:, None, None], rows[:, :, None], cols[:, None, :]])
-        down, right = ((span >= cut) & (span < cut + self.cutout) for cut in (cut_y, cut_x))
+        holes = (choices["cut_y"], choices["cut_x"])
+        down, right = ((span >= cut) & (span < cut + self.cutout) for cut in holes)
         return found.masked_fill_((down[:, :, None] & right[:, None, :])[:, None], 0)
 
 
@@ -193,16 +176,15 @@ def normalise(images: torch.Tensor, plan: Plan) -> torch.Tensor:
 
     As in the article the numbers are float32 or wider until the end: half precision rounds once.
     """
-    wide = torch.promote_types(plan.dtype, torch.float32)
-    mean, scale = _mean_and_scale(wide, images.device)
-    found = images.to(wide).sub_(mean).mul_(scale).to(plan.dtype)
+    mean, scale = _mean_and_scale(torch.promote_types(plan.dtype, torch.float32), images.device)
+    found = images.to(mean.dtype).sub_(mean).mul_(scale).to(plan.dtype)
     if plan.channels > 3:
         found = F.pad(found, (0, plan.channels - 3))
     return found.permute(0, 3, 1, 2)
 
 
 @cache
-def _mean_and_scale(dtype: torch.dtype, place: Any) -> tuple[torch.Tensor, torch.Tensor]:
+def _mean_and_scale(dtype: torch.dtype, place: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     # Kept, since a copy to a GPU waits for all that the GPU has been told to do.
     mean, std = (torch.tensor(numbers, dtype=dtype, device=place) for numbers in (MEAN, STD))
     return mean * 255, 1 / (std * 255)

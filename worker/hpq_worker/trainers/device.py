@@ -76,7 +76,11 @@ def _pick(given: str) -> torch.device:
             f"GPU {given}: torch {torch.__version__} cannot use it ({why_no_gpu()}); install a"
             " torch that fits its driver, or set CUDA_VISIBLE_DEVICES= to train on the CPU"
         )
-    _keep_memory()
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        # glibc gives large blocks back to the kernel as soon as they are freed, and a step frees
+        # and asks for the same ones: page faults are else a fifth of a step. musl has no mallopt.
+        mallopt(_M_MMAP_MAX, 0)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
     return torch.device("cpu")
 
 
@@ -111,13 +115,3 @@ def _prepare_gpu(environ: Mapping[str, str]) -> None:
 def share(trials: int, total: int) -> float:
     """Return the part of a GPU's `total` bytes that each of N trials may take for its tensors."""
     return max(0.01, min(_OWN_SHARE / trials, 1 / trials - _CONTEXT / total))
-
-
-def _keep_memory() -> None:
-    # glibc gives large blocks back to the kernel as soon as they are freed, and a step frees and
-    # asks for the same ones: without this, a fifth of a step on a CPU goes into page faults.
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-        if mallopt is not None:
-            mallopt(_M_MMAP_MAX, 0)
-            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)

@@ -18,19 +18,8 @@ from hpq_worker.trainers.loop import fit
 MEAN, STD = 4.88, 6.02  # of all pixels, in 0..16
 
 
-def normalise(images: torch.Tensor) -> torch.Tensor:
-    """uint8 to (B, 8, 8) float32 of mean 0 and deviation 1."""
-    return images.float().sub_(MEAN).div_(STD)
-
-
 def train(params: Params, trial: Trial) -> None:
-    """Train a small network on digits and report each epoch.
-
-    Raises:
-        BadParams: a parameter is unknown, out of its limits or does not fit the others.
-        DataMissing: scikit-learn is not installed.
-        Diverged: the loss of an epoch is not finite.
-    """
+    """Train a small network on digits and report each epoch; raises as `cifar10` does."""
     p = SHIPPED["digits"].fill(params)
     data = load_data("digits", trial)
     torch.manual_seed(p["seed"])
@@ -48,3 +37,8 @@ def train(params: Params, trial: Trial) -> None:
         weight_decay=p["weight_decay"],
         plan=device.plan(graph=True),
     )
+
+
+def normalise(images: torch.Tensor) -> torch.Tensor:
+    """uint8 to (B, 8, 8) float32 of mean 0 and deviation 1."""
+    return images.float().sub_(MEAN).div_(STD)

@@ -11,11 +11,12 @@ import sys
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from hpq.errors import DataMissing
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"
+_TIMEOUT_S = 30.0
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 FILES = {  # torchvision's class; where each file is, where it goes, and its MD5
     "cifar10": (
@@ -32,8 +33,6 @@ FILES = {  # torchvision's class; where each file is, where it goes, and its MD5
         ],
     ),
 }
-_BLOCK = 2**20
-_TIMEOUT_S = 30.0
 
 
 def download(name: str, folder: Path) -> None:
@@ -49,58 +48,40 @@ def download(name: str, folder: Path) -> None:
             from torchvision import datasets  # noqa: PLC0415 (an extra; it may be of another CUDA)
         except (ImportError, OSError, RuntimeError):
             for base, place, md5 in files:
-                (folder / place).parent.mkdir(parents=True, exist_ok=True)
-                fetch(base + Path(place).name, folder / place, md5)
+                _fetch(base + Path(place).name, folder / place, md5)
         else:
             getattr(datasets, kind)(folder, download=True)
     except (OSError, HTTPException, RuntimeError, ValueError) as error:
         wanted = ", ".join(f"{place} (MD5 {md5})" for _, place, md5 in files)
         raise DataMissing(
-            f"data set {name}: {error}; run it again to go on, or bring to {folder}: {wanted} from"
+            f"data set {name}: {error}; run it again, or bring to {folder}: {wanted} from"
             f" {files[0][0]}"
         ) from None
 
 
-def fetch(url: str, path: Path, md5: str) -> None:
-    """Fetch a file, from where an earlier call broke off; it appears once it is whole.
-
-    Raises:
-        OSError: it cannot be fetched or written, or broke off.
-        ValueError: what came has another checksum; it is removed.
-    """
-    part = path.with_name(f"{path.name}.part")
+def _fetch(url: str, path: Path, md5: str) -> None:
+    """Fetch a file, which appears once it is whole and has this checksum."""
     if path.exists():
         return
-    have = total = part.stat().st_size if part.exists() else 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+
+    digest = hashlib.md5()
     try:
-        request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-        with urlopen(request, timeout=_TIMEOUT_S) as answer:
-            have = have if answer.status == 206 else 0
-            total = have + int(answer.headers.get("Content-Length", 0))
-            with part.open("ab" if have else "wb") as out:
-                while block := answer.read(_BLOCK):
-                    out.write(block)
-                    have += len(block)
-                    _show(path.name, have, total)
+        with urlopen(url, timeout=_TIMEOUT_S) as answer, part.open("wb") as out:
+            while block := answer.read(2**20):
+                out.write(block)
+                digest.update(block)
+                if sys.stderr.isatty():
+                    print(f"\r{path.name} {out.tell() / 2**20:.0f} MiB", end="", file=sys.stderr)
+        if (found := digest.hexdigest()) != md5:  # also if it broke off
+            raise ValueError(f"{url} has the MD5 {found}, not {md5}")
+        part.replace(path)
     except HTTPError as error:
         error.close()
-        if error.code != 416 or not have:  # 416: all of it is there
-            raise OSError(f"{url}: {error.code} {error.reason}") from None
-    if have < total:
-        raise OSError(f"{url} broke off after {have:,} of {total:,} bytes")
-    with part.open("rb") as file:
-        found = hashlib.file_digest(file, "md5").hexdigest()
-    if found != md5:
-        part.unlink()
-        raise ValueError(f"{url} has the MD5 {found}, not {md5}")
-    part.replace(path)
-
-
-def _show(name: str, have: int, total: int) -> None:
-    if sys.stderr.isatty():
-        share = f"{have / total:4.0%} of {total / 2**20:.0f} MiB" if total else f"{have:,} bytes"
-        end = "\n" if have == total else ""
-        print(f"\r{name} {share}", end=end, file=sys.stderr, flush=True)
+        raise OSError(f"{url}: {error.code} {error.reason}") from None
+    finally:
+        part.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,7 @@ Array = np.ndarray
 # train_images and test_images: uint8 (N, H, W) or (N, H, W, 3); train_labels and test_labels: int64
 # (N,) from 0 to 9.
 Arrays = dict[str, Array]
-
-
-Split = tuple[Array, Array]
-Decoded = tuple[Split, Split, tuple[int, ...]]  # train, test, and the shape of an image
+Split = tuple[Array, Array]  # images and labels
 
 
 def decode(layout: Layout, files: Files) -> Arrays:
@@ -34,7 +31,8 @@ def decode(layout: Layout, files: Files) -> Arrays:
         KeyError: a file is missing.
         ValueError: a file is damaged or of another shape; the text names it.
     """
-    train, test, shape = _DECODERS[layout.member](files)
+    decoder, shape = _DECODERS[layout.member]
+    train, test = decoder(files)
     for images, labels in (train, test):
         if images.shape[1:] != shape or len(images) != len(labels) or not len(labels):
             raise ValueError(f"{images.shape} images and {labels.shape} labels do not fit {shape}")
@@ -44,16 +42,15 @@ def decode(layout: Layout, files: Files) -> Arrays:
     return dict(zip(names, (*train, *test), strict=True))
 
 
-def _batches(files: Files) -> Decoded:
+def _batches(files: Files) -> tuple[Split, Split]:
     batches = {match[1]: _unpickle(match[1], content) for match, content in files}
 
-    def joined(names: list[str]) -> Split:
+    def joined(*names: str) -> Split:
         data = np.concatenate([np.asarray(batches[name]["data"], np.uint8) for name in names])
         labels = np.concatenate([np.asarray(batches[name]["labels"], np.int64) for name in names])
         return data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), labels
 
-    train = joined([f"data_batch_{i}" for i in range(1, 6)])
-    return train, joined(["test_batch"]), (32, 32, 3)
+    return joined(*(f"data_batch_{i}" for i in range(1, 6))), joined("test_batch")
 
 
 class _Unpickler(pickle.Unpickler):
@@ -72,20 +69,17 @@ def _unpickle(name: str, content: bytes) -> dict[str, object]:
         raise ValueError(f"{name} is no batch: {error}") from error
 
 
-def _folders(files: Files) -> Decoded:
-    splits: dict[str, list[tuple[int, str, Array]]] = {"train": [], "test": []}
-    for match, content in files:
-        split, name, file = match.groups()
-        picture = _picture(match[0].removeprefix("/"), content)
-        splits[split].append((CIFAR10_CLASSES.index(name), file, picture))
+def _folders(files: Files) -> tuple[Split, Split]:
+    rows = [(*match.groups(), _picture(match[0].lstrip("/"), content)) for match, content in files]
+    rows.sort(key=lambda row: row[:3])  # classes in the order of the alphabet, which is CIFAR10's
 
     def stacked(split: str) -> Split:
-        rows = sorted(splits[split], key=lambda row: row[:2])
-        if len({label for label, _, _ in rows}) < len(CIFAR10_CLASSES):
+        of = [(CIFAR10_CLASSES.index(name), x) for part, name, _, x in rows if part == split]
+        if len({label for label, _ in of}) < len(CIFAR10_CLASSES):
             raise ValueError(f"{split}/ has not an image of each class")
-        return np.stack([x for _, _, x in rows]), np.array([y for y, _, _ in rows], np.int64)
+        return np.stack([x for _, x in of]), np.array([label for label, _ in of], np.int64)
 
-    return stacked("train"), stacked("test"), (32, 32, 3)
+    return stacked("train"), stacked("test")
 
 
 def _picture(name: str, content: bytes) -> Array:
@@ -99,17 +93,17 @@ def _picture(name: str, content: bytes) -> Array:
     return pixels
 
 
-def _idx_files(files: Files) -> Decoded:
+def _idx_files(files: Files) -> tuple[Split, Split]:
     parts: dict[str, Array] = {}
     for match, content in files:
         split, kind, packed = match.groups()
         content = gzip.decompress(content) if packed else content
-        parts[f"{split}-{kind}"] = _idx(match[0].removeprefix("/"), content)
-    (train, answers), (test, labels) = (
+        parts[f"{split}-{kind}"] = _idx(match[0].lstrip("/"), content)
+    train, test = (
         (parts[f"{split}-images-idx3"], parts[f"{split}-labels-idx1"].astype(np.int64))
         for split in ("train", "t10k")
     )
-    return (train, answers), (test, labels), (28, 28)
+    return train, test
 
 
 def _idx(name: str, content: bytes) -> Array:
@@ -125,4 +119,8 @@ def _idx(name: str, content: bytes) -> Array:
     return values.reshape(shape).copy()  # what is read in place could not be written to
 
 
-_DECODERS = {BATCHES.member: _batches, FOLDERS.member: _folders, IDX.member: _idx_files}
+_DECODERS = {  # and the shape of an image
+    BATCHES.member: (_batches, (32, 32, 3)),
+    FOLDERS.member: (_folders, (32, 32, 3)),
+    IDX.member: (_idx_files, (28, 28)),
+}

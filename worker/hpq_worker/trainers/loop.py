@@ -1,7 +1,6 @@
 """The training loop of all shipped trainers: the schedule, the epochs, reports and stops.
 
-Nothing is read back from the device but the sums of an epoch, once after training and once after
-testing.
+The device is read twice an epoch: its sums after training, and after testing.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ KNEE = 5 / 24  # of the training: here the learning rate is at its maximum
 
 
 class Loader(Protocol):
-    """Epochs of training batches: a DataLoader, or anything that is used as one.
+    """Epochs of training batches, as of a DataLoader.
 
-    If it has a `generator`, its order is drawn from that, else from torch's own. If it has a
-    `set_epoch`, that is called with the number of each epoch, from 1.
+    Its `generator`, if any, draws the order; `set_epoch`, if any, gets each epoch from 1.
     """
 
     @property
-    def batch_size(self) -> int | None:
-        """Images in each batch."""
+    def batch_size(self) -> int | None: ...
 
-    def __len__(self) -> int:
-        """Batches in an epoch."""
+    def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Batch]:
-        """Draw an epoch."""
+    def __iter__(self) -> Iterator[Batch]: ...
+
+
+class _Stopped(Exception):
+    """Raised at a batch when the trial is to end."""
 
 
 def rates(steps: int, epochs: int, maximum: float, batch_size: int) -> torch.Tensor:
@@ -51,10 +50,6 @@ def rates(steps: int, epochs: int, maximum: float, batch_size: int) -> torch.Ten
     at = torch.arange(epochs * steps, dtype=torch.float64) / (epochs * steps)
     every = maximum * torch.minimum(at / KNEE, (1 - at) / (1 - KNEE)) / batch_size
     return every.view(epochs, steps)
-
-
-class _Stopped(Exception):
-    """Raised at a step where the trial is to end."""
 
 
 def fit(
@@ -91,21 +86,11 @@ def fit(
         raise BadParams("the network: it has no parameter that requires_grad")
     plan = plan or device.plan()
     # Python's own numbers: others would make the checkpoint a pickle that names code.
-    run = {
-        "epochs": int(epochs),
-        "steps": steps,
-        "batch_size": int(size),
-        "max_learning_rate": float(max_learning_rate),
-        "momentum": float(momentum),
-        "weight_decay": float(weight_decay),
-    }
-    step = Step(
-        device.placed(model, plan),
-        plan,
-        loss,
-        momentum=run["momentum"],
-        decay=run["weight_decay"] * size,
-    )
+    run: dict[str, float] = {"epochs": int(epochs), "steps": steps, "batch_size": int(size)}
+    run |= {"max_learning_rate": float(max_learning_rate)}
+    run |= {"momentum": float(momentum), "weight_decay": float(weight_decay)}
+    decay = run["weight_decay"] * size
+    step = Step(device.placed(model, plan), plan, loss, momentum=run["momentum"], decay=decay)
     draws = getattr(train, "generator", None) or torch.default_generator
     at = Training(step, draws, run, trial.checkpoint_dir)
     at.restore()

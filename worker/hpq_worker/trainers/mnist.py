@@ -19,30 +19,8 @@ from hpq_worker.trainers.loop import fit
 MEAN, STD = 0.1307, 0.3081  # of all training pixels, in 0..1
 
 
-def normalise(images: torch.Tensor) -> torch.Tensor:
-    """uint8 to (B, 1, 28, 28) float32 of mean 0 and deviation 1."""
-    return images[:, None].float().sub_(255 * MEAN).div_(255 * STD)
-
-
-def network(width: int, dropout: float) -> nn.Sequential:
-    """Return two pooled blocks and a linear layer: logits (B, 10) of images (B, 1, 28, 28)."""
-    return nn.Sequential(
-        conv_block(1, width, batch_norm=True, pool=True),
-        conv_block(width, 2 * width, batch_norm=True, pool=True),
-        nn.Flatten(),
-        nn.Dropout(dropout),
-        nn.Linear(2 * width * 7 * 7, 10),
-    )
-
-
 def train(params: Params, trial: Trial) -> None:
-    """Train two convolutions on MNIST and report each epoch.
-
-    Raises:
-        BadParams: a parameter is unknown, out of its limits or does not fit the others.
-        DataMissing: MNIST is not in HPQ_DATA, or damaged.
-        Diverged: the loss of an epoch is not finite.
-    """
+    """Train two convolutions on MNIST and report each epoch; raises as `cifar10` does."""
     p = SHIPPED["mnist"].fill(params)
     data = load_data("mnist", trial, p["train_images"], p["test_images"])
     torch.manual_seed(p["seed"])
@@ -59,3 +37,19 @@ def train(params: Params, trial: Trial) -> None:
         weight_decay=p["weight_decay"],
         plan=device.plan(graph=True),
     )
+
+
+def network(width: int, dropout: float) -> nn.Sequential:
+    """Return two pooled blocks and a linear layer: logits (B, 10) of images (B, 1, 28, 28)."""
+    return nn.Sequential(
+        conv_block(1, width, batch_norm=True, pool=True),
+        conv_block(width, 2 * width, batch_norm=True, pool=True),
+        nn.Flatten(),
+        nn.Dropout(dropout),
+        nn.Linear(2 * width * 7 * 7, 10),
+    )
+
+
+def normalise(images: torch.Tensor) -> torch.Tensor:
+    """uint8 to (B, 1, 28, 28) float32 of mean 0 and deviation 1."""
+    return images[:, None].float().sub_(255 * MEAN).div_(255 * STD)

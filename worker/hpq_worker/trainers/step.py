@@ -1,8 +1,7 @@
 """One training step: forward, backward and update; on a GPU captured once a trial as a CUDA graph.
 
-The loss is summed over the batch, as in the CIFAR10 article: so the learning rate is divided by the
-batch size and the weight decay multiplied by it, which is the same update as of a mean loss. Losses
-and hits are summed on the device and read once an epoch.
+As in the CIFAR10 article, the loss is summed over the batch: the learning rate is divided by the
+batch size and the weight decay multiplied by it, which is the update of a mean loss.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ class Step:
         self.model, self.plan, self.loss_of = model, plan, loss_of
         self.network = torch.compile(model, dynamic=False) if plan.compile else model
         weights = [p for p in model.parameters() if p.requires_grad]
-        place = weights[0].device
-        # On the device, so that a captured step takes a new one; CUDA's kernel reads float32.
-        self.lr = torch.zeros((), dtype=torch.float32 if place.type == "cuda" else torch.float64)
-        self.lr = self.lr.to(place)
+        place, on_gpu = weights[0].device, weights[0].is_cuda
+        # A tensor, so that a captured step takes a new rate; CUDA's kernel reads float32.
+        kind = torch.float32 if on_gpu else torch.float64
+        self.lr = torch.zeros((), dtype=kind, device=place)
         # float64: a float32 sum of many batches would lose what single images add.
         self.sums = torch.zeros(2, dtype=torch.float64, device=place)
         # torch 2.13's fused update of half precision on a CPU skips weights without momentum.
-        fused = place.type == "cuda" or plan.dtype in (torch.float32, torch.float64)
+        fused = on_gpu or plan.dtype in (torch.float32, torch.float64)
         self.sgd = torch.optim.SGD(
             weights, self.lr, momentum, weight_decay=decay, nesterov=momentum > 0, fused=fused
         )
@@ -108,17 +107,15 @@ class Step:
         self.sgd.zero_grad(set_to_none=True)
 
     def _capture(self) -> None:
-        """Capture the step; weights, momentum, sums and random states stay as they were.
+        """Capture the step; weights, momentum, sums and the GPU's random state stay as they were.
 
         Raises:
             torch.OutOfMemoryError: a step does not fit into the device's memory.
         """
         state = [*self.model.state_dict().values(), *self.velocity, self.sums]
-        saved = [tensor.clone() for tensor in state]
+        saved, random = [tensor.clone() for tensor in state], torch.cuda.get_rng_state()
         try:
-            random = torch.cuda.get_rng_state()
             self.graph = _captured(lambda: self._update(self.batch))
-            self.why = ""
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever prevents a capture, single launches are right
@@ -128,8 +125,7 @@ class Step:
         with torch.no_grad():
             for tensor, before in zip(state, saved, strict=True):
                 tensor.copy_(before)
-        if self.sums.is_cuda:
-            torch.cuda.set_rng_state(random)
+        torch.cuda.set_rng_state(random)
 
 
 def _captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:

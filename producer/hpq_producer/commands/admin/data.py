@@ -22,7 +22,7 @@ def data(
         Argument(metavar="DIR", help="Directory. Default: HPQ_DATA, else HPQ_HOME/data."),
     ] = None,
 ) -> None:
-    """Download a data set for the shipped trainers, or resume the download.
+    """Download a data set for the shipped trainers.
 
     Example: hpq data cifar10 /data
     """
