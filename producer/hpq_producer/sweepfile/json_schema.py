@@ -46,6 +46,7 @@ TOP: Mapping[str, str] = {
     "retries": "Retries of a failed trial; default 0",
     "timeout": "Time limit of a trial: seconds, or 90s, 15m, 2h; default: none",
     "stall": "Kill a trial that neither reports nor prints for this long",
+    "notify": "Webhook URL (Slack's format) for a notice when the sweep is held, stalled or over",
     "keep": "The trials whose checkpoints and artifacts hpq keeps",
     "pass_env": "Environment variables of a worker's pod that the program receives",
 }

@@ -86,6 +86,7 @@ TOP: Mapping[str, Check] = {
     "retries": integer(0, MAX_RETRIES),
     "timeout": DURATION,
     "stall": DURATION,
+    "notify": text(re.compile(r"https?://\S+\Z"), "write https:// and the rest of the URL"),
     "keep": ANYTHING,
     "pass_env": list_of(_ENV, "names of environment variables"),
     "resident": FLAG,
