@@ -64,7 +64,7 @@ class Importance:
 def importance_of(
     sweep: Sweep, sets: Sequence[Params], objectives: Sequence[float]
 ) -> Importance | None:
-    """Compute the importance of each parameter that varies; None if none does.
+    """Compute the importance of each parameter that varies; None if fewer than two do.
 
     `sets` hold the leaves by dotted name; equal ones (replicates) are averaged.
     """
@@ -78,7 +78,7 @@ def importance_of(
     rows, count = means[::stride], len(means)
     columns = {name: _column([params.get(name) for params, _ in rows]) for name in sweep.varying}
     varying = {name: column for name, column in columns.items() if column}
-    if not varying:
+    if len(varying) < 2:  # one parameter always explains all
         return None
     if count < MIN_SETS:
         return Importance(
