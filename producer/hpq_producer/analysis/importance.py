@@ -52,13 +52,13 @@ class Importance:
 
     @property
     def verdict(self) -> str:
-        """`lr explains 71 % (55–82 %); R² 0.85 on 64 sets`."""
+        """`lr explains 71 % (55–82 %); R² 0.85 on 64 trials`."""
         if not self.shares:
             return self.why_none
         it = self.shares[0]
         share = f"{it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})"
         sample = f"{self.sets:,} of " if self.sets < self.of else ""
-        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {sample}{self.of:,} sets"
+        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {sample}{self.of:,} trials"
 
 
 def importance_of(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from rich.console import Group, RenderableType
 
@@ -343,9 +344,11 @@ def _trial(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     found, sweep = scene.detail, scene.sweep_status.sweep
     if found is None:
         return [[Span("the trial is not there any more", Style.DIM)]]
-    lines: list[Line] = [
-        [Span(str(found.trial.id), Style.BOLD), Span(f"  {found.trial.state.value}")]
-    ]
+    rest = trial_lines(
+        found.trial, sweep, found.curves, {}, found.log,
+        attempts=found.attempts, columns=terminal.columns,
+    )  # fmt: skip
+    lines = list(islice(rest, 2))  # its id and its state
     points = found.curves.get(sweep.metric.name, ()) if sweep.metric else ()
     finite = [p.value for p in points if p.value - p.value == 0]
     if finite and sweep.metric:
@@ -363,10 +366,6 @@ def _trial(scene: Scene, terminal: TerminalInfo) -> list[Line]:
         ends = f"step {points[0].step}", f"step {points[-1].step}"
         gap = max(1, terminal.columns - wide - 1 - sum(map(len, ends)))
         lines.append([Span(" " * (wide + 1) + ends[0] + " " * gap + ends[1], Style.DIM)])
-    rest = trial_lines(
-        found.trial, sweep, found.curves, {}, found.log,
-        attempts=found.attempts, columns=terminal.columns,
-    )  # fmt: skip
     return [*lines, *rest]
 
 
