@@ -1,4 +1,4 @@
-"""Draw frames of `hpq watch` as SVG: python docs/images/draw.py [FOLDER].
+"""Draw frames of `hpq watch` as SVG: python -m docs.images.draw [FOLDER].
 
 The sweeps are made (tests/made_sweeps.py): the article's 16 sets, and a random search of 10,000.
 """

@@ -138,7 +138,7 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         seen = [t for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
             reason = clean(seen[0].failure.message)
-            text = f"{failed} failed, the last: {reason}; log: hpq logs {seen[0].id}"
+            text = f"{failed} failed; hpq logs {seen[0].id}  {reason}"
         else:
             text = f"{failed} failed; hpq results {sweep.id} --state failed"
         out.append(Notice("trials-failed", text))

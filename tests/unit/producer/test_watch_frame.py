@@ -200,7 +200,7 @@ def test_a_failure_names_the_log_to_read() -> None:
     recent = (_trial(7, TrialState.FAILED, failure=failure),)
     lines = _text(replace(scene, status=replace(scene.sweep_status, recent=recent)), columns=120)
     assert any(
-        "1 failed, the last: KeyError: 'lr'; log: hpq logs demo-00000/7" in line for line in lines
+        "1 failed; hpq logs demo-00000/7  KeyError: 'lr'" in line for line in lines
     )
 
 
