@@ -73,12 +73,13 @@ demo: install ## run a sweep of 16 trials on the digits data set with two worker
 	@$(BIN)/hpq run configs/digits.yaml --workers 2 --new
 
 PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+PAGES  := tests/integration/page
 
 test: $(DEV) ## test units, commands and whole sweeps: at most five minutes on two cores
-	$(PYTEST) tests/unit tests/integration tests/e2e/sweeps
+	$(PYTEST) tests/unit tests/integration tests/e2e/sweeps --ignore $(PAGES)
 
-test-all: $(DEV) ## run the tests that `make test` omits: faults, security, training code
-	$(PYTEST) tests/e2e --ignore tests/e2e/sweeps
+test-all: $(DEV) ## run the tests that `make test` omits: faults, security, training code, pages
+	$(PYTEST) tests/e2e $(PAGES) --ignore tests/e2e/sweeps
 
 # An environment with the torch of .venv. uv selects the oldest versions that pyproject.toml allows.
 LOWEST   := .lowest

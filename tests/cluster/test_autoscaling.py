@@ -105,7 +105,12 @@ def test_pods_come_with_the_queue_and_the_last_goes_after_the_last_trial(
     scaled.kubectl("scale", "statefulset/hpq-redis", "--replicas=1")
     scaled.rolled_out("statefulset/hpq-redis")
     wait_for(lambda: is_reached(user), "Redis is reached again")
-    assert (user.trial(sid, 3).attempt, wanted(scaled)) == (attempt, 1)
+    seen_now = (user.trial(sid, 3).attempt, wanted(scaled))
+    assert seen_now == (attempt, 1), [
+        user.redis.llen(user.keys.demand("default")),
+        *user.reader.events.read(sid),
+        scaled.kubectl("-n", "keda", "logs", "deploy/keda-operator", "--tail=40", ok=False),
+    ]
 
     user.ok("cancel", f"{sid}/3", "--yes")
     wait_wanted(scaled, 0)

@@ -59,8 +59,9 @@ def test_a_large_sweep_is_cancelled_in_pieces_and_all_of_it_is_counted(
     assert not audit_sweep(reader, halved).violations
 
 
-@pytest.mark.parametrize("verb", ["cancel", "stop"])
-@pytest.mark.parametrize("finisher", ["the command again", "a worker"])
+@pytest.mark.parametrize(
+    ("verb", "finisher"), [("cancel", "the command again"), ("stop", "a worker")]
+)
 def test_a_cancel_that_crashed_is_finished_by(
     verb: str,
     finisher: str,
