@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hpq_producer.terminal.text import measure
 
-_LEAST_CUT, _FAR = 5, 3.0  # values; times the distance of the quartiles
+_LEAST_CUT, _FAR = 5, 50.0  # values; times the range of the others
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -32,12 +32,13 @@ class Scale:
 def scale_of(values: Sequence[float]) -> Scale:
     """From zero; from the smallest value if all are so alike that bars would say nothing.
 
-    Values far beyond the quartiles are left out: one of them would hide what the others differ in.
+    A tenth of the values, far beyond the others, is left out: it would hide what they differ in.
     """
     finite = sorted(v for v in values if math.isfinite(v))
     count = len(finite)
-    if count >= _LEAST_CUT and (far := _FAR * (finite[-1 - count // 4] - finite[count // 4])):
-        lowest, highest = finite[count // 4] - far, finite[-1 - count // 4] + far
+    outer = max(1, count // 10)
+    if count >= _LEAST_CUT and (far := _FAR * (finite[-1 - outer] - finite[outer])):
+        lowest, highest = finite[outer] - far, finite[-1 - outer] + far
         finite = [v for v in finite if lowest <= v <= highest]
     is_cut = len(finite) < count
     if not finite:

@@ -31,7 +31,8 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from hpq_producer.watch.app import matching
+from hpq_producer.terminal.style import plain
+from hpq_producer.watch.app import _important, matching
 from tests.constants import DEADLINE_S, ROOT
 from tests.ids import ids, refused
 from tests.store_calls import end, take
@@ -891,6 +892,13 @@ def test_a_worker_that_misses_beats_is_silent(
     assert [w.state for w in reader.workers.live()] == ["silent"]
     redis.zincrby("hpq:workers", -20_000, "w1")
     assert reader.workers.live() == []
+
+
+def test_the_importance_of_a_single_parameter_is_a_line_that_says_why_there_is_none(
+    reader: StoreReader, done: Sweep
+) -> None:
+    (line,) = _important(reader, reader.sweeps.get(done.id), "80")
+    assert "two parameters" in plain(line)
 
 
 @pytest.mark.parametrize(

@@ -199,9 +199,7 @@ def test_a_failure_names_the_log_to_read() -> None:
     scene = _scene(counts=Counts(queued=1, running=1, failed=1))
     recent = (_trial(7, TrialState.FAILED, failure=failure),)
     lines = _text(replace(scene, status=replace(scene.sweep_status, recent=recent)), columns=120)
-    assert any(
-        "1 failed; hpq logs demo-00000/7  KeyError: 'lr'" in line for line in lines
-    )
+    assert any("1 failed; hpq logs demo-00000/7  KeyError: 'lr'" in line for line in lines)
 
 
 def test_trials_that_diverged_do_not_ask_for_the_user() -> None:
