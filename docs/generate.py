@@ -85,7 +85,8 @@ def value_of(param: Any) -> str:
 def option(param: Any) -> str:
     """Return an option or argument as an item: its names, value, help and default."""
     if isinstance(param, TyperArgument):
-        shown = (param.metavar or param.name).strip("{}[]").upper()
+        shown = param.metavar or param.name
+        shown = shown if " " in shown else shown.strip("{}[]").upper()
         names = f"`{shown}`" if param.required else f"`[{shown}]`"
     else:
         names = ", ".join(f"`{name} {value_of(param)}".rstrip() + "`" for name in param.opts)

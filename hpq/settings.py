@@ -225,7 +225,7 @@ ABOUT: Mapping[str, str] = {
     "node": "name of this machine in tables; unset: its host name",
     "pod": "name of the pod, by which `hpq scale` finds its worker",
     "log": "log level: debug, info, warning or error",
-    "notify": "webhook URL (Slack's format) for a notice when a sweep is held or over",
+    "notify": "webhook URL (Slack's format) for a notice when a sweep is held, stalled or over",
 }
 
 

@@ -33,7 +33,7 @@ from hpq.store.wire.fields import Reader, flatten, sweep_id
 _REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
 
 
-_NOTICE_TTL_S = 7 * 86_400
+_NOTICE_TTL_S = 30 * 86_400
 
 
 class TrialStore:
@@ -43,6 +43,11 @@ class TrialStore:
         self._context = context
         self._redis, self._keys = context.redis, context.keys
         self._scripts = context.scripts
+
+    def keeps_house(self, worker_class: str, every_ms: int) -> bool:
+        """Return True for the one worker of a class that looks for notices in this time."""
+        key = self._keys.notice("", worker_class)
+        return bool(self._redis.set(key, "1", nx=True, px=every_ms))
 
     def take_notice(self, sid: str, what: str) -> bool:
         """Return True for the one worker that must send a notice of a sweep."""

@@ -52,19 +52,19 @@ class Importance:
 
     @property
     def verdict(self) -> str:
-        """`lr explains 71 % (55–82 %); R² 0.85 on 64 sets`."""
+        """`lr explains 71 % (55–82 %); R² 0.85 on 64 trials`."""
         if not self.shares:
             return self.why_none
         it = self.shares[0]
         share = f"{it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})"
         sample = f"{self.sets:,} of " if self.sets < self.of else ""
-        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {sample}{self.of:,} sets"
+        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {sample}{self.of:,} trials"
 
 
 def importance_of(
     sweep: Sweep, sets: Sequence[Params], objectives: Sequence[float]
 ) -> Importance | None:
-    """Compute the importance of each parameter that varies; None if none does.
+    """Compute the importance of each parameter that varies; None if fewer than two do.
 
     `sets` hold the leaves by dotted name; equal ones (replicates) are averaged.
     """
@@ -78,7 +78,7 @@ def importance_of(
     rows, count = means[::stride], len(means)
     columns = {name: _column([params.get(name) for params, _ in rows]) for name in sweep.varying}
     varying = {name: column for name, column in columns.items() if column}
-    if not varying:
+    if len(varying) < 2:  # one parameter always explains all
         return None
     if count < MIN_SETS:
         return Importance(

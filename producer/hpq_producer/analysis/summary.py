@@ -137,7 +137,7 @@ class SweepSummary:
 
     @property
     def importance(self) -> Importance | None:
-        """Which parameter matters; None if none varies or the sweep has no metric."""
+        """Which parameter matters; None if fewer than two vary, or the sweep has no metric."""
         return importance_of(self.sweep, self.sets, self.objectives) if self.objectives else None
 
     @property

@@ -50,13 +50,16 @@ class Winner:
     order_holds: float | None = None
 
     def lines(self, sid: str) -> Iterator[tuple[str, str]]:
-        """Yield a label and a sentence for each thing known; the gap comes first."""
+        """Yield a label and a sentence for each thing known; the lead comes first."""
         if self.gap is not None:
-            yield "gap", f"{measure(self.gap)} to #{self.second}{self._noise(sid)}"
+            yield (
+                "lead",
+                f"of {measure(self.gap)} over the second, #{self.second}{self._noise(sid)}",
+            )
         if self.order_holds != self.stays_first:
             text = f"the best {min(_COMPARED, self.of)} would keep their order in"
             yield "order", f"{text} {self.order_holds:.0%} of repetitions"
-        sd = f"{self.luck:.1f} standard deviations of the noise"
+        sd = f"{self.luck:.1f} standard deviations of the noise (unknown: hpq best --confirm 5)"
         if self.noise is not None:
             sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
         yield (
@@ -72,7 +75,7 @@ class Winner:
 
     def _noise(self, sid: str) -> str:
         if self.stays_first is None:
-            return f"; measure the noise: hpq best {sid} -n 2 --confirm 5"
+            return f"; the noise is unknown: hpq best {sid} -n 2 --confirm 5"
         verdict = "beyond" if self.stays_first >= _SURE else "within"
         share = f"{self.stays_first:.0%} of repetitions"
         return f", {verdict} the noise: #{self.trial} would stay first in {share}"

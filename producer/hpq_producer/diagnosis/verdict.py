@@ -137,7 +137,7 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
     if failed := counts.failed - counts.diverged:
         seen = [t for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
-            reason = f"{seen[0].failure.kind}: {clean(seen[0].failure.message)}"
+            reason = clean(seen[0].failure.message)
             text = f"{failed} failed; hpq logs {seen[0].id}  {reason}"
         else:
             text = f"{failed} failed; hpq results {sweep.id} --state failed"

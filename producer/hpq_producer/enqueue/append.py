@@ -89,9 +89,7 @@ def append_trials(
     for line in check_capacity(session, len(plan.new)):
         warn(line)
     spec = submission.spec
-    origin, _ = provenance.collect_provenance(
-        submission.file, submission.code.launch, text=submission.spec.text
-    )
+    origin, _ = provenance.collect_provenance(submission.file, submission.code.launch, None, spec)
     return session.writer().append(
         sweep.id,
         [encode_new(params, i % spec.replicates) for i, params in enumerate(plan.new)],

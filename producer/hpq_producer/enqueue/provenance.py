@@ -17,7 +17,9 @@ from pathlib import Path
 from hpq import __version__
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Json
+from hpq_producer.sweepfile.spec import SweepSpec
 
+_WEBHOOK = re.compile(r"(?<=\bnotify)(\W{1,6})https?://[^\s'\"]+")  # also one that --set replaces
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SCP = re.compile(r"(?:[^@/]+@)?([^/:]+):(?!/?/)(.+)")  # git@host:path
 
@@ -81,20 +83,20 @@ MAX_DIFF_BYTES = 1024 * 1024  # of uncommitted changes; a longer diff is cut, wi
 
 
 def collect_provenance(
-    file: Path, launch: Launch, code: Path | None = None, text: str = ""
+    file: Path, launch: Launch, code: Path | None, spec: SweepSpec
 ) -> tuple[dict[str, Json], str]:
     """Collect a sweep's origin for `hpq show`, and the diff of its code; git errors are ignored.
 
-    `code` is the directory of the user's code, if any; `text` is the sweep if it has no file.
+    `code` is the directory of the user's code, if any. The webhook URL of `notify` is masked.
     """
-    data = text.encode() or file.read_bytes()
+    data = spec.text.encode() or file.read_bytes()
     folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
     diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
     record: dict[str, Json] = {
-        "file": "" if text else str(file.resolve()),
-        "text": data.decode("utf-8", "replace"),
+        "file": "" if spec.text else str(file.resolve()),
+        "text": _masked(data.decode("utf-8", "replace"), spec.notify),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "argv": list(sys.argv[1:]),
+        "argv": [_masked(word, spec.notify) for word in sys.argv[1:]],
         "host": platform.node(),
         "python": platform.python_version(),
         "hpq": __version__,
@@ -102,7 +104,11 @@ def collect_provenance(
     }
     if launch.bundled:
         record["folder"] = str(folder)
-    return record, diff[:MAX_DIFF_BYTES].decode("utf-8", "replace")
+    return record, _masked(diff[:MAX_DIFF_BYTES].decode("utf-8", "replace"), spec.notify)
+
+
+def _masked(text: str, secret: str) -> str:
+    return _WEBHOOK.sub(r"\1***", text.replace(secret, "***") if secret else text)
 
 
 def _git_state(folder: Path, diff: bytes) -> Json:

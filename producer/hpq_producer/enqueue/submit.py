@@ -13,6 +13,7 @@ from itertools import islice
 
 from hpq.code import signing
 from hpq.code.bundle import keep, pack, unpack
+from hpq.code.sealing import seal as seal_text
 from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
@@ -90,13 +91,14 @@ def enqueue_sweep(
     sid = new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
     origin, diff = provenance.collect_provenance(
-        submission.file, code.launch, code.folder if code.files else None, spec.text
+        submission.file, code.launch, code.folder if code.files else None, spec
     )
     sweep = replace(
         _sweep(session, submission, sid),
         canary=canary,
         tags=tuple(tags),
         provenance=origin,
+        notify=seal_text(key, spec.notify) if key and spec.notify else "",
         bundle=code.launch.code if bundle is not None else "",
     )
     criteria = _reuse_criteria(submission, sweep)

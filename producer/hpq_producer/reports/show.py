@@ -30,6 +30,7 @@ from hpq_producer.terminal.text import (
     clean_block,
     duration,
     measure,
+    pad,
     planned,
     size,
     value,
@@ -74,6 +75,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
             "early terminate": describe_rule(sweep.early) if sweep.early else "",
+            "notify": "a webhook, encrypted" if sweep.notify else "",
             "target": describe_target(sweep)
             or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
@@ -88,10 +90,10 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
     if isinstance(text, str):
         yield from _section("file", ([Span(line)] for line in clean_block(text).splitlines()))
     else:
-        yield from _block("file", sweep.spec)
+        yield from _facts("file", sweep.spec)
     for file in sweep.files:
         yield from _section(_grown(file), _file(file))
-    yield from _block("provenance", origin)
+    yield from _facts("provenance", origin)
 
 
 def _grown(file: AppendedFile) -> str:
@@ -126,17 +128,16 @@ def trial_lines(
     columns: int = 80,
 ) -> Iterator[Line]:
     """Yield all facts of a trial; `curves` by metric, `log` is its last lines."""
-    yield [Span("trial   "), Span(str(trial.id), Style.BOLD)]
-    yield [Span("state   "), Span(trial.state.value, STATE_STYLE[trial.state])]
-    if trial.failure and trial.state is not TrialState.FINISHED:
-        yield [Span("failed  "), Span(str(trial.failure.kind), Style.RED)]
-        yield [Span(f"        {clean(trial.failure.message)}")]
-    elif words := metric_warning(sweep, [trial]):
-        yield [Span("!       "), Span(clean(words), Style.YELLOW)]
-    if ended := describe_early_end(trial, sweep):
-        yield [Span("why     "), Span(ended)]
+    failure = trial.failure if trial.state is not TrialState.FINISHED else None
+    unmet = "" if failure else metric_warning(sweep, [trial])
     yield from _pairs(
         {
+            "trial": Span(str(trial.id), Style.BOLD),
+            "state": Span(trial.state.value, STATE_STYLE[trial.state]),
+            "failed": Span(failure.kind if failure else "", Style.RED),
+            "error": failure.message if failure else "",
+            "!": Span(unmet, Style.YELLOW),
+            "why": describe_early_end(trial, sweep),
             "attempt": str(trial.attempt),
             "worker": f"{trial.worker} on {trial.host}" if trial.worker else "",
             "started": iso(trial.claimed_ms) or "",
@@ -155,25 +156,16 @@ def trial_lines(
         }
     )
     yield from _section("attempts", attempt_lines(attempts))
-    yield from _section(
-        "parameters", _pairs({k: value(v) for k, v in flatten(trial.params).items()})
-    )
+    yield from _facts("parameters", trial.params)
     yield from _section("metrics", _metrics(trial, sweep, curves, columns))
     info = {name: value(v) for name, v in flatten(trial.run_info).items()}
     yield from _section("set by the script", islice(_pairs(info), _MOST_INFO))
     yield from _section("artifacts", artifact_lines(trial))
     # Package versions are in --json only: they would push the log off the screen.
-    yield from _block("provenance", _without_packages(provenance))
+    names = (name for name in flatten(provenance).items() if "packages" not in name[0].split("."))
+    yield from _facts("provenance", dict(names))
     lines = clean_block(log).splitlines()
     yield from _section(f"last log lines (all: hpq logs {trial.id})", ([Span(x)] for x in lines))
-
-
-def _without_packages(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _without_packages(value) if isinstance(value, Mapping) else value
-        for name, value in provenance.items()
-        if name != "packages"
-    }
 
 
 def _replicate(trial: TrialView, sweep: Sweep) -> str:
@@ -221,17 +213,16 @@ def artifact_lines(trial: TrialView) -> Iterator[Line]:
     yield from _pairs({name: size(files[name]) for name in sorted(files)})
 
 
-def _pairs(rows: Mapping[str, str]) -> Iterator[Line]:
-    shown = {clean(k): clean(v) for k, v in rows.items() if v}
+def _pairs(rows: Mapping[str, str | Span]) -> Iterator[Line]:
+    spans = {clean(k): v if isinstance(v, Span) else Span(v) for k, v in rows.items()}
+    shown = {k: Span(clean(v.text), v.style) for k, v in spans.items() if v.text}
     wide = max((width(k) for k in shown), default=0)
-    for k, v in shown.items():
-        yield [Span(k + " " * (wide - width(k)) + "  ", Style.DIM), Span(v)]
+    for k, span in shown.items():
+        yield [Span(pad(k, wide) + "  ", Style.DIM), span]
 
 
-def _block(title: str, data: Mapping[str, Any]) -> Iterator[Line]:
-    if data:
-        text = json.dumps(data, indent=2)
-        yield from _section(title, ([Span(line)] for line in text.splitlines()))
+def _facts(title: str, data: Mapping[str, Any]) -> Iterator[Line]:
+    yield from _section(title, _pairs({k: value(v) for k, v in flatten(data).items()}))
 
 
 def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:

@@ -65,7 +65,7 @@ def winner_lines(winner: Winner | None, sid: str) -> Iterator[Line]:
 def importance_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
     """Yield each parameter's share of the explained variance, with a 90 % interval."""
     found = summary.importance
-    if found is None or len(found.shares) == 1:  # one parameter always explains all
+    if found is None:
         return
     yield []
     yield [

@@ -89,6 +89,7 @@ TOP: Mapping[str, Check] = {
     "retries": integer(0, MAX_RETRIES),
     "timeout": duration,
     "stall": duration,
+    "notify": text(re.compile(r"https?://\S+\Z"), "write https:// and the rest of the URL"),
     "keep": _anything,
     "pass_env": list_of(_ENV, "names of environment variables"),
     "resident": flag,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hpq_producer.terminal.text import measure
 
+_LEAST_CUT, _FAR = 5, 50.0  # values; times the range of the others
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -20,6 +21,7 @@ class Scale:
 
     low: float
     high: float
+    is_cut: bool = False  # values lie beyond it
 
     @property
     def is_from_zero(self) -> bool:
@@ -28,14 +30,23 @@ class Scale:
 
 
 def scale_of(values: Sequence[float]) -> Scale:
-    """From zero; from the smallest value if all are so alike that bars would say nothing."""
-    finite = [v for v in values if math.isfinite(v)]
+    """From zero; from the smallest value if all are so alike that bars would say nothing.
+
+    A tenth of the values, far beyond the others, is left out: it would hide what they differ in.
+    """
+    finite = sorted(v for v in values if math.isfinite(v))
+    count = len(finite)
+    outer = max(1, count // 10)
+    if count >= _LEAST_CUT and (far := _FAR * (finite[-1 - outer] - finite[outer])):
+        lowest, highest = finite[outer] - far, finite[-1 - outer] + far
+        finite = [v for v in finite if lowest <= v <= highest]
+    is_cut = len(finite) < count
     if not finite:
         return Scale(low=0, high=1)
     low, high = min(finite), max(finite)
     if 0 <= low <= high / 2 or low == high >= 0:
-        return Scale(low=0, high=high or 1)
-    return Scale(low=low, high=high)
+        return Scale(low=0, high=high or 1, is_cut=is_cut)
+    return Scale(low=low, high=high, is_cut=is_cut)
 
 
 def bar(value: float, scale: Scale, columns: int) -> str:
@@ -43,19 +54,23 @@ def bar(value: float, scale: Scale, columns: int) -> str:
     if not math.isfinite(value):
         return ""
     share = (value - scale.low) / (scale.high - scale.low) if scale.high > scale.low else 1.0
+    mark = "◀" if share < 0 else "▶" if share > 1 else "●"
     share = min(1.0, max(0.0, share))
     if not scale.is_from_zero:
         place = round(share * (columns - 1))
-        return "·" * place + "●" + "·" * (columns - 1 - place)
+        return "·" * place + mark + "·" * (columns - 1 - place)
+    if mark != "●":
+        return "◀" if mark == "◀" else "█" * (columns - 1) + mark
     eighths = round(share * columns * 8)
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
 
 
 def ends_of(scale: Scale) -> str:
     """`points between 0.96 and 0.98`; empty if bars begin at zero."""
+    ends = f"{measure(scale.low)} and {measure(scale.high)}"
     if scale.is_from_zero:
-        return ""
-    return f"points lie between {measure(scale.low)} and {measure(scale.high)}"
+        return f"bars lie between {ends}, ◀ and ▶ beyond" if scale.is_cut else ""
+    return f"points lie between {ends}" + ", ◀ and ▶ beyond" * scale.is_cut
 
 
 _LEVELS = "▁▂▃▄▅▆▇█"

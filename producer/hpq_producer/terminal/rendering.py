@@ -38,7 +38,9 @@ def table_of(
     for place, row in enumerate(rows):
         cells = zip(layout.fitted(row), sizes, strict=True)
         style = "reverse" if place == picked else None
-        table.add_row(*(_cell(cell, *size, terminal) for cell, size in cells), style=style)
+        # Reversed colours would be patches.
+        plain = ((Span(cell.text) if style else cell, size) for cell, size in cells)
+        table.add_row(*(_cell(cell, *size, terminal) for cell, size in plain), style=style)
     return table
 
 

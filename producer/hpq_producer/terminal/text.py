@@ -11,6 +11,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable
+from functools import lru_cache
 
 from rich.cells import cell_len, chop_cells
 
@@ -32,7 +33,7 @@ _ASCII = str.maketrans(
     | {"▁": "_", "▂": ".", "▃": "-", "▄": "~", "▅": "=", "▆": "+", "▇": "*", "█": "#"}
     | dict.fromkeys("▏▎▍▌", " ")
     | dict.fromkeys("▋▊▉", "#")
-    | {"━": "=", "─": "-", "▲": "^", "▼": "v", "▶": ">", "↵": "|", "■": "#", "±": "~"}
+    | {"━": "=", "─": "-", "▲": "^", "▼": "v", "▶": ">", "◀": "<", "↵": "|", "■": "#", "±": "~"}
     | {chr(0x2800 + dots): "*" for dots in range(1, 256)}
 )
 
@@ -85,6 +86,7 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
+@lru_cache(maxsize=4096)  # a live table rounds the same cells in each frame
 def rounded(text: str, columns: int) -> str:
     """Round a number's text to a width but keep its exponent: 1.613e-5, 1.6e-5.
 

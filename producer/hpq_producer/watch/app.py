@@ -75,7 +75,8 @@ def watch_sweep(
 
 def _important(reader: StoreReader, sweep: Sweep, columns: str) -> list[Line]:
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
-    return list(importance_lines(summary, int(columns)))
+    needs = "unknown: needs a metric, and two parameters with different values in its results"
+    return [*importance_lines(summary, int(columns))] or [[Span(needs)]]
 
 
 def matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:
@@ -262,6 +263,8 @@ class _Watch:
             if act.verb == "retry":
                 failed = Selection(reader=session.reader, sweep=sweep, state=TrialState.FAILED)
                 numbers = numbers or [trial.id.number for trial in failed.trials()]
+                if not numbers:
+                    return "no trial has failed"
                 return f"queued again: {trials_of(control.retry(sid, numbers))}"
             (control.pause if act.verb == "pause" else control.resume)(sid)
             return f"{act.verb}d"

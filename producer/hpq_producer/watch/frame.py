@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from rich.console import Group, RenderableType
 
@@ -37,6 +38,7 @@ _LONGEST = 5  # lines of what needs the user
 LEAST_COLUMNS, LEAST_ROWS = 30, 6
 ROOMY_ROWS = 16  # from here on there are blanks and whole sentences
 _FOOT_ROWS = 9  # from here on there is a line of keys
+_TYPED = "  Enter applies  Esc cancels  e.g. lr > 0.1 and state == running"
 _LEAST_LIST = 4  # rows of trials before workers get any
 
 HELP = (
@@ -111,8 +113,8 @@ def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     roomy = rows >= ROOMY_ROWS
     head = status_lines(scene.sweep_status, columns, 2 if roomy else 1)[: rows - 2]
     if roomy and scene.winner and scene.winner.gap is not None:
-        (_, gap), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
-        head += fold([Span("gap ", Style.DIM), Span(gap, Style.DIM)], columns)
+        (label, text), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
+        head += fold([Span(f"{label} {text}", Style.DIM)], columns)
     head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)
     return [*head, []] if roomy else head[: rows - 2]
 
@@ -138,7 +140,7 @@ def _foot(view: View, scene: Scene, legend: Sequence[str], terminal: TerminalInf
     if view.mode is Mode.CONFIRM and view.act:
         return [[Span(view.act.question, Style.BOLD)]]
     if view.mode is Mode.FILTER:
-        return [[Span(f"/{clean(view.draft)}_", Style.BOLD), Span("  Enter: apply", Style.DIM)]]
+        return [[Span(f"/{clean(view.draft)}_", Style.BOLD), Span(_TYPED, Style.DIM)]]
     items: list[str] = []
     if scene.is_live:
         order = "by number" if view.order == "number" else f"{view.order} first"
@@ -202,8 +204,8 @@ def _table(
 
 def _mark(trial: TrialView, is_picked: bool, wide: int) -> str:
     """What stands before the number, which is aligned to the right."""
-    mark = "▶" if is_picked else "●" if trial.state is TrialState.RUNNING else " "
-    return mark + " " * (1 + wide - len(str(trial.id.number)))
+    marks = " ▶"[is_picked] + " ●"[trial.state is TrialState.RUNNING]
+    return marks + " " * (1 + wide - len(str(trial.id.number)))
 
 
 def _metrics(scene: Scene) -> list[str]:
@@ -282,7 +284,7 @@ def _worker_rows(workers: Sequence[Worker], at_ms: int, columns: int) -> list[Li
             Span(clean(w.name)),
             Span(clean(w.state), Style.RED if w.state == "faulty" else Style.PLAIN),
             Span(clean(w.trial)),
-            Span(f"{duration(at_ms - w.seen_ms)} ago"),
+            Span(f"seen {duration(at_ms - w.seen_ms)} ago"),
             Span(clean(w.device)),
         ]
         for w in workers
@@ -342,9 +344,11 @@ def _trial(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     found, sweep = scene.detail, scene.sweep_status.sweep
     if found is None:
         return [[Span("the trial is not there any more", Style.DIM)]]
-    lines: list[Line] = [
-        [Span(str(found.trial.id), Style.BOLD), Span(f"  {found.trial.state.value}")]
-    ]
+    rest = trial_lines(
+        found.trial, sweep, found.curves, {}, found.log,
+        attempts=found.attempts, columns=terminal.columns,
+    )  # fmt: skip
+    lines = list(islice(rest, 2))  # its id and its state
     points = found.curves.get(sweep.metric.name, ()) if sweep.metric else ()
     finite = [p.value for p in points if p.value - p.value == 0]
     if finite and sweep.metric:
@@ -362,10 +366,6 @@ def _trial(scene: Scene, terminal: TerminalInfo) -> list[Line]:
         ends = f"step {points[0].step}", f"step {points[-1].step}"
         gap = max(1, terminal.columns - wide - 1 - sum(map(len, ends)))
         lines.append([Span(" " * (wide + 1) + ends[0] + " " * gap + ends[1], Style.DIM)])
-    rest = trial_lines(
-        found.trial, sweep, found.curves, {}, found.log,
-        attempts=found.attempts, columns=terminal.columns,
-    )  # fmt: skip
     return [*lines, *rest]
 
 

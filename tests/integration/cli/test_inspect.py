@@ -31,9 +31,11 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from hpq_producer.watch.app import matching
+from hpq_producer.terminal.style import plain
+from hpq_producer.watch.app import _important, matching
 from tests.constants import DEADLINE_S, ROOT
 from tests.ids import ids, refused
+from tests.store_calls import end, take
 
 LEASE_MS = 30_000
 ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"
@@ -115,7 +117,10 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()
     assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
-    assert any("to #1" in line and "hpq best demo-00000 -n 2 --confirm 5" in line for line in said)
+    assert any(
+        "over the second, #1" in line and "hpq best demo-00000 -n 2 --confirm 5" in line
+        for line in said
+    )
     ranked = hpq("best", "-n", "5", "-o", "csv").stdout
     assert ranked.splitlines()[0] == hpq("results", "-o", "csv").stdout.splitlines()[0]
     ranks = [line.split()[:2] for line in hpq("best", "-n", "5").stdout.splitlines()[1:3]]
@@ -150,7 +155,7 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     assert "would stay first in 100%" in said
     refused(hpq("best", sid, "--confirm", "2"), "usage", f"hpq best {done.id}", exit=2)
     record = json.loads(hpq("summary", sid, "--json").stdout)
-    assert record["winner"]["order_holds"] == 1.0 and record["importance"]["shares"] == []
+    assert record["winner"]["order_holds"] == 1.0 and record["importance"] is None
 
 
 def test_code_that_another_key_signed_is_not_confirmed(
@@ -338,7 +343,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     assert [line.split()[1] for line in ranked] == ["2", "1"]
     assert ranked[0].index("●") > ranked[1].index("●"), "points, since no bar could begin at zero"
     assert "(points lie between 0.5000 and 0.9000)" in lines
-    assert any(line.startswith("gap") for line in lines)
+    assert any(line.startswith("lead") for line in lines)
     assert any(line.startswith("1 user_error  demo-00000/3: red") for line in lines)
     plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert plain.stdout.isascii() and "|||*" in plain.stdout
@@ -714,7 +719,7 @@ def test_show_prints_the_file_as_it_was_written(hpq: Hpq, sweep_of: MakeSweep) -
     text = "# mine\nmethod: grid  # all of it\n"
     sweep_of(1, provenance={"text": text, "host": "h"}, spec={"method": "grid"})
     shown = hpq("show").stdout
-    assert "  # mine\n  method: grid  # all of it\n" in shown and '"host": "h"' in shown
+    assert "  # mine\n  method: grid  # all of it\n" in shown and "  host  h\n" in shown
     assert '"method"' not in shown and r"\n" not in shown
 
 
@@ -724,7 +729,7 @@ def test_show_of_a_trial_leaves_package_versions_to_json(
     redis.hset("hpq:t:demo-00000/2", "provenance", "d1")
     store.keep_provenance("d1", dumps({"host": "h", "packages": {"numpy": "2.0"}}))
     shown = hpq("show", "2").stdout
-    assert '"host": "h"' in shown and "numpy" not in shown
+    assert "provenance\n  host  h\n" in shown and "numpy" not in shown
     assert json.loads(hpq("show", "2", "--json").stdout)["provenance"]["packages"]
 
 
@@ -889,12 +894,27 @@ def test_a_worker_that_misses_beats_is_silent(
     assert reader.workers.live() == []
 
 
+def test_the_importance_of_a_single_parameter_is_a_line_that_says_why_there_is_none(
+    reader: StoreReader, done: Sweep
+) -> None:
+    (line,) = _important(reader, reader.sweeps.get(done.id), "80")
+    assert "two parameters" in plain(line)
+
+
 @pytest.mark.parametrize(
-    ("order", "numbers"), [("best", [2, 1]), ("newest", [2, 1]), ("number", [1, 2])]
+    ("order", "numbers"), [("best", [2, 3, 1]), ("newest", [3, 2, 1]), ("number", [1, 2, 3])]
 )
 def test_watch_sorts_the_trials_that_a_filter_picks(
-    reader: StoreReader, done: Sweep, order: str, numbers: list[int]
+    reader: StoreReader,
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    order: str,
+    numbers: list[int],
 ) -> None:
-    found = reader.sweeps.get(done.id)
-    assert matching(reader, found, f"{order} x < 3") == numbers
-    assert matching(reader, found, f"{order} failed") == [3]
+    sweep_of(4, metric=Metric(name="acc", goal=Goal.MAXIMIZE))
+    for value in (0.5, 0.9, 0.7):
+        end(store, take(store, who, "a"), value)
+    found = reader.sweeps.get("demo-00000")
+    assert matching(reader, found, f"{order} finished") == numbers
+    assert matching(reader, found, f"{order} queued") == [4]

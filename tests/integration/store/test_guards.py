@@ -120,7 +120,7 @@ def test_the_first_five_alike_hold_the_sweep(crew, names) -> None:
     for name in names:
         assert it.held == ""
         it.one(name, fails())
-    assert it.held == "5 of 5 KeyError a.py:3"
+    assert it.held == "5 of 5 trials failed: KeyError a.py:3"
     assert it.take("a") is None
 
 
@@ -133,7 +133,7 @@ def test_eight_of_the_last_ten_alike_hold_the_sweep(crew, names) -> None:
         if it.held:
             break
         it.one(name, PASSES if i == 4 else fails())
-    assert it.held == "8 of 10 KeyError a.py:3"
+    assert it.held == "8 of 10 trials failed: KeyError a.py:3"
     assert it.reader.sweeps.get(it.sid).counts.failed == 9
 
 
@@ -152,7 +152,7 @@ def test_five_failures_of_one_worker_ask_another_before_the_sweep_is_held(crew) 
     assert it.one("a", fails()) is CommitReply.SUSPECT
     assert it.held == "" and it.reader.sweeps.get(it.sid).counts.failed == 4
     assert it.one("b", fails()) is CommitReply.DONE  # the same trial: it is the code
-    assert it.held == "6 of 6 KeyError a.py:3"
+    assert it.held == "6 of 6 trials failed: KeyError a.py:3"
 
 
 def test_a_worker_that_fails_what_passes_elsewhere_gives_it_to_the_others(crew) -> None:
@@ -190,7 +190,7 @@ def test_a_peer_that_cannot_take_the_sweep_is_no_witness(crew, redis, keys, peer
     redis.hset(keys.worker("b"), mapping=peer)
     for _ in range(5):
         assert it.one("a", fails()) is CommitReply.DONE
-    assert it.held == "5 of 5 KeyError a.py:3"
+    assert it.held == "5 of 5 trials failed: KeyError a.py:3"
 
 
 def test_parameters_that_cannot_work_are_nobodys_fault(crew) -> None:
@@ -216,7 +216,7 @@ def test_a_peer_that_stays_busy_elsewhere_does_not_keep_a_failing_sweep_running(
 ) -> None:
     it = suspected(crew("ab"), redis, keys, ago_s=61)
     assert it.one("a", fails()) is CommitReply.DONE
-    assert it.held == "6 of 6 KeyError a.py:3"
+    assert it.held == "6 of 6 trials failed: KeyError a.py:3"
 
 
 @pytest.mark.parametrize(

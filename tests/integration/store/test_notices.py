@@ -1,4 +1,4 @@
-"""Notices of sweeps that are held or over: one webhook, once, whatever number of workers look."""
+"""Notices of sweeps that are held, stalled or over: one webhook, once, however many look."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import logging
 import queue
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 from redis import Redis
 
+from hpq.code.sealing import seal, unseal
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import Goal, Metric
+from hpq.settings import Settings
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
@@ -27,7 +31,7 @@ class Hook:
     """A webhook on loopback: what was posted, and which answers it gives first."""
 
     def __init__(self) -> None:
-        self.posted: queue.Queue[str] = queue.Queue()
+        self.posted: queue.Queue[dict[str, Any]] = queue.Queue()
         self.answers: list[int] = []
         hook = self
 
@@ -38,7 +42,7 @@ class Hook:
                 self.send_response(code)
                 self.end_headers()
                 if code == 200:
-                    hook.posted.put(body["text"])
+                    hook.posted.put(body)
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -47,7 +51,14 @@ class Hook:
         self.url = f"http://127.0.0.1:{self.server.server_port}/s3cret-path"
 
     def next(self) -> str:
-        return self.posted.get(timeout=DEADLINE_S)
+        return str(self.posted.get(timeout=DEADLINE_S)["text"])
+
+
+KEY = "k" * 32
+
+
+def settings(**more: Any) -> Settings:
+    return replace(Settings(code_key=KEY), **more)
 
 
 @pytest.fixture
@@ -63,7 +74,7 @@ def hook() -> Iterator[Hook]:
 
 @pytest.fixture
 def workers(hook: Hook, reader: StoreReader, store: TrialStore) -> Iterator[list[Notices]]:
-    found = [Notices(hook.url, "default", reader, store) for _ in range(3)]
+    found = [Notices(settings(notify=hook.url), reader, store) for _ in range(3)]
     yield found
     for one in found:
         one.close()
@@ -150,7 +161,75 @@ def test_a_webhook_that_fails_is_tried_again_and_its_url_stays_out_of_logs(
     assert "not sent" in caplog.text and "s3cret" not in caplog.text
 
 
-def test_without_a_url_nothing_is_read(reader: StoreReader, store: TrialStore) -> None:
-    one = Notices("", "default", reader, store)
-    one.look(at_once=True)
-    assert one._seen is None
+def test_a_sweeps_own_webhook_is_encrypted_in_redis_and_read_by_workers_with_the_key(
+    hook: Hook,
+    reader: StoreReader,
+    store: TrialStore,
+    sweep_of: MakeSweep,
+    control: SweepControl,
+    redis: Redis,
+) -> None:
+    sweep_of(1)
+    control.set("demo-00000", {"notify": seal(KEY.encode(), hook.url)})
+    stranger = Notices(Settings(code_key="other" * 8), reader, store)
+    ours = Notices(settings(), reader, store)
+    look([stranger, ours])
+    control.cancel("demo-00000")
+    look([stranger, ours])
+    body = hook.posted.get(timeout=DEADLINE_S)
+    assert (body["event"], body["sweep"], body["trials"]) == ("cancelled", "demo-00000", 1)
+    raw = b"".join(redis.dump(key) or b"" for key in redis.scan_iter())
+    assert b"s3cret" not in raw
+    assert b"s3cret" not in b"".join(redis.hgetall("hpq:s:demo-00000").values())
+
+
+def test_a_queue_that_runs_nothing_is_told_as_stalled_and_again_after_it_ran(
+    hook: Hook, reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    workers = [Notices(settings(notify=hook.url), reader, store, stalled_s=0) for _ in range(2)]
+    first = sweep_of(2)
+    assert first
+    running = take(store, who, "a")
+    look(workers)  # one trial runs
+    look(workers)
+    assert hook.posted.empty()
+    end(store, running, 0.5)
+    look(workers)
+    assert "demo-00000 is stalled" in hook.next()
+    running = take(store, who, "b")
+    look(workers)
+    assert hook.posted.empty()
+    end(store, running, 0.5)
+    look(workers)
+    assert "is finished" in hook.next()
+    for one in workers:
+        one.close()
+    assert hook.posted.empty()
+
+
+def test_an_old_sweep_that_moves_up_among_the_newest_is_no_news(
+    hook: Hook,
+    workers: list[Notices],
+    sweep_of: MakeSweep,
+    control: SweepControl,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hpq_worker.lease.notices._NEWEST", 1)
+    for sid in ("old-00000", "new-00000"):
+        sweep_of(1, sid)
+    control.cancel("old-00000")
+    look(workers)
+    control.remove("new-00000")
+    look(workers)
+    for one in workers:
+        one.close()
+    assert hook.posted.empty()
+
+
+def test_a_sealed_text_opens_with_its_key_alone_and_no_byte_of_it_may_change() -> None:
+    sealed = seal(b"a" * 16, "https://hooks.example/é")
+    assert unseal(b"a" * 16, sealed) == "https://hooks.example/é"
+    assert seal(b"a" * 16, "https://hooks.example/é") != sealed
+    changed = sealed[:30] + ("A" if sealed[30] != "A" else "B") + sealed[31:]
+    for key, text in ((b"b" * 16, sealed), (b"a" * 16, changed), (None, sealed), (b"a", "no ☃")):
+        assert unseal(key, text) == ""

@@ -78,6 +78,18 @@ def test_values_that_are_alike_are_points_between_two_ends_and_no_bars() -> None
     assert ends_of(scale_of([0.0, 5.0])) == ""
 
 
+def test_one_outlier_does_not_hide_what_the_other_values_differ_in() -> None:
+    scale = scale_of([0.1, 0.2, 0.3, 0.4, 0.5, 1e6])
+    assert (scale.low, scale.high) == (0, 0.5)
+    assert [len(bar(v, scale, 10).strip()) for v in (0.1, 0.5, 1e6)] == [2, 10, 10]
+    assert bar(1e6, scale, 10).endswith("▶") and "▶" in ends_of(scale)
+    alike = scale_of([-50.0, 0.90, 0.91, 0.92, 0.93, 0.95])
+    assert alike.low == 0.90 and bar(-50.0, alike, 10) == "◀" + "·" * 9
+    assert scale_of([1.0, 1.0, 1.0, 1.0, 9.0]).high == 9.0
+    clusters = scale_of([*[0.70] * 3, 0.801, 0.802, 0.803, 0.804, 0.805, 0.806, *[0.90] * 3])
+    assert not clusters.is_cut, "the best values are no outliers"
+
+
 def test_bars_of_what_is_not_finite_are_empty() -> None:
     scale = scale_of([float("nan"), 1.0, float("inf")])
     assert bar(float("nan"), scale, 10) == ""

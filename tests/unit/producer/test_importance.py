@@ -69,8 +69,8 @@ def test_x_squared_plus_a_tenth_of_y_is_about_x_even_if_the_sampler_looked_near_
 
 def test_few_sets_and_noise_cannot_tell() -> None:
     rng = random.Random(0)
-    rows: list[dict[str, Json]] = [{"x": rng.random()} for _ in range(7)]
-    few = importance_of(_sweep("x"), rows, [rng.random() for _ in rows])
+    rows: list[dict[str, Json]] = [{"x": rng.random(), "y": rng.random()} for _ in range(7)]
+    few = importance_of(_sweep("x", "y"), rows, [rng.random() for _ in rows])
     assert few is not None and few.shares == () and "has 7" in few.why_none
     rows = [{"x": rng.random(), "y": rng.random()} for _ in range(40)]
     noise = importance_of(_sweep("x", "y"), rows, [rng.random() for _ in rows])
@@ -93,18 +93,19 @@ def test_an_absent_value_is_a_level_and_constants_are_left_out() -> None:
     values = [0.9 if "momentum" in row else 0.5 for row in rows]
     found = importance_of(_sweep("opt", "momentum", "epochs", "width"), rows, values)
     assert found is not None and [one.param for one in found.shares][2:] == ["width"]
-    assert importance_of(_sweep("epochs"), rows, values) is None
+    for names in (["epochs"], ["opt"], ["epochs", "opt"]):  # one parameter would explain all
+        assert importance_of(_sweep(*names), rows, values) is None
 
 
 @pytest.mark.parametrize("value", [True, "word", [1, 2], None])
 def test_any_kind_of_value_and_what_is_not_finite_is_no_fault(value: Json) -> None:
-    rows: list[dict[str, Json]] = [{"x": value if n % 2 else n} for n in range(30)]
+    rows: list[dict[str, Json]] = [{"x": value if n % 2 else n, "y": n % 5} for n in range(30)]
     values = [math.nan if n == 3 else math.inf if n == 5 else float(n % 2) for n in range(30)]
-    found = importance_of(_sweep("x"), rows, values)
+    found = importance_of(_sweep("x", "y"), rows, values)
     assert found is not None and found.sets <= 28
 
 
 def test_replicates_are_one_set() -> None:
-    rows: list[dict[str, Json]] = [{"x": n // 5} for n in range(35)]
-    found = importance_of(_sweep("x"), rows, [float(n // 5) for n in range(35)])
+    rows: list[dict[str, Json]] = [{"x": n // 5, "y": n // 10} for n in range(35)]
+    found = importance_of(_sweep("x", "y"), rows, [float(n // 5) for n in range(35)])
     assert found is not None and found.sets == 7 and found.shares == ()

@@ -152,11 +152,15 @@ def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
 
 
 def test_what_needs_the_user_stands_above_the_trials() -> None:
-    held, paused = _scene(held="5 of 5 KeyError train.py:31"), _scene(flag="paused")
+    held, paused = _scene(held="5 of 5 trials failed: KeyError train.py:31"), _scene(flag="paused")
     stuck = replace(_scene(running=0), not_taken=Notice("no-worker", "start one"))
     retry, resume = "hpq retry --failed demo-00000", "hpq resume demo-00000"
     for scene, codes, words in (
-        (held, ["sweep-held", "sweep-held-remedy"], ["5 of 5 KeyError train.py:31", retry]),
+        (
+            held,
+            ["sweep-held", "sweep-held-remedy"],
+            ["5 of 5 trials failed: KeyError train.py:31", retry],
+        ),
         (paused, ["sweep-paused"], [resume]),
         (stuck, ["no-worker"], ["start one"]),
     ):
@@ -195,7 +199,7 @@ def test_a_failure_names_the_log_to_read() -> None:
     scene = _scene(counts=Counts(queued=1, running=1, failed=1))
     recent = (_trial(7, TrialState.FAILED, failure=failure),)
     lines = _text(replace(scene, status=replace(scene.sweep_status, recent=recent)), columns=120)
-    assert any("hpq logs demo-00000/7  user_error: KeyError: 'lr'" in line for line in lines)
+    assert any("1 failed; hpq logs demo-00000/7  KeyError: 'lr'" in line for line in lines)
 
 
 def test_trials_that_diverged_do_not_ask_for_the_user() -> None:
@@ -224,7 +228,7 @@ def test_the_cursor_goes_through_all_trials_and_the_frame_says_where_it_is() -> 
     assert (view.cursor, view.picked) == (33, 30)
     lines = _text(scene, view=view)
     assert "34 of 34" in " ".join(lines[-2:]) and any(
-        line.split()[:2] == ["▶", "30"] for line in lines
+        line.split()[:2] == ["▶●", "30"] for line in lines
     )
     assert _pressed(scene, "end home").cursor == 0
 

@@ -48,7 +48,7 @@ def test_without_replicates_the_noise_is_unknown_and_the_remedy_is_named() -> No
     found = judge(SWEEP, [_trial(7, 0.94), _trial(3, 0.93)], ())
     assert (found.gap, found.noise, found.second) == (pytest.approx(0.01), None, 3)
     lines = dict(found.lines(SWEEP.id))
-    assert "hpq best demo-00000 -n 2 --confirm 5" in lines["gap"]
+    assert "hpq best demo-00000 -n 2 --confirm 5" in lines["lead"]
     assert "16 equal trials" in lines["luck"] and "1.8 standard" in lines["luck"]
 
 
@@ -57,12 +57,12 @@ def test_with_replicates_the_gap_is_held_against_the_noise() -> None:
     near = [_trial(1, 0.92, 0.90, 0.92, 0.94), _trial(4, 0.91, 0.89, 0.91, 0.93)]
     found = judge(sweep, near, ())
     assert (
-        found.noise == pytest.approx(0.02) and "within the noise" in dict(found.lines("s"))["gap"]
+        found.noise == pytest.approx(0.02) and "within the noise" in dict(found.lines("s"))["lead"]
     )
     assert found.stays_first is not None and 0.5 < found.stays_first < 0.95
     far = [_trial(1, 0.92, 0.90, 0.92, 0.94), _trial(4, 0.41, 0.39, 0.41, 0.43)]
     found = judge(sweep, far, ())
-    assert "beyond the noise" in dict(found.lines("s"))["gap"]
+    assert "beyond the noise" in dict(found.lines("s"))["lead"]
     assert (found.stays_first, found.order_holds) == (1.0, 1.0)
 
 
@@ -75,14 +75,14 @@ def test_one_rule_decides_the_verdict_and_the_share_that_stays_first() -> None:
         found = judge(sweep, [first, *others], ())
         assert found.stays_first is not None and found.gap == pytest.approx(0.035)
         assert (found.stays_first >= 0.95) == (verdict == "beyond")
-        gap = dict(found.lines("s"))["gap"]
-        assert f"{verdict} the noise" in gap and f"{found.stays_first:.0%}" in gap
+        lead = dict(found.lines("s"))["lead"]
+        assert f"{verdict} the noise" in lead and f"{found.stays_first:.0%}" in lead
 
 
 def test_equal_results_are_within_the_noise_even_if_no_seed_matters() -> None:
     sweep = replace(SWEEP, replicates=2, counts=Counts(finished=4))
     found = judge(sweep, [_trial(1, 0.9, 0.9, 0.9), _trial(3, 0.9, 0.9, 0.9)], ())
-    assert found.noise == 0.0 and "within the noise" in dict(found.lines("s"))["gap"]
+    assert found.noise == 0.0 and "within the noise" in dict(found.lines("s"))["lead"]
 
 
 def test_noise_is_pooled_over_groups_of_two_or_more() -> None:

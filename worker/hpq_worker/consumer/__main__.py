@@ -164,7 +164,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     figures = partial(_reader(settings).workers.server_figures, settings.queue)
     reaper = Reaper(
         settings, reap_store, presence.current, parts.telemetry, outage, resend, figures,
-        Notices(settings.notify, settings.queue, _reader(settings), reap_store),
+        Notices(settings, _reader(settings), reap_store),
     )  # fmt: skip
     consumer = _consumer(parts, loop, run_limit, reader)
     files.warn_if_unknown(garbage.recent_stores())

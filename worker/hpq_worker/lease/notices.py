@@ -1,7 +1,7 @@
-"""Send a notice when a sweep is held or over: one JSON webhook, once, from the first worker to see.
+"""Send a notice when a sweep is held, stalled or over: one JSON webhook, once.
 
-HPQ_NOTIFY names the URL, which never goes to Redis. Slack accepts the body. A trial never waits for
-a notice: a thread sends it, and tries again twice.
+The URL is the sweep's (`notify`, encrypted in Redis), else HPQ_NOTIFY, which never goes to Redis.
+Slack accepts the body. A trial never waits for a notice: a thread sends it, and tries again twice.
 """
 
 from __future__ import annotations
@@ -11,25 +11,43 @@ import logging
 import time
 import urllib.request
 from threading import Event, Thread
+from typing import Any
 
+from hpq.code.sealing import unseal
+from hpq.code.signing import key_of
 from hpq.domain.sweep import Sweep, SweepState
+from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 
 log = logging.getLogger("hpq.notices")
 _NEWEST = 20  # sweeps that are checked
 _EVERY_S = 5.0
+_STALLED_S = 600.0  # trials wait, and no worker of the queue runs any trial
 _WAITS_S = (1.0, 10.0)  # before the second try and the third
 _TIMEOUT_S = 5.0
-_WORTH_A_NOTICE = (SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED)
+_STALLED = "stalled"
+_EVENTS = {SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED, _STALLED}
 
 
 class Notices:
-    """Sends notices of changes since the first call of `look`, which the reaper calls."""
+    """Sends notices of changes since the first call of `look`, which the reaper calls.
 
-    def __init__(self, url: str, worker_class: str, reader: StoreReader, store: TrialStore) -> None:
-        self._url, self._class, self._reader, self._store = url, worker_class, reader, store
-        self._seen: dict[str, SweepState] | None = None
+    One worker of a queue looks at a time; another one continues if it exits.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        reader: StoreReader,
+        store: TrialStore,
+        stalled_s: float = _STALLED_S,
+    ) -> None:
+        self._settings, self._reader, self._store = settings, reader, store
+        self._key, self._stalled_s = key_of(settings, make=False), stalled_s
+        self._seen: dict[str, str] | None = None
+        self._newest_ms = 0
+        self._waits: dict[str, float] = {}  # since when no trial of the queue runs, by sweep
         self._looked_at = -_EVERY_S
         self._stop, self._threads = Event(), list[Thread]()
 
@@ -39,19 +57,31 @@ class Notices:
         Raises:
             RedisError: Redis does not answer.
         """
-        if not self._url or (not at_once and time.monotonic() - self._looked_at < _EVERY_S):
+        now = time.monotonic()
+        if not at_once and now - self._looked_at < _EVERY_S:
             return
-        self._looked_at = time.monotonic()
+        self._looked_at, queue = now, self._settings.queue
+        is_first = self._seen is None
+        every_ms = int(1000 * _EVERY_S)
+        if not (at_once or is_first or self._store.keeps_house(queue, every_ms)):
+            return
         found = self._reader.sweeps.get_each(self._reader.sweeps.ids(_NEWEST))
-        sweeps = [s for s in found if isinstance(s, Sweep) and s.worker_class == self._class]
-        before = {} if self._seen is None else self._seen
-        for sweep in sweeps if self._seen is not None else ():
-            was, now = before.get(sweep.id), sweep.state
-            if was in _WORTH_A_NOTICE and was is not now:  # resumed, or retried
+        sweeps = [s for s in found if isinstance(s, Sweep) and s.worker_class == queue]
+        is_idle = not any(s.counts.running for s in sweeps)
+        before, seen = self._seen or {}, dict[str, str]()
+        for sweep in sweeps:
+            seen[sweep.id] = what = self._state(sweep, is_idle, now)
+            was = before.get(sweep.id, "")
+            # A sweep that was not among the newest has not changed.
+            if is_first or was == what or (not was and sweep.created_ms <= self._newest_ms):
+                continue
+            if was in _EVENTS:  # resumed, or retried
                 self._store.drop_notice(sweep.id, was)
-            if was is not now and now in _WORTH_A_NOTICE and self._store.take_notice(sweep.id, now):
-                self._send(self._text(sweep))
-        self._seen = {sweep.id: sweep.state for sweep in sweeps}
+            url = self._url(sweep) if what in _EVENTS else ""
+            if url and self._store.take_notice(sweep.id, what):
+                self._send(url, self._body(sweep, what))
+        self._seen = seen
+        self._newest_ms = max([self._newest_ms, *(s.created_ms for s in sweeps)])
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
@@ -59,34 +89,53 @@ class Notices:
         for thread in self._threads:
             thread.join(timeout=_TIMEOUT_S)
 
-    def _text(self, sweep: Sweep) -> str:
-        counts = sweep.counts
-        (best,) = self._reader.trials.best_objectives([sweep])
-        parts = [
-            f"hpq: {sweep.id} is {sweep.state}",
-            f"{counts.finished} of {counts.total} finished",
-        ]
-        parts += [f"{counts.failed} failed"] if counts.failed else []
-        parts += (
-            [f"best {sweep.metric.name} {best:.5g}"] if sweep.metric and best is not None else []
-        )
-        return ", ".join(parts) + (f": {sweep.held}" if sweep.held else "")
+    def _state(self, sweep: Sweep, is_idle: bool, now: float) -> str:
+        if not (is_idle and sweep.state is SweepState.RUNNING and sweep.counts.waits):
+            self._waits.pop(sweep.id, None)
+            return sweep.state
+        is_late = now - self._waits.setdefault(sweep.id, now) >= self._stalled_s
+        return _STALLED if is_late else sweep.state
 
-    def _send(self, text: str) -> None:
-        thread = Thread(target=self._post, args=(text,), name="notice", daemon=True)
+    def _url(self, sweep: Sweep) -> str:
+        return unseal(self._key, sweep.notify) if sweep.notify else self._settings.notify
+
+    def _body(self, sweep: Sweep, what: str) -> dict[str, Any]:
+        counts, metric = sweep.counts, sweep.metric
+        (best,) = self._reader.trials.best_objectives([sweep])
+        parts = [f"hpq: {sweep.id} is {what}", f"{counts.finished} of {counts.total} finished"]
+        parts += [f"{counts.failed} failed"] if counts.failed else []
+        parts += [f"best {metric.name} {best:.5g}"] if metric and best is not None else []
+        why = sweep.held
+        if what == _STALLED:
+            why = f"trials wait, and no worker runs one; see hpq show {sweep.id}"
+        return {
+            "text": ", ".join(parts) + (f": {why}" if why else ""),
+            "event": what,
+            "sweep": sweep.id,
+            "owner": sweep.owner,
+            "trials": counts.total,
+            "finished": counts.finished,
+            "failed": counts.failed,
+            "metric": metric.name if metric else None,
+            "best": best if best is not None and best - best == 0 else None,  # JSON has no NaN
+            "reason": why,
+        }
+
+    def _send(self, url: str, body: dict[str, Any]) -> None:
+        thread = Thread(target=self._post, args=(url, body), name="notice", daemon=True)
         self._threads = [*filter(Thread.is_alive, self._threads), thread]
         thread.start()
 
-    def _post(self, text: str) -> None:
-        head, body = {"Content-Type": "application/json"}, json.dumps({"text": text}).encode()
+    def _post(self, url: str, body: dict[str, Any]) -> None:
+        head, data = {"Content-Type": "application/json"}, json.dumps(body).encode()
         for wait_s in (*_WAITS_S, None):
             try:
-                request = urllib.request.Request(self._url, body, head)
+                request = urllib.request.Request(url, data, head)
                 with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
                     return
             except (OSError, ValueError) as error:
                 # The error's text may quote the URL, which is a secret.
                 log.warning("notice not sent: %s", type(error).__name__)
             if wait_s is None or self._stop.wait(wait_s):
-                log.error("notice given up: %s", text)
+                log.error("notice given up: %s", body["text"])
                 return

@@ -82,6 +82,6 @@ local function breaker(sid, n, attempt, worker, last)
   local same, others = compare(last, worker, mark)
   if not ((same == #last and same >= 5) or same >= 8) then return end
   if others > 0 and others < same or not has_peer(sid, worker) then
-    hold(sid, n, attempt, same .. ' of ' .. #last .. ' ' .. mark)
+    hold(sid, n, attempt, same .. ' of ' .. #last .. ' trials failed: ' .. mark)
   end
 end
