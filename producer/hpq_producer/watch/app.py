@@ -75,7 +75,7 @@ def watch_sweep(
 
 def _important(reader: StoreReader, sweep: Sweep, columns: str) -> list[Line]:
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
-    return list(importance_lines(summary, int(columns)))
+    return list(importance_lines(summary.importance, int(columns)))
 
 
 def matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:
