@@ -22,6 +22,7 @@ MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
 _TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
 _MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
 _LOG_RATIO = 20.0  # highest / lowest: from here on, positive values are compared as logarithms
+_NEXT_TO_NOTHING = 0.02
 _MANY_WORDS = 30  # a parameter with more texts names trials, not choices
 
 
@@ -33,6 +34,11 @@ class Share:
     share: float
     low: float
     high: float
+
+    @property
+    def range(self) -> str:
+        """`55–82%`."""
+        return f"{100 * self.low:.0f}–{self.high:.0%}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +57,30 @@ class Importance:
     looked: str = ""
 
     @property
-    def verdict(self) -> str:
-        """`lr explains 71 % (55–82 %); R² 0.85 on 64 trials`."""
+    def answer(self) -> str:
+        """`lr explains 71% (55–82%)`, or the parameters whose intervals overlap."""
         if not self.shares:
             return self.why_none
-        it = self.shares[0]
-        share = f"{it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})"
+        rivals = [one for one in self.shares[:3] if one.high >= self.shares[0].low]
+        if len(rivals) == 1:
+            return f"{clean(rivals[0].param)} explains {rivals[0].share:.0%} ({rivals[0].range})"
+        names = " or ".join(f"{clean(one.param)} ({one.range})" for one in rivals)
+        return f"{names}: too few trials to tell which matters more"
+
+    @property
+    def verdict(self) -> str:
+        """`answer`, and on what it rests: `…; R² 0.85 on 64 trials`."""
         sample = f"{self.sets:,} of " if self.sets < self.of else ""
-        return f"{clean(it.param)} explains {share}; R² {self.r2:.2f} on {sample}{self.of:,} trials"
+        return (
+            f"{self.answer}; R² {self.r2:.2f} on {sample}{self.of:,} trials"
+            if self.shares
+            else self.why_none
+        )
+
+    @property
+    def negligible(self) -> frozenset[str]:
+        """The parameters that explain next to nothing."""
+        return frozenset(one.param for one in self.shares if one.high < _NEXT_TO_NOTHING)
 
 
 def importance_of(

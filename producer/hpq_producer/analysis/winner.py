@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -32,8 +32,9 @@ _STILL = 0.02  # of the curve's range: less is no rise
 class Winner:
     """Evidence on whether the best trial is better or was lucky. Values are the metric's.
 
-    `noise` is the pooled standard deviation of replicates, None if there are none. `luck` is how
-    far the best of `of` equal trials lies above their mean, in standard deviations.
+    `noise` is the pooled standard deviation of replicates, None if there are none or the program
+    ignores the seed. `luck` is how far the best of `of` equal trials lies above their mean, in
+    standard deviations. `edges` holds a sentence for each parameter at the end of its range.
     """
 
     trial: int
@@ -43,42 +44,48 @@ class Winner:
     replicates: int
     of: int
     luck: float
-    edges: tuple[str, ...] = ()
+    edges: Mapping[str, str] = field(default_factory=dict)
     is_rising: bool = False
     steps: str = ""  # how the value relates to the best of the curve
     stays_first: float | None = None  # share of repetitions with other seeds
     order_holds: float | None = None
+    ignores_seed: bool = False  # all repetitions of each set gave the same value
 
-    def lines(self, sid: str) -> Iterator[tuple[str, str]]:
-        """Yield a label and a sentence for each thing known; the lead comes first."""
+    def lines(self, sid: str, negligible: Container[str] = ()) -> Iterator[tuple[str, str]]:
+        """Yield a label and a sentence for each thing known; the verdict comes first.
+
+        `negligible` names parameters that hardly matter, so that their range need not grow.
+        """
         if self.gap is not None:
-            yield (
-                "lead",
-                f"of {measure(self.gap)} over the second, #{self.second}{self._noise(sid)}",
-            )
+            yield "verdict", self._verdict(sid, self.gap)
         if self.order_holds != self.stays_first:
             text = f"the best {min(_COMPARED, self.of)} would keep their order in"
             yield "order", f"{text} {self.order_holds:.0%} of repetitions"
-        sd = f"{self.luck:.1f} standard deviations of the noise (unknown: hpq best --confirm 5)"
         if self.noise is not None:
             sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
-        yield (
-            "luck",
-            f"the best of {self.of:,} equal trials is about {sd} better than their mean by chance",
-        )
-        if self.edges:
-            yield "edge", f"{', '.join(self.edges)}: widen the range"
+            text = f"the best of {self.of:,} equally good trials would be about {sd} above"
+            yield "luck", f"{text} their mean by chance"
+        if edges := [text for name, text in self.edges.items() if name not in negligible]:
+            yield "edge", f"{', '.join(edges)}: try values beyond"
         if self.is_rising:
             yield "curve", "still improving at the end: train it longer"
         if self.steps:
             yield "step", self.steps
 
-    def _noise(self, sid: str) -> str:
+    def _verdict(self, sid: str, gap: float) -> str:
+        lead = f"#{self.trial} leads #{self.second} by {measure(gap)}"
+        if self.ignores_seed:
+            return (
+                f"unknown: {lead}, and all repetitions gave the same value;"
+                " does the program read HPQ_SEED?"
+            )
         if self.stays_first is None:
-            return f"; the noise is unknown: hpq best {sid} -n 2 --confirm 5"
-        verdict = "beyond" if self.stays_first >= _SURE else "within"
-        share = f"{self.stays_first:.0%} of repetitions"
-        return f", {verdict} the noise: #{self.trial} would stay first in {share}"
+            return f"unknown: {lead}; measure the noise: hpq best {sid} -n 2 --confirm 5"
+        is_sure = self.stays_first >= _SURE
+        return (
+            f"{'yes' if is_sure else 'not certain'}: {lead}, {'beyond' if is_sure else 'within'}"
+            f" the noise; it would stay first in {self.stays_first:.0%} of repetitions"
+        )
 
 
 def judge_winner(
@@ -103,7 +110,9 @@ def judge(sweep: Sweep, best: Sequence[TrialView], curve: Sequence[Point]) -> Wi
     groups = [t.group for t in best if t.group]
     ranked = sweep.counts.finished + sweep.counts.pruned
     of = max(len(best), ranked // max(1, sweep.replicates))
-    noise = pooled_sd(groups)
+    repeated = [g.objectives for g in groups if len(g.objectives) > 1]
+    ignores_seed = bool(repeated) and all(len(set(values)) == 1 for values in repeated)
+    noise = None if ignores_seed else pooled_sd(groups)
     stays, holds = _repeated(sweep, groups[:_COMPARED], noise)
     rising, steps = _of_curve(sweep, first, curve)
     known = first.objective is not None and second is not None and second.objective is not None
@@ -115,11 +124,12 @@ def judge(sweep: Sweep, best: Sequence[TrialView], curve: Sequence[Point]) -> Wi
         replicates=len(groups[0].objectives) if groups else 1,
         of=of,
         luck=expected_best(of),
-        edges=tuple(_edges(sweep, first)),
+        edges=dict(_edges(sweep, first)),
         is_rising=rising,
         steps=steps,
         stays_first=stays,
         order_holds=holds,
+        ignores_seed=ignores_seed,
     )
 
 
@@ -174,8 +184,8 @@ def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[b
     return is_rising, ""
 
 
-def _edges(sweep: Sweep, trial: TrialView) -> Iterator[str]:
-    """Yield `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of the file's range."""
+def _edges(sweep: Sweep, trial: TrialView) -> Iterator[tuple[str, str]]:
+    """Yield `lr`, `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of their range."""
     for name, v in flatten(trial.params).items():
         ends = (
             _ends(entry_of(sweep.spec.get("parameters"), name)) if name in sweep.varying else None
@@ -187,7 +197,8 @@ def _edges(sweep: Sweep, trial: TrialView) -> Iterator[str]:
         place = math.log(v / low) / math.log(high / low) if is_log else (v - low) / (high - low)
         if min(place, 1 - place) <= _EDGE:
             end = "lowest" if place < 0.5 else "highest"
-            yield f"{clean(name)}={value(v)} is the {end} of {value(low)} to {value(high)}"
+            text = f"{clean(name)}={value(v)} is the {end} of {value(low)} to {value(high)}"
+            yield name, text
 
 
 def _ends(entry: Mapping[str, Json]) -> tuple[float, float] | None:

@@ -150,9 +150,7 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     else:
         parts.append((f"No trial has reported {clean(sweep.metric.name)} yet", False))
     if found and found.shares:
-        it = found.shares[0]
-        parts += [("; ", False), (clean(it.param), True)]
-        parts += [(f" explains {it.share:.0%} ({100 * it.low:.0f}–{it.high:.0%})", False)]
+        parts += [("; ", False), (found.answer, True)]
     elif found and ranked:
         parts.append(("; the trials do not tell which parameter matters", False))
     if counts.failed and best is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import TrialView
 from hpq.store.reader import StoreReader
+from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import sweep_record, trial_record
 from hpq_producer.analysis.scores import param_text, score
@@ -52,19 +53,20 @@ def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]
         yield [Span(text, Style.DIM)]
 
 
-def winner_lines(winner: Winner | None, sid: str) -> Iterator[Line]:
+def winner_lines(
+    winner: Winner | None, sid: str, importance: Importance | None = None
+) -> Iterator[Line]:
     """Yield one line for each piece of evidence that the winner is real."""
     if winner is None or winner.of < 2:
         return
     yield []
     yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]
-    for label, text in winner.lines(sid):
-        yield [Span(f"{label:6}", Style.DIM), Span(text)]
+    for label, text in winner.lines(sid, importance.negligible if importance else ()):
+        yield [Span(f"{label:9}", Style.DIM), Span(text)]
 
 
-def importance_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
+def importance_lines(found: Importance | None, columns: int = 1_000) -> Iterator[Line]:
     """Yield each parameter's share of the explained variance, with a 90 % interval."""
-    found = summary.importance
     if found is None:
         return
     yield []
@@ -78,7 +80,7 @@ def importance_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Li
     wide = max((width(clean(one.param)) for one in shown), default=0)
     room = min(_BAR, columns - wide - len("  100%  (100–100%)  "))
     for one in shown:
-        figure = f"{one.share:4.0%}  {f'({100 * one.low:.0f}–{one.high:.0%})':9}"
+        figure = f"{one.share:4.0%}  {f'({one.range})':9}"
         drawn = bar(one.share, Scale(low=0, high=1), room) if room >= _LEAST_BAR else ""
         yield [Span(f"{pad(clean(one.param), wide)}  {figure}"), Span(f"  {drawn}", Style.CYAN)]
     if (rest := len(found.shares) - len(shown)) > 0:
@@ -157,9 +159,9 @@ def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
         show_ranking(sweep, best, scale_of(summary.objectives))
         shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
         show_lines(rest_line(sweep, summary, shown), whole=True)
-    columns = stdout_info().columns
-    show_lines(winner_lines(judge_winner(reader, sweep), sweep.id), whole=True)
-    show_lines(importance_lines(summary, columns))
+    columns, importance = stdout_info().columns, summary.importance
+    show_lines(winner_lines(judge_winner(reader, sweep), sweep.id, importance), whole=True)
+    show_lines(importance_lines(importance, columns))
     show_lines(effect_lines(summary, columns))
     show_lines(saved_lines(summary), whole=True)
     show_lines(failure_lines(summary), whole=True)

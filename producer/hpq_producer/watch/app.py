@@ -76,7 +76,7 @@ def watch_sweep(
 def _important(reader: StoreReader, sweep: Sweep, columns: str) -> list[Line]:
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     needs = "unknown: needs a metric, and two parameters with different values in its results"
-    return [*importance_lines(summary, int(columns))] or [[Span(needs)]]
+    return [*importance_lines(summary.importance, int(columns))] or [[Span(needs)]]
 
 
 def matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:

@@ -113,8 +113,8 @@ def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     roomy = rows >= ROOMY_ROWS
     head = status_lines(scene.sweep_status, columns, 2 if roomy else 1)[: rows - 2]
     if roomy and scene.winner and scene.winner.gap is not None:
-        (label, text), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
-        head += fold([Span(f"{label} {text}", Style.DIM)], columns)
+        (_, verdict), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
+        head += fold([Span(f"winner {verdict}", Style.DIM)], columns)
     head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)
     return [*head, []] if roomy else head[: rows - 2]
 

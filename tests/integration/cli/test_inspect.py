@@ -118,8 +118,7 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     said = hpq("best").stdout.splitlines()
     assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
     assert any(
-        "over the second, #1" in line and "hpq best demo-00000 -n 2 --confirm 5" in line
-        for line in said
+        "leads #1" in line and "hpq best demo-00000 -n 2 --confirm 5" in line for line in said
     )
     ranked = hpq("best", "-n", "5", "-o", "csv").stdout
     assert ranked.splitlines()[0] == hpq("results", "-o", "csv").stdout.splitlines()[0]
@@ -343,7 +342,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     assert [line.split()[1] for line in ranked] == ["2", "1"]
     assert ranked[0].index("●") > ranked[1].index("●"), "points, since no bar could begin at zero"
     assert "(points lie between 0.5000 and 0.9000)" in lines
-    assert any(line.startswith("lead") for line in lines)
+    assert any(line.startswith("verdict") for line in lines)
     assert any(line.startswith("1 user_error  demo-00000/3: red") for line in lines)
     plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert plain.stdout.isascii() and "|||*" in plain.stdout

@@ -48,8 +48,8 @@ def test_without_replicates_the_noise_is_unknown_and_the_remedy_is_named() -> No
     found = judge(SWEEP, [_trial(7, 0.94), _trial(3, 0.93)], ())
     assert (found.gap, found.noise, found.second) == (pytest.approx(0.01), None, 3)
     lines = dict(found.lines(SWEEP.id))
-    assert "hpq best demo-00000 -n 2 --confirm 5" in lines["lead"]
-    assert "16 equal trials" in lines["luck"] and "1.8 standard" in lines["luck"]
+    assert "hpq best demo-00000 -n 2 --confirm 5" in lines["verdict"]
+    assert "luck" not in lines and found.luck == pytest.approx(1.77, abs=0.02)
 
 
 def test_with_replicates_the_gap_is_held_against_the_noise() -> None:
@@ -57,12 +57,13 @@ def test_with_replicates_the_gap_is_held_against_the_noise() -> None:
     near = [_trial(1, 0.92, 0.90, 0.92, 0.94), _trial(4, 0.91, 0.89, 0.91, 0.93)]
     found = judge(sweep, near, ())
     assert (
-        found.noise == pytest.approx(0.02) and "within the noise" in dict(found.lines("s"))["lead"]
+        found.noise == pytest.approx(0.02)
+        and "within the noise" in dict(found.lines("s"))["verdict"]
     )
     assert found.stays_first is not None and 0.5 < found.stays_first < 0.95
     far = [_trial(1, 0.92, 0.90, 0.92, 0.94), _trial(4, 0.41, 0.39, 0.41, 0.43)]
     found = judge(sweep, far, ())
-    assert "beyond the noise" in dict(found.lines("s"))["lead"]
+    assert "beyond the noise" in dict(found.lines("s"))["verdict"]
     assert (found.stays_first, found.order_holds) == (1.0, 1.0)
 
 
@@ -75,14 +76,17 @@ def test_one_rule_decides_the_verdict_and_the_share_that_stays_first() -> None:
         found = judge(sweep, [first, *others], ())
         assert found.stays_first is not None and found.gap == pytest.approx(0.035)
         assert (found.stays_first >= 0.95) == (verdict == "beyond")
-        lead = dict(found.lines("s"))["lead"]
-        assert f"{verdict} the noise" in lead and f"{found.stays_first:.0%}" in lead
+        text = dict(found.lines("s"))["verdict"]
+        assert f"{verdict} the noise" in text and f"{found.stays_first:.0%}" in text
 
 
-def test_equal_results_are_within_the_noise_even_if_no_seed_matters() -> None:
+def test_repetitions_that_ignore_the_seed_measure_no_noise() -> None:
     sweep = replace(SWEEP, replicates=2, counts=Counts(finished=4))
-    found = judge(sweep, [_trial(1, 0.9, 0.9, 0.9), _trial(3, 0.9, 0.9, 0.9)], ())
-    assert found.noise == 0.0 and "within the noise" in dict(found.lines("s"))["lead"]
+    mean = 0.1 + 0.2  # whose repetitions differ from their mean by rounding
+    found = judge(sweep, [_trial(1, mean, *[mean] * 5), _trial(6, 0.2, *[0.2] * 5)], ())
+    assert (found.noise, found.stays_first, found.ignores_seed) == (None, None, True)
+    lines = dict(found.lines("s"))
+    assert "HPQ_SEED" in lines["verdict"] and "luck" not in lines
 
 
 def test_noise_is_pooled_over_groups_of_two_or_more() -> None:
@@ -107,8 +111,9 @@ def test_noise_is_pooled_over_groups_of_two_or_more() -> None:
 )
 def test_a_winner_at_the_edge_of_a_range_says_so(params: dict[str, Json], edge: str) -> None:
     found = judge(SWEEP, [_trial(7, 0.94, **params)], ())
-    assert edge in " ".join(found.edges) and len(found.edges) == bool(edge)
+    assert edge in " ".join(found.edges.values()) and len(found.edges) == bool(edge)
     assert found.gap is None
+    assert "edge" not in dict(found.lines("s", negligible=found.edges))
 
 
 def test_a_curve_that_still_rises_and_one_that_fell_say_so() -> None:
@@ -125,4 +130,4 @@ def test_a_curve_that_still_rises_and_one_that_fell_say_so() -> None:
 
 def test_a_sweep_file_of_listed_sets_has_no_edges() -> None:
     for spec in ({}, {"parameters": None}, {"parameters": {"lr": 3}}):
-        assert judge(replace(SWEEP, spec=spec), [_trial(1, 0.9, lr=1e-4)], ()).edges == ()
+        assert judge(replace(SWEEP, spec=spec), [_trial(1, 0.9, lr=1e-4)], ()).edges == {}
