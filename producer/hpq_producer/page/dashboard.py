@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import os
 import platform
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import FrameType
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from hpq.connection.client import TRANSIENT
 from hpq.domain.trial import TrialId
 from hpq.errors import HpqError, NotFound
 from hpq_producer.analysis.attempts import attempts_of
@@ -41,7 +44,7 @@ from hpq_producer.terminal.text import clean, clean_block
 
 _SWEEPS, _LOG_LINES = 200, 60
 _QUIET_S = 15.0  # between comments that keep a stream open
-_COOKIE = "hpq-dashboard"
+_LAST_S = 0.8  # from a signal to the end: a call of Redis may hang, and nothing is lost
 Page = Callable[[Request], Awaitable[Response]]
 _LISTINGS = {"/": "All sweeps", "/workers": "Workers"}
 
@@ -70,35 +73,42 @@ class Dashboard:
             "/events": self._events,
             "/plotly.js": self._plotly,
         }
-        routes = [Route(path, self._guarded(page)) for path, page in pages.items()]
-        return Starlette(routes=routes, exception_handlers={HpqError: _refuse})
+        return Starlette(routes=[Route(path, self._guarded(page)) for path, page in pages.items()])
 
     def _guarded(self, page: Page) -> Page:
         """Return the page for requests of this host that know the token, if there is one."""
 
         async def answer(request: Request) -> Response:
-            return self._refusal(request) or await page(request)
+            try:
+                response = self._refusal(request) or await page(request)
+            except HpqError as error:
+                status = 404 if isinstance(error, NotFound) else 503
+                response = PlainTextResponse(f"{error}\n", status)
+            for name, text in self._headers.items():
+                response.headers.setdefault(name, text)
+            return response
 
         return answer
 
     def _refusal(self, request: Request) -> Response | None:
         """Return why a request is refused, or the page that stores the token; else None."""
-        name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+        try:
+            host = urlsplit(f"//{request.headers.get('host', '')}")
+            name, cookie = host.hostname or "", f"hpq-dashboard-{host.port or 80}"
+        except ValueError:
+            return PlainTextResponse("the Host header is malformed\n", 421)
         if name not in self._hosts and not _is_address(name):  # DNS rebinding
             return PlainTextResponse(f"this is not {name}\n", 421)
         given = request.query_params.get("token", "")
-        if not self._token or _is_same(request.cookies.get(_COOKIE, ""), self._token):
+        if not self._token or _is_same(request.cookies.get(cookie, ""), self._token):
             return None
         if not _is_same(given, self._token):
             return PlainTextResponse("open the address that hpq dashboard printed\n", 403)
         # Not a redirect: after a link from another site, it would carry no strict cookie.
         there = Markup('<meta http-equiv="refresh" content="0;url={}">').format(request.url.path)
-        page = HTMLResponse(there, headers=self._headers)
-        page.set_cookie(_COOKIE, self._token, httponly=True, samesite="strict")
+        page = HTMLResponse(there)
+        page.set_cookie(cookie, self._token, httponly=True, samesite="strict")
         return page
-
-    def _html(self, text: str) -> Response:
-        return HTMLResponse(text, headers=self._headers)
 
     async def _listing(self, request: Request) -> Response:
         path = request.url.path
@@ -109,15 +119,15 @@ class Dashboard:
             script=Markup(page_script(is_live=True, is_list=True)),
             listing=Markup(await run_in_threadpool(self._lists[path])),
         )
-        return self._html(page)
+        return HTMLResponse(page)
 
     async def _sweep(self, request: Request) -> Response:
         live = await run_in_threadpool(self.hub.sweep, request.path_params["sid"])
-        return self._html(await run_in_threadpool(sweep_page, [live.data], is_live=True))
+        return HTMLResponse(await run_in_threadpool(sweep_page, [live.data], is_live=True))
 
     async def _trial(self, request: Request) -> Response:
         trial = TrialId(sweep=request.path_params["sid"], number=request.path_params["number"])
-        return self._html(await run_in_threadpool(self._trial_part, trial))
+        return HTMLResponse(await run_in_threadpool(self._trial_part, trial))
 
     def _trial_part(self, trial: TrialId) -> str:
         view = self._reader.trials.get(trial)
@@ -151,10 +161,6 @@ class Dashboard:
     async def _events(self, request: Request) -> Response:
         topic = request.query_params.get("topic", "")
         after = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
-        if topic not in _LISTINGS and not await run_in_threadpool(
-            self._reader.sweeps.exists, topic
-        ):
-            raise NotFound(f"no sweep {topic!r}", code="sweep-not-found")
         subscriber = Subscriber(topic, asyncio.get_running_loop())
         headers = {"X-Accel-Buffering": "no"}
         stream = self._stream(subscriber, after)
@@ -173,6 +179,10 @@ class Dashboard:
                 if message is None:
                     return
                 yield _event(message)
+        except NotFound:
+            yield _event(("gone", "", ""))
+        except (*TRANSIENT, HpqError) as error:  # the browser comes back
+            yield _event(("away", "", str(error)))
         finally:
             self.hub.unsubscribe(subscriber)
 
@@ -181,10 +191,6 @@ def _event(message: Message) -> str:
     name, eid, data = message
     text = " ".join(data.splitlines())  # JSON has no line ends; an error's text may
     return (f"id: {eid}\n" if eid else "") + f"event: {name}\ndata: {text}\n\n"
-
-
-def _refuse(request: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"{error}\n", 404 if isinstance(error, NotFound) else 503)
 
 
 def _is_same(a: str, b: str) -> bool:
@@ -208,14 +214,14 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._hub.close()
+        last = threading.Timer(_LAST_S, os._exit, (128 + sig,))
+        last.daemon = True
+        last.start()
         super().handle_exit(sig, frame)
 
 
 def serve(session: Session, host: str, listener: socket.socket, token: str) -> None:
     """Serve until a signal."""
     dashboard = Dashboard(session, host, token)
-    config = uvicorn.Config(
-        dashboard.app(), log_level="warning", access_log=False, lifespan="off",
-        timeout_graceful_shutdown=1,
-    )  # fmt: skip
+    config = uvicorn.Config(dashboard.app(), log_level="warning", access_log=False, lifespan="off")
     _Server(config, dashboard.hub).run([listener])

@@ -27,6 +27,7 @@ _PAUSE_S = 0.25  # at most four patches a second
 _POLL_S = 1.0  # running trials report without an event
 _IMPORTANCE_S = 20.0  # between two computations of what takes seconds
 _EVENTS = 1_000  # a browser that missed more loads the page again
+_UNSHOWN_S = 30.0  # a sweep without a stream is forgotten after this time
 _WAITING = 16  # messages that a slow browser may have ahead of it
 
 Message = tuple[str, str, str]  # event, id, data
@@ -60,7 +61,8 @@ class LiveSweep:
         self._reader, self._sid, self._python = reader, sid, python
         self.data = read_sweep(reader, sid, python)
         self.last = self.data.status.last_event  # of the newest event that the data holds
-        self._known, self._computed_s, self._read_s = self.data.importance, time.monotonic(), 0.0
+        self._known, self._read_s = self.data.importance, 0.0
+        self._computed_s = self.made_s = time.monotonic()
 
     def wants_poll(self) -> bool:
         """Return whether trials run that were not read for a while."""
@@ -79,7 +81,8 @@ class LiveSweep:
             self._computed_s = math.inf
             threading.Thread(target=self._compute, args=(self.data,), daemon=True).start()
         self.last = events[-1].id if events else self.last
-        if self.data.sweep.varying != old.sweep.varying:
+        began = not any(t.params for t in old.trials) and any(t.params for t in self.data.trials)
+        if began or self.data.sweep.varying != old.sweep.varying:  # the axes change
             return ("reset", "", "")
         before = {t.id.number: t for t in old.trials}
         changed = [t for t in self.data.trials if before.get(t.id.number) != t]
@@ -89,8 +92,10 @@ class LiveSweep:
 
     def _compute(self, data: SweepData) -> None:
         """Compute what takes seconds beside the thread that reads."""
-        self._known = data.summary.importance
-        self._computed_s = time.monotonic()
+        try:
+            self._known = data.summary.importance
+        finally:
+            self._computed_s = time.monotonic()
 
     def record(self, trials: Sequence[TrialView]) -> str:
         """Return trials with their curves, and the first screen, as JSON."""
@@ -114,8 +119,8 @@ class Hub:
         self, reader: StoreReader, python: str, listings: Mapping[str, Callable[[], str]]
     ) -> None:
         self._reader, self._python, self._listings = reader, python, listings
+        self._subscribers: set[Subscriber] = set()  # read as a copy: streams come and go
         self._lock = threading.RLock()  # of all below
-        self._subscribers: set[Subscriber] = set()
         self._sweeps: dict[str, LiveSweep] = {}
         self._shown: dict[str, str] = {}  # what a listing's browsers have
         self._closed = threading.Event()
@@ -133,46 +138,57 @@ class Hub:
         Raises:
             NotFound: the sweep does not exist.
         """
+        live = self._sweeps.get(sid)
+        if live is None or sid not in self._topics():  # the thread reads no other
+            live = LiveSweep(self._reader, sid, self._python)  # takes seconds: without the lock
         with self._lock:
-            live = self._sweeps.get(sid)
-            if live is None or all(one.topic != sid for one in self._subscribers):
-                live = LiveSweep(self._reader, sid, self._python)  # the thread reads no other
             self._sweeps[sid] = live
-            return live
+        return live
+
+    def _topics(self) -> set[str]:
+        return {one.topic for one in list(self._subscribers)}
 
     def subscribe(self, subscriber: Subscriber, after: str) -> None:
-        """Add a stream; its first message is what changed after an event."""
+        """Add a stream; its first message is what changed after an event.
+
+        Raises:
+            NotFound: the sweep does not exist.
+        """
         topic = subscriber.topic
+        is_list = topic in self._listings
+        live = None if is_list else self._sweeps.get(topic) or self.sweep(topic)
         with self._lock:
             if self._closed.is_set():
                 return subscriber.put(None)
             self._subscribers.add(subscriber)
-            if topic in self._listings:
+            if live is None:
                 self._shown.pop(topic, None)
                 return None
-            live = self.sweep(topic)
+            last = self._reader.events.last_id(topic)
+            if order_of(after) > order_of(last):
+                return subscriber.put(("reset", "", ""))
+            after = after if order_of(after) > (0, 0) else "0"
             missed = self._reader.events.read(topic, after, count=_EVENTS)
             first = self._reader.events.read(topic, "0", count=1)
-            last = self._reader.events.last_id(topic)
             is_trimmed = first and order_of(after) < order_of(first[0].id) and after != "0"
-            if len(missed) == _EVENTS or is_trimmed or order_of(after) > order_of(last):
+            if len(missed) == _EVENTS or is_trimmed:
                 return subscriber.put(("reset", "", ""))
             numbers = {event.trial for event in missed}
             trials = [t for t in live.data.trials if t.id.number in numbers]
             return subscriber.put(("patch", live.last, live.record(trials)))
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Remove a stream, and forget a sweep that no page shows any more."""
-        with self._lock:
-            self._subscribers.discard(subscriber)
-            if all(one.topic != subscriber.topic for one in self._subscribers):
-                self._sweeps.pop(subscriber.topic, None)
+        """Remove a stream; waits for no lock, as the event loop calls it."""
+        self._subscribers.discard(subscriber)
 
     def _run(self) -> None:
         while not self._closed.is_set():
             began = time.monotonic()
+            topics = self._topics()
             with self._lock:
-                topics = {one.topic for one in self._subscribers}
+                for sid, live in list(self._sweeps.items()):
+                    if sid not in topics and began - live.made_s > _UNSHOWN_S:
+                        del self._sweeps[sid]
                 after = {sid: live.last for sid, live in self._sweeps.items() if sid in topics}
             try:
                 news = {}
@@ -216,4 +232,4 @@ class Hub:
 def order_of(event: str) -> tuple[int, int]:
     """Return the order of an event's id; the lowest for a text that is none."""
     ms, _, number = event.partition("-")
-    return (int(ms), int(number or 0)) if (ms + number).isdigit() else (0, 0)
+    return (int(ms), int(number or 0)) if (ms + number).isdecimal() else (0, 0)

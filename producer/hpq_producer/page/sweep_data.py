@@ -16,15 +16,16 @@ from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_early_end
 from hpq_producer.analysis.records import finite
 from hpq_producer.analysis.scores import flatten, newest_value
+from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.analysis.summary import SweepSummary
-from hpq_producer.analysis.winner import Winner, entry_of, judge_winner
+from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.page.curves import Curve, pack_curves
 from hpq_producer.query.history import read_curves
 from hpq_producer.reports.export import trial_command
 from hpq_producer.terminal.text import clean, value
 
 _RUNNING = 64  # running trials that the ETA counts one by one
-_LOG_RATIO = 20.0  # highest / lowest of a list: from here on, its axis is logarithmic
+_EXACT = 2**53  # JavaScript's integers; a larger one is sent as text
 _STATES = [state.value for state in TrialState]
 
 
@@ -125,7 +126,7 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "max": sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE,
         "states": _STATES,
         "winner": data.winner.trial if data.winner else 0,
-        "axes": [_axis(data, name) for name in data.names],
+        "axes": _axes(data),
         "trials": encode_trials(sweep, data.trials, data.names),
         "curves": pack_curves(data.curves),
     }
@@ -135,11 +136,11 @@ def encode_trials(
     sweep: Sweep, trials: Sequence[TrialView], names: Sequence[str]
 ) -> dict[str, Any]:
     """Return a list for each column; times in seconds since the sweep was created."""
-    leaves = [{**flatten(t.params), **t.params} for t in trials]
+    leaves = _leaves(trials)
     return {
         "n": [t.id.number for t in trials],
         "state": [_STATES.index(t.state.value) for t in trials],
-        "y": [_rounded(newest_value(sweep, t)) for t in trials],
+        "y": [finite(newest_value(sweep, t)) for t in trials],  # whole: ties change ranks
         "step": [t.step for t in trials],
         "start": [_since(sweep, t.claimed_ms) for t in trials],
         "took": [round(t.duration_ms / 1000, 1) for t in trials],
@@ -150,30 +151,26 @@ def encode_trials(
     }
 
 
-def _axis(data: SweepData, name: str) -> dict[str, Any]:
-    """Return how a parameter is drawn: linear, log, symlog or category."""
-    found = [{**flatten(t.params), **t.params}.get(name) for t in data.trials]
-    present = [v for v in found if v is not None]
-    share = next((s.share for s in (data.importance.shares if data.importance else ())
-                  if s.param == name), None)  # fmt: skip
-    axis = {"name": clean(name), "share": share}
-    if (
-        not present
-        or not all(isinstance(v, int | float) for v in present)
-        or any(isinstance(v, bool) for v in present)
-    ):
-        return {**axis, "kind": "category"}
-    numbers: list[float] = present  # type: ignore[assignment]
-    entry = entry_of(data.sweep.spec.get("parameters"), name)
-    is_listed = "values" in entry and 0 < _LOG_RATIO * min(numbers) <= max(numbers)
-    is_log = is_listed or "log" in str(entry.get("distribution", ""))
-    kind = ("log" if min(numbers) > 0 else "symlog") if is_log else "linear"
-    return {**axis, "kind": kind}
+def _leaves(trials: Sequence[TrialView]) -> list[Mapping[str, Json]]:
+    return [{**flatten(t.params), **t.params} for t in trials]
+
+
+def _axes(data: SweepData) -> list[dict[str, Any]]:
+    """Return how each parameter is drawn: linear, log or category."""
+    leaves, space = _leaves(data.trials), space_of(data.sweep)
+    shares = {s.param: s.share for s in data.importance.shares} if data.importance else {}
+    axes: list[dict[str, Any]] = []
+    for name in data.names:
+        present = [v for row in leaves if (v := row.get(name)) is not None]
+        kind = "log" if is_log(space.get(name), present) else "linear"
+        kind = kind if present and are_numbers(present) else "category"
+        axes.append({"name": clean(name), "share": shares.get(name), "kind": kind})
+    return axes
 
 
 def _cell(v: Json) -> Json:
-    if v is None or isinstance(v, bool | int):
-        return value(v) if isinstance(v, bool) else v
+    if v is None or (isinstance(v, int) and not isinstance(v, bool) and abs(v) <= _EXACT):
+        return v
     return _rounded(v) if isinstance(v, float) else value(v)
 
 

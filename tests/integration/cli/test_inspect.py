@@ -117,9 +117,8 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()
     assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
-    assert any(
-        "leads #1" in line and "hpq best demo-00000 -n 2 --confirm 5" in line for line in said
-    )
+    (verdict,) = (line for line in said if line.startswith("verdict"))
+    assert "leads #1" in verdict and "hpq best demo-00000 -n 2 --confirm 5" in verdict
     ranked = hpq("best", "-n", "5", "-o", "csv").stdout
     assert ranked.splitlines()[0] == hpq("results", "-o", "csv").stdout.splitlines()[0]
     ranks = [line.split()[:2] for line in hpq("best", "-n", "5").stdout.splitlines()[1:3]]

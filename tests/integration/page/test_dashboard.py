@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from redis import Redis
@@ -248,6 +249,69 @@ def test_control_c_ends_it_though_a_stream_is_open(serve, sweep_of) -> None:
         assert "Traceback" not in err
 
 
+def test_control_c_ends_it_though_redis_hangs(serve, sweep_of, redis: Redis) -> None:
+    """A call of a server that does not answer is tried again for minutes."""
+    sweep: Sweep = sweep_of(2)
+    served, server = serve(), redis.info("server")["process_id"]
+    with served.stream(sweep.id) as events:
+        events.next()
+        os.kill(server, signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor() as pool:
+                pool.submit(served.get, "/")
+                served.process.send_signal(signal.SIGINT)
+                _, err = served.process.communicate(timeout=60)
+        finally:
+            os.kill(server, signal.SIGCONT)
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("after", ["abc", "1-1-1", "²-0", "-"])
+def test_a_place_in_the_events_that_is_none_begins_at_the_first(
+    serve, sweep_of, begin, store: TrialStore, after: str
+) -> None:
+    sweep: Sweep = sweep_of(2)
+    finish(store, begin(0.1, 0.5), 0.5)
+    with serve().stream(sweep.id, after=quote(after)) as events:
+        _, name, data = events.next()
+        assert name == "patch" and json.loads(data)["trials"]["n"] == [1]
+
+
+def test_a_place_that_no_event_has_reached_loads_the_page_again(serve, sweep_of) -> None:
+    sweep: Sweep = sweep_of(2)
+    with serve().stream(sweep.id, after=f"{2**70}-0") as events:
+        assert events.next()[1] == "reset"
+
+
+def test_a_stream_of_a_sweep_that_is_gone_says_so_and_one_in_an_outage_comes_back(
+    serve, sweep_of, redis: Redis
+) -> None:
+    """A browser gives a stream up at an HTTP error, so the stream itself tells."""
+    sweep: Sweep = sweep_of(2)
+    served = serve()
+    with served.stream("nothing") as events:
+        assert events.next()[1] == "gone"
+    redis.config_set("maxclients", 1)
+    try:
+        redis.client_kill_filter(_type="normal", skipme=True)
+        with served.stream(sweep.id) as events:
+            assert events.next()[1] == "away"
+    finally:
+        redis.config_set("maxclients", 10_000)
+    with served.stream(sweep.id) as events:
+        assert events.next()[1] == "patch"
+
+
+def test_equal_digits_on_the_screen_do_not_change_the_ranks(
+    serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
+) -> None:
+    sweep: Sweep = sweep_of(2)
+    for value in (0.12345671, 0.12345678):
+        finish(store, begin(0.1, value), value)
+    shown = tab().open(f"{serve().url}/sweep/{sweep.id}#{sweep.id}/2")
+    shown.until("document.querySelector('#trial').textContent.includes('1 of 2')")
+
+
 def test_a_page_that_nobody_follows_is_read_anew(serve, sweep_of, begin, store: TrialStore) -> None:
     sweep: Sweep = sweep_of(2)
     finish(store, begin(0.1, 0.5), 0.5)
@@ -267,6 +331,7 @@ def test_a_page_of_another_host_is_refused(serve) -> None:
     served = serve()
     assert served.get("/", Host="evil.example")[0] == 421
     assert served.get("/", Host="localhost:1")[0] == 200
+    assert served.get("/", Host="[")[0] == 421
     status, headers, _ = served.get("/")
     policy = headers["content-security-policy"]
     assert status == 200 and "frame-ancestors 'none'" in policy and "unsafe-eval" not in policy
@@ -289,7 +354,7 @@ def test_outside_loopback_a_token_is_needed_once(serve, sweep_of) -> None:
 def test_a_sweep_or_trial_that_does_not_exist_is_not_found(serve, sweep_of) -> None:
     sweep_of(1)
     served = serve()
-    for path in ("/sweep/nothing", "/trial/demo-00000/9", "/events?topic=nothing", "/no/such"):
+    for path in ("/sweep/nothing", "/trial/demo-00000/9", "/no/such"):
         assert served.get(path)[0] == 404, path
 
 

@@ -12,12 +12,12 @@ function surface(id, draw) { // sharp on every screen; redrawn when its size cha
   new ResizeObserver(redraw).observe(box);
   return { box, draw: redraw };
 }
-let batch = 0;
-function inSlices(some, stroke, then) { // a long list must not freeze the page
-  const mine = ++batch;
+const batch = {};
+function inSlices(id, some, stroke, then) { // a long list must not freeze the page
+  const mine = batch[id] = (batch[id] ?? 0) + 1;
   const step = (from) => {
     for (const end = Math.min(some.length, from + 1500); from < end; from++) stroke(some[from]);
-    if (from < some.length) return requestAnimationFrame(() => mine <= batch && S.d && step(from));
+    if (from < some.length) return requestAnimationFrame(() => mine === batch[id] && S.d && step(from));
     then();
   };
   step(0);
@@ -92,7 +92,7 @@ const parallel = surface('parallel-canvas', (pen, w, h) => {
     pen.stroke();
   };
   if (S.brush.size) for (const i of drawn(MANY, d.trials.n.map((_, i) => i))) if (!kept.has(i)) line(i, css('--line'), 1);
-  inSlices(some, (i) => line(i, colour(i, thin ? .55 : .85), thin ? 1 : 1.6), () => {
+  inSlices('parallel', some, (i) => line(i, colour(i, thin ? .55 : .85), thin ? 1 : 1.6), () => {
     pen.setLineDash([]);
     if (S.sel >= 0) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
     pen.setLineDash([]);
@@ -213,7 +213,7 @@ const curves = surface('curves-canvas', (pen, w, h) => {
     Object.assign(pen, { strokeStyle: style, lineWidth: width });
     pen.stroke();
   };
-  inSlices(some, (i) => (isMany && d.rank.get(i) < BEST ? line(i, colour(i), 1.8) : line(i, colour(i, isMany ? .3 : .85), isMany ? .8 : 1.6)), () => {
+  inSlices('curves', some, (i) => (isMany && d.rank.get(i) < BEST ? line(i, colour(i), 1.8) : line(i, colour(i, isMany ? .3 : .85), isMany ? .8 : 1.6)), () => {
     if (all.includes(S.sel)) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
     pen.setLineDash([]);
   });

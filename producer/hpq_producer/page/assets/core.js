@@ -19,6 +19,7 @@ const count = (n) => n.toLocaleString('en');
 
 function num(v, digits = 4) { // a number as people write it
   if (typeof v !== 'number') return v ?? '';
+  if (Number.isSafeInteger(v)) return String(v); // a seed is not rounded
   const size = Math.abs(v);
   return size && (size < 1e-4 || size >= 1e6) ? (+v.toPrecision(digits)).toExponential().replace('e+', 'e') : String(+v.toPrecision(digits));
 }
@@ -102,12 +103,15 @@ function select(i) {
   history.replaceState(null, '', '#' + hash);
   refresh('mark');
 }
-function filter() { // keep the trials inside every brush
+function keep() { // the trials inside every brush
   const all = S.d.trials.n.map((_, i) => i);
   S.kept = all.filter((i) => [...S.brush].every(([axis, [low, high]]) => {
     const at = S.axes?.[axis]?.place(i);
     return at !== null && at >= low && at <= high;
   }));
+}
+function filter() {
+  keep();
   $('#unbrush').hidden = !S.brush.size;
   refresh('draw');
 }

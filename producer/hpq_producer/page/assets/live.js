@@ -18,11 +18,13 @@ function apply(patch) {
   });
   d.winner = patch.winner;
   prepare(d);
+  keep();
+  later();
+  say(`live, updated ${new Date().toLocaleTimeString()}`);
+  if (!getSelection().isCollapsed) return; // somebody copies text, which new rows would end
   $('.sweep').innerHTML = patch.head; // the server's template, which escapes every value
   ages();
   for (const block of [table, failures, curves, panel]) (block.draw ?? block.mark)();
-  later();
-  say(`live, updated ${new Date().toLocaleTimeString()}`);
 }
 let due = 0, cost = 100;
 function later() { // charts take a second of a busy machine: they may wait
@@ -41,18 +43,24 @@ function connect() {
   stream = new EventSource(`/events?topic=${encodeURIComponent(LIVE)}&after=${lastId ?? S.d?.event ?? ''}`);
   const on = (name, act) => stream.addEventListener(name, (event) => { lastId = event.lastEventId || lastId; act(event.data); });
   stream.onopen = () => say('live');
-  stream.onerror = () => say('connection lost; trying again');
+  stream.onerror = () => { say('connection lost; trying again'); if (stream.readyState === EventSource.CLOSED) setTimeout(connect, 1000); };
   on('patch', (data) => apply(JSON.parse(data)));
   on('html', (data) => { $('#listing').innerHTML = JSON.parse(data); document.body.dataset.ready = 'yes'; });
   on('reset', () => location.reload());
   on('away', (why) => say(`Redis does not answer (${why}); trying again`));
   on('gone', () => { stream.close(); say('this sweep was removed; the page shows its last state'); });
 }
+let told = []; // a trial, and what the server said of it
 S.onTrial = async (box) => { // attempts, artifacts and the end of the log
-  const n = S.d.trials.n[S.sel], answer = await fetch(`/trial/${S.d.id}/${n}`), more = el('div');
-  if (!answer.ok || n !== S.d.trials.n[S.sel]) return;
-  more.innerHTML = await answer.text();
+  const path = `/trial/${S.d.id}/${S.d.trials.n[S.sel]}`, more = el('div');
+  const show = (html) => { more.innerHTML = html; more.lastElementChild.scrollTop = 1e9; };
   box.append(more);
+  if (told[0] === path) show(told[1]); // the panel is made anew with each update
+  const answer = await fetch(path);
+  if (!answer.ok) return;
+  const html = await answer.text();
+  if (told[0] !== path || told[1] !== html) show(html);
+  told = [path, html];
 };
 if (LIVE) document.addEventListener('visibilitychange', connect);
 addEventListener('pagehide', () => stream?.close());
