@@ -240,6 +240,23 @@ def test_several_sweeps_share_a_page_and_the_address_names_one(show: Open) -> No
     assert is_clean(shown)
 
 
+def test_every_chart_says_what_lies_beyond_its_scale(show: Open) -> None:
+    data = made(SETS_OF_ARTICLE)
+    trials = [replace(t, objective=0.3) if t.id.number == 3 else t for t in data.trials]
+    shown = show(of_trials(trials, data.curves, sid="x-00000", metric="test/acc"))
+    for block in ("sorted", "slices", "parallel", "history"):
+        assert "1 beyond the scale at its edge (0.3)" in shown.text(f"#{block}-n"), block
+    symbols = "document.querySelector('#sorted-plot').data[0].marker.symbol"
+    assert shown.page.evaluate(symbols)[-2:] == ["circle", "triangle-down"]
+
+
+def test_blocks_without_data_are_hidden(show: Open) -> None:
+    shown = show(_without_metric())
+    for block in ("sorted", "slices", "curves", "history"):
+        assert not shown.page.is_visible(f"#{block}"), block
+    assert "no trial has a result" in shown.text("[aria-label='Which parameter matters']")
+
+
 @pytest.mark.parametrize("more", [{"width": 390, "height": 844}, {"color_scheme": "dark"}])
 def test_no_block_is_wider_than_the_screen(more: dict[str, object], show: Open) -> None:
     shown = show(made(drawn_sets(40), spec=RANGES), **more)
