@@ -148,7 +148,8 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     elif sweep.metric is None:
         parts.append(("The sweep names no metric, so its trials have no ranking", False))
     else:
-        parts.append((f"No trial has reported {clean(sweep.metric.name)} yet", False))
+        yet = "" if sweep.state.is_over else " yet"
+        parts.append((f"No trial has reported {clean(sweep.metric.name)}{yet}", False))
     if found and found.shares:
         parts += [("; ", False), (found.answer, True)]
     elif found and ranked:

@@ -88,18 +88,6 @@ def test_a_brush_keeps_its_trials_in_every_block_below(show: Open) -> None:
     assert shown.count("#table tbody tr") == 16 and is_clean(shown)
 
 
-def test_a_brush_moves_by_keyboard(show: Open) -> None:
-    shown = show(made(SETS_OF_ARTICLE))
-    shown.page.focus("#parallel-canvas")
-    shown.page.keyboard.press("ArrowUp")
-    kept = shown.count("#table tbody tr")
-    assert 0 < kept < 16
-    shown.page.keyboard.press("Shift+ArrowUp")
-    assert shown.count("#table tbody tr") >= kept
-    shown.page.keyboard.press("Escape")
-    assert shown.count("#table tbody tr") == 16
-
-
 def test_a_selected_trial_is_marked_everywhere_and_stays_in_the_address(show: Open) -> None:
     shown = show(made(SETS_OF_ARTICLE))
     shown.page.click("#table tbody tr:nth-child(3)")
@@ -253,6 +241,23 @@ def test_several_sweeps_share_a_page_and_the_address_names_one(show: Open) -> No
     assert is_clean(shown)
 
 
+def test_every_chart_says_what_lies_beyond_its_scale(show: Open) -> None:
+    data = made(SETS_OF_ARTICLE)
+    trials = [replace(t, objective=0.3) if t.id.number == 3 else t for t in data.trials]
+    shown = show(of_trials(trials, data.curves, sid="x-00000", metric="test/acc"))
+    for block in ("sorted", "slices", "parallel", "history"):
+        assert "1 beyond the scale at its edge (0.3)" in shown.text(f"#{block}-n"), block
+    symbols = "document.querySelector('#sorted-plot').data[0].marker.symbol"
+    assert shown.page.evaluate(symbols)[-2:] == ["circle", "triangle-down"]
+
+
+def test_blocks_without_data_are_hidden(show: Open) -> None:
+    shown = show(_without_metric())
+    for block in ("sorted", "slices", "curves", "history"):
+        assert not shown.page.is_visible(f"#{block}"), block
+    assert "no trial has a result" in shown.text("[aria-label='Which parameter matters']")
+
+
 @pytest.mark.parametrize("more", [{"width": 390, "height": 844}, {"color_scheme": "dark"}])
 def test_no_block_is_wider_than_the_screen(more: dict[str, object], show: Open) -> None:
     shown = show(made(drawn_sets(40), spec=RANGES), **more)
@@ -275,5 +280,5 @@ def test_replicates_and_a_trial_that_never_ran_are_shown(show: Open) -> None:
         id=TrialId(sweep=data.sweep.id, number=17), state=Q, params=SETS_OF_ARTICLE[0]
     )
     shown = show(of_trials([*data.trials, queued], data.curves, sid="x-00000", metric="test/acc"))
-    assert "1 without a result" in shown.text("#sorted-n")
+    assert "1 not ranked" in shown.text("#sorted-n")
     assert is_clean(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import secrets
 import socket
 from typing import Annotated
@@ -38,8 +39,12 @@ def dashboard(
         name = f"[{name}]" if ":" in name else name
         query = f"?token={token}" if token else ""
         print(f"http://{name}:{listener.getsockname()[1]}/{query}", flush=True)
-        if token:
-            print_message("hpq: whoever has this address can read every sweep; Ctrl-C ends it")
+        who = (
+            "whoever has this address can read every sweep"
+            if token
+            else "only this machine can open it"
+        )
+        print_message(f"hpq: {who}; Ctrl-C ends it")
         serve(session, host, listener, token)
 
 
@@ -60,5 +65,6 @@ def _listener(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        text = f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+        why = os.strerror(error.errno) if error.errno else str(error)
+        text = f"cannot listen on {host}:{port}: {why}; choose another --host or --port"
         raise UserError(text, code="port-unusable") from None

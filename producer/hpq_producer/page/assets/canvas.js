@@ -94,12 +94,12 @@ const parallel = surface('parallel-canvas', (pen, w, h) => {
   if (S.brush.size) for (const i of drawn(MANY, d.trials.n.map((_, i) => i))) if (!kept.has(i)) line(i, css('--line'), 1);
   inSlices('parallel', some, (i) => line(i, colour(i, thin ? .55 : .85), thin ? 1 : 1.6), () => {
     pen.setLineDash([]);
-    if (S.sel >= 0) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
+    if (S.sel >= 0 && (!S.brush.size || kept.has(S.sel))) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
     pen.setLineDash([]);
     axes.forEach((axis, k) => drawAxis(pen, axis, k, gap, high));
   });
   const hidden = d.axes.length - axes.filter((a) => !a.last).length;
-  title('parallel', shown(some.length) + (hidden ? `; ${hidden} constant or less important not shown` : '') + '; a missing value lies below its axis');
+  title('parallel', (some.length ? shown(some.length) : 'no trial is inside every range') + '; grey: not ranked' + beyond() + (hidden ? `; ${hidden} constant or less important not shown` : '') + '; a missing value lies below its axis');
 });
 function drawAxis(pen, axis, k, gap, high) {
   const isLast = k === S.axes.length - 1, room = isLast ? PAD.right - 10 : Math.max(30, gap - 14);
@@ -118,22 +118,18 @@ function drawAxis(pen, axis, k, gap, high) {
   halo(short(axis.name + kind, pen, edge ? gap + PAD.right - 40 : gap - 16), edge ? axis.x + PAD.right - 4 : axis.x - 8, PAD.top - 14, css('--ink'));
   pen.textAlign = 'left';
   const brush = S.brush.get(k);
-  if (!brush && S.focus !== k) return;
-  const [low, top] = brush ?? [0, 1];
-  Object.assign(pen, { fillStyle: css('--accent'), strokeStyle: css('--accent'), lineWidth: 1.5, globalAlpha: brush ? .22 : .08 });
+  if (!brush) return;
+  const [low, top] = brush;
+  Object.assign(pen, { fillStyle: css('--accent'), strokeStyle: css('--accent'), lineWidth: 1.5, globalAlpha: .22 });
   pen.fillRect(axis.x - 9, S.toY(top), 18, S.toY(low) - S.toY(top));
   pen.globalAlpha = 1;
   pen.strokeRect(axis.x - 9, S.toY(top), 18, S.toY(low) - S.toY(top));
 }
-parallel.reset = () => { S.axes = axesOf(S.d); parallel.box.style.minWidth = S.axes.length * 78 + 'px'; };
-parallel.mark = () => parallel.draw();
+parallel.reset = () => { S.axes = axesOf(S.d); parallel.box.style.minWidth = S.axes.length * 96 + 'px'; };
+parallel.mark = () => { $('#parallel').hidden = S.axes.length < 2; parallel.draw(); };
 
-function setBrush(axis, low, high) {
-  if (high - low < .015) S.brush.delete(axis); else S.brush.set(axis, [low, high]);
-  filter();
-}
 const atY = (y) => clamp(1 - (y - PAD.top) / (parallel.box.clientHeight - PAD.top - PAD.bottom), NONE * 2, 1.02);
-const axisAt = (x) => S.axes.findIndex((axis) => Math.abs(axis.x - x) < 16);
+const axisAt = (x) => S.axes.findIndex((axis) => x > axis.x - 16 && x < axis.x + 26); // its labels are on the right
 function lineAt(x, y) { // the drawn trial whose line is nearest
   const k = S.axes.findIndex((axis) => axis.x > x);
   if (k < 1) return -1;
@@ -148,8 +144,8 @@ function lineAt(x, y) { // the drawn trial whose line is nearest
 let drag = null;
 parallel.box.addEventListener('pointerdown', (event) => {
   const k = axisAt(event.offsetX);
-  if (k < 0) return;
-  drag = { k, from: atY(event.offsetY) };
+  if (k < 0 || event.pointerType === 'touch') return; // a finger scrolls
+  drag = { k, from: atY(event.offsetY), old: S.brush.has(k) };
   parallel.box.setPointerCapture(event.pointerId);
   event.preventDefault();
 });
@@ -164,33 +160,22 @@ parallel.box.addEventListener('pointermove', (event) => {
 });
 parallel.box.addEventListener('pointerup', (event) => {
   if (drag) {
-    const at = atY(event.offsetY), { k, from } = drag;
+    const at = atY(event.offsetY), { k, from, old } = drag, isClick = Math.abs(at - from) < .015;
     drag = null;
-    return setBrush(k, Math.min(from, at), Math.max(from, at));
+    if (isClick) S.brush.delete(k); else S.brush.set(k, [Math.min(from, at), Math.max(from, at)]);
+    if (old || !isClick) return filter();
+    parallel.draw();
   }
   const i = lineAt(event.offsetX, event.offsetY);
   if (i >= 0) select(i);
 });
 parallel.box.addEventListener('pointerleave', (event) => tip(event, -1));
-parallel.box.addEventListener('touchstart', (event) => {
-  if (axisAt(event.touches[0].clientX - parallel.box.getBoundingClientRect().x) >= 0) event.preventDefault();
-}, { passive: false });
-parallel.box.addEventListener('keydown', (event) => {
-  const by = { ArrowUp: .1, ArrowDown: -.1 }[event.key], turn = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  const k = S.focus ?? S.axes.length - 1, [low, high] = S.brush.get(k) ?? [.8, 1.02];
-  if (turn) { S.focus = clamp(k + turn, 0, S.axes.length - 1); parallel.draw(); }
-  else if (by && event.shiftKey) setBrush(k, clamp(low - by, NONE * 2, high - .02), high);
-  else if (by) { const at = S.brush.has(k) ? by : 0; setBrush(k, low + at, high + at); }
-  else if (event.key === 'Escape') { S.brush.delete(k); S.focus = null; filter(); }
-  else return;
-  event.preventDefault();
-});
 $('#unbrush').addEventListener('click', () => { S.brush.clear(); filter(); });
 
 const curves = surface('curves-canvas', (pen, w, h) => {
   const d = S.d, c = d.curves, all = S.kept.filter((i) => d.curve.has(d.trials.n[i]));
   const isMany = all.length > MANY, some = drawn(S.brush.size ? Infinity : MANY, all);
-  const view = { x: (v) => 54 + v / c.last * (w - 74), y: (v) => h - 30 - (v - c.low) / (c.high - c.low) * (h - 46), some };
+  const view = { x: (v) => 54 + v / c.last * (w - 74), y: (v) => h - 46 - (v - c.low) / (c.high - c.low) * (h - 62), some };
   S.view = view;
   Object.assign(pen, { lineWidth: 1, fillStyle: css('--soft'), strokeStyle: css('--line'), textAlign: 'right' });
   for (const [v, text] of c.log ? logTicks(c.low, c.high) : ticks(c.low, c.high).map((v) => [v, num(v)])) {
@@ -198,7 +183,8 @@ const curves = surface('curves-canvas', (pen, w, h) => {
     pen.strokeRect(54, view.y(v), w - 74, 0);
   }
   pen.textAlign = 'center';
-  for (const v of ticks(0, c.last, 8)) pen.fillText(num(v), view.x(v), h - 10);
+  for (const v of ticks(0, c.last, 8)) pen.fillText(num(v), view.x(v), h - 28);
+  pen.fillText('step', w / 2, h - 6);
   if (isMany) band(pen, view, all);
   const line = (i, style, width) => {
     const { x, y } = d.curve.get(d.trials.n[i]);
@@ -238,7 +224,7 @@ function band(pen, view, all) {
   pen.fill();
   pen.globalAlpha = 1;
 }
-curves.mark = () => curves.draw();
+curves.mark = () => { $('#curves').hidden = !S.d.curve.size; curves.draw(); };
 function curveAt(event) {
   let [best, near] = [-1, 144];
   for (const i of S.view?.some ?? []) {

@@ -1,14 +1,16 @@
 // Failures, the table of trials, the selected trial; then the start of the page.
 const failures = { draw() {
-  const t = S.d.trials, kinds = new Map();
-  for (const i of S.kept) if (t.kind[i]) kinds.set(t.kind[i], [...(kinds.get(t.kind[i]) ?? []), i]);
-  const sorted = [...kinds].sort((a, b) => b[1].length - a[1].length), total = sorted.reduce((sum, [, some]) => sum + some.length, 0);
-  $('#failures').hidden = !total;
-  title('failures', `${count(total)} of ${count(S.kept.length)} trials`);
-  $('#failures tbody').replaceChildren(...sorted.map(([kind, some]) => {
-    const row = el('tr'), first = el('a', `#${t.n[some[0]]}`, { href: `#${S.d.id}/${t.n[some[0]]}` }), cell = el('td');
-    cell.append(first);
-    row.append(el('td', count(some.length), { className: 'num' }), el('td', kind), cell, el('td', t.why[some[0]], { title: t.why[some[0]] }));
+  const t = S.d.trials, groups = new Map(), failed = S.kept.filter((i) => t.kind[i]);
+  for (const i of failed) { // the same reason, whatever its numbers
+    const key = `${t.kind[i]} ${t.why[i].replace(/[-+.\d][-+.\de]*/g, '0')}`;
+    groups.set(key, [...(groups.get(key) ?? []), i]);
+  }
+  $('#failures').hidden = !failed.length;
+  title('failures', `${count(failed.length)} of ${count(S.kept.length)} trials`);
+  $('#failures tbody').replaceChildren(...[...groups.values()].sort((a, b) => b.length - a.length).slice(0, 20).map((some) => {
+    const row = el('tr'), links = el('td'), why = t.why[some[0]];
+    for (const i of some.slice(0, 3)) links.append(el('a', `#${t.n[i]}`, { href: `#${S.d.id}/${t.n[i]}` }), ' ');
+    row.append(el('td', count(some.length), { className: 'num' }), el('td', t.kind[some[0]]), links, el('td', why, { title: why }));
     return row;
   }));
 } };
@@ -18,17 +20,18 @@ const table = {
   columns() {
     const d = S.d, t = d.trials, on = (name) => (i) => t[name][i];
     return [{ id: 'n', name: '#', value: on('n') }, { id: 'state', name: 'state', value: (i) => d.states[t.state[i]] },
-      { id: 'y', name: d.metric || 'objective', value: on('y'), text: (v) => num(v) },
+      ...(d.metric ? [{ id: 'y', name: d.metric, value: (i) => (table.sort !== 'y' || d.rank.has(i) ? t.y[i] : null), text: (_, i) => num(t.y[i]) }] : []),
       ...d.axes.slice(0, WIDE).map((a, k) => ({ id: 'p' + k, name: a.name, value: (i) => a.values[i] ?? '' })),
       { id: 'step', name: 'step', value: on('step') }, { id: 'took', name: 'time', value: (i) => t.took[i] || null, text: (v) => (v ? time(v) : '') },
       { id: 'worker', name: 'worker', value: on('worker') }, { id: 'why', name: 'why', value: on('why') }];
   },
   order(columns) {
-    const { value } = columns.find((c) => c.id === table.sort) ?? columns[0], best = table.sort === 'y' && S.d.max !== table.isDown ? -1 : table.sort !== 'y' && table.isDown ? -1 : 1;
+    const { value } = columns.find((c) => c.id === table.sort) ?? columns[0], best = table.isFalling() ? -1 : 1;
     const isNone = (v) => v === null || v === '';
     const compare = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b), 'en', { numeric: true }));
     return [...S.kept].sort((a, b) => { const [v, w] = [value(a), value(b)]; return isNone(v) || isNone(w) ? isNone(v) - isNone(w) || a - b : best * compare(v, w) || a - b; });
   },
+  isFalling: () => (table.sort === 'y' && S.d.max) !== table.isDown,
   draw() {
     const columns = table.columns(), size = clamp(Math.floor(1600 / columns.length), 10, 50), order = table.order(columns), pages = Math.max(1, Math.ceil(order.length / size));
     if (table.to !== undefined && order.includes(table.to)) table.page = Math.floor(order.indexOf(table.to) / size);
@@ -36,11 +39,12 @@ const table = {
     table.page = clamp(table.page, 0, pages - 1);
     const from = table.page * size, isNumber = (v) => typeof v === 'number';
     title('table', `${count(order.length)} of ${count(S.d.trials.n.length)}${pages > 1 ? `, page ${table.page + 1} of ${pages}` : ''}${S.d.axes.length > WIDE ? `; the ${WIDE} most important parameters` : ''}`);
+    for (const button of $$('[data-page]')) button.hidden = pages < 2;
     const head = el('tr');
     for (const c of columns) {
       const cell = el('th'), button = el('button', c.name, { title: `Sort by ${c.name}` });
-      button.onclick = () => { table.isDown = table.sort === c.id && !table.isDown; table.sort = c.id; table.page = 0; table.draw(); };
-      if (c.id === table.sort) { cell.ariaSort = table.isDown ? 'descending' : 'ascending'; button.textContent += table.isDown ? ' ↓' : ' ↑'; }
+      cell.onclick = () => { table.isDown = table.sort === c.id && !table.isDown; table.sort = c.id; table.page = 0; table.draw(); };
+      if (c.id === table.sort) { cell.ariaSort = table.isFalling() ? 'descending' : 'ascending'; button.textContent += table.isFalling() ? ' ↓' : ' ↑'; }
       if (order.length && isNumber(c.value(order[0]))) cell.className = 'num';
       cell.append(button);
       head.append(cell);
@@ -51,7 +55,7 @@ const table = {
     $('#table tbody').replaceChildren(...order.slice(from, from + size).map((i) => {
       const row = el('tr', '', { tabIndex: 0, ariaSelected: String(i === S.sel) });
       row.dataset.n = S.d.trials.n[i];
-      row.append(...columns.map((c) => { const v = c.value(i), text = (c.text ?? num)(v); return el('td', text, { className: isNumber(v) ? 'num' : '', title: String(text).length > 30 ? text : '' }); }));
+      row.append(...columns.map((c) => { const v = c.value(i), text = c.text ? c.text(v, i) : num(v); return el('td', text, { className: isNumber(v) ? 'num' : '', title: String(text).length > 30 ? text : '' }); }));
       row.onclick = () => select(i);
       row.onkeydown = (event) => { if (event.key === 'Enter') select(i); };
       return row;
@@ -68,8 +72,7 @@ const panel = { mark() {
   box.hidden = i < 0;
   if (i < 0) return;
   const close = el('button', 'Close', { onclick: () => select(i) }), tools = el('div', '', { className: 'tools' }), top = el('div', '', { className: 'title' }), list = el('dl', '', { className: 'pairs' });
-  const rank = d.rank.get(i), best = d.order[0], step = (by) => () => d.order[rank + by] !== undefined && select(d.order[rank + by]);
-  if (rank !== undefined) tools.append(el('button', 'Better', { onclick: step(-1), disabled: !rank }), el('button', 'Worse', { onclick: step(1), disabled: rank === d.order.length - 1 }));
+  const rank = d.rank.get(i), best = d.order[0];
   tools.append(close);
   const rows = [['state', d.states[t.state[i]]], [d.metric, num(t.y[i], 6)], ['rank', rank === undefined ? '' : `${rank + 1} of ${d.order.length}`], ['why', t.why[i]],
     ...d.axes.slice(0, 3 * WIDE).map((a) => [a.name, a.values[i] === null ? 'none' : num(a.values[i], 6), best !== undefined && a.values[i] !== a.values[best]]),
@@ -79,7 +82,8 @@ const panel = { mark() {
   box.replaceChildren(top, list, el('p', `hpq show ${d.id}/${t.n[i]}`, { className: 'soft' }));
   S.onTrial?.(box);
 } };
-S.blocks.push(failures, table, panel);
+const listed = { mark() { for (const a of $$('nav tbody a')) a.closest('tr').ariaSelected = String(a.hash.slice(1) === S.d.id); } };
+S.blocks.push(failures, table, panel, listed);
 
 for (const button of $$('[data-page]')) button.onclick = () => { table.page += +button.dataset.page; table.draw(); };
 addEventListener('click', async (event) => {
@@ -93,9 +97,7 @@ addEventListener('keydown', (event) => { if (event.key === 'Escape' && S.sel >= 
 addEventListener('hashchange', follow);
 const repaint = () => { if (S.d) { S.blocks.forEach((b) => b !== table && b.reset?.()); filter(); } };
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
-addEventListener('beforeprint', () => { S.print = true; repaint(); });
-addEventListener('afterprint', () => { S.print = false; repaint(); });
-const ages = () => { for (const one of $$('time')) one.textContent = new Date(one.dateTime).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' }); };
+const ages = () => { for (const one of $$('time')) one.textContent = new Date(one.dateTime).toLocaleString(undefined, { year: 'numeric', month: 'short', day: 'numeric', hour: 'numeric', minute: '2-digit', timeZoneName: 'short' }); };
 
 async function loadPlotly() {
   const script = el('script');
