@@ -133,7 +133,7 @@ class SweepTrial:
         name = self._sweep.metric.name if self._sweep.metric else "objective"
         result = "" if self.objective is None else f", {clean(name)} {score(self._view)}"
         params = param_pairs(self._view.params, self._sweep.varying or self._view.params)
-        return f"<trial {self.id}: {self.state}{result}, {params}>"
+        return f"<trial {self.id}: {self.state}{result}{params and f', {params}'}>"
 
     def _repr_html_(self) -> str:
         return trial_listing([self._view], self._sweep)._repr_html_()

@@ -55,7 +55,7 @@ class FigureData:
 
 def curves(data: FigureData) -> Any:
     """Draw the metric over the steps, a line a trial: coloured by rank, pruned ones dashed."""
-    go = library("plotly.graph_objects", "figure()")
+    go = _plotly()
     shown = {curve.trial: curve for curve in data.curves}
     order = {t.id.number: i for i, t in enumerate(rank_trials(data.sweep, data.trials))}
     states = {t.id.number: t.state for t in data.trials}
@@ -75,32 +75,24 @@ def curves(data: FigureData) -> Any:
 
 def parallel(data: FigureData) -> Any:
     """Draw parallel coordinates of the parameters that vary, the objective last."""
-    go, ranked = library("plotly.graph_objects", "figure()"), rank_trials(data.sweep, data.trials)
+    go, ranked = _plotly(), rank_trials(data.sweep, data.trials)
     chosen = {trial.id for trial in drawn_trials(data.sweep, ranked)}
-    shown, ranks = [t for t in ranked if t.id in chosen], range(0, -len(ranked), -1)
-    sets, leaves = [flatten(trial.params) for trial in shown], space_of(data.sweep)
+    shown = {-i: trial for i, trial in enumerate(ranked) if trial.id in chosen}
+    sets, leaves = [flatten(trial.params) for trial in shown.values()], space_of(data.sweep)
     axes = [
         {"label": _text(name), **_axis(leaves.get(name), [one.get(name) for one in sets])}
         for name in _names(data, sets)
     ]
     # plotly draws the highest colour last.
-    line = {
-        "color": [r for r, t in zip(ranks, ranked, strict=True) if t.id in chosen],
-        "colorscale": _COLOURS,
-        "cmin": -len(ranked) / _WORST,
-        "cmax": 0,
-    }
-    axes.append({"label": data.metric, "values": [trial.objective for trial in shown]})
+    line = {"color": list(shown), "colorscale": _COLOURS, "cmin": -len(ranked) / _WORST, "cmax": 0}
+    axes.append({"label": data.metric, "values": [t.objective for t in shown.values()]})
     title = f"{len(shown):,} of {len(ranked):,} trials with a result"
     return _layout(data, go.Figure(go.Parcoords(dimensions=axes, line=line)), title)
 
 
 def importance(data: FigureData) -> Any:
     """Draw each parameter's share of the explained variance, with 90 % intervals."""
-    go, found = (
-        library("plotly.graph_objects", "figure()"),
-        SweepSummary(sweep=data.sweep).add(data.trials).importance,
-    )
+    go, found = _plotly(), SweepSummary(sweep=data.sweep).add(data.trials).importance
     shares = found.shares[:_MOST_AXES][::-1] if found else ()
     ends = {
         "array": [one.high - one.share for one in shares],
@@ -114,10 +106,7 @@ def importance(data: FigureData) -> Any:
 
 def slices(data: FigureData) -> Any:
     """Draw the objective against each parameter, on one scale, the most important first."""
-    go, subplots = (
-        library("plotly.graph_objects", "figure()"),
-        library("plotly.subplots", "figure()"),
-    )
+    go, subplots = _plotly(), library("plotly.subplots", "figure()")
     ranked, leaves = rank_trials(data.sweep, data.trials), space_of(data.sweep)
     sets = [flatten(trial.params) for trial in ranked]
     names = _names(data, sets)
@@ -141,7 +130,7 @@ def slices(data: FigureData) -> Any:
 
 def history(data: FigureData) -> Any:
     """Draw the objectives in the order in which the trials ended, and the best so far."""
-    go, ranked = library("plotly.graph_objects", "figure()"), rank_trials(data.sweep, data.trials)
+    go, ranked = _plotly(), rank_trials(data.sweep, data.trials)
     ended = sorted(ranked, key=lambda trial: (trial.ended_ms, trial.id.number))
     values = [trial.objective for trial in ended if trial.objective is not None]
     is_max = data.sweep.metric and data.sweep.metric.goal is Goal.MAXIMIZE
@@ -158,6 +147,10 @@ Kind = Literal["curves", "parallel", "importance", "slices", "history"]
 FIGURES: Mapping[str, Callable[[FigureData], Any]] = {
     draw.__name__: draw for draw in (curves, parallel, importance, slices, history)
 }
+
+
+def _plotly() -> Any:
+    return library("plotly.graph_objects", "figure()")
 
 
 def _text(name: str) -> str:
