@@ -18,6 +18,8 @@ from hpq_producer.terminal.text import WHY_THINNED, trials_of
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+Metrics = str | Iterable[str] | None
+
 
 def trials_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     """Return a row a trial; times become timestamps in UTC."""
@@ -30,10 +32,7 @@ def trials_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
 
 
 def history_frame(
-    reader: StoreReader,
-    sweep: Sweep,
-    trials: Sequence[TrialView],
-    metric: str | Iterable[str] | None,
+    reader: StoreReader, sweep: Sweep, trials: Sequence[TrialView], metric: Metrics
 ) -> DataFrame:
     """Read a row a value: HISTORY_COLUMNS. Warn of trials whose curves were dropped.
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from hpq.domain.sweep import Sweep as SweepView
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import Curve, Json, TrialId, TrialState
+from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.diagnosis.settle import settle
 from hpq_producer.python_api.connection import api_session
-from hpq_producer.python_api.frames import history_frame, trials_frame
+from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import read_curves
@@ -152,7 +152,7 @@ class Sweep:
             sweep = session.reader.sweeps.get(self.id)
             return SweepTrial(best_trials(session.reader, sweep, 1, only)[0], sweep)
 
-    def history(self, metric: str | Iterable[str] | None = None) -> DataFrame:
+    def history(self, metric: Metrics = None) -> DataFrame:
         """Return every stored value of every trial, or of one or more metrics, one value a row.
 
         The columns are trial, attempt, step, metric, value and time, which is when Redis received
@@ -201,10 +201,9 @@ class Sweep:
             sweep = session.reader.sweeps.get(self.id)
             if sweep.metric is None:
                 best_trials(session.reader, sweep)  # raises the reason
-            trials, curves = list(session.reader.trials.all(self.id)), list[Curve]()
-            if kind == "curves" and sweep.metric:
-                drawn = drawn_trials(sweep, trials)
-                curves = list(read_curves(session.reader, drawn, {sweep.metric.name}))
+            trials = list(session.reader.trials.all(self.id))
+            drawn = drawn_trials(sweep, trials) if kind == "curves" else []
+            curves = list(read_curves(session.reader, drawn, [self.metric or ""]))
         return draw(FigureData(sweep=sweep, trials=trials, curves=curves))
 
     def wait(self, timeout: float | None = None) -> Sweep:

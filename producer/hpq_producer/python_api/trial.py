@@ -17,7 +17,7 @@ from hpq_producer.analysis.attempts import Attempt, attempts_of
 from hpq_producer.analysis.records import best_values, flat_record, trial_record
 from hpq_producer.analysis.scores import param_pairs, score
 from hpq_producer.python_api.connection import api_session
-from hpq_producer.python_api.frames import history_frame
+from hpq_producer.python_api.frames import Metrics, history_frame
 from hpq_producer.reports.logs import Cleaner, read_log
 from hpq_producer.reports.ranking import result_columns, result_row
 from hpq_producer.terminal.style import Span, plain
@@ -118,7 +118,7 @@ class SweepTrial:
             data, _ = read_log(session.reader, self._view.id, tail)
         return Cleaner().take(data, final=True)
 
-    def history(self, metric: str | Iterable[str] | None = None) -> DataFrame:
+    def history(self, metric: Metrics = None) -> DataFrame:
         """Read the curves of this trial, as `Sweep.history`."""
         with api_session() as session:
             view = session.reader.trials.get(self._view.id)
