@@ -1,7 +1,7 @@
 """The public names: `hpq.report({"loss": 0.3})`, `hpq.Sweep("digits").best()`, `hpq.fit`.
 
-`report` is loaded at once and needs the standard library only: a program's Python may have nothing
-else of hpq. Every other name loads its module, and what the module needs, at first use.
+`import hpq` needs only Python's standard library and loads only `report`. Every other name loads
+its module, and the packages that the module needs, when it is first used.
 """
 
 from __future__ import annotations
@@ -23,19 +23,23 @@ _HOMES = {
     "Split": "hpq_worker.trainers.data",
     "Sweep": "hpq_producer.python_api.sweep",
     "SweepTrial": "hpq_producer.python_api.trial",
+    "TimedOut": "hpq.errors",
     "Trial": "hpq_worker.runner.trial_api",
     "agent": "hpq_worker.function_agent",
     "device": "hpq_worker.trainers.device",  # the module itself
     "enqueue": "hpq_producer.python_api.submit",
+    "errors": "hpq.errors",  # the module itself
     "fit": "hpq_worker.trainers.loop",
     "load_data": "hpq_worker.trainers.data",
     "sweeps": "hpq_producer.python_api.sweep",
 }
 
 if TYPE_CHECKING:  # the same names, for editors and type checkers
+    from hpq import errors as errors
     from hpq.errors import BadParams as BadParams
     from hpq.errors import DataMissing as DataMissing
     from hpq.errors import Diverged as Diverged
+    from hpq.errors import TimedOut as TimedOut
     from hpq_producer.python_api.submit import enqueue as enqueue
     from hpq_producer.python_api.sweep import Sweep as Sweep
     from hpq_producer.python_api.sweep import sweeps as sweeps
@@ -76,4 +80,4 @@ else:  # with `__getattr__`, a type checker would accept every misspelt name
         return value
 
     def __dir__():
-        return sorted({*globals(), *_HOMES})
+        return sorted([*_HOMES, "report"])

@@ -11,6 +11,7 @@ HpqError
 ├── NotFound             no such sweep, trial or worker                         exit 4
 ├── Forbidden            another user's sweep, or the server's ACL refuses      exit 4
 ├── Held                 the sweep is held or no worker can run it              exit 5
+├── TimedOut             the sweep has not ended in the time given              exit 5
 ├── DecodeError          a value in Redis is not what this version wrote        exit 3
 ├── Diverged             the loss of an epoch is not finite                     exit 1
 └── DeviceUnusable       torch cannot use the GPU of a trainer                  exit 1
@@ -158,6 +159,13 @@ class Held(HpqError):
 
     exit_code = ExitCode.HELD
     code: Code = "held"
+
+
+class TimedOut(HpqError, TimeoutError):
+    """Raised if a sweep has not ended in the time that the caller gave it."""
+
+    exit_code = ExitCode.HELD
+    code: Code = "timed-out"
 
 
 class DecodeError(HpqError):

@@ -101,8 +101,9 @@ class SweepReader:
     def resolve(self, ref: str | None, owner: str) -> str:
         """Return the id of the sweep that a reference names.
 
-        `ref` is an id or the beginning of one. None names the last sweep that `owner` enqueued,
-        or, if that sweep was removed, the newest of the owner's other sweeps.
+        `ref` is an id, a name, or the beginning of an id; a whole name wins over longer ones. None
+        names the last sweep that `owner` enqueued, or, if that sweep was removed, the newest of
+        the owner's other sweeps.
 
         Raises:
             NotFound: no sweep, or more than one, matches (the message lists the candidates).
@@ -115,6 +116,7 @@ class SweepReader:
         if self._redis.zscore(self._keys.sweeps, ref) is not None:
             return ref
         matches = [sid for sid in self.ids() if sid.startswith(ref)]
+        matches = [sid for sid in matches if sid.rpartition("-")[0] == ref] or matches
         if len(matches) == 1:
             return matches[0]
         if not matches:

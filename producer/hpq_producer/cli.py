@@ -200,7 +200,8 @@ class Lazy(TyperGroup):
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
-            what = " ".join(error.format_message().split()).rstrip(".")
+            text = error.format_message().replace(": Value error,", ":")
+            what = " ".join(text.split()).rstrip(".")
             code = self._say(UserError(f"{what}; `{where} --help` lists the options"))
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 

@@ -16,6 +16,7 @@ import hpq
 from tests.constants import ROOT
 
 LAZY = sorted(hpq._HOMES)
+MODULES = ("device", "errors")
 LOADED = """
 import sys
 before = set(sys.modules)
@@ -51,16 +52,20 @@ def test_editors_and_type_checkers_see_the_names_where_they_are() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert seen.pop("device") == hpq._HOMES["device"].rpartition(".")[0]
-    assert seen == {name: hpq._HOMES[name] for name in LAZY if name != "device"}
+    for name in MODULES:
+        assert seen.pop(name) == hpq._HOMES[name].rpartition(".")[0]
+    assert seen == {name: hpq._HOMES[name] for name in LAZY if name not in MODULES}
 
 
 @pytest.mark.parametrize("name", LAZY)
 def test_every_name_is_there_and_is_listed(name: str) -> None:
     pytest.importorskip("torch")
     home = import_module(hpq._HOMES[name])
-    assert getattr(hpq, name) is (home if name == "device" else getattr(home, name))
-    assert name in dir(hpq)
+    assert getattr(hpq, name) is (home if name in MODULES else getattr(home, name))
+
+
+def test_completion_lists_the_public_names_and_no_other() -> None:
+    assert dir(hpq) == sorted([*LAZY, "report"])
 
 
 def test_a_name_that_hpq_has_not_is_no_attribute() -> None:

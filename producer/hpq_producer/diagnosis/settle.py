@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from hpq.domain.status import SweepStatus
-from hpq.errors import Held
+from hpq.errors import TimedOut
 from hpq.notice import Notice
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.waiting import explain_waiting_with_pods, without_counts
@@ -23,7 +23,7 @@ class Settled:
 
     status: SweepStatus
     why: Notice | None  # why no worker claims its trials
-    late: Held | None = None
+    late: TimedOut | None = None
 
 
 def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settled:
@@ -46,6 +46,6 @@ def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settle
             if deadline is not None and time.monotonic() > deadline:
                 done = f"{status.sweep.counts.ended}/{planned(status.sweep.counts)}"
                 text = f"{sid} is not over after {timeout_s:g} s: {done} trials ended"
-                late = Held(text, code="timed-out")
+                late = TimedOut(text)
                 break
     return Settled(status=status, why=why, late=late)

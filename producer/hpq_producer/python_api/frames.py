@@ -6,14 +6,19 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hpq.domain.trial import Curve, TrialView
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import TrialView
+from hpq.errors import UserError
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import column_order
 from hpq_producer.extras import library
-from hpq_producer.query.history import HISTORY_COLUMNS
+from hpq_producer.query.history import HISTORY_COLUMNS, read_curves
 from hpq_producer.terminal.text import WHY_THINNED, trials_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+Metrics = str | Iterable[str] | None
 
 
 def trials_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
@@ -26,14 +31,25 @@ def trials_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     return frame
 
 
-def history_frame(curves: Iterable[Curve], trials: Iterable[TrialView]) -> DataFrame:
-    """Return a row a value: HISTORY_COLUMNS. Warn of trials whose curves were dropped."""
+def history_frame(
+    reader: StoreReader, sweep: Sweep, trials: Sequence[TrialView], metric: Metrics
+) -> DataFrame:
+    """Read a row a value: HISTORY_COLUMNS. Warn of trials whose curves were dropped.
+
+    Raises:
+        UserError: these trials have reported values, but none of a metric that is wanted.
+    """
     pandas = library("pandas", "history()")
+    wanted = None if metric is None else frozenset([metric] if isinstance(metric, str) else metric)
+    known = {name for trial in trials for name in trial.metrics}
+    if known and wanted and (unknown := wanted - known - {sweep.metric and sweep.metric.name}):
+        text = f"no trial has reported {min(unknown)!r}; known metrics: {', '.join(sorted(known))}"
+        raise UserError(text, code="column-unknown")
     if thinned := sum(trial.thinned for trial in trials):
         text = f"the curves of {trials_of(thinned)} were {WHY_THINNED}"
         warnings.warn(text, stacklevel=3)
     columns: dict[str, list[Any]] = {name: [] for name in HISTORY_COLUMNS}
-    for curve in curves:
+    for curve in read_curves(reader, trials, wanted):
         columns["trial"] += [curve.trial] * len(curve.steps)
         columns["metric"] += [curve.metric] * len(curve.steps)
         columns["attempt"] += curve.attempts

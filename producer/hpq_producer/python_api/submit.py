@@ -49,6 +49,8 @@ def enqueue(
     """
     if canary < 0:
         raise UserError(f"canary={canary}: use a number of trials, 0 or more")
+    if not isinstance(sweep, Mapping | str | os.PathLike):
+        raise UserError(f"a sweep is a dict or the path of a file, not a {type(sweep).__name__}")
     labels = check_tags(tags)
     if isinstance(sweep, Mapping) and not sweep.keys() & {"program", "command", "trainer"}:
         sweep = {**sweep, "trainer": FUNCTION}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from hpq.domain.sweep import Sweep as SweepView
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import Curve, TrialId, TrialState
+from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, UserError
 from hpq.store.reader import StoreReader
+from hpq_producer.analysis.importance import Importance
+from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.diagnosis.settle import settle
 from hpq_producer.python_api.connection import api_session
-from hpq_producer.python_api.frames import history_frame, trials_frame
+from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import read_curves
 from hpq_producer.query.selection import Selection, best_trials
-from hpq_producer.reports.figures import FIGURES, FigureData, drawn_trials
+from hpq_producer.reports.figures import FIGURES, FigureData, Kind, drawn_trials
 from hpq_producer.reports.sweep_table import COLUMNS, SweepList
 from hpq_producer.targets import owned_sweep
 from hpq_producer.terminal.text import clean, planned
@@ -25,6 +27,8 @@ from hpq_producer.terminal.text import clean, planned
 if TYPE_CHECKING:
     from pandas import DataFrame
     from plotly.graph_objects import Figure
+
+State = Literal["queued", "running", "finished", "failed", "pruned", "cancelled"]
 
 
 class Sweep:
@@ -34,7 +38,7 @@ class Sweep:
     """
 
     def __init__(self, id: str | None = None) -> None:
-        """Find a sweep by its id, or the beginning of it; None: your last sweep.
+        """Find a sweep by its id, its name, or the beginning of them; None: your last sweep.
 
         Raises:
             NotFound: no sweep matches, or several do.
@@ -76,6 +80,12 @@ class Sweep:
         return self._read.varying
 
     @property
+    def parameters(self) -> Mapping[str, Json]:
+        """The ranges and choices of the sweep file, as written."""
+        written = self._read.spec.get("parameters")
+        return dict(written) if isinstance(written, dict) else {}
+
+    @property
     def state(self) -> SweepState:
         """`running`, `paused`, `held`, `stopping`, `finished` or `cancelled`; equals that text."""
         return self._now().state
@@ -96,16 +106,22 @@ class Sweep:
             found = session.reader.trials.get(TrialId(sweep=self.id, number=number))
             return SweepTrial(found, session.reader.sweeps.get(self.id))
 
+    __getitem__ = trial
+
+    def __iter__(self) -> Iterator[SweepTrial]:
+        return iter(self.trials())
+
     def trials(
         self,
         where: str | None = None,
         *,
-        state: str | None = None,
+        state: State | TrialState | None = None,
         sort: str = "",
         top: int | None = None,
     ) -> Listing[SweepTrial]:
-        """Return the trials in order of number; the options are those of `hpq results`.
+        """Return the trials as a list, in order of number; the options are those of `hpq results`.
 
+        The list is indexed by place, from 0: trial 30 is `sweep[30]`, not `sweep.trials()[30]`.
         `where` is an expression such as `'lr > 0.1 and state == finished'`. `sort` is the name of
         a parameter, a metric or a column, `-NAME` in the other order; `top` limits the number.
 
@@ -113,7 +129,7 @@ class Sweep:
             UserError: the expression is invalid, or no trial has a name that it uses.
             NotFound: the sweep was removed.
         """
-        only = None if where is None else Filter.of(where)
+        only = _filter(where)
         wanted = None if state is None else _state(state)
         with api_session() as session:
             sweep = session.reader.sweeps.get(self.id)
@@ -123,32 +139,34 @@ class Sweep:
             return trial_listing(list(chosen.trials()), sweep)
 
     def best(self, where: str | None = None) -> SweepTrial:
-        """Return the best trial; with replicates, the first of the best set, with their mean.
+        """Return the best trial that matches an expression such as `'lr > 0.1'`; None: of all.
+
+        With replicates, return the first of the best set, with their mean.
 
         Raises:
+            UserError: as `trials`.
             HpqError: no trial has a result yet, or the sweep has no metric (`no-result`).
         """
-        only = None if where is None else Filter.of(where)
+        only = _filter(where)
         with api_session() as session:
             sweep = session.reader.sweeps.get(self.id)
             return SweepTrial(best_trials(session.reader, sweep, 1, only)[0], sweep)
 
-    def history(self, metrics: str | Iterable[str] | None = None) -> DataFrame:
+    def history(self, metric: Metrics = None) -> DataFrame:
         """Return every stored value of every trial, or of one or more metrics, one value a row.
 
         The columns are trial, attempt, step, metric, value and time, which is when Redis received
-        the value, in UTC. hpq stores about 1,000 values a metric and trial.
+        the value, in UTC; values that a worker sent together have one time. hpq stores about 1,000
+        values a metric and trial.
 
         Raises:
-            UserError: pandas is not installed.
+            UserError: pandas is not installed, or no trial has reported one of these metrics.
             NotFound: the sweep was removed.
         """
-        chosen = [metrics] if isinstance(metrics, str) else metrics
-        names = None if chosen is None else frozenset(chosen)
         with api_session() as session:
-            session.reader.sweeps.get(self.id)
+            sweep = session.reader.sweeps.get(self.id)
             trials = list(session.reader.trials.all(self.id))
-            return history_frame(read_curves(session.reader, trials, names), trials)
+            return history_frame(session.reader, sweep, trials, metric)
 
     def to_pandas(self) -> DataFrame:
         """Return a row a trial: `param.*`, `last.*`, `best.*` and the columns of `hpq results`.
@@ -159,27 +177,33 @@ class Sweep:
         """
         return trials_frame([trial.to_dict() for trial in self.trials()])
 
-    def figure(self, kind: str) -> Figure:
+    def importance(self) -> Importance:
+        """Compute the share of each parameter in the variance; `why_none` if none is known."""
+        with api_session() as session:
+            sweep = session.reader.sweeps.get(self.id)
+            best_trials(session.reader, sweep)  # raises if there is none
+            found = SweepSummary(sweep=sweep).add(session.reader.trials.all(self.id)).importance
+        return found or Importance(sets=0, why_none="unknown: no parameter varies")
+
+    def figure(self, kind: Kind | None = None) -> Figure:
         """Draw `curves`, `parallel`, `importance`, `slices` or `history` with plotly.
 
         `curves` and `parallel` draw at most 500 trials: of more, the best 20 and a sample of 300.
 
         Raises:
             UserError: no figure has this name, or plotly is not installed.
-            HpqError: no trial has a result yet, or the sweep has no metric (`no-result`).
+            HpqError: the sweep has no metric (`no-result`).
         """
-        draw = FIGURES.get(kind)
+        draw = FIGURES.get(kind or "")
         if draw is None:
-            raise UserError(f"no figure {kind!r}; use one of {', '.join(FIGURES)}")
+            raise UserError(f"no figure {kind or ''!r}; use one of {', '.join(FIGURES)}")
         with api_session() as session:
             sweep = session.reader.sweeps.get(self.id)
-            if kind != "curves" or sweep.metric is None:
-                best_trials(session.reader, sweep)  # raises if there is none
+            if sweep.metric is None:
+                best_trials(session.reader, sweep)  # raises the reason
             trials = list(session.reader.trials.all(self.id))
-            curves: list[Curve] = []
-            if kind == "curves" and sweep.metric is not None:
-                drawn = drawn_trials(sweep, trials)
-                curves = list(read_curves(session.reader, drawn, {sweep.metric.name}))
+            drawn = drawn_trials(sweep, trials) if kind == "curves" else []
+            curves = list(read_curves(session.reader, drawn, [self.metric or ""]))
         return draw(FigureData(sweep=sweep, trials=trials, curves=curves))
 
     def wait(self, timeout: float | None = None) -> Sweep:
@@ -188,7 +212,8 @@ class Sweep:
         Prints on stderr, once, why no worker claims its trials.
 
         Raises:
-            Held: the sweep is held until you act (`sweep-held`), or the time is up (`timed-out`).
+            Held: the sweep is held until you act.
+            TimedOut: the time is up; a `TimeoutError`, too.
         """
         with api_session() as session:
             done = settle(session, self.id, timeout)
@@ -205,9 +230,12 @@ class Sweep:
 
         Raises:
             Forbidden: another user owns the sweep, and `force` is false.
+            NotFound: the sweep, or one of the trials, does not exist; none was stopped.
         """
         with api_session() as session:
             owned_sweep(session, self.id, force)
+            for number in numbers:
+                session.reader.trials.get(TrialId(sweep=self.id, number=number))
             return session.control().cancel(self.id, numbers)
 
     def __repr__(self) -> str:
@@ -223,6 +251,13 @@ class Sweep:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+
+def _filter(where: str | None) -> Filter | None:
+    if where is not None and not isinstance(where, str):
+        text = f"{where!r} is not an expression; trials(sort='objective', top=3) are the best three"
+        raise UserError(text)
+    return None if where is None else Filter.of(where)
 
 
 def _state(name: str) -> TrialState:

@@ -15,13 +15,14 @@ from hpq.domain.sweep import Sweep as SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
 from hpq_producer.analysis.attempts import Attempt, attempts_of
 from hpq_producer.analysis.records import best_values, flat_record, trial_record
+from hpq_producer.analysis.scores import param_pairs, score
 from hpq_producer.python_api.connection import api_session
-from hpq_producer.python_api.frames import history_frame
-from hpq_producer.query.history import read_curves
+from hpq_producer.python_api.frames import Metrics, history_frame
 from hpq_producer.reports.logs import Cleaner, read_log
 from hpq_producer.reports.ranking import result_columns, result_row
 from hpq_producer.terminal.style import Span, plain
 from hpq_producer.terminal.tables import Column, lay
+from hpq_producer.terminal.text import clean
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -117,12 +118,11 @@ class SweepTrial:
             data, _ = read_log(session.reader, self._view.id, tail)
         return Cleaner().take(data, final=True)
 
-    def history(self, metrics: Iterable[str] | None = None) -> DataFrame:
+    def history(self, metric: Metrics = None) -> DataFrame:
         """Read the curves of this trial, as `Sweep.history`."""
-        names = None if metrics is None else frozenset(metrics)
         with api_session() as session:
             view = session.reader.trials.get(self._view.id)
-            return history_frame(read_curves(session.reader, [view], names), [view])
+            return history_frame(session.reader, self._sweep, [view], metric)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row of `Sweep.to_pandas`."""
@@ -130,8 +130,13 @@ class SweepTrial:
         return flat_record(trial_record(self._view, self._sweep)) | raw
 
     def __repr__(self) -> str:
-        value = "" if self.objective is None else f", objective {self.objective:.6g}"
-        return f"<trial {self.id}: {self.state}{value}>"
+        name = self._sweep.metric.name if self._sweep.metric else "objective"
+        result = "" if self.objective is None else f", {clean(name)} {score(self._view)}"
+        params = param_pairs(self._view.params, self._sweep.varying or self._view.params)
+        return f"<trial {self.id}: {self.state}{result}{params and f', {params}'}>"
+
+    def _repr_html_(self) -> str:
+        return trial_listing([self._view], self._sweep)._repr_html_()
 
 
 def _time(ms: int) -> datetime | None:

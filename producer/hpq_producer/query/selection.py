@@ -30,6 +30,8 @@ TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "host": lambda t: t.host or None,
     "worker": lambda t: t.worker or None,
     "failure": lambda t: t.failure.kind.value if t.failure else None,
+    "failure.kind": lambda t: t.failure.kind.value if t.failure else None,
+    "failure.message": lambda t: t.failure.message if t.failure else None,
 }
 _Key = tuple[int, float, str]
 
@@ -59,7 +61,9 @@ class Selection:
             yield from self.reader.trials.get_many(self.sweep.id, numbers[start : start + _CHUNK])
 
     def _matching(self) -> Iterator[TrialView]:
+        metrics: dict[str, float] = {}
         for trial in self.reader.trials.all(self.sweep.id):
+            metrics |= trial.metrics
             if self.where is not None and not self.where.matches(
                 partial(field_of, self.sweep, trial)
             ):
@@ -67,7 +71,7 @@ class Selection:
             if self.state is None or trial.state is self.state:
                 yield trial
         if self.where is not None:
-            self.where.check_names((*self.sweep.varying, *TRIAL_FIELDS))
+            self.where.check_names((*self.sweep.varying, *sorted(metrics), *TRIAL_FIELDS))
 
     def numbers(self) -> list[int]:
         """Return the trial numbers in order; only sort keys are kept in memory."""
@@ -118,12 +122,23 @@ def refuse_altered(trials: Iterable[TrialView]) -> None:
         raise UserError(f"{altered}: {ALTERED.message}", code="parameters-altered")
 
 
+def rank_trials(sweep: Sweep, trials: Iterable[TrialView]) -> list[TrialView]:
+    """Return the trials with a result, best first; replicates side by side, by their mean."""
+    sets: dict[int, list[TrialView]] = {}
+    for trial in trials:
+        if trial.state in _RANKED and trial.objective is not None:
+            sets.setdefault((trial.id.number - 1) // sweep.replicates, []).append(trial)
+    sign = -1 if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else 1
+    means = {n: sign * math.fsum(t.objective or 0 for t in s) / len(s) for n, s in sets.items()}
+    return [trial for n in sorted(sets, key=lambda n: (means[n], n)) for trial in sets[n]]
+
+
 def _why_none(sweep: Sweep) -> str:
     if sweep.metric is None:
         return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
     counts = sweep.counts
     return (
-        f"no trial of {sweep.id} has finished yet: {counts.running} running, "
+        f"no trial of {sweep.id} has a result: {counts.running} running, "
         f"{counts.queued} queued, {counts.failed} failed"
     )
 

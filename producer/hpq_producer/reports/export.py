@@ -49,16 +49,9 @@ def trial_command(reader: StoreReader, found: TrialId | str, python: str, gpus: 
     env: list[str] = []
     if launch.program or launch.command:
         words = list(
-            argv(
-                launch.command,
-                launch.program,
-                params,
-                environ=os.environ,
-                params_file=file,
-                interpreter=interpreter(os.environ, python),
-                gpus=gpus,
-            )
-        )
+            argv(launch.command, launch.program, params, environ=os.environ, params_file=file,
+                 interpreter=interpreter(os.environ, python), gpus=gpus)
+        )  # fmt: skip
         if launch.wandb is Wandb.STAND_IN and _imports_wandb(reader, sweep):
             env = [f"PYTHONPATH={shell_line([str(_WANDB_SHIM)])}:$PYTHONPATH", f"HPQ_PARAMS={file}"]
     else:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, Literal
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Curve, Json, TrialState, TrialView
@@ -18,11 +19,13 @@ from hpq_producer.analysis.scores import flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.extras import library
+from hpq_producer.query.selection import rank_trials
 from hpq_producer.terminal.text import clean, value
 
 _MOST_LINES, _BEST, _SAMPLE = 500, 20, 300  # trials of curves and parallel coordinates
 _MOST_AXES = 12  # parameters of parallel coordinates and slices
-_COLOURS = "Viridis"
+_COLOURS = "Viridis_r"  # ends with the best: dark violet, as on the page
+_WORST = 0.93  # of the way from the best: the last yellow is too pale on white
 _ACTIVE = str.maketrans({"<": "‹", ">": "›", "$": "＄", "&": "＆"})
 
 
@@ -30,7 +33,7 @@ def drawn_trials(sweep: Sweep, trials: Sequence[TrialView]) -> list[TrialView]:
     """Return all trials, or of more than 500 the best 20 and a sample of 300, always the same."""
     if len(trials) <= _MOST_LINES:
         return list(trials)
-    best, rest = (ranked := _ranked(sweep, trials))[:_BEST], ranked[_BEST:]
+    best, rest = (ranked := rank_trials(sweep, trials))[:_BEST], ranked[_BEST:]
     rest += [trial for trial in trials if trial.objective is None]
     chosen = best + random.Random(0).sample(rest, min(_SAMPLE, len(rest)))
     return sorted(chosen, key=lambda trial: trial.id.number)
@@ -54,7 +57,7 @@ def curves(data: FigureData) -> Any:
     """Draw the metric over the steps, a line a trial: coloured by rank, pruned ones dashed."""
     go = _plotly()
     shown = {curve.trial: curve for curve in data.curves}
-    order = {t.id.number: i for i, t in enumerate(_ranked(data.sweep, data.trials))}
+    order = {t.id.number: i for i, t in enumerate(rank_trials(data.sweep, data.trials))}
     states = {t.id.number: t.state for t in data.trials}
     colours = _colours(len(order))
     lines = []
@@ -67,24 +70,24 @@ def curves(data: FigureData) -> Any:
             go.Scatter(x=shown[number].steps, y=values, mode="lines", name=f"#{number}", line=line)
         )
     title = f"{data.metric}: {len(shown):,} of {len(data.trials):,} trials drawn"
-    return _layout(go.Figure(lines), title, "step", data.metric).update_layout(showlegend=False)
+    return _layout(data, go.Figure(lines, {"showlegend": False}), title, "step", data.metric)
 
 
 def parallel(data: FigureData) -> Any:
     """Draw parallel coordinates of the parameters that vary, the objective last."""
-    go, ranked = _plotly(), _ranked(data.sweep, data.trials)
-    shown = _ranked(data.sweep, drawn_trials(data.sweep, ranked))
-    sets, leaves = [flatten(trial.params) for trial in shown], space_of(data.sweep)
+    go, ranked = _plotly(), rank_trials(data.sweep, data.trials)
+    chosen = {trial.id for trial in drawn_trials(data.sweep, ranked)}
+    shown = {-i: trial for i, trial in enumerate(ranked) if trial.id in chosen}
+    sets, leaves = [flatten(trial.params) for trial in shown.values()], space_of(data.sweep)
     axes = [
         {"label": _text(name), **_axis(leaves.get(name), [one.get(name) for one in sets])}
         for name in _names(data, sets)
     ]
-    objectives = [trial.objective for trial in shown]
-    maximize = data.sweep.metric is not None and data.sweep.metric.goal is Goal.MAXIMIZE
-    line = {"color": objectives, "colorscale": _COLOURS, "reversescale": not maximize}
-    axes.append({"label": data.metric, "values": objectives})
+    # plotly draws the highest colour last.
+    line = {"color": list(shown), "colorscale": _COLOURS, "cmin": -len(ranked) / _WORST, "cmax": 0}
+    axes.append({"label": data.metric, "values": [t.objective for t in shown.values()]})
     title = f"{len(shown):,} of {len(ranked):,} trials with a result"
-    return go.Figure(go.Parcoords(dimensions=axes, line=line)).update_layout(title=title)
+    return _layout(data, go.Figure(go.Parcoords(dimensions=axes, line=line)), title)
 
 
 def importance(data: FigureData) -> Any:
@@ -97,14 +100,14 @@ def importance(data: FigureData) -> Any:
     }
     names = [_text(one.param) for one in shares]
     bars = go.Bar(x=[s.share for s in shares], y=names, orientation="h", error_x=ends)
-    title = _text(found.verdict) if found else "no parameter varies"
-    return _layout(go.Figure(bars), title, "share of the explained variance", "")
+    title = _text(found.verdict) if found else "unknown: no two trials with a result differ"
+    return _layout(data, go.Figure(bars), title, "share of the explained variance")
 
 
 def slices(data: FigureData) -> Any:
     """Draw the objective against each parameter, on one scale, the most important first."""
     go, subplots = _plotly(), library("plotly.subplots", "figure()")
-    ranked, leaves = _ranked(data.sweep, data.trials), space_of(data.sweep)
+    ranked, leaves = rank_trials(data.sweep, data.trials), space_of(data.sweep)
     sets = [flatten(trial.params) for trial in ranked]
     names = _names(data, sets)
     titles = [_text(name) for name in names]
@@ -120,31 +123,30 @@ def slices(data: FigureData) -> Any:
             mode="markers", marker={"size": 5, "opacity": 0.6}, showlegend=False,
         )  # fmt: skip
         shown.add_trace(marks, row=1, col=column)
-        shown.update_xaxes(type="log" if log else None, row=1, col=column)
-    return shown.update_layout(title=f"{data.metric} of {len(ranked):,} trials")
+        kind = "log" if log else None
+        shown.update_xaxes(type=kind, exponentformat="e", row=1, col=column)
+    return _layout(data, shown, f"{data.metric} of {len(ranked):,} trials")
 
 
 def history(data: FigureData) -> Any:
     """Draw the objectives in the order in which the trials ended, and the best so far."""
-    go, ranked = _plotly(), _ranked(data.sweep, data.trials)
+    go, ranked = _plotly(), rank_trials(data.sweep, data.trials)
     ended = sorted(ranked, key=lambda trial: (trial.ended_ms, trial.id.number))
-    better = max if data.sweep.metric and data.sweep.metric.goal is Goal.MAXIMIZE else min
     values = [trial.objective for trial in ended if trial.objective is not None]
-    best = [values[0]] if values else []
-    for objective in values[1:]:
-        best.append(better(best[-1], objective))
+    is_max = data.sweep.metric and data.sweep.metric.goal is Goal.MAXIMIZE
+    best = list(accumulate(values, max if is_max else min))
     x = list(range(1, len(values) + 1))
     names = [f"#{trial.id.number}" for trial in ended]
     points = go.Scattergl if len(values) > 2_000 else go.Scatter
     marks = points(x=x, y=values, text=names, mode="markers", name="trial")
     line = go.Scatter(x=x, y=best, mode="lines", line={"shape": "hv"}, name="best so far")
-    return _layout(go.Figure([marks, line]), "optimisation history", "trials ended", data.metric)
+    return _layout(data, go.Figure([marks, line]), "best so far", "trials that ended", data.metric)
 
 
-FIGURES = {
-    "curves": curves, "parallel": parallel, "importance": importance, "slices": slices,
-    "history": history,
-}  # fmt: skip
+Kind = Literal["curves", "parallel", "importance", "slices", "history"]
+FIGURES: Mapping[str, Callable[[FigureData], Any]] = {
+    draw.__name__: draw for draw in (curves, parallel, importance, slices, history)
+}
 
 
 def _plotly() -> Any:
@@ -155,22 +157,15 @@ def _text(name: str) -> str:
     return clean(name).translate(_ACTIVE)
 
 
-def _layout(figure: Any, title: str, x: str, y: str) -> Any:
+def _layout(data: FigureData, figure: Any, title: str, x: str = "", y: str = "") -> Any:
+    title = f"{data.sweep.id}: {title}"
     return figure.update_layout(title=title, xaxis_title=x, yaxis_title=y)
 
 
-def _ranked(sweep: Sweep, trials: Iterable[TrialView]) -> list[TrialView]:
-    """Return the finished and pruned trials with an objective, best first."""
-    ends = (TrialState.FINISHED, TrialState.PRUNED)
-    sign = -1 if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else 1
-    found = [t for t in trials if t.objective is not None and t.state in ends]
-    return sorted(found, key=lambda t: (sign * (t.objective or 0.0), t.id.number))
-
-
 def _colours(count: int) -> list[str]:
-    """Return a colour for each rank: the best is the last of the scale."""
+    """Return a colour for each rank, the best first."""
     colours = library("plotly.colors", "figure()")
-    places = [1 - i / max(1, count - 1) for i in range(count)]
+    places = [1 - _WORST * i / max(1, count - 1) for i in range(count)]
     return list(colours.sample_colorscale(_COLOURS, places)) if places else []
 
 

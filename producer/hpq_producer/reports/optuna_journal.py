@@ -46,7 +46,7 @@ class OptunaJournal:
         self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
         journal = library("optuna.storages.journal", "--to optuna", "hpq[bayes]")
         self._file, self._buffer = journal.JournalFileBackend(str(path)), _Buffer()
-        self._metric, maximize = sweep.metric, sweep.metric and sweep.metric.goal is Goal.MAXIMIZE
+        maximize = sweep.metric and sweep.metric.goal is Goal.MAXIMIZE
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
             self._study = self._optuna.create_study(
@@ -59,7 +59,7 @@ class OptunaJournal:
         self._leaves = space_of(sweep)
 
     def add(self, trials: Sequence[tuple[TrialView, Sequence[Curve]]]) -> None:
-        """Add ended trials, each with its curves; ranges and choices are those of the sweep file.
+        """Add ended trials with the curves of the metric; ranges and choices are the sweep file's.
 
         A value outside them, from a file that was added later, widens its range.
         """
@@ -79,10 +79,7 @@ class OptunaJournal:
         state = states.PRUNED if view.state is TrialState.PRUNED else states.FAIL
         if view.state is TrialState.FINISHED and view.objective is not None:
             state = states.COMPLETE
-        steps: dict[int, float] = {}
-        for curve in curves:
-            if self._metric and curve.metric == self._metric.name:
-                steps = dict(zip(curve.steps, curve.values, strict=True))
+        points = ((s, v) for c in curves for s, v in zip(c.steps, c.values, strict=True))
         attributes: dict[str, Json] = {"hpq": str(view.id), "hpq_state": view.state.value}
         if view.failure:
             attributes["failure"] = f"{view.failure.kind.value}: {view.failure.message}"
@@ -93,7 +90,7 @@ class OptunaJournal:
             params=params,
             distributions={name: space[name] for name in params},
             user_attrs=attributes | finite,
-            intermediate_values={step: v for step, v in steps.items() if math.isfinite(v)},
+            intermediate_values={step: v for step, v in points if math.isfinite(v)},
         )
         trial.datetime_start = datetime.fromtimestamp((view.claimed_ms or view.ended_ms) / 1000)
         trial.datetime_complete = datetime.fromtimestamp(view.ended_ms / 1000)

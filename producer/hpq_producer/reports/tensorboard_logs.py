@@ -20,11 +20,12 @@ _STATUS = {
 
 
 class TensorBoardLogs:
-    """Writes trials under a directory that exists: `folder/7/events.out.tfevents…`."""
+    """Writes trials under a new directory: `folder/7/events.out.tfevents…`."""
 
     def __init__(self, folder: Path) -> None:
         what, package = "--to tensorboard", "tensorboard"
         self._folder = folder
+        folder.mkdir()
         self._hparams = library("tensorboard.plugins.hparams.summary_v2", what, package)
         self._plugin = library("tensorboard.plugins.hparams.plugin_data_pb2", what, package)
         self._events = library("tensorboard.compat.proto.event_pb2", what, package)

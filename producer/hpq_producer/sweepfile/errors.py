@@ -33,7 +33,7 @@ class SourceMap:
     def find(self, path: KeyPath) -> tuple[Position, str]:
         """Return the position, also as text, of the path or its nearest known parent.
 
-        Flags sort first: their position is (0, 0).
+        Flags sort first: their position is (0, 0). A dict of Python has no positions.
         """
         for end in range(len(path), -1, -1):
             if path[:end] in self.flags:
@@ -41,7 +41,7 @@ class SourceMap:
             if path[:end] in self.positions:
                 line, col = self.positions[path[:end]]
                 return (line, col), f"{self.file}:{line}:{col}"
-        return (1, 1), f"{self.file}:1:1"
+        return (1, 1), f"{self.file}:1:1" if self.positions else self.file
 
 
 @dataclass(slots=True)

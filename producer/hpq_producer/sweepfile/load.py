@@ -43,7 +43,7 @@ from hpq_producer.sweepfile import (
     yaml_reader,
 )
 from hpq_producer.sweepfile import source as sweep_source
-from hpq_producer.sweepfile.errors import Problems, shown
+from hpq_producer.sweepfile.errors import Problems, SourceMap, shown
 from hpq_producer.sweepfile.source import Override, apply, flag_override, set_overrides
 from hpq_producer.sweepfile.spec import LIST, SweepSpec
 from hpq_producer.sweepfile.values import Check
@@ -64,7 +64,7 @@ def load(
     trainer: str | None = None,
     limit: int | None = LIMIT,
 ) -> SweepSpec:
-    """Read and check a sweep file, or its `text`, which messages name by `path`.
+    """Read and check a sweep file, or the `text` of a dict, which messages name by `path`.
 
     `overrides` are the --set flags (dotted key → YAML); `count`, `seed`, `name` and `trainer` are
     the flags of those names. More than `limit` trials are an error (None = any, for --force).
@@ -77,6 +77,8 @@ def load(
         line = f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file"
         raise SweepFileError(line, code="sweep-file-is-script")
     document = yaml_reader.parse(content, str(path))
+    if text:  # the user never saw its lines
+        document = replace(document, source_map=SourceMap(file=str(path)))
     root = document.data
     if not isinstance(root, dict | list):
         place = document.source_map.find(())[1]

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pandas
 import pytest
@@ -19,6 +20,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.query.history import HISTORY_COLUMNS
+from hpq_producer.reports.figures import Kind
 from tests.constants import DEADLINE_S
 from tests.desk import Desk
 from tests.ids import raises
@@ -116,6 +118,9 @@ def test_a_wrong_dict_is_refused_with_the_path_of_the_key() -> None:
     with raises("sweep-file-invalid", "parameters.x") as caught:
         hpq.enqueue(SWEEP | {"parameters": {"x": {"valeus": [1]}}})
     assert isinstance(caught.value, SweepFileError)
+    assert str(caught.value).startswith("sweep: parameters.x"), "a dict has no lines"
+    with raises("usage", "list"):
+        hpq.enqueue([1])  # type: ignore[arg-type]
     with raises("sweep-file-invalid", "object"):
         hpq.enqueue(SWEEP | {"parameters": {"x": {"values": [object()]}}})
     with raises("code-invalid", "gone.py"):
@@ -135,6 +140,23 @@ def test_a_sweep_is_found_as_commands_find_it(done: hpq.Sweep, sweep_of: MakeSwe
     assert hpq.Sweep() == hpq.Sweep("other")
     assert [one.id for one in hpq.sweeps()] == ["other-00000", "demo-00000"]
     assert [one.id for one in hpq.sweeps(1)] == ["other-00000"]
+
+
+def test_a_sweep_of_exactly_this_name_wins_over_longer_names(
+    done: hpq.Sweep, sweep_of: MakeSweep, desk: Desk
+) -> None:
+    sweep_of(1, "demo-confirm-00000")
+    assert hpq.Sweep("demo") == done
+    assert "demo-00000" in desk.hpq("show", "demo").stdout
+    with raises("sweep-ambiguous", "demo-confirm-00000"):
+        hpq.Sweep("dem")
+
+
+def test_a_sweep_has_its_trials_by_number(done: hpq.Sweep) -> None:
+    assert done[2].number == 2 and [trial.number for trial in done] == [1, 2, 3]
+    with raises("trial-not-found"):
+        done[0]
+    assert hpq.enqueue(SWEEP).parameters == {"x": {"values": [1, 2, 3]}}
 
 
 def test_a_trial_has_its_parameters_values_attempts_log_and_failure(done: hpq.Sweep) -> None:
@@ -180,6 +202,12 @@ def test_trials_are_filtered_and_sorted_as_results_are(done: hpq.Sweep) -> None:
     assert numbers(sort="objective") == [2, 1, 3] and numbers(top=1) == [2]
     assert numbers("param.x > 1 and state == failed") == numbers(state="failed") == [3]
     assert numbers("last.acc > 0.6") == numbers("best.acc > 0.8") == numbers("x == 2") == [2]
+    assert numbers("failure.kind == user_error and failure.message != x") == [3]
+    with raises("filter-name-unknown", "acc, loss"):
+        done.trials("nope > 1")
+    for wrong in (done.best, done.trials):
+        with raises("usage", "top=3"):
+            wrong(3)  # type: ignore[operator]
     with raises("usage", "queued, running"):
         done.trials(state="done")
     with raises("filter-name-unknown", "nope"):
@@ -197,8 +225,10 @@ def test_history_is_every_value_in_long_form(done: hpq.Sweep) -> None:
     assert frame[frame["metric"] == "loss"]["value"].isna().sum() == 2
     assert str(frame["time"].dtype).startswith("datetime64") and frame["time"].dt.tz is not None
     assert set(done.history(["acc"])["metric"]) == set(done.history("acc")["metric"]) == {"acc"}
-    assert done.history(["nope"]).empty
-    assert len(done.trial(1).history()) == 6
+    assert len(done.trial(1).history()) == 6 == 2 * len(done.trial(1).history(metric="acc"))
+    for read in (done.history, done.trial(1).history):
+        with raises("column-unknown", "'nope'", "acc, loss"):
+            read(["acc", "nope"])
 
 
 def test_history_names_the_attempt_of_each_value(
@@ -257,7 +287,8 @@ def test_wait_for_a_sweep_without_workers_ends_with_its_timeout(
     sweep = hpq.Sweep(sweep_of(1).id)
     with raises("timed-out", "0/1") as caught:
         sweep.wait(timeout=0)
-    assert isinstance(caught.value, Held)
+    assert isinstance(caught.value, hpq.TimedOut) and not isinstance(caught.value, Held)
+    assert isinstance(caught.value, TimeoutError) and isinstance(caught.value, HpqError)
     assert "[no-worker]" in capsys.readouterr().err, "the reason is printed"
 
 
@@ -265,6 +296,8 @@ def test_cancel_stops_trials_or_the_sweep_of_its_owner(
     sweep_of: MakeSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = hpq.Sweep(sweep_of(5).id)
+    with raises("trial-not-found", "/99"):
+        sweep.cancel(1, 99)
     assert sweep.cancel(2, 3) == 2 and sweep.counts["cancelled"] == 2
     monkeypatch.setenv("HPQ_USER", "another")
     with raises("sweep-of-another") as caught:
@@ -325,7 +358,9 @@ def test_hostile_text_is_escaped_in_html(done: hpq.Sweep) -> None:
     assert HOSTILE in repr(trials), "the text form has the same rows"
     assert "<table>" in done._repr_html_() and "demo-00000" in hpq.sweeps()._repr_html_()
     assert repr(done) == "<sweep demo-00000: finished, 3/3 trials>"
-    assert repr(done.best()) == "<trial demo-00000/2: finished, objective 0.8>"
+    best = done.best()
+    assert repr(best) == "<trial demo-00000/2: finished, acc 0.8000, x=2>"
+    assert best._repr_html_().count("<tr>") == 2 and "<td>2</td>" in best._repr_html_()
 
 
 def test_a_long_list_shows_fifty_rows(sweep_of: MakeSweep) -> None:
@@ -353,8 +388,20 @@ def test_without_a_server_the_error_names_it(
         done.trials()
 
 
-@pytest.mark.parametrize("kind", ["curves", "parallel", "importance", "slices", "history"])
-def test_every_figure_is_drawn_from_the_server(done: hpq.Sweep, kind: str) -> None:
+def test_importance_has_the_numbers_or_the_reason(done: hpq.Sweep, sweep_of: MakeSweep) -> None:
+    assert "needs 8" in done.importance().why_none
+    with raises("no-result"):
+        hpq.Sweep(sweep_of(1, "new-00000").id).importance()
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_a_figure_of_a_sweep_without_results_is_empty(sweep_of: MakeSweep, kind: Kind) -> None:
+    sweep = hpq.Sweep(sweep_of(2).id)
+    assert sweep.id in sweep.figure(kind).layout.title.text
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_figure_is_drawn_from_the_server(done: hpq.Sweep, kind: Kind) -> None:
     figure = done.figure(kind)
     assert figure.layout.title.text and len(figure.data) == (
         2 if kind in ("curves", "history") else 1
@@ -365,9 +412,9 @@ def test_a_figure_that_cannot_be_drawn_says_why(
     done: hpq.Sweep, sweep_of: MakeSweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with raises("usage", "curves, parallel"):
-        done.figure("pie")
-    with raises("no-result"):
-        hpq.Sweep(sweep_of(1, "new-00000").id).figure("slices")
+        done.figure("pie")  # type: ignore[arg-type]
+    with raises("usage", "curves, parallel"):
+        done.figure()
     with raises("no-result", "no metric"):
         hpq.Sweep(sweep_of(1, "bare-00000", metric=None).id).figure("curves")
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)

@@ -24,6 +24,7 @@ SPACE: dict[str, Json] = {
     "same": {"value": 3},
     HOSTILE: {"values": [1, 2]},
 }
+DARKEST, DARKEST_HEX = "rgb(68, 1, 84)", "#440154"  # of Viridis
 VARYING = ("lr", "flat", "opt", "same", HOSTILE)
 
 
@@ -103,6 +104,20 @@ def test_curves_have_gaps_ranks_and_dashes() -> None:
     assert lines["#3"].y[1] is None and "10 of 10 trials" in figure.layout.title.text
     best = max(data.trials[2:], key=lambda t: t.objective or -9.0)
     assert figure.data[-1].name == f"#{best.id.number}"
+    assert figure.data[-1].line.color == DARKEST, "as on the page"
+
+
+def test_sets_with_replicates_are_ranked_by_their_mean_as_best_does() -> None:
+    data = data_of(4, replicates=2)
+    trials = [
+        replace(trial, objective=value)
+        for trial, value in zip(data.trials, [9.0, 1.0, 6.0, 7.0], strict=True)
+    ]
+    figure = FIGURES["curves"](replace(data, trials=trials))
+    assert [line.name for line in figure.data] == ["#2", "#1", "#4", "#3"], "6.5 beats a lucky 9"
+    ranks = FIGURES["parallel"](replace(data, trials=trials)).data[0]
+    assert list(ranks.dimensions[-1]["values"]) == [6.0, 7.0, 9.0, 1.0]
+    assert ranks.line.colorscale[-1][1] == DARKEST_HEX and max(ranks.line.color) == ranks.line.cmax
 
 
 @pytest.mark.parametrize("goal", list(Goal))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
 from enum import StrEnum
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +50,8 @@ def export(
     """Write a sweep's trials and curves for TensorBoard or Optuna.
 
     TensorBoard's directory has a run for each trial that started. Optuna's study has the trials
-    that ended, with the ranges and choices of the sweep file.
+    that ended, with the ranges and choices of the sweep file. Optuna counts trials from 0: trial 8
+    of hpq is 7 there, and its user attribute `hpq` is the id in hpq.
 
     Examples:
       hpq export --to tensorboard logs
@@ -66,7 +66,7 @@ def export(
     with open_session() as session:
         sweep = session.sweep(targets[0] if targets[1:] else None)
         trials = list(session.reader.trials.all(sweep.id))
-        chosen = [t for t in trials if _is_chosen(t, to)]
+        chosen = [t for t in trials if (t.ended_ms if to is Peer.OPTUNA else t.claimed_ms)]
         _write(session.reader, sweep, chosen, to, path)
     rest = len(trials) - len(chosen)
     missing = "started" if to is Peer.TENSORBOARD else "ended"
@@ -75,42 +75,21 @@ def export(
     print_message(f"{sweep.id}: {trials_of(len(chosen))} written{left}; to open them: {opens}")
 
 
-def _is_chosen(trial: TrialView, to: Peer) -> bool:
-    if to is Peer.OPTUNA:  # a trial that was cancelled while it waited has no result
-        return trial.ended_ms > 0
-    return trial.claimed_ms > 0
-
-
 def _write(
     reader: StoreReader, sweep: Sweep, trials: list[TrialView], to: Peer, path: Path
 ) -> None:
     """Write all or nothing: the path appears when it is complete."""
+    is_study, curves = to is Peer.OPTUNA, defaultdict[int, list[Curve]](list)
+    metrics = None if not is_study else [sweep.metric.name] if sweep.metric else []
+    for curve in read_curves(reader, trials, metrics):
+        curves[curve.trial].append(curve)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             part = Path(folder) / "part"
-            metrics = None
-            if to is Peer.TENSORBOARD:
-                part.mkdir()
-                writer: TensorBoardLogs | OptunaJournal = TensorBoardLogs(part)
-            else:
-                writer = OptunaJournal(part, sweep)
-                metrics = [sweep.metric.name] if sweep.metric else []
-            writer.add(list(_with_curves(trials, read_curves(reader, trials, metrics))))
+            writer: OptunaJournal | TensorBoardLogs
+            writer = OptunaJournal(part, sweep) if is_study else TensorBoardLogs(part)
+            writer.add([(trial, curves[trial.id.number]) for trial in trials])
             part.rename(path)
     except OSError as error:
         text = f"cannot write {path}: {error.strerror}; choose another path"
         raise UserError(text, code="file-unwritable") from None
-
-
-def _with_curves(
-    trials: Iterable[TrialView], curves: Iterable[Curve]
-) -> Iterator[tuple[TrialView, list[Curve]]]:
-    """Yield each trial with its curves, which follow the order of the trials."""
-    groups = groupby(curves, key=lambda curve: curve.trial)
-    number, group = next(groups, (0, iter(())))
-    for trial in trials:
-        mine: list[Curve] = []
-        if number == trial.id.number:
-            mine = list(group)
-            number, group = next(groups, (0, iter(())))
-        yield trial, mine

@@ -78,10 +78,8 @@ def results(
         if output.is_data:
             return show_rows(records, output)
         metrics = names_in(reader, found)[1] if all_metrics else []
-        key, own = (
-            re.sub(r"^-?(param\.|last\.)?", "", sort),
-            found.metric.name if found.metric else "",
-        )
+        key = re.sub(r"^-?(param\.|last\.)?", "", sort)
+        own = found.metric.name if found.metric else ""
         key = "" if key in (*_SHOWN, own, *found.varying, *metrics) else key
         cells = (result_row(t, found, metrics, key) for t in chosen.trials())
         named = column_names(found, metrics)
