@@ -118,7 +118,7 @@ def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
 ) -> None:
     sweep_of(20)
     first = [run_one() for _ in range(12)]
-    limit(-20_000)  # what other clients free meanwhile is less
+    limit(-60_000)  # half of the histories; what other clients free meanwhile is less
     claim = take()
     assert claim is not None
     left = [has_history(reader, trial) for trial in first]
@@ -134,7 +134,7 @@ def test_what_a_full_server_dropped_is_told_wherever_it_is_missed(
 ) -> None:
     sid = sweep_of(13).id
     trial, *_ = [run_one() for _ in range(12)]
-    limit(-20_000)
+    limit(-60_000)
     store.release(take(), Reason.STOPPING)
     limit(10**8)
     logs = hpq("logs", trial)
