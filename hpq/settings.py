@@ -23,6 +23,7 @@ from hpq.domain.trial import Json
 from hpq.errors import SettingsError
 
 KEY_LEAST = 16
+WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
 
 
 def parse_name(text: str) -> str:
@@ -98,8 +99,8 @@ def parse_url(text: str) -> str:
 
 def parse_webhook(text: str) -> str:
     """Parse the URL of a webhook."""
-    if not text.startswith(("https://", "http://")):
-        raise ValueError("use https:// or http://")
+    if not WEBHOOK.match(text):
+        raise ValueError("use https:// or http://, a host and a path, without user and password")
     return text
 
 

@@ -44,11 +44,6 @@ class TrialStore:
         self._redis, self._keys = context.redis, context.keys
         self._scripts = context.scripts
 
-    def keeps_house(self, worker_class: str, every_ms: int) -> bool:
-        """Return True for the one worker of a class that looks for notices in this time."""
-        key = self._keys.notice("", worker_class)
-        return bool(self._redis.set(key, "1", nx=True, px=every_ms))
-
     def take_notice(self, sid: str, what: str) -> bool:
         """Return True for the one worker that must send a notice of a sweep."""
         key = self._keys.notice(sid, what)

@@ -21,7 +21,6 @@ from hpq_producer.terminal.text import clean, number, value
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
 _TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
 _MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
-_LOG_RATIO = 20.0  # highest / lowest: from here on, positive values are compared as logarithms
 _NEXT_TO_NOTHING = 0.02
 _MANY_WORDS = 30  # a parameter with more texts names trials, not choices
 
@@ -113,7 +112,7 @@ def importance_of(
         lacks = "not computed: pip install 'hpq[trainers]' (scikit-learn)"
         return Importance(sets=count, why_none=lacks)
     r2, shares = _permuted(numpy, forest, varying, [objective for _, objective in rows])
-    if r2 < MIN_R2:
+    if not r2 >= MIN_R2:  # also NaN, of results near the largest number
         words = (
             f"unknown: the model of {count:,} trials predicts too little (R² {r2:.2f} < {MIN_R2})"
         )
@@ -132,11 +131,9 @@ def _column(values: Sequence[Json]) -> list[list[float]] | None:
         return None
     present = [v for v in values if v is not None]
     if all(isinstance(v, int | float) for v in present):
-        numbers = [float(v) for v in present]  # type: ignore[arg-type]
-        if min(numbers) > 0 and max(numbers) / min(numbers) >= _LOG_RATIO:
-            numbers = [math.log(v) for v in numbers]
-        absent, known = 2 * min(numbers) - max(numbers) - 1, iter(numbers)
-        return [[absent if v is None else next(known)] for v in values]
+        # Trees split by order alone, so a rank says what a number or its logarithm would.
+        ranks = {v: float(rank) for rank, v in enumerate(sorted(set(present)))}  # type: ignore
+        return [[-1.0 if v is None else ranks[v]] for v in values]
     words = sorted(kinds)[:_MANY_WORDS]
     return [[float(json.dumps(v, sort_keys=True) == word) for word in words] for v in values]
 
@@ -156,12 +153,19 @@ def _permuted(
         out = numpy.setdiff1d(numpy.arange(len(y)), used)
         if not len(out):
             continue
-        stacked = numpy.repeat(x[out][None], jobs, axis=0)
-        for job in range(1, jobs):
-            group = list(groups[(job - 1) // _SHUFFLES])
-            stacked[job][:, group] = x[rng.permutation(out)][:, group]
-        predicted = tree.tree_.predict(stacked.reshape(-1, x.shape[1])).reshape(jobs, -1)
-        sums[:, out] += predicted
+        plain = tree.tree_.predict(x[out]).ravel()
+        sums[0, out] += plain
+        split_on = set(tree.tree_.feature)
+        for k, group in enumerate(groups):
+            jobs_of = slice(1 + k * _SHUFFLES, 1 + (k + 1) * _SHUFFLES)
+            if split_on.isdisjoint(group):  # shuffling it changes nothing
+                sums[jobs_of, out] += plain
+                continue
+            shuffled = numpy.repeat(x[out][None], _SHUFFLES, axis=0)
+            for one in shuffled:
+                one[:, list(group)] = x[rng.permutation(out)][:, list(group)]
+            predicted = tree.tree_.predict(shuffled.reshape(-1, x.shape[1]))
+            sums[jobs_of, out] += predicted.reshape(_SHUFFLES, -1)
         seen[out] += 1
     kept = seen > 0
     errors = (sums[:, kept] / seen[kept] - y[kept]) ** 2

@@ -21,7 +21,7 @@ from hpq_producer.terminal.text import clean, measure, value
 _GROUPS = 50  # the best, whose replicates give the noise
 _COMPARED = 10  # of them, whose order is judged
 _DRAWS = 1_000  # repetitions of the sweep, with the measured noise
-_SURE = 0.95  # of them: the lead is beyond the noise
+_SURE = 0.975  # of them: the lead is beyond the noise; one-sided, as the leader was chosen
 _EDGE = 0.05  # of a range, at each end
 _LOG_RATIO = 20.0  # of positive ends: from here on places are those of logarithms
 _LATE = 0.9  # of the steps: a best value after it may not be the last
@@ -113,7 +113,8 @@ def judge(sweep: Sweep, best: Sequence[TrialView], curve: Sequence[Point]) -> Wi
     repeated = [g.objectives for g in groups if len(g.objectives) > 1]
     ignores_seed = bool(repeated) and all(len(set(values)) == 1 for values in repeated)
     noise = None if ignores_seed else pooled_sd(groups)
-    stays, holds = _repeated(sweep, groups[:_COMPARED], noise)
+    freedom = sum(len(values) - 1 for values in repeated)
+    stays, holds = _repeated(sweep, groups[:_COMPARED], noise, freedom)
     rising, steps = _of_curve(sweep, first, curve)
     known = first.objective is not None and second is not None and second.objective is not None
     return Winner(
@@ -147,16 +148,20 @@ def pooled_sd(groups: Sequence[ReplicateGroup]) -> float | None:
 
 
 def _repeated(
-    sweep: Sweep, groups: Sequence[ReplicateGroup], noise: float | None
+    sweep: Sweep, groups: Sequence[ReplicateGroup], noise: float | None, freedom: int
 ) -> tuple[float | None, float | None]:
-    """Return the shares of repetitions in which the first stays first, and the order holds."""
+    """Return the shares of repetitions in which the first stays first, and the order holds.
+
+    The noise, estimated with so many degrees of freedom, is drawn, too: by chi-square.
+    """
     if len(groups) < 2 or noise is None:
         return None, None
     rng, sign = random.Random(0), 1 if sweep.metric and sweep.metric.goal is Goal.MINIMIZE else -1
     known = [(sign * g.mean, noise / math.sqrt(len(g.objectives))) for g in groups]
     first = whole = 0
     for _ in range(_DRAWS):
-        means = [rng.gauss(*one) for one in known]
+        scale = math.sqrt(freedom / rng.gammavariate(freedom / 2, 2))
+        means = [rng.gauss(mean, scale * sd) for mean, sd in known]
         first += means[0] < min(means[1:])
         whole += all(a < b for a, b in pairwise(means))
     return first / _DRAWS, whole / _DRAWS

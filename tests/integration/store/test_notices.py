@@ -17,7 +17,8 @@ from redis import Redis
 from hpq.code.sealing import seal, unseal
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import Goal, Metric
-from hpq.settings import Settings
+from hpq.errors import SettingsError
+from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
@@ -39,10 +40,18 @@ class Hook:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 code = hook.answers.pop(0) if hook.answers else 200
+                if not code:  # what a broken proxy says
+                    self.wfile.write(b"nonsense\r\n\r\n")
+                    return
                 self.send_response(code)
+                self.send_header("Location", "/elsewhere")
                 self.end_headers()
                 if code == 200:
                     hook.posted.put(body)
+
+            def do_GET(self) -> None:  # where a redirect would lead
+                self.send_response(200)
+                self.end_headers()
 
             def log_message(self, *args: object) -> None:
                 pass
@@ -144,14 +153,16 @@ def test_a_second_end_after_a_retry_is_told_too(
     assert hook.posted.empty()
 
 
+@pytest.mark.parametrize("answer", [500, 302, 0])
 def test_a_webhook_that_fails_is_tried_again_and_its_url_stays_out_of_logs(
+    answer: int,
     hook: Hook,
     workers: list[Notices],
     sweep_of: MakeSweep,
     control: SweepControl,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    hook.answers = [500]
+    hook.answers = [answer]
     sweep_of(1)
     look(workers)
     control.cancel("demo-00000")
@@ -181,6 +192,27 @@ def test_a_sweeps_own_webhook_is_encrypted_in_redis_and_read_by_workers_with_the
     raw = b"".join(redis.dump(key) or b"" for key in redis.scan_iter())
     assert b"s3cret" not in raw
     assert b"s3cret" not in b"".join(redis.hgetall("hpq:s:demo-00000").values())
+
+
+def test_a_notice_that_failed_is_tried_again_though_its_worker_exits(
+    hook: Hook, workers: list[Notices], sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    hook.answers = [500]
+    sweep_of(1)
+    look(workers)
+    control.cancel("demo-00000")
+    look(workers)
+    for one in workers:
+        one.close()
+    assert "is cancelled" in hook.next()
+
+
+@pytest.mark.parametrize(
+    "url", ["https://me:pw@host/x", "https://host/a b", "ftp://host", "https://"]
+)
+def test_a_url_that_no_webhook_has_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError):
+        read({"HPQ_NOTIFY": url})
 
 
 def test_a_queue_that_runs_nothing_is_told_as_stalled_and_again_after_it_ran(

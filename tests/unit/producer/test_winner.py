@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -70,14 +72,24 @@ def test_with_replicates_the_gap_is_held_against_the_noise() -> None:
 def test_one_rule_decides_the_verdict_and_the_share_that_stays_first() -> None:
     sweep = replace(SWEEP, replicates=3, counts=Counts(finished=27))
     spread = (-0.02, 0.0, 0.02)
-    first = _trial(1, 0.935, *(0.935 + one for one in spread))
     rest = [_trial(4 + n, 0.9, *(0.9 + one for one in spread)) for n in range(8)]
-    for others, verdict in ((rest[:1], "beyond"), (rest, "within")):  # any of eight may overtake
+    for lead, others, verdict in ((0.05, rest[:1], "beyond"), (0.035, rest, "within")):
+        first = _trial(1, 0.9 + lead, *(0.9 + lead + one for one in spread))
         found = judge(sweep, [first, *others], ())
-        assert found.stays_first is not None and found.gap == pytest.approx(0.035)
-        assert (found.stays_first >= 0.95) == (verdict == "beyond")
+        assert found.stays_first is not None and found.gap == pytest.approx(lead)
+        assert (found.stays_first >= 0.975) == (verdict == "beyond")
         text = dict(found.lines("s"))["verdict"]
         assert f"{verdict} the noise" in text and f"{found.stays_first:.0%}" in text
+
+
+def test_one_of_two_equal_sets_is_seldom_taken_for_the_winner() -> None:
+    sweep, rng = replace(SWEEP, replicates=5, counts=Counts(finished=10)), random.Random(1)
+    wrong = 0
+    for _ in range(400):
+        drawn = sorted(([rng.gauss(0, 1) for _ in range(5)] for _ in range(2)), key=fmean)
+        best = [_trial(n, fmean(values), *values) for n, values in enumerate(drawn[::-1], 1)]
+        wrong += dict(judge(sweep, best, ()).lines("s"))["verdict"].startswith("yes")
+    assert wrong / 400 < 0.08  # 0.05, and three standard errors
 
 
 def test_repetitions_that_ignore_the_seed_measure_no_noise() -> None:

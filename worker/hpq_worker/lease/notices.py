@@ -10,6 +10,7 @@ import json
 import logging
 import time
 import urllib.request
+from http.client import HTTPException
 from threading import Event, Thread
 from typing import Any
 
@@ -30,10 +31,20 @@ _STALLED = "stalled"
 _EVENTS = {SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED, _STALLED}
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: urllib would turn the POST into a GET, and go where it is sent."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 class Notices:
     """Sends notices of changes since the first call of `look`, which the reaper calls.
 
-    One worker of a queue looks at a time; another one continues if it exits.
+    All workers of a queue look; the first that can send a notice takes it.
     """
 
     def __init__(
@@ -62,9 +73,6 @@ class Notices:
             return
         self._looked_at, queue = now, self._settings.queue
         is_first = self._seen is None
-        every_ms = int(1000 * _EVERY_S)
-        if not (at_once or is_first or self._store.keeps_house(queue, every_ms)):
-            return
         found = self._reader.sweeps.get_each(self._reader.sweeps.ids(_NEWEST))
         sweeps = [s for s in found if isinstance(s, Sweep) and s.worker_class == queue]
         is_idle = not any(s.counts.running for s in sweeps)
@@ -85,9 +93,10 @@ class Notices:
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
-        self._stop.set()
+        until = time.monotonic() + _TIMEOUT_S
         for thread in self._threads:
-            thread.join(timeout=_TIMEOUT_S)
+            thread.join(timeout=max(0.0, until - time.monotonic()))
+        self._stop.set()
 
     def _state(self, sweep: Sweep, is_idle: bool, now: float) -> str:
         if not (is_idle and sweep.state is SweepState.RUNNING and sweep.counts.waits):
@@ -97,7 +106,11 @@ class Notices:
         return _STALLED if is_late else sweep.state
 
     def _url(self, sweep: Sweep) -> str:
-        return unseal(self._key, sweep.notify) if sweep.notify else self._settings.notify
+        if not sweep.notify:
+            return self._settings.notify
+        if not (url := unseal(self._key, sweep.notify)):
+            log.warning("%s: another key sealed its notify; a worker with it sends", sweep.id)
+        return url
 
     def _body(self, sweep: Sweep, what: str) -> dict[str, Any]:
         counts, metric = sweep.counts, sweep.metric
@@ -131,9 +144,9 @@ class Notices:
         for wait_s in (*_WAITS_S, None):
             try:
                 request = urllib.request.Request(url, data, head)
-                with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
+                with _OPENER.open(request, timeout=_TIMEOUT_S):
                     return
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, HTTPException) as error:
                 # The error's text may quote the URL, which is a secret.
                 log.warning("notice not sent: %s", type(error).__name__)
             if wait_s is None or self._stop.wait(wait_s):
