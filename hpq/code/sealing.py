@@ -11,21 +11,24 @@ import secrets
 _NONCE, _TAG = 16, 16  # bytes
 
 
-def seal(key: bytes, text: str) -> str:
-    """Return the text under a keystream of SHAKE-256, with an HMAC, as base64."""
+def seal(key: bytes, owner: str, text: str) -> str:
+    """Return the text under a keystream of SHAKE-256, with an HMAC, as base64.
+
+    Only its owner, the id of a sweep, can be given to open it again.
+    """
     nonce, data = secrets.token_bytes(_NONCE), text.encode()
     hidden = nonce + _mixed(key, nonce, data)
-    return base64.b64encode(_tag(key, hidden) + hidden).decode()
+    return base64.b64encode(_tag(key, owner, hidden) + hidden).decode()
 
 
-def unseal(key: bytes | None, sealed: str) -> str:
-    """Return the text; "" if it was sealed with another key, or changed."""
+def unseal(key: bytes | None, owner: str, sealed: str) -> str:
+    """Return the text; "" if it was sealed with another key or for another, or changed."""
     try:
         raw = base64.b64decode(sealed, validate=True)
     except (binascii.Error, ValueError):
         return ""
     tag, hidden = raw[:_TAG], raw[_TAG:]
-    if not key or not hmac.compare_digest(tag, _tag(key, hidden)):
+    if not key or not hmac.compare_digest(tag, _tag(key, owner, hidden)):
         return ""
     return _mixed(key, hidden[:_NONCE], hidden[_NONCE:]).decode()
 
@@ -36,5 +39,5 @@ def _mixed(key: bytes, nonce: bytes, data: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(data, stream, strict=True))
 
 
-def _tag(key: bytes, hidden: bytes) -> bytes:
-    return hmac.digest(key, b"hpq sealed" + hidden, "sha256")[:_TAG]
+def _tag(key: bytes, owner: str, hidden: bytes) -> bytes:
+    return hmac.digest(key, b"hpq sealed " + owner.encode() + b"\0" + hidden, "sha256")[:_TAG]

@@ -208,7 +208,7 @@ class ReplicateGroup:
     @property
     def spread(self) -> float:
         """Sample standard deviation (n - 1); 0 for one result."""
-        if len(self.objectives) < 2:
+        if len(set(self.objectives)) < 2:  # their mean may differ from them by rounding
             return 0.0
         squares = ((value - self.mean) ** 2 for value in self.objectives)
         return math.sqrt(math.fsum(squares) / (len(self.objectives) - 1))

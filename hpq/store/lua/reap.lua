@@ -101,7 +101,9 @@ local function reap(id, sid, n)
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
-  if not guarded(sid or '', function() return reap(id, sid, n) end) then redis.call('ZREM', key('leases'), id) end
+  if not guarded(sid or '', function() return reap(id, sid, n) end) then
+    redis.call('ZADD', key('leases'), int(NOW + lease), id)  -- until its record is mended
+  end
 end
 
 -- Every worker reaps expired leases. The rest reads each open sweep, so one worker of the class does it

@@ -63,21 +63,23 @@ class Winner:
             yield "order", f"{text} {self.order_holds:.0%} of repetitions"
         if self.noise is not None:
             sd = measure(self.luck * self.noise / math.sqrt(self.replicates))
-            text = f"the best of {self.of:,} equally good trials would be about {sd} above"
+            text = f"the best of {self.of:,} equally good trials would be about {sd} better than"
             yield "luck", f"{text} their mean by chance"
         if edges := [text for name, text in self.edges.items() if name not in negligible]:
-            yield "edge", f"{', '.join(edges)}: try values beyond"
+            yield "edge", f"{', '.join(edges)}: a better value may lie beyond"
         if self.is_rising:
             yield "curve", "still improving at the end: train it longer"
         if self.steps:
             yield "step", self.steps
 
     def _verdict(self, sid: str, gap: float) -> str:
+        if not gap:
+            return f"a tie: #{self.trial} and #{self.second} have the same value"
         lead = f"#{self.trial} leads #{self.second} by {measure(gap)}"
         if self.ignores_seed:
             return (
-                f"unknown: {lead}, and all repetitions gave the same value;"
-                " does the program read HPQ_SEED?"
+                f"unknown: {lead}, and all repetitions of a set gave the same value; let the"
+                " program seed itself from HPQ_SEED (if nothing in it is random, the lead is real)"
             )
         if self.stays_first is None:
             return f"unknown: {lead}; measure the noise: hpq best {sid} -n 2 --confirm 5"

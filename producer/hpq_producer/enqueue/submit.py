@@ -98,7 +98,7 @@ def enqueue_sweep(
         canary=canary,
         tags=tuple(tags),
         provenance=origin,
-        notify=seal_text(key, spec.notify) if key and spec.notify else "",
+        notify=seal_text(key, sid, spec.notify) if key and spec.notify else "",
         bundle=code.launch.code if bundle is not None else "",
     )
     criteria = _reuse_criteria(submission, sweep)

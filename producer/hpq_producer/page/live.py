@@ -164,6 +164,7 @@ class Hub:
             if live is None:
                 self._shown.pop(topic, None)
                 return None
+            self._sweeps[topic] = live  # the thread may have dropped it meanwhile
             last = self._reader.events.last_id(topic)
             if order_of(after) > order_of(last):
                 return subscriber.put(("reset", "", ""))
@@ -184,8 +185,8 @@ class Hub:
     def _run(self) -> None:
         while not self._closed.is_set():
             began = time.monotonic()
-            topics = self._topics()
             with self._lock:
+                topics = self._topics()
                 for sid, live in list(self._sweeps.items()):
                     if sid not in topics and began - live.made_s > _UNSHOWN_S:
                         del self._sweeps[sid]
@@ -214,6 +215,8 @@ class Hub:
                 message = live.patch(events)
             except NotFound:
                 message = ("gone", "", "")
+            except (ValueError, LookupError, TypeError) as error:  # a damaged record of one sweep
+                message = ("away", "", f"its record in Redis is damaged: {error}")
             if message:
                 self._publish(sid, message)
 
@@ -232,4 +235,4 @@ class Hub:
 def order_of(event: str) -> tuple[int, int]:
     """Return the order of an event's id; the lowest for a text that is none."""
     ms, _, number = event.partition("-")
-    return (int(ms), int(number or 0)) if (ms + number).isdecimal() else (0, 0)
+    return (int(ms), int(number or 0)) if ms.isdecimal() and (number or "0").isdecimal() else (0, 0)

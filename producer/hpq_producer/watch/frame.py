@@ -112,7 +112,8 @@ def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     columns, rows = terminal.columns, terminal.rows
     roomy = rows >= ROOMY_ROWS
     head = status_lines(scene.sweep_status, columns, 2 if roomy else 1)[: rows - 2]
-    if roomy and scene.winner and scene.winner.gap is not None:
+    is_over = scene.sweep_status.sweep.state.is_over  # before, the lead changes hands
+    if roomy and is_over and scene.winner and scene.winner.gap is not None:
         (_, verdict), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
         head += fold([Span(f"winner {verdict}", Style.DIM)], columns)
     head += _notes(scene, columns, rows // 3 if roomy else 1, rows - len(head) - 2)

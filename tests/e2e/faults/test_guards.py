@@ -150,7 +150,7 @@ def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule
     lab.wait_until(lambda: lab.reader.sweeps.get(sid).held, "the hold")
     lab.wait_until(lambda: not lab.reader.sweeps.get(sid).counts.running, "the end of what ran")
     counts, held = lab.reader.sweeps.get(sid).counts, lab.reader.sweeps.get(sid).held
-    same, of = (int(word) for word in held.split(" KeyError")[0].split(" of "))
+    same, of = (int(word) for word in held.split(" trials failed: KeyError")[0].split(" of "))
     assert held.endswith(" KeyError train.py:5") and (same == of or (same == 8 and of == 10)), held
     assert counts.failed < 10 and counts.queued > 25  # not burnt
     assert workers == 2 or held.startswith("5 of 5" if rule == "first five" else "8 of 10")

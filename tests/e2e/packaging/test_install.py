@@ -19,7 +19,7 @@ import yaml
 from hpq import __version__
 from tests.commands import stdout_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 120.0
 pytestmark = pytest.mark.timeout(240)
 Installed = Callable[..., subprocess.CompletedProcess[str]]

@@ -181,7 +181,7 @@ def test_a_sweeps_own_webhook_is_encrypted_in_redis_and_read_by_workers_with_the
     redis: Redis,
 ) -> None:
     sweep_of(1)
-    control.set("demo-00000", {"notify": seal(KEY.encode(), hook.url)})
+    control.set("demo-00000", {"notify": seal(KEY.encode(), "demo-00000", hook.url)})
     stranger = Notices(Settings(code_key="other" * 8), reader, store)
     ours = Notices(settings(), reader, store)
     look([stranger, ours])
@@ -258,10 +258,10 @@ def test_an_old_sweep_that_moves_up_among_the_newest_is_no_news(
     assert hook.posted.empty()
 
 
-def test_a_sealed_text_opens_with_its_key_alone_and_no_byte_of_it_may_change() -> None:
-    sealed = seal(b"a" * 16, "https://hooks.example/é")
-    assert unseal(b"a" * 16, sealed) == "https://hooks.example/é"
-    assert seal(b"a" * 16, "https://hooks.example/é") != sealed
+def test_a_sealed_text_opens_with_its_key_and_owner_alone_and_no_byte_of_it_may_change() -> None:
+    key, sid, url = b"a" * 16, "s-1", "https://hooks.example/é"
+    sealed = seal(key, sid, url)
+    assert unseal(key, sid, sealed) == url and seal(key, sid, url) != sealed
     changed = sealed[:30] + ("A" if sealed[30] != "A" else "B") + sealed[31:]
-    for key, text in ((b"b" * 16, sealed), (b"a" * 16, changed), (None, sealed), (b"a", "no ☃")):
-        assert unseal(key, text) == ""
+    assert unseal(b"b" * 16, sid, sealed) == unseal(None, sid, sealed) == ""
+    assert unseal(key, "s-2", sealed) == unseal(key, sid, changed) == unseal(key, sid, "no ☃") == ""

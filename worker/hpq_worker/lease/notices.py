@@ -6,6 +6,7 @@ Slack accepts the body. A trial never waits for a notice: a thread sends it, and
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import time
@@ -17,12 +18,14 @@ from typing import Any
 from hpq.code.sealing import unseal
 from hpq.code.signing import key_of
 from hpq.domain.sweep import Sweep, SweepState
+from hpq.sanitize import visible
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 
 log = logging.getLogger("hpq.notices")
-_NEWEST = 20  # sweeps that are checked
+_NEWEST = 20  # sweeps that are checked beside the open ones
+_REASON = 300  # characters of why
 _EVERY_S = 5.0
 _STALLED_S = 600.0  # trials wait, and no worker of the queue runs any trial
 _WAITS_S = (1.0, 10.0)  # before the second try and the third
@@ -73,12 +76,16 @@ class Notices:
             return
         self._looked_at, queue = now, self._settings.queue
         is_first = self._seen is None
-        found = self._reader.sweeps.get_each(self._reader.sweeps.ids(_NEWEST))
+        before, seen = self._seen or {}, dict[str, str]()
+        ids = [*self._reader.sweeps.open_ids(queue), *self._reader.sweeps.ids(_NEWEST), *before]
+        found = self._reader.sweeps.get_each(list(dict.fromkeys(ids)))
         sweeps = [s for s in found if isinstance(s, Sweep) and s.worker_class == queue]
         is_idle = not any(s.counts.running for s in sweeps)
-        before, seen = self._seen or {}, dict[str, str]()
+        newest = {s.id for s in sorted(sweeps, key=lambda s: -s.created_ms)[:_NEWEST]}
         for sweep in sweeps:
-            seen[sweep.id] = what = self._state(sweep, is_idle, now)
+            what = self._state(sweep, is_idle, now)
+            if not sweep.state.is_over or sweep.id in newest:  # else it is told, and forgotten
+                seen[sweep.id] = what
             was = before.get(sweep.id, "")
             # A sweep that was not among the newest has not changed.
             if is_first or was == what or (not was and sweep.created_ms <= self._newest_ms):
@@ -108,7 +115,7 @@ class Notices:
     def _url(self, sweep: Sweep) -> str:
         if not sweep.notify:
             return self._settings.notify
-        if not (url := unseal(self._key, sweep.notify)):
+        if not (url := unseal(self._key, sweep.id, sweep.notify)):
             log.warning("%s: another key sealed its notify; a worker with it sends", sweep.id)
         return url
 
@@ -121,8 +128,10 @@ class Notices:
         why = sweep.held
         if what == _STALLED:
             why = f"trials wait, and no worker runs one; see hpq show {sweep.id}"
+        why = visible(why)[:_REASON]
+        text = ", ".join(parts) + (f": {why}" if why else "")
         return {
-            "text": ", ".join(parts) + (f": {why}" if why else ""),
+            "text": html.escape(text, quote=False),  # Slack reads <…> as links and mentions
             "event": what,
             "sweep": sweep.id,
             "owner": sweep.owner,

@@ -57,7 +57,8 @@ def best(
         raise UserError("--confirm queues a sweep and prints its id; remove --yaml and --args")
     with open_session() as session:
         found = session.sweep(sweep)
-        trials = best_trials(session.reader, found, n, only)
+        # One trial alone has no rival to compare with.
+        trials = best_trials(session.reader, found, max(n, 2) if confirm else n, only)
         if confirm:
             return _confirm(session, found, trials, confirm, output)
         is_text = not (as_yaml or output.is_data or as_args or only)
@@ -78,7 +79,8 @@ def _confirm(
     best = trials_of(len(trials))
     what = f"{best} of {sweep.id} with {seeds} seeds each" if done.is_new else "already queued"
     many = f" -n {len(trials)}" if trials[1:] else ""
-    print_message(f"{done.sid}: {what}; hpq watch {done.sid}, then hpq best {done.sid}{many}")
+    print_message(f"{done.sid}: {what}; hpq run {done.sid} trains them here, or hpq worker")
+    print_message(f"then compare them: hpq best {done.sid}{many}")
     print_if_not_running(session, done.sid)
 
 

@@ -74,4 +74,4 @@ def _notify(session: Session, sid: str, url: str) -> None:
         raise UserError(f"--notify: {problem}", code="setting-invalid")
     RowSigner.required(session.settings, session.reader.sweeps.get(sid))
     key = key_of(session.settings, make=False) or b""
-    session.control().set(sid, {"notify": seal(key, url)})
+    session.control().set(sid, {"notify": seal(key, sid, url)})
