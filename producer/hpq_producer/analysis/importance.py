@@ -21,6 +21,9 @@ from hpq_producer.terminal.text import clean, number, value
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
 _TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
 _MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
+# Errors are resampled, and not the trials that the forest learnt from: of two equal parameters, 83
+# to 88 % of the intervals held the truth in 80 simulated sweeps; with this factor, 90 to 95 %.
+_WIDER = 1.5
 _NEXT_TO_NOTHING = 0.02
 _MANY_WORDS = 30  # a parameter with more texts names trials, not choices
 
@@ -111,7 +114,8 @@ def importance_of(
     except ImportError:
         lacks = "not computed: pip install 'hpq[trainers]' (scikit-learn)"
         return Importance(sets=count, why_none=lacks)
-    r2, shares = _permuted(numpy, forest, varying, [objective for _, objective in rows])
+    results = _clipped(numpy, [objective for _, objective in rows])
+    r2, shares = _permuted(numpy, forest, varying, results)
     if not r2 >= MIN_R2:  # also NaN, of results near the largest number
         words = (
             f"unknown: the model of {count:,} trials predicts too little (R² {r2:.2f} < {MIN_R2})"
@@ -136,6 +140,13 @@ def _column(values: Sequence[Json]) -> list[list[float]] | None:
         return [[-1.0 if v is None else ranks[v]] for v in values]
     words = sorted(kinds)[:_MANY_WORDS]
     return [[float(json.dumps(v, sort_keys=True) == word) for word in words] for v in values]
+
+
+def _clipped(numpy: Any, objectives: Sequence[float]) -> Any:
+    """The results, but those far from the middle 80 %: one diverged trial is no trend."""
+    low, high = numpy.quantile(objectives, [0.1, 0.9], method="nearest")
+    room = 2 * (high - low)
+    return numpy.clip(objectives, low - room, high + room) if room > 0 else objectives
 
 
 def _permuted(
@@ -177,6 +188,8 @@ def _permuted(
     drawn = _shares(numpy, grown[:, picks].mean(axis=2))
     low, high = numpy.quantile(drawn, [0.05, 0.95], axis=1)
     middle = _shares(numpy, grown.mean(axis=1)[:, None])[:, 0]
+    low = numpy.maximum(0, middle - _WIDER * (middle - low))
+    high = numpy.minimum(1, middle + _WIDER * (high - middle))
     shares = [
         Share(param=name, share=float(m), low=float(a), high=float(b))
         for name, m, a, b in zip(columns, middle, low, high, strict=True)
