@@ -97,7 +97,7 @@ def rejections(path: Path, names: Iterable[str], *, flags_alone: bool) -> Iterat
         if name not in long and len(started) != 1:
             near = [other for other in long if spelt(other) == spelt(name)]
             near += [other for other in long if other == _initials(name)]
-            near += get_close_matches(name, long, n=1)
+            near += get_close_matches(name, long, n=1, cutoff=0.5)
             hint = f"; did you mean --{near[0]}?" if near else ""
             yield f"{path.name} has no option --{name}{hint}"
         elif long.get(name, long[(started or [name])[0]]).kind is Kind.FLAG and not flags_alone:

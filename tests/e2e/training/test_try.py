@@ -91,6 +91,13 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(lab, words, code) 
     assert "Traceback" not in done.stderr and (code is None or code in ids(done.stderr))
 
 
+def test_images_that_are_missing_are_one_line_as_for_hpq_run(lab) -> None:
+    lab.write("cifar.yaml", "trainer: cifar10\nmethod: grid\nparameters: {epochs: {value: 1}}\n")
+    done = lab.hpq("try", "cifar.yaml", HPQ_DATA=str(lab.home))
+    assert (done.returncode, ids(done.stderr)) == (2, ["data-missing"]), done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_trial_of_a_sweep_runs_with_its_parameters_and_the_code_as_it_is_now(lab) -> None:
     lab.write("train.py", "raise SystemExit('old code')")
     sid = lab.enqueue(SWEEP)

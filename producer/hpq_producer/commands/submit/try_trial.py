@@ -12,6 +12,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from hpq import datasets
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
@@ -22,7 +23,7 @@ from hpq_producer.commands.submit.submit_options import SubmitOptions
 from hpq_producer.enqueue.provenance import sweep_code_location
 from hpq_producer.query.selection import refuse_altered
 from hpq_producer.scaffold.template import refuse_unfilled
-from hpq_producer.session import Session, environment, open_session
+from hpq_producer.session import Session, environment, load_settings, open_session
 from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.source import apply, resolve
 from hpq_producer.sweepfile.spec import parameter_sets
@@ -61,6 +62,8 @@ def try_trial(
         with open_session() as session:
             stored, trial = _of_trial(session, what)
             sweep, number, params = _with_code_here(stored), trial.id.number, trial.params
+    if sweep.launch.trainer in datasets.WANTED:
+        datasets.find(sweep.launch.trainer, load_settings().data)
     params = _with_values(params, sets or ())
     print_message(f"{sweep.launch.what}: {describe_set(params)}")
     _start(sweep, number, params, stored)
