@@ -254,7 +254,7 @@ def test_the_webhook_of_a_sweep_reaches_redis_encrypted_only_and_can_be_set_late
     assert late.returncode == 5
     for one, expected in ((sid, f"{url}3"), (other, f"{url}2")):
         key = (repo / "home" / "code.key").read_bytes().strip()
-        assert unseal(key, reader.sweeps.get(one).notify) == expected
+        assert unseal(key, one, reader.sweeps.get(one).notify) == expected
         assert "notify: ***" in origin(hpq, one)["text"]
     raw = [redis.hgetall(k) for k in redis.scan_iter() if redis.type(k) == b"hash"]
     assert b"s3cret" not in repr(raw).encode()
