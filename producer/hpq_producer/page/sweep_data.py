@@ -124,6 +124,7 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "event": data.status.last_event,
         "metric": sweep.metric.name if sweep.metric else "",
         "max": sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE,
+        "replicates": sweep.replicates,
         "states": _STATES,
         "winner": data.winner.trial if data.winner else 0,
         "axes": _axes(data),

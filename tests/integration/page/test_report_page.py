@@ -282,3 +282,17 @@ def test_replicates_and_a_trial_that_never_ran_are_shown(show: Open) -> None:
     shown = show(of_trials([*data.trials, queued], data.curves, sid="x-00000", metric="test/acc"))
     assert "1 not ranked" in shown.text("#sorted-n")
     assert is_clean(shown)
+
+
+def test_replicates_rank_by_the_mean_of_their_set(show: Open) -> None:
+    """As in `hpq best`: one lucky seed is not the winner."""
+    data = made(SETS_OF_ARTICLE[:4])
+    values = (0.9, 0.1, 0.7, 0.6)
+    trials = [replace(t, objective=v) for t, v in zip(data.trials, values, strict=True)]
+    data = of_trials(trials, data.curves, sid="x-00000", metric="test/acc")
+    sweep = replace(data.status, sweep=replace(data.sweep, replicates=2))
+    shown = show(replace(data, status=sweep))
+    for rank, number in enumerate((3, 4, 1, 2), 1):
+        shown.page.evaluate(f"location.hash = '#x-00000/{number}'")
+        shown.until(f"document.querySelector('#trial').textContent.includes('{rank} of 4')")
+    assert is_clean(shown)

@@ -36,7 +36,11 @@ function prepare(d) { // ranks, scale and curves from the columns
   const t = d.trials, sign = d.max ? -1 : 1;
   d.at_of = new Map(t.n.map((n, i) => [n, i]));
   d.isRanked = (i) => t.y[i] !== null && ['finished', 'pruned'].includes(d.states[t.state[i]]);
-  d.order = t.n.map((_, i) => i).filter(d.isRanked).sort((a, b) => sign * (t.y[a] - t.y[b]) || a - b);
+  d.order = t.n.map((_, i) => i).filter(d.isRanked);
+  const sums = new Map(), set = (i) => Math.floor((t.n[i] - 1) / d.replicates); // as hpq best: replicates by their mean
+  for (const i of d.order) { const [sum, of] = sums.get(set(i)) ?? [0, 0]; sums.set(set(i), [sum + t.y[i], of + 1]); }
+  const mean = new Map(d.order.map((i) => [i, sums.get(set(i))[0] / sums.get(set(i))[1]]));
+  d.order.sort((a, b) => sign * (mean.get(a) - mean.get(b)) || a - b);
   d.rank = new Map(d.order.map((i, rank) => [i, rank]));
   const values = d.order.map((i) => t.y[i]).sort((a, b) => a - b);
   let [low, high] = [values[0] ?? 0, values.at(-1) ?? 1];
