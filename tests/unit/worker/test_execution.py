@@ -6,7 +6,7 @@ import json
 import os
 import selectors
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,9 +57,9 @@ class Said:
         """Let the runner end the attempt."""
         os.write(self.answers, end_message(RUN.id, End()))
 
-    def run(self) -> Result:
-        """Run the attempt to its end."""
-        heartbeat: Any = SimpleNamespace(reply=HeartbeatReply.OK, notify=lambda: None)
+    def run(self, notify: Callable[[], object] = lambda: None) -> Result:
+        """Run the attempt to its end; `notify` is called after each read."""
+        heartbeat: Any = SimpleNamespace(reply=HeartbeatReply.OK, notify=notify)
         return self.execution.run(RUN, heartbeat, self.signals)
 
     def close(self) -> None:
@@ -132,3 +132,12 @@ def test_an_exit_code_that_a_program_reports_is_the_attempts(said: Said) -> None
     outcome = said.run().outcome
     assert outcome is not None and outcome.state == "failed"
     assert outcome.failure is not None and "exit status 3" in outcome.failure.message
+
+
+def test_an_end_that_follows_garbage_on_the_runners_pipe_does_not_hide_it(said: Said) -> None:
+    # Output and answers are both ready, so one turn reads the pipes twice; the end comes between.
+    os.write(said.output, b"printed\n")
+    os.write(said.answers, b"no message\n")
+    outcome = said.run(notify=said.end).outcome
+    assert outcome is not None and outcome.failure is not None
+    assert "pipe" in outcome.failure.message

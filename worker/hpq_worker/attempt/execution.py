@@ -168,6 +168,8 @@ class Execution:
         return self._read_answers() or had_output
 
     def _read_answers(self) -> bool:
+        if self._end is not None:  # nothing counts after the end, above all not after garbage
+            return False
         data = _read(self._runner.answers)
         if data is None:
             return False
