@@ -24,6 +24,7 @@ from hpq.errors import SettingsError
 
 KEY_LEAST = 16
 WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
+WEBHOOK_RULE = "https:// or http://, a host and a path, without user and password"
 
 
 def parse_name(text: str) -> str:
@@ -100,7 +101,7 @@ def parse_url(text: str) -> str:
 def parse_webhook(text: str) -> str:
     """Parse the URL of a webhook."""
     if not WEBHOOK.match(text):
-        raise ValueError("use https:// or http://, a host and a path, without user and password")
+        raise ValueError(f"use {WEBHOOK_RULE}")
     return text
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import accumulate
 from typing import Any
 
 from hpq.domain.sweep import Sweep
@@ -73,11 +74,8 @@ class Importance:
     def verdict(self) -> str:
         """`answer`, and on what it rests: `…; R² 0.85 on 64 trials`."""
         sample = f"{self.sets:,} of " if self.sets < self.of else ""
-        return (
-            f"{self.answer}; R² {self.r2:.2f} on {sample}{self.of:,} trials"
-            if self.shares
-            else self.why_none
-        )
+        rests = f"; R² {self.r2:.2f} on {sample}{self.of:,} trials" if self.shares else ""
+        return self.answer + rests
 
     @property
     def negligible(self) -> frozenset[str]:
@@ -155,8 +153,8 @@ def _permuted(
     """R² out of bag, and the shares of the parameters."""
     x = numpy.hstack([numpy.asarray(column) for column in columns.values()]).astype("float32")
     y, rng = numpy.asarray(objectives), numpy.random.default_rng(0)
-    ends = numpy.cumsum([len(column[0]) for column in columns.values()])
-    groups = [range(end - len(c[0]), end) for end, c in zip(ends, columns.values(), strict=True)]
+    counts = [len(column[0]) for column in columns.values()]
+    groups = [list(range(end - n, end)) for n, end in zip(counts, accumulate(counts), strict=True)]
     forest = ensemble.RandomForestRegressor(_TREES, random_state=0, min_samples_leaf=1).fit(x, y)
     jobs = 1 + len(groups) * _SHUFFLES
     sums, seen = numpy.zeros((jobs, len(y))), numpy.zeros(len(y))
@@ -174,7 +172,7 @@ def _permuted(
                 continue
             shuffled = numpy.repeat(x[out][None], _SHUFFLES, axis=0)
             for one in shuffled:
-                one[:, list(group)] = x[rng.permutation(out)][:, list(group)]
+                one[:, group] = x[rng.permutation(out)][:, group]
             predicted = tree.tree_.predict(shuffled.reshape(-1, x.shape[1]))
             sums[jobs_of, out] += predicted.reshape(_SHUFFLES, -1)
         seen[out] += 1

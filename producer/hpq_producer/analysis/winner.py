@@ -112,18 +112,16 @@ def judge(sweep: Sweep, best: Sequence[TrialView], curve: Sequence[Point]) -> Wi
     groups = [t.group for t in best if t.group]
     ranked = sweep.counts.finished + sweep.counts.pruned
     of = max(len(best), ranked // max(1, sweep.replicates))
-    repeated = [g.objectives for g in groups if len(g.objectives) > 1]
-    ignores_seed = bool(repeated) and all(len(set(values)) == 1 for values in repeated)
-    noise = None if ignores_seed else pooled_sd(groups)
-    freedom = sum(len(values) - 1 for values in repeated)
-    stays, holds = _repeated(sweep, groups[:_COMPARED], noise, freedom)
+    noise = pooled_sd(groups)
+    ignores_seed = noise == 0
+    stays, holds = _repeated(sweep, groups[:_COMPARED], noise, _freedom(groups))
     rising, steps = _of_curve(sweep, first, curve)
     known = first.objective is not None and second is not None and second.objective is not None
     return Winner(
         trial=first.id.number,
         second=second.id.number if second else None,
         gap=abs(first.objective - second.objective) if known else None,  # type: ignore
-        noise=noise,
+        noise=noise or None,
         replicates=len(groups[0].objectives) if groups else 1,
         of=of,
         luck=expected_best(of),
@@ -143,10 +141,14 @@ def expected_best(count: int) -> float:
 
 def pooled_sd(groups: Sequence[ReplicateGroup]) -> float | None:
     """The standard deviation within groups of two or more; None if there is none."""
-    of_two = [g for g in groups if len(g.objectives) > 1]
-    freedom = sum(len(g.objectives) - 1 for g in of_two)
-    squares = math.fsum(g.spread**2 * (len(g.objectives) - 1) for g in of_two)
+    squares = math.fsum(g.spread**2 * _freedom([g]) for g in groups)
+    freedom = _freedom(groups)
     return math.sqrt(squares / freedom) if freedom else None
+
+
+def _freedom(groups: Sequence[ReplicateGroup]) -> int:
+    """The degrees of freedom of their pooled variance."""
+    return sum(max(0, len(g.objectives) - 1) for g in groups)
 
 
 def _repeated(
@@ -154,9 +156,10 @@ def _repeated(
 ) -> tuple[float | None, float | None]:
     """Return the shares of repetitions in which the first stays first, and the order holds.
 
-    The noise, estimated with so many degrees of freedom, is drawn, too: by chi-square.
+    Each repetition also draws the noise: its variance follows a scaled inverse chi-square
+    distribution with `freedom` degrees of freedom.
     """
-    if len(groups) < 2 or noise is None:
+    if len(groups) < 2 or not noise:
         return None, None
     rng, sign = random.Random(0), 1 if sweep.metric and sweep.metric.goal is Goal.MINIMIZE else -1
     known = [(sign * g.mean, noise / math.sqrt(len(g.objectives))) for g in groups]

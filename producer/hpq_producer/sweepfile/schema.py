@@ -13,7 +13,7 @@ from hpq.domain.sweep import MAX_PRIORITY, NAME_RULE, Goal, Impute, ObjectiveVal
 from hpq.domain.trial import Json
 from hpq.reporting import METRIC_NAME, METRIC_RULE
 from hpq.search.search_spec import Sampler
-from hpq.settings import WEBHOOK
+from hpq.settings import WEBHOOK, WEBHOOK_RULE
 from hpq_producer.sweepfile.errors import KeyPath, Problems
 from hpq_producer.sweepfile.values import (
     Check,
@@ -90,7 +90,7 @@ TOP: Mapping[str, Check] = {
     "retries": integer(0, MAX_RETRIES),
     "timeout": duration,
     "stall": duration,
-    "notify": text(WEBHOOK, "write https://, a host and a path, without user and password"),
+    "notify": text(WEBHOOK, f"write {WEBHOOK_RULE}"),
     "keep": _anything,
     "pass_env": list_of(_ENV, "names of environment variables"),
     "resident": flag,

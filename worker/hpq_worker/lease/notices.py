@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import logging
+import math
 import time
 import urllib.request
 from http.client import HTTPException
@@ -84,7 +85,8 @@ class Notices:
         newest = {s.id for s in sorted(sweeps, key=lambda s: -s.created_ms)[:_NEWEST]}
         for sweep in sweeps:
             what = self._state(sweep, is_idle, now)
-            if not sweep.state.is_over or sweep.id in newest:  # else it is told, and forgotten
+            # An older sweep that is over needs no further notice.
+            if not sweep.state.is_over or sweep.id in newest:
                 seen[sweep.id] = what
             was = before.get(sweep.id, "")
             # A sweep that was not among the newest has not changed.
@@ -139,7 +141,7 @@ class Notices:
             "finished": counts.finished,
             "failed": counts.failed,
             "metric": metric.name if metric else None,
-            "best": best if best is not None and best - best == 0 else None,  # JSON has no NaN
+            "best": best if best is not None and math.isfinite(best) else None,  # JSON has no NaN
             "reason": why,
         }
 

@@ -40,7 +40,7 @@ def dashboard(
         query = f"?token={token}" if token else ""
         print(f"http://{name}:{listener.getsockname()[1]}/{query}", flush=True)
         who = (
-            "whoever has this address can read every sweep"
+            "anyone with this address can read every sweep"
             if token
             else "only this machine can open it"
         )

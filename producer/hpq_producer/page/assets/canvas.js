@@ -61,12 +61,11 @@ function placing(a, next) {
     const slot = new Map(names.map((v, k) => [v, (k + .5) / names.length])), wide = .5 / names.length;
     return { place: at((v, i) => slot.get(v) + jitter[i] * wide), marks: names.length > 12 ? [] : names.map((v) => [slot.get(v), v]) };
   }
-  const tiny = known.reduce((m, v) => (v ? Math.min(m, Math.abs(v)) : m), Infinity);
-  const to = { linear: (v) => v, log: Math.log10, symlog: (v) => Math.sign(v) * Math.log10(1 + Math.abs(v) / tiny) }[a.kind];
+  const to = { linear: (v) => v, log: Math.log10 }[a.kind];
   const ends = known.map(to).reduce((m, v) => [Math.min(m[0], v), Math.max(m[1], v)], [Infinity, -Infinity]);
   const distinct = [...new Set(known)], few = distinct.length <= 8, reach = (ends[1] - ends[0]) * 1.08 || 1, low = ends[0] - reach * .037;
   const spread = few ? .025 : 0; // lines of equal values lie beside each other
-  const marks = few || a.kind === 'symlog' ? distinct.sort((x, y) => x - y).filter((_, k) => few || k % Math.ceil(distinct.length / 6) === 0).map((v) => [to(v), num(v)])
+  const marks = few ? distinct.sort((x, y) => x - y).map((v) => [to(v), num(v)])
     : a.kind === 'log' ? logTicks(...ends) : ticks(...ends).map((v) => [v, num(v)]);
   return { place: at((v, i) => (to(v) - low) / reach + jitter[i] * spread), marks: marks.map(([v, text]) => [(v - low) / reach, text]) };
 }
@@ -113,7 +112,7 @@ function drawAxis(pen, axis, k, gap, high) {
     pen.fillText(text, x, y);
   };
   for (const [at, text] of axis.marks) halo(short(text, pen, room), axis.x + 6, S.toY(at) + 4, css('--soft'));
-  const kind = axis.kind === 'log' || axis.kind === 'symlog' ? ` (${axis.kind})` : '', edge = k && isLast;
+  const kind = axis.kind === 'log' ? ' (log)' : '', edge = k && isLast;
   pen.textAlign = edge ? 'right' : 'left';
   halo(short(axis.name + kind, pen, edge ? gap + PAD.right - 40 : gap - 16), edge ? axis.x + PAD.right - 4 : axis.x - 8, PAD.top - 14, css('--ink'));
   pen.textAlign = 'left';
