@@ -19,11 +19,19 @@ from pathlib import Path
 
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.errors import UserError
+from hpq.notice import Notice
 from hpq.process import make_private
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.sweep import encode_launch
-from hpq.store.wire.trial import MAC_BYTES, CheckOf, CheckRow, SignRow, unsigned
+from hpq.store.wire.trial import (
+    MAC_BYTES,
+    CheckOf,
+    CheckRow,
+    SignRow,
+    is_unsigned,
+    unsigned,
+)
 
 _FINGERPRINT = re.compile("[0-9a-f]{12}")
 
@@ -145,15 +153,20 @@ class RowSigner:
 
     @classmethod
     def checks(cls, settings: Settings, read: Callable[[str], Sweep]) -> CheckOf:
-        """Return what finds the check of a sweep's rows; `read` returns a sweep by its id."""
+        """Return what finds the check of a sweep's rows; `read` returns a sweep by its id.
+
+        A signed row in a sweep without a signature does not pass: the signature was removed.
+        """
         found: dict[str, CheckRow | None] = {}
 
         def check_of(sid: str) -> CheckRow | None:
             if sid not in found:
                 with contextlib.suppress(UserError):  # a key that others can read
-                    if key := key_of(settings, make=False):  # the first enqueue makes it
-                        signer = cls.of(key, settings.prefix, read(sid))
-                        found[sid] = signer.has_signed if signer else None
+                    sweep, key = read(sid), key_of(settings, make=False)
+                    signer = cls.of(key, settings.prefix, sweep)
+                    unsigned = None if sweep.signature else is_unsigned
+                    if key or unsigned:  # the first enqueue makes the key
+                        found[sid] = signer.has_signed if signer else unsigned
             return found.get(sid)
 
         return check_of
@@ -174,6 +187,20 @@ class RowSigner:
         mac = bytearray(found.digest())
         mac[0] |= 0x80  # no JSON begins so: `text_of` tells rows apart
         return bytes(mac)
+
+
+def unverified(settings: Settings, sweep: Sweep) -> Notice | None:
+    """Return why this machine's key cannot verify a sweep's parameters; None if it can.
+
+    A machine without a key verifies nothing, and has nothing to say.
+    """
+    with contextlib.suppress(UserError):  # a key that others can read
+        key = key_of(settings, make=False)
+        if key and not is_signed(key, settings.prefix, sweep):
+            keys = keys_apart(sweep, fingerprint(key))
+            text = f"{sweep.id}: not signed with this machine's key{keys}; its parameters are shown"
+            return Notice("parameters-unverified", f"{text} unverified")
+    return None
 
 
 def fingerprint(key: bytes | None) -> str:

@@ -29,7 +29,7 @@ class StoredResult:
     mean: float | None = None  # of the group of replicates of which the trial is the first
     has_pointers: bool = False  # to a checkpoint or artifacts
     is_filed: bool = False  # its number is in the set of trials that have files
-    is_known: bool = True  # they are as signed; unsigned, the sweep has their identity
+    is_known: bool = True  # the sweep has their identity, and they are as signed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +99,10 @@ class AuditReader:
         parts = (*_INDEXES, "rank", "means", "leases", "files", "params")
         found = dict(zip(parts, answers, strict=False))
         rows = found["params"]
+        known = self._known(sid, rows, replicates)
         if check := self._check_of(sid):
-            known = [row is None or check(n, row) for n, row in zip(numbers, rows, strict=True)]
-        else:
-            known = self._known(sid, rows, replicates)
+            as_signed = (row is None or check(n, row) for n, row in zip(numbers, rows, strict=True))
+            known = [a and b for a, b in zip(known, as_signed, strict=True)]
         return [
             TrialRecord(
                 number=n,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from redis import Redis
 
-from hpq.code.signing import RowSigner
+from hpq.code.signing import RowSigner, unverified
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.domain.sweep import Sweep
@@ -85,6 +85,16 @@ class Session:
     def sweep(self, ref: str | None) -> Sweep:
         """Return the sweep that a reference names, as `find`."""
         return self.reader.sweeps.get(self.find(ref))
+
+    def verifiable(self, ref: str | None) -> Sweep:
+        """Return a sweep, as `sweep`, for a command that prints its parameters.
+
+        Warns if this machine's key cannot verify them.
+        """
+        found = self.sweep(ref)
+        if notice := unverified(self.settings, found):
+            warn(notice)
+        return found
 
     def trouble(self) -> str:
         """Return why `hpq connect` cannot reach Redis; "" if it logged no reason."""

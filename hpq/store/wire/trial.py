@@ -51,6 +51,11 @@ def unsigned(_number: int, text: str) -> bytes:
     return text.encode()
 
 
+def is_unsigned(_number: int, row: bytes | None) -> bool:
+    """Return True unless a signature precedes the row's JSON."""
+    return (row or b"")[:1] < b"\x80"
+
+
 def stored(rows: Iterable[NewRow], first: int, sign: SignRow) -> list[tuple[bytes, bytes]]:
     """Return row and identity of each trial, numbered from `first`."""
     return [(sign(n, text), identity) for n, (text, identity) in enumerate(rows, first)]
@@ -58,7 +63,7 @@ def stored(rows: Iterable[NewRow], first: int, sign: SignRow) -> list[tuple[byte
 
 def text_of(row: bytes) -> bytes:
     """Return the JSON of a row, which a signature of 16 bytes may precede (code/signing.py)."""
-    return row[MAC_BYTES:] if row[:1] >= b"\x80" else row
+    return row if is_unsigned(0, row) else row[MAC_BYTES:]
 
 
 def metric_names(fields: Iterable[bytes]) -> list[str]:

@@ -30,7 +30,7 @@ def enqueue_confirmation(
     Raises:
         UserError: the sweep is a confirmation, or its code is not signed with this machine's key.
 
-    `best` are trials of `best_trials`, which refuses parameters that were changed.
+    The caller has refused trials whose parameters were changed.
     """
     for first in (tag.removeprefix(_TAG) for tag in sweep.tags if tag.startswith(_TAG)):
         text = f"{sweep.id} already confirms {first}; for more seeds: hpq best {first}"

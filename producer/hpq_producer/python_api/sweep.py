@@ -18,7 +18,7 @@ from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import read_curves
-from hpq_producer.query.selection import Selection, best_trials
+from hpq_producer.query.selection import Selection, best_trials, refuse_altered
 from hpq_producer.reports.figures import FIGURES, FigureData, Kind, drawn_trials
 from hpq_producer.reports.sweep_table import COLUMNS, SweepList
 from hpq_producer.targets import owned_sweep
@@ -150,7 +150,9 @@ class Sweep:
         only = _filter(where)
         with api_session() as session:
             sweep = session.reader.sweeps.get(self.id)
-            return SweepTrial(best_trials(session.reader, sweep, 1, only)[0], sweep)
+            found = best_trials(session.reader, sweep, 1, only)
+            refuse_altered(found)
+            return SweepTrial(found[0], sweep)
 
     def history(self, metric: Metrics = None) -> DataFrame:
         """Return every stored value of every trial, or of one or more metrics, one value a row.

@@ -301,6 +301,40 @@ def test_only_the_signer_adds_to_a_sweep_and_only_from_what_was_signed(lab) -> N
         refused(lab.hpq("best", sid, *words, HPQ_CODE_KEY=OURS), "parameters-altered")
 
 
+def test_a_ranking_marks_the_altered_trial_and_keeps_the_others(lab) -> None:
+    lab.write("train.py", PROGRAM)
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    best = [t["trial"] for t in json.loads(lab.ok("best", sid, "-n", "3", "-o", "json"))]
+    put(lab, sid, best[1], rows(lab, sid)[best[1]] + b" ")
+    found = json.loads(lab.ok("best", sid, "-n", "3", "-o", "json"))
+    kinds_of = [t["failure"] and t["failure"]["kind"] for t in found]
+    assert kinds_of == [None, FailureKind.DISTRUSTED, None] and not found[1]["param"]
+    assert "distrusted" in lab.ok("best", sid, "-n", "3")
+    refused(lab.hpq("best", sid, "-n", "3", "--args"), "parameters-altered")
+
+
+def test_a_sweep_whose_signature_was_removed_is_not_shown_as_if_it_were_verified(lab) -> None:
+    lab.write("train.py", PROGRAM)
+    sid = lab.enqueue(SWEEP)
+    lab.worker()
+    lab.wait_over(sid)
+    lab.redis.hset(lab.keys.sweep(sid), mapping={"signature": "", "signer": ""})
+    for words in (("results",), ("summary",), ("show", "1"), ("best", "-n", "3")):
+        assert "parameters-unverified" in ids(lab.hpq(*words).stderr)
+    shown = json.loads(lab.ok("results", sid, "-o", "json"))
+    assert {t["failure"]["kind"] for t in shown} == {FailureKind.DISTRUSTED}
+    assert not any(t["param"] for t in shown)
+    refused(lab.hpq("best", sid), "parameters-altered")
+    assert lab.hpq("audit", sid).returncode == 1
+    # With the rows' signatures removed, too, it looks like a sweep that no key signed.
+    for number, row in rows(lab, sid).items():
+        put(lab, sid, number, row[16:])
+    done = lab.hpq("best", sid)
+    assert done.returncode == 0 and ids(done.stderr) == ["parameters-unverified"]
+
+
 def test_a_forged_id_of_a_sweep_leads_nowhere(lab) -> None:
     digits = "trainer: digits\nmethod: grid\nparameters: {epochs: {values: [1, 2]}}\n"
     sid = lab.enqueue(digits)

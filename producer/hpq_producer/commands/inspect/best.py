@@ -17,7 +17,7 @@ from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import best_trials
+from hpq_producer.query.selection import best_trials, refuse_altered
 from hpq_producer.reports.export import to_args
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.reports.summary_page import winner_lines
@@ -56,9 +56,11 @@ def best(
     if confirm and (as_yaml or as_args):
         raise UserError("--confirm queues a sweep and prints its id; remove --yaml and --args")
     with open_session() as session:
-        found = session.sweep(sweep)
+        found = session.verifiable(sweep)
         # One trial alone has no rival to compare with.
         trials = best_trials(session.reader, found, max(n, 2) if confirm else n, only)
+        if confirm or as_args or as_yaml or n == 1:
+            refuse_altered(trials)  # a ranking marks them
         if confirm:
             return _confirm(session, found, trials, confirm, output)
         is_text = not (as_yaml or output.is_data or as_args or only)

@@ -64,7 +64,7 @@ def export(
         text = f"{path} exists; remove it, or choose another path"
         raise UserError(text, code="file-exists")
     with open_session() as session:
-        sweep = session.sweep(targets[0] if targets[1:] else None)
+        sweep = session.verifiable(targets[0] if targets[1:] else None)
         trials = list(session.reader.trials.all(sweep.id))
         chosen = [t for t in trials if (t.ended_ms if to is Peer.OPTUNA else t.claimed_ms)]
         _write(session.reader, sweep, chosen, to, path)

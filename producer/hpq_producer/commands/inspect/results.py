@@ -66,7 +66,7 @@ def results(
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
-        found = session.sweep(sweep)
+        found = session.verifiable(sweep)
         chosen = Selection(reader=reader, sweep=found, state=state, sort=sort, top=top, where=only)
         if history:
             return _show_history(read_curves(reader, chosen.trials()), output)

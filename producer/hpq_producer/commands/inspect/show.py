@@ -62,6 +62,8 @@ def show(
     """
     with open_session() as session:
         found = find_target(session.reader, what, session.settings.user)
+        if isinstance(found, TrialId):
+            session.verifiable(found.sweep)
         if code is not None:
             sid = found if isinstance(found, str) else found.sweep
             key_of_mine = None if unsigned else session.settings

@@ -36,7 +36,7 @@ def summary(
       hpq summary digits-3f2a1 digits-9c0de
     """
     with open_session() as session:
-        found = [session.sweep(one) for one in (sweep or (None,))]
+        found = [session.verifiable(one) for one in (sweep or (None,))]
         if output.is_data and len(found) > 1:
             raise UserError("-o takes one sweep; run `hpq summary` once for each")
         if len(found) > 1:
