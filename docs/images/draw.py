@@ -72,7 +72,7 @@ def scene_of(data: SweepData, columns: int) -> Scene:
         curves={t.id.number: data.curves.get(t.id.number, ()) for t in ranked[:60]},
         winner=data.winner,
         detail=Detail(trial=best, curves=points, attempts=(), log=log),
-        importance=list(importance_lines(data.summary, columns)),
+        importance=list(importance_lines(data.importance, columns)),
     )
 
 

@@ -75,8 +75,7 @@ def watch_sweep(
 
 def _important(reader: StoreReader, sweep: Sweep, columns: str) -> list[Line]:
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
-    needs = "unknown: needs a metric, and two parameters with different values in its results"
-    return [*importance_lines(summary.importance, int(columns))] or [[Span(needs)]]
+    return list(importance_lines(summary.importance, int(columns)))
 
 
 def matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:
