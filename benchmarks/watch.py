@@ -18,6 +18,7 @@ from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Point, TrialState
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import encode_new
+from hpq_producer.terminal.screen import DrawnLines
 from hpq_producer.terminal.style import TerminalInfo
 from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import SceneReader
@@ -77,7 +78,7 @@ def _draw(scenes: SceneReader, view: View) -> View:
         file=io.StringIO(), force_terminal=True, color_system="256",
         width=_LOOK.columns, height=_LOOK.rows, legacy_windows=False,
     )  # fmt: skip
-    console.print(drawn)
+    console.print(DrawnLines(drawn, _LOOK))
     if len(view.seen.numbers) < 38:
         raise AssertionError(f"{len(view.seen.numbers)} rows")
     return replace(view, cursor=0)

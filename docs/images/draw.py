@@ -16,6 +16,7 @@ from hpq.domain.status import Worker
 from hpq.domain.trial import Point, TrialState, TrialView
 from hpq_producer.page.sweep_data import SweepData
 from hpq_producer.reports.summary_page import importance_lines
+from hpq_producer.terminal.screen import DrawnLines
 from hpq_producer.terminal.style import TerminalInfo
 from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import Detail, Scene
@@ -47,7 +48,7 @@ def draw(data: SweepData, size: tuple[int, int], file: Path, *keys: str) -> None
     for key in keys:
         drawn, view = render(reduce(view, key), scene, look)
     console = Console(record=True, width=columns, height=rows, file=io.StringIO())
-    console.print(drawn)
+    console.print(DrawnLines(drawn, look))
     console.save_svg(str(file), title=f"hpq watch {data.sweep.id}")
 
 
@@ -72,7 +73,7 @@ def scene_of(data: SweepData, columns: int) -> Scene:
         curves={t.id.number: data.curves.get(t.id.number, ()) for t in ranked[:60]},
         winner=data.winner,
         detail=Detail(trial=best, curves=points, attempts=(), log=log),
-        importance=list(importance_lines(data.summary, columns)),
+        importance=list(importance_lines(data.importance, columns)),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -15,10 +14,12 @@ from types import FrameType
 from hpq.domain.sweep import Sweep
 from hpq.filestore.local import location
 from hpq.process import make_private, private_file
+from hpq_producer.embedded_redis import keeper
 from hpq_producer.session import Session, environment
 from hpq_producer.terminal.console import print_message
 
 _MAX_CPU_WORKERS = 4
+_START_S = 20.0
 
 
 @contextmanager
@@ -87,7 +88,7 @@ class LocalWorkers:
         # The supervisor holds this lock while it lives; the file has its process id.
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if not _try_lock(lock):
+            if not keeper.try_lock(lock):
                 self._pid = int(os.pread(lock, 20, 0) or 0)
                 print_message(f"workers of this sweep are already running (log: {self.log})")
                 return self
@@ -135,7 +136,7 @@ class LocalWorkers:
             return self._supervisor.poll() is None
         lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
         try:
-            return not _try_lock(lock)
+            return not keeper.try_lock(lock)
         finally:
             os.close(lock)
 
@@ -154,9 +155,9 @@ class LocalWorkers:
             self._signal(signal.SIGTERM)
             self._wait(1.0)
 
-    def wait_for_one(self, is_there: Callable[[], bool], patience_s: float = 20.0) -> None:
-        """Return when a worker is live, the supervisor has ended, or `patience_s` has passed."""
-        until = time.monotonic() + patience_s
+    def wait_for_one(self, is_there: Callable[[], bool]) -> None:
+        """Return when a worker is live, the supervisor has ended, or 20 s have passed."""
+        until = time.monotonic() + _START_S
         while not is_there() and self.ended() is None and time.monotonic() < until:
             time.sleep(0.05)
 
@@ -166,11 +167,3 @@ class LocalWorkers:
             return None
         lines = self.log.read_text("utf-8", "replace").strip().splitlines()
         return f"the workers ended: {lines[-1] if lines else f'see {self.log}'}"
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

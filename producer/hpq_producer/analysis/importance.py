@@ -83,10 +83,8 @@ class Importance:
         return frozenset(one.param for one in self.shares if one.high < _NEXT_TO_NOTHING)
 
 
-def importance_of(
-    sweep: Sweep, sets: Sequence[Params], objectives: Sequence[float]
-) -> Importance | None:
-    """Compute the importance of each parameter that varies; None if fewer than two do.
+def importance_of(sweep: Sweep, sets: Sequence[Params], objectives: Sequence[float]) -> Importance:
+    """Compute the importance of each parameter that varies.
 
     `sets` hold the leaves by dotted name; equal ones (replicates) are averaged.
     """
@@ -101,12 +99,10 @@ def importance_of(
     columns = {name: _column([params.get(name) for params, _ in rows]) for name in sweep.varying}
     varying = {name: column for name, column in columns.items() if column}
     if len(varying) < 2:  # one parameter always explains all
-        return None
+        return Importance(sets=count, why_none="unknown: needs results that differ in 2 parameters")
     if count < MIN_SETS:
-        return Importance(
-            sets=count,
-            why_none=f"unknown: needs {MIN_SETS} different trials, has {count}",
-        )
+        few = f"unknown: needs {MIN_SETS} different trials, has {count}"
+        return Importance(sets=count, why_none=few)
     try:
         numpy, forest = import_module("numpy"), import_module("sklearn.ensemble")
     except ImportError:

@@ -136,9 +136,9 @@ class SweepSummary:
         return sorted(self._failed.values(), key=lambda f: -f.count)
 
     @property
-    def importance(self) -> Importance | None:
-        """Which parameter matters; None if fewer than two vary, or the sweep has no metric."""
-        return importance_of(self.sweep, self.sets, self.objectives) if self.objectives else None
+    def importance(self) -> Importance:
+        """Which parameter matters."""
+        return importance_of(self.sweep, self.sets, self.objectives)
 
     @property
     def effects(self) -> list[Effect]:

@@ -13,9 +13,12 @@ from itertools import pairwise
 from statistics import NormalDist
 
 from hpq.domain.sweep import Goal, ObjectiveValue, Sweep
-from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView
+from hpq.domain.trial import Point, ReplicateGroup, TrialId, TrialView
+from hpq.search.continuous import LogUniform, Uniform
+from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.terminal.text import clean, measure, value
 
 _GROUPS = 50  # the best, whose replicates give the noise
@@ -23,7 +26,6 @@ _COMPARED = 10  # of them, whose order is judged
 _DRAWS = 1_000  # repetitions of the sweep, with the measured noise
 _SURE = 0.975  # of them: the lead is beyond the noise; one-sided, as the leader was chosen
 _EDGE = 0.05  # of a range, at each end
-_LOG_RATIO = 20.0  # of positive ends: from here on places are those of logarithms
 _LATE = 0.9  # of the steps: a best value after it may not be the last
 _STILL = 0.02  # of the curve's range: less is no rise
 
@@ -196,39 +198,26 @@ def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[b
 
 def _edges(sweep: Sweep, trial: TrialView) -> Iterator[tuple[str, str]]:
     """Yield `lr`, `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of their range."""
+    space = space_of(sweep)
     for name, v in flatten(trial.params).items():
-        ends = (
-            _ends(entry_of(sweep.spec.get("parameters"), name)) if name in sweep.varying else None
-        )
+        ends = _ends(space.get(name)) if name in sweep.varying else None
         if ends is None or not isinstance(v, int | float):
             continue
         low, high = ends
-        is_log = 0 < low < high / _LOG_RATIO and v > 0
-        place = math.log(v / low) / math.log(high / low) if is_log else (v - low) / (high - low)
+        log = v > 0 and is_log(space[name], ends)
+        place = math.log(v / low) / math.log(high / low) if log else (v - low) / (high - low)
         if min(place, 1 - place) <= _EDGE:
             end = "lowest" if place < 0.5 else "highest"
             text = f"{clean(name)}={value(v)} is the {end} of {value(low)} to {value(high)}"
             yield name, text
 
 
-def _ends(entry: Mapping[str, Json]) -> tuple[float, float] | None:
+def _ends(leaf: Distribution | None) -> tuple[float, float] | None:
     """Return the lowest and the highest number that the file allows; None for a short list."""
-    kind, values = str(entry.get("distribution", "")), entry.get("values")
-    found = values if isinstance(values, list) else [entry.get("min"), entry.get("max")]
-    numbers = [float(v) for v in found if isinstance(v, int | float) and not isinstance(v, bool)]
-    if len(numbers) < len(found) or min(numbers) >= max(numbers) or (values and len(numbers) < 3):
+    if isinstance(leaf, Uniform | LogUniform | IntUniform):
+        return leaf.low, leaf.high
+    found = leaf.values if isinstance(leaf, Categorical | Weighted) else ()
+    numbers = [v for v in found if isinstance(v, int | float)]
+    if len(numbers) < 3 or not are_numbers(found) or min(numbers) == max(numbers):
         return None
-    if "log" in kind and not kind.endswith("values"):  # W&B's exponents
-        numbers = [math.exp(v) for v in numbers]
     return min(numbers), max(numbers)
-
-
-def entry_of(parameters: Json, name: str) -> Mapping[str, Json]:
-    """Return the file's entry of a parameter, which may be nested."""
-    if not isinstance(parameters, dict):
-        return {}
-    if isinstance(found := parameters.get(name), dict):
-        return found
-    above, _, below = name.partition(".")
-    inner = parameters.get(above)
-    return entry_of(inner.get("parameters"), below) if below and isinstance(inner, dict) else {}

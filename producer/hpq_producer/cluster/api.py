@@ -17,7 +17,7 @@ from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
 from hpq_producer.connection_record import NAMESPACE, namespace_flags
 
 Object = Mapping[str, Any]
-MERGE, PLAIN = "application/merge-patch+json", "application/json"
+_MERGE = "application/merge-patch+json"
 _CONNECT_S, _READ_S = 3.0, 10.0
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)  # YAML that is no kubeconfig
 
@@ -93,11 +93,7 @@ class KubernetesApi:
 
     def patch(self, path: str, body: Object) -> Any:
         """Send a merge patch and return the JSON answer."""
-        return self._call("PATCH", path, body=body, kind=MERGE)
-
-    def post(self, path: str, body: Object) -> Any:
-        """Send a POST request and return the JSON answer."""
-        return self._call("POST", path, body=body, kind=PLAIN)
+        return self._call("PATCH", path, body=body)
 
     def delete(self, path: str) -> Any:
         """DELETE."""
@@ -133,12 +129,12 @@ class KubernetesApi:
         *,
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
-        kind: str = "",
     ) -> Any:
         from urllib3 import Timeout  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
-        headers = {**self._headers(), "Accept": PLAIN, **({"Content-Type": kind} if kind else {})}
+        headers = {**self._headers(), "Accept": "application/json"}
+        headers |= {"Content-Type": _MERGE} if body else {}
         try:
             answer = self._pool.request(
                 method,

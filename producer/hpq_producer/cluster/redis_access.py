@@ -9,6 +9,7 @@ from typing import Any
 
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq_producer.cluster.api import KubernetesApi
+from hpq_producer.cluster.objects import pod_of
 from hpq_producer.connection_record import kubectl_command
 
 SERVICE, CODE_KEY, CERTIFICATE = "hpq-redis", "hpq-code-key", "hpq-redis-tls"
@@ -59,7 +60,7 @@ class RedisService:
         """
         labels = ",".join(f"{k}={v}" for k, v in self._spec["selector"].items())
         pods = self._api.get(self._api.of("pods"), labelSelector=labels)["items"]
-        ready = [pod for pod in pods if _is_ready(pod)]
+        ready = [pod for pod in pods if pod_of(pod).is_ready]
         if not ready:
             found = ", ".join(p["metadata"]["name"] for p in pods)
             raise OutOfReach(
@@ -178,10 +179,3 @@ def explain_missing(api: KubernetesApi, what: str = f"Service {SERVICE}") -> str
         f" --image IMAGE --namespace {api.namespace} | {kubectl_of(api)} apply -f - (without GPUs:"
         " --gpus 0), or choose another: --namespace NAME"
     )
-
-
-def _is_ready(pod: Any) -> bool:
-    if pod["metadata"].get("deletionTimestamp"):
-        return False
-    conditions = pod["status"].get("conditions", ())
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -34,7 +34,10 @@ def count_pods(cluster: ClusterStatus, queue: str | None = None) -> str:
 def pod_rows(
     cluster: ClusterStatus, workers: Sequence[Worker], queue: str | None, columns: int
 ) -> list[Line]:
-    """Return a line with the reason for each Deployment without pods and each troubled pod."""
+    """Return a line with the reason for each Deployment without pods and each troubled pod.
+
+    They have at most `columns` columns; `queue` None means all queues.
+    """
     spans = [
         _deployment_cells(d) for d in cluster.deployments if d.reason and queue in (None, d.queue)
     ]
@@ -137,14 +140,3 @@ def _pod_cells(pod: Pod) -> list[Span]:
 
 def _phase(pod: Pod) -> str:
     return "not ready" if pod.phase == "Running" and not pod.is_ready else pod.phase
-
-
-def pod_report(cluster: ClusterStatus, workers: Sequence[Worker]) -> Iterator[str]:
-    """Yield the lines of `hpq workers` below its table."""
-    yield count_pods(cluster)
-    for d in cluster.deployments:
-        if d.reason:
-            yield f"{d.name}: {d.present} of {d.wanted} pods: {clean(d.reason)}"
-    for pod in troubled_pods(cluster, workers):
-        reason = f", {clean(pod.reason)}" if pod.reason else ""
-        yield f"{pod.name}: {_phase(pod)}{reason}{f', on {pod.node}' if pod.node else ''}"

@@ -17,10 +17,12 @@ from hpq.errors import UserError
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES, line, users
 
 _DAYS = 3650
+_SERVER = (7, 0)  # the version in k8s/base
+Manifest = dict[str, object]
 
 
-def redis_certificate(namespace: str) -> Mapping[str, str]:
-    """Generate tls.crt, tls.key and ca.crt of the Secret hpq-redis-tls, valid for ten years.
+def tls_secret(namespace: str) -> Manifest:
+    """Generate the Secret of the component tls: a self-signed certificate, valid for ten years.
 
     The names include localhost, for connections through a port-forward.
 
@@ -49,11 +51,8 @@ def redis_certificate(namespace: str) -> Mapping[str, str]:
             line = f"openssl req: {done.stderr.strip().splitlines()[-1]}"
             raise UserError(line, code="openssl-failed")
         text = certificate.read_text("ascii")
-        return {"tls.crt": text, "tls.key": key.read_text("ascii"), "ca.crt": text}
-
-
-_SERVER = (7, 0)  # the version in k8s/base
-Manifest = dict[str, object]
+        made = {"tls.crt": text, "tls.key": key.read_text("ascii"), "ca.crt": text}
+    return _secret(namespace, "hpq-redis-tls", made)
 
 
 def secret_objects(
@@ -83,15 +82,6 @@ def secret_objects(
         *([tls] if tls else []),
     ]
     return found
-
-
-def tls_secret(namespace: str) -> Manifest:
-    """Generate the Secret of the component tls: a self-signed certificate.
-
-    Raises:
-        UserError: openssl is missing or fails.
-    """
-    return _secret(namespace, "hpq-redis-tls", redis_certificate(namespace))
 
 
 def _secret(namespace: str, name: str, data: Mapping[str, str]) -> Manifest:

@@ -150,9 +150,9 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     else:
         yet = "" if sweep.state.is_over else " yet"
         parts.append((f"No trial has reported {clean(sweep.metric.name)}{yet}", False))
-    if found and found.shares:
+    if found.shares:
         parts += [("; ", False), (found.answer, True)]
-    elif found and ranked:
+    elif ranked and len(sweep.varying) > 1:
         parts.append(("; the trials do not tell which parameter matters", False))
     if counts.failed and best is not None:
         parts.append((f"; {counts.failed:,} of {counts.total:,} trials failed", False))

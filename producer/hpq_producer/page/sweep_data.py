@@ -51,15 +51,15 @@ class SweepData:
         return SweepSummary(self.sweep).add(self.trials)
 
     @cached_property
-    def importance(self) -> Importance | None:
+    def importance(self) -> Importance:
         """Which parameter matters."""
         return self.known or self.summary.importance
 
     @cached_property
     def names(self) -> list[str]:
         """The varying parameters, the most important first."""
-        shares = self.importance.shares if self.importance else ()
-        return list(dict.fromkeys([s.param for s in shares] + list(self.sweep.varying)))
+        ranked = [one.param for one in self.importance.shares]
+        return list(dict.fromkeys([*ranked, *self.sweep.varying]))
 
 
 def read_sweep(
@@ -159,7 +159,7 @@ def _leaves(trials: Sequence[TrialView]) -> list[Mapping[str, Json]]:
 def _axes(data: SweepData) -> list[dict[str, Any]]:
     """Return how each parameter is drawn: linear, log or category."""
     leaves, space = _leaves(data.trials), space_of(data.sweep)
-    shares = {s.param: s.share for s in data.importance.shares} if data.importance else {}
+    shares = {s.param: s.share for s in data.importance.shares}
     axes: list[dict[str, Any]] = []
     for name in data.names:
         present = [v for row in leaves if (v := row.get(name)) is not None]

@@ -184,8 +184,7 @@ class Sweep:
         with api_session() as session:
             sweep = session.reader.sweeps.get(self.id)
             best_trials(session.reader, sweep)  # raises if there is none
-            found = SweepSummary(sweep=sweep).add(session.reader.trials.all(self.id)).importance
-        return found or Importance(sets=0, why_none="unknown: fewer than two parameters vary")
+            return SweepSummary(sweep=sweep).add(session.reader.trials.all(self.id)).importance
 
     def figure(self, kind: Kind | None = None) -> Figure:
         """Draw `curves`, `parallel`, `importance`, `slices` or `history` with plotly.

@@ -93,15 +93,14 @@ def parallel(data: FigureData) -> Any:
 def importance(data: FigureData) -> Any:
     """Draw each parameter's share of the explained variance, with 90 % intervals."""
     go, found = _plotly(), SweepSummary(sweep=data.sweep).add(data.trials).importance
-    shares = found.shares[:_MOST_AXES][::-1] if found else ()
+    shares = found.shares[:_MOST_AXES][::-1]
     ends = {
         "array": [one.high - one.share for one in shares],
         "arrayminus": [one.share - one.low for one in shares],
     }
     names = [_text(one.param) for one in shares]
     bars = go.Bar(x=[s.share for s in shares], y=names, orientation="h", error_x=ends)
-    title = _text(found.verdict) if found else "unknown: no two trials with a result differ"
-    return _layout(data, go.Figure(bars), title, "share of the explained variance")
+    return _layout(data, go.Figure(bars), _text(found.verdict), "share of the explained variance")
 
 
 def slices(data: FigureData) -> Any:
@@ -172,7 +171,7 @@ def _colours(count: int) -> list[str]:
 def _names(data: FigureData, sets: Sequence[Mapping[str, Json]]) -> list[str]:
     """Return at most 12 parameters that differ between these sets, the most important first."""
     found = SweepSummary(sweep=data.sweep).add(data.trials).importance
-    order = {one.param: i for i, one in enumerate(found.shares if found else ())}
+    order = {one.param: i for i, one in enumerate(found.shares)}
     varied = [n for n in data.sweep.varying if len({json.dumps(s.get(n)) for s in sets}) > 1]
     return sorted(varied, key=lambda name: order.get(name, len(order)))[:_MOST_AXES]
 

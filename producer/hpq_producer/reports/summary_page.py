@@ -65,10 +65,8 @@ def winner_lines(
         yield [Span(f"{label:9}", Style.DIM), Span(text)]
 
 
-def importance_lines(found: Importance | None, columns: int = 1_000) -> Iterator[Line]:
+def importance_lines(found: Importance, columns: int = 1_000) -> Iterator[Line]:
     """Yield each parameter's share of the explained variance, with a 90 % interval."""
-    if found is None:
-        return
     yield []
     yield [
         Span("which parameter matters (share of the model's prediction, 90 % interval)", Style.DIM)
@@ -189,7 +187,7 @@ def print_summary_data(reader: StoreReader, sweep: Sweep, output: Format, *, top
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,
             "winner": asdict(winner) if winner else None,
-            "importance": asdict(importance) if importance else None,
+            "importance": asdict(importance),
             "effects": effects,
             "saved": asdict(summary.saved) if summary.saved else None,
             "failures": [
@@ -220,7 +218,7 @@ def print_comparison(reader: StoreReader, sweeps: Sequence[Sweep]) -> None:
 def comparison_cells(summary: SweepSummary, best: Sequence[TrialView]) -> dict[str, str]:
     """Return what a comparison tells of a sweep, by label."""
     sweep, found = summary.sweep, summary.importance
-    matters = found.shares[0] if found and found.shares else None
+    matters = found.shares[0] if found.shares else None
     return {
         "state": sweep.state.value,
         "trials": ", ".join(state_counts(sweep)),

@@ -91,7 +91,6 @@ ALIASES = {
     "choice": "categorical",
     "gaussian": "normal",
 }
-INFERRED = frozenset({"int_uniform", "uniform"})  # from min and max
 EXPONENTS = frozenset({"log_uniform", "q_log_uniform", "inv_log_uniform"})
 _MAX_EXPONENT = 700.0  # e to the 709 is the largest float
 

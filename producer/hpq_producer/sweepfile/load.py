@@ -46,7 +46,6 @@ from hpq_producer.sweepfile import source as sweep_source
 from hpq_producer.sweepfile.errors import Problems, SourceMap, shown
 from hpq_producer.sweepfile.source import Override, apply, flag_override, set_overrides
 from hpq_producer.sweepfile.spec import LIST, SweepSpec
-from hpq_producer.sweepfile.values import Check
 
 _LIST_TRAINER = "cifar10"  # the format of the article's list has no key for the code
 
@@ -241,7 +240,7 @@ def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
     schema.check(data, schema.TOP, (), out)
     similar = _similar_to_unknown(data)
     if "metric" in data:
-        _check_mapping(data, "metric", schema.METRIC, "name", out)
+        _check_metric(data["metric"], out)
     if "early_terminate" in data:
         early_terminate.check(data, out)
     if "keep" in data:
@@ -289,17 +288,10 @@ def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
         out.add_missing(("keep", "best"), "needs a metric; write metric: {name: …, goal: …}")
 
 
-def _check_mapping(
-    data: Mapping[str, Json],
-    key: str,
-    table: Mapping[str, Check],
-    needs: str,
-    out: Problems,
-) -> None:
-    value = data[key]
+def _check_metric(value: Json, out: Problems) -> None:
     if not isinstance(value, dict):
-        out.add((key,), f"{shown(value)} is not a mapping; write {{{needs}: …}}")
+        out.add(("metric",), f"{shown(value)} is not a mapping; write {{name: …}}")
         return
-    schema.check(value, table, (key,), out)
-    if needs not in value:
-        out.add_missing((key,), f"needs {needs}")
+    schema.check(value, schema.METRIC, ("metric",), out)
+    if "name" not in value:
+        out.add_missing(("metric",), "needs name")

@@ -1,4 +1,4 @@
-"""Show rich's frames on the terminal's alternate screen, and read keys as they are pressed.
+"""Show frames on the terminal's alternate screen, and read keys as they are pressed.
 
 `LiveScreen` restores the terminal whatever ends its block: an exception, Ctrl-C, SIGTERM, a
 terminal that is closed, or a stop with Ctrl-Z in between.
@@ -14,15 +14,18 @@ import sys
 import termios
 import threading
 import tty
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, TextIO
 
-from rich.console import Console, ConsoleDimensions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderResult
 from rich.live import Live
+from rich.segment import Segment
 
 from hpq.sanitize import unguarded
-from hpq_producer.terminal.style import TerminalInfo
+from hpq_producer.terminal.style import Line, TerminalInfo, cut
 
 _KEY = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|\x1b|.", re.DOTALL)
 _NAMED = {
@@ -39,6 +42,20 @@ _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"  # of a line that is as wide as the ter
 def key_names(text: str) -> list[str]:
     """The keys that a terminal sent, by name; others as they are."""
     return [_NAMED.get(key, key) for key in _KEY.findall(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLines:
+    """Lines as rich draws them; its Text and Table would measure every cell once more."""
+
+    lines: Sequence[Line]
+    terminal: TerminalInfo
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.lines:
+            for span in cut(line, self.terminal):
+                yield Segment(span.text, console.get_style(span.style) if span.style else None)
+            yield Segment.line()
 
 
 class LiveScreen:
@@ -89,10 +106,10 @@ class LiveScreen:
                 os.close(self._waker)
                 os.close(self._wake_end)
 
-    def draw(self, frame: RenderableType, terminal: TerminalInfo) -> None:
+    def draw(self, frame: Sequence[Line], terminal: TerminalInfo) -> None:
         """Show a frame, which fills at most the terminal."""
         self._console.size = ConsoleDimensions(terminal.columns, terminal.rows)
-        self._live.update(frame, refresh=True)
+        self._live.update(DrawnLines(frame, terminal), refresh=True)
 
     def wake(self) -> None:
         """End a `wait`; any thread may, also after the screen is gone."""

@@ -30,9 +30,10 @@ class Style(StrEnum):
     GREEN = "green"
     YELLOW = "yellow"
     CYAN = "cyan"
+    REVERSE = "reverse"
 
 
-_SGR = dict(zip(Style, ("", "1", "2", "31", "32", "33", "36"), strict=True))
+_SGR = dict(zip(Style, ("", "1", "2", "31", "32", "33", "36", "7"), strict=True))
 
 
 class Span(NamedTuple):

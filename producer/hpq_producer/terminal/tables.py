@@ -6,10 +6,10 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from hpq_producer.terminal.style import Line, Span, Style
+from hpq_producer.terminal.style import Line, Span, Style, plain
 from hpq_producer.terminal.text import abbreviate, is_number, narrowest, pad, rounded, width
 
 GAP = 2
@@ -43,14 +43,9 @@ class Layout:
         sizes = zip(self.columns, self.widths, strict=True)
         return sum(size is None and column.title in names for column, size in sizes)
 
-    def titles(self) -> list[Span]:
-        """Return the titles of the shown columns, shortened to their widths."""
-        sizes = zip(self.columns, self.widths, strict=True)
-        return [Span(abbreviate(c.title, size), Style.DIM) for c, size in sizes if size is not None]
-
     def header(self) -> Line:
-        """Return the titles as a line."""
-        return self._joined(self.titles())
+        """Return the titles as a line, shortened to their columns."""
+        return self._joined([Span(c.title, Style.DIM) for c in self.columns], abbreviate)
 
     def legend(self, names: Collection[str]) -> str:
         """Explain the shortened titles of these names: `v_loss = val_loss`.
@@ -62,22 +57,25 @@ class Layout:
         short = [(abbreviate(column.title, size), column.title) for column, size in sizes]
         return ", ".join(f"{shown} = {title}" for shown, title in short if shown != title in names)
 
-    def fitted(self, cells: Sequence[Span]) -> list[Span]:
-        """Return the shown cells of a row, cut or rounded to their columns."""
-        sizes = zip(cells, self.widths, strict=True)
-        return [Span(_fitted(cell.text, n), cell.style) for cell, n in sizes if n is not None]
-
     def row(self, cells: Sequence[Span]) -> Line:
-        """Return one row as a line."""
-        return self._joined(self.fitted(cells))
+        """Return one row as a line, its cells cut or rounded to their columns."""
+        return self._joined(cells, _fitted)
 
-    def _joined(self, cells: Sequence[Span]) -> Line:
-        shown = [(c, n) for c, n in zip(self.columns, self.widths, strict=True) if n is not None]
+    def _joined(self, cells: Sequence[Span], shorten: Callable[[str, int], str]) -> Line:
         out: list[Span] = []
-        for (column, size), cell in zip(shown, cells, strict=True):
-            gap = [Span(" " * GAP)] if out else []
-            out += [*gap, Span(pad(cell.text, size, right=column.right), cell.style)]
+        for column, size, cell in zip(self.columns, self.widths, cells, strict=True):
+            if size is not None:
+                gap = [Span(" " * GAP)] if out else []
+                text = pad(shorten(cell.text, size), size, right=column.right)
+                out += [*gap, Span(text, cell.style)]
         return out
+
+    def table(self, rows: Sequence[Sequence[Span]], picked: int | None) -> list[Line]:
+        """Return the titles and the rows as lines; the picked row is reversed."""
+        lines = [self.header(), *map(self.row, rows)]
+        if picked is not None and 0 <= picked < len(rows):  # its colours would be patches
+            lines[1 + picked] = [Span(plain(lines[1 + picked]), Style.REVERSE)]
+        return lines
 
 
 def _fitted(text: str, columns: int) -> str:

@@ -49,7 +49,6 @@ def watch_sweep(
     *,
     until_done: bool = False,
     leave: Leave = lambda: None,
-    stream: TextIO | None = None,
     on_quit: str = "quit",
     several: bool = False,
 ) -> SweepState | None:
@@ -65,7 +64,7 @@ def watch_sweep(
         NotFound: the sweep is not there, or was removed meanwhile.
         KeyboardInterrupt: Ctrl-C.
     """
-    stream = stream or sys.stdout
+    stream = sys.stdout
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return print_lines(session, sid, stream, leave)
     with closing(PodWatcher(session)) as pods:
@@ -75,8 +74,7 @@ def watch_sweep(
 
 def _important(reader: StoreReader, sweep: Sweep, columns: str) -> list[Line]:
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
-    needs = "unknown: needs a metric, and two parameters with different values in its results"
-    return [*importance_lines(summary.importance, int(columns))] or [[Span(needs)]]
+    return list(importance_lines(summary.importance, int(columns)))
 
 
 def matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:
@@ -142,8 +140,7 @@ class _Watch:
         # A client that does not retry by itself: the frame says when Redis is away, and keys work.
         quick = connect(session.url, retries=0, timeout_s=3.0)
         self._reader = reader_of(quick, session.settings)
-        in_cluster = session.connection is not None
-        self._scenes = SceneReader(self._reader, pods, in_cluster=in_cluster)
+        self._scenes = SceneReader(self._reader, pods)
         self._session, self._stream, self._leave, self._on_quit = session, stream, leave, on_quit
         self._view, self._scene = view, Scene(on_quit=on_quit)
         self._away_since = self._seen_at = 0.0

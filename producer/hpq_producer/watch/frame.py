@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from rich.console import Group, RenderableType
-
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
@@ -27,7 +25,6 @@ from hpq_producer.reports.trial_rows import (
     trial_row,
 )
 from hpq_producer.terminal.charts import Scale, buckets, curve, curve_scale, plot
-from hpq_producer.terminal.rendering import table_of, text_of
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import clean, duration, measure, rounded, trials_of, width
@@ -60,14 +57,15 @@ HELP = (
 )
 
 
-Frame = tuple[RenderableType, View]  # what rich draws, and the view with what it saw
+Frame = tuple[
+    list[Line], View
+]  # at most as many lines as the terminal has, and the view with what it saw
 
 
 def render(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     """At most as many rows and columns as the terminal has."""
     if terminal.columns < LEAST_COLUMNS or terminal.rows < LEAST_ROWS:
-        line = [Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]
-        return text_of(line, terminal), view
+        return [[Span(f"too small: needs {LEAST_COLUMNS}x{LEAST_ROWS}")]], view
     if view.mode is Mode.SWEEPS:
         return _sweeps(view, scene, terminal)
     if view.mode in (Mode.LIST, Mode.FILTER) or (view.mode is Mode.CONFIRM and not view.trial):
@@ -95,17 +93,12 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
         table, _, seen = _table(view, scene, terminal, most)
     used = len(head) + 1 + len(seen.numbers) + len(tail) + len(foot)
     blanks: list[Line] = [[]] * max(0, terminal.rows - used if scene.is_live else 0)
-    below = _texts([*tail, *blanks, *foot], terminal)
+    below = [*tail, *blanks, *foot]
     if not scene.rows:  # titles would announce rows
         words = "searching …" if scene.is_searching else position(now)
-        empty = text_of([Span(words, Style.DIM)], terminal)
-        return Group(*_texts(head, terminal), empty, *below), now
+        return [*head, [Span(words, Style.DIM)], *below], now
     view = show_from(replace(view, seen=seen), scene.total, seen.page)
-    return Group(*_texts(head, terminal), table, *below), view
-
-
-def _texts(lines: Sequence[Line], terminal: TerminalInfo) -> list[RenderableType]:
-    return [text_of(line, terminal) for line in lines]
+    return [*head, *table, *below], view
 
 
 def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
@@ -163,7 +156,7 @@ def _foot(view: View, scene: Scene, legend: Sequence[str], terminal: TerminalInf
 
 def _table(
     view: View, scene: Scene, terminal: TerminalInfo, most: int
-) -> tuple[RenderableType, Layout, Seen]:
+) -> tuple[list[Line], Layout, Seen]:
     """The rows that fit, with curves as wide as they may be."""
     status = scene.sweep_status
     sweep = status.sweep
@@ -191,7 +184,6 @@ def _table(
         is_crowded = None in layout.widths
         if layout.is_whole:
             break
-    table = table_of(layout, cells, terminal, picked)
     seen = Seen(
         total=scene.total,
         page=most,
@@ -200,7 +192,7 @@ def _table(
         names=(*sweep.varying, *_metrics(scene)),
         is_paused=sweep.state in (SweepState.PAUSED, SweepState.HELD),
     )
-    return table, layout, seen
+    return layout.table(cells, picked), layout, seen
 
 
 def _mark(trial: TrialView, is_picked: bool, wide: int) -> str:
@@ -321,7 +313,7 @@ def _page(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     old = view.seen
     total = len(view.seen.names) if is_list else max(1, len(whole) - room + 1)
     seen = Seen(total=total, page=room, names=old.names, is_paused=old.is_paused)
-    return Group(*_texts([*shown, *blanks, foot], terminal)), replace(view, seen=seen)
+    return [*shown, *blanks, foot], replace(view, seen=seen)
 
 
 def _choices(view: View) -> list[Line]:
@@ -383,5 +375,4 @@ def _sweeps(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     seen = Seen(total=len(rows), page=room, sweeps=ids)
     foot: Line = [Span(f"{line + 1} of {len(rows)}  Enter opens  q {scene.on_quit}", Style.DIM)]
     blanks: list[Line] = [[]] * (room - len(shown))
-    drawn = Group(table_of(layout, shown, terminal, line - top), *_texts([*blanks, foot], terminal))
-    return drawn, replace(view, seen=seen)
+    return [*layout.table(shown, line - top), *blanks, foot], replace(view, seen=seen)

@@ -86,10 +86,8 @@ class _KeptCurve:
 class SceneReader:
     """Reads scenes of one sweep, and of the list of sweeps."""
 
-    def __init__(
-        self, reader: StoreReader, pods: PodWatcher | None = None, *, in_cluster: bool = False
-    ) -> None:
-        self._reader, self._pods, self._in_cluster = reader, pods, in_cluster
+    def __init__(self, reader: StoreReader, pods: PodWatcher | None = None) -> None:
+        self._reader, self._pods = reader, pods
         self.found: list[int] | None = None  # what the filter picks; None: not known yet
         self._rows: dict[int, TrialView] = {}
         self._curves: dict[int, _KeptCurve] = {}
@@ -104,7 +102,8 @@ class SceneReader:
 
     def sweeps(self) -> SweepList:
         """The newest sweeps."""
-        return read_sweeps(self._reader, _SWEEPS, in_cluster=self._in_cluster)
+        in_cluster = self._pods is not None and self._pods.in_cluster
+        return read_sweeps(self._reader, _SWEEPS, in_cluster=in_cluster)
 
     def read(self, view: View, terminal: TerminalInfo, *, is_live: bool = True) -> Scene:
         """Everything that a frame of this size shows; only one that is not live waits for pods."""

@@ -255,7 +255,7 @@ def test_blocks_without_data_are_hidden(show: Open) -> None:
     shown = show(_without_metric())
     for block in ("sorted", "slices", "curves", "history"):
         assert not shown.page.is_visible(f"#{block}"), block
-    assert "no trial has a result" in shown.text("[aria-label='Which parameter matters']")
+    assert "2 parameters" in shown.text("[aria-label='Which parameter matters']")
 
 
 @pytest.mark.parametrize("more", [{"width": 390, "height": 844}, {"color_scheme": "dark"}])

@@ -389,7 +389,7 @@ def test_without_a_server_the_error_names_it(
 
 
 def test_importance_has_the_numbers_or_the_reason(done: hpq.Sweep, sweep_of: MakeSweep) -> None:
-    assert "fewer than two" in done.importance().why_none
+    assert "2 parameters" in done.importance().why_none
     with raises("no-result"):
         hpq.Sweep(sweep_of(1, "new-00000").id).importance()
 

@@ -20,8 +20,7 @@ from hpq_producer.cluster.objects import (
 )
 from hpq_producer.cluster.pods import ClusterStatus, read_cluster
 from hpq_producer.diagnosis.pods import explain_no_pod, troubled_pods
-from hpq_producer.terminal.rendering import lines_of
-from hpq_producer.terminal.style import TerminalInfo
+from hpq_producer.terminal.style import TerminalInfo, plain
 from hpq_producer.terminal.text import width
 from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import Scene
@@ -230,11 +229,11 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
         durations=DurationStats(), last_event="1-0",
     )  # fmt: skip
     look, scene = TerminalInfo(columns=columns, rows=rows), Scene(status=status, cluster=cluster)
-    lines = lines_of(render(View(), scene, look)[0], look)
+    lines = [plain(line) for line in render(View(), scene, look)[0]]
     assert len(lines) <= rows and all(width(line) <= columns for line in lines)
     text = "\n".join(lines)
     assert ("3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
     alone = replace(status, workers=())
     look = TerminalInfo(columns=80, rows=24)
-    shown = lines_of(render(View(), replace(scene, status=alone), look)[0], look)
+    shown = [plain(line) for line in render(View(), replace(scene, status=alone), look)[0]]
     assert "pods: 3 wanted" in "\n".join(shown)

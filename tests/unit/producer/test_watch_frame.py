@@ -21,8 +21,7 @@ from hpq_producer.analysis.winner import judge
 from hpq_producer.diagnosis.verdict import needed_actions
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.reports.sweep_table import SweepList
-from hpq_producer.terminal.rendering import lines_of
-from hpq_producer.terminal.style import TerminalInfo
+from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.terminal.text import to_ascii, width
 from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, render
 from hpq_producer.watch.scene import Detail, Scene
@@ -92,7 +91,7 @@ def _text(
     scene: Scene, columns: int = 80, rows: int = 24, view: View | None = None, **look: bool
 ) -> list[str]:
     terminal = TerminalInfo(columns=columns, rows=rows, **look)
-    return lines_of(render(view or View(), scene, terminal)[0], terminal)
+    return [paint(line, terminal) for line in render(view or View(), scene, terminal)[0]]
 
 
 @settings(max_examples=60)

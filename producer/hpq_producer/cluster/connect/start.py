@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect
 from hpq.connection.credentials import with_file
-from hpq.errors import ExitCode, Forbidden, HpqError, NotFound, OutOfReach, UserError
+from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
 from hpq.settings import Settings
 from hpq_producer import connection_record
 from hpq_producer.cluster.api import KubernetesApi
@@ -51,21 +51,13 @@ def start_forwarder(settings: Settings, request: ForwardRequest, name: str = "")
         HpqError: the cluster cannot be reached or refuses, or its Redis does.
     """
     connection_record.remove_stale_records(settings.home)
-    request_record = {
-        "home": str(settings.home),
-        "prefix": settings.prefix,
-        "name": name,
-        "context": request.context,
-        "namespace": request.namespace,
-        "role": request.role,
-        "port": request.port,
-    }
+    here = {"home": str(settings.home), "prefix": settings.prefix, "name": name}
     command_line = [
         sys.executable,
         "-P",
         "-m",
         "hpq_producer.cluster.connect.forwarder",
-        json.dumps(request_record),
+        json.dumps(here | asdict(request)),
     ]
     process = subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:  # it forks; the child ends when `alive` is closed
@@ -142,8 +134,3 @@ def exec_command(
         os.execvpe(command[0], list(command), environ)
     except OSError as error:
         raise UserError(f"{command[0]}: {error.strerror}", code="program-missing") from None
-
-
-def status_exit_code(connection: ConnectionRecord | None) -> ExitCode:
-    """Return the exit code of `hpq connect --status`."""
-    return ExitCode.OUT_OF_REACH if connection is None or connection.trouble else ExitCode.DONE

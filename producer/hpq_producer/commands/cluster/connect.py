@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from hpq.errors import UserError
+from hpq.errors import ExitCode, UserError
 from hpq.settings import Settings, read
 from hpq_producer import connection_record
 from hpq_producer.cluster.connect.start import (
@@ -17,7 +17,6 @@ from hpq_producer.cluster.connect.start import (
     RunningForward,
     exec_command,
     start_forwarder,
-    status_exit_code,
 )
 from hpq_producer.commands.common_flags import Context, Namespace, Output
 from hpq_producer.terminal.console import print_message
@@ -123,7 +122,8 @@ def _status(settings: Settings, output: Format) -> None:
         print_message(f"{shell}{record.where}: {record.url}, process {record.pid}")
         if record.trouble:
             print_message(f"Redis does not answer now: {record.trouble}")
-    raise typer.Exit(int(status_exit_code(record)))
+    is_open = record is not None and not record.trouble
+    raise typer.Exit(int(ExitCode.DONE if is_open else ExitCode.OUT_OF_REACH))
 
 
 def _record(record: connection_record.ConnectionRecord | None) -> dict[str, object] | None:

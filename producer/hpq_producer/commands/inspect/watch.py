@@ -21,7 +21,7 @@ from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import terminal_info
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.rendering import print_frame
+from hpq_producer.terminal.style import paint
 from hpq_producer.watch.app import watch_sweep
 from hpq_producer.watch.event_log import print_lines
 from hpq_producer.watch.frame import render
@@ -72,7 +72,8 @@ def _frame(session: Session, sid: str) -> None:
     terminal, view = terminal_info(sys.stdout, os.environ), View(sweep=sid)
     with closing(PodWatcher(session)) as pods:
         scene = SceneReader(session.reader, pods).read(view, terminal, is_live=False)
-    print_frame(render(view, scene, terminal)[0], terminal)
+    for line in render(view, scene, terminal)[0]:
+        print(paint(line, terminal))
 
 
 def _data(session: Session, sid: str, output: Format) -> None:

@@ -12,12 +12,12 @@ from hpq_producer.analysis.records import worker_record
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.notices import cluster_hint
-from hpq_producer.diagnosis.pods import pod_report
+from hpq_producer.diagnosis.pods import count_pods, pod_rows
 from hpq_producer.diagnosis.waiting import how_to_scale, how_to_start
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import print_message, show_table
+from hpq_producer.terminal.console import print_message, show_table, stdout_info
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.style import Span, Style, plain
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration
 
@@ -40,8 +40,10 @@ def workers(output: Output = Format.TABLE) -> None:
         elif cluster is None:
             start = how_to_scale() if session.connection else how_to_start()
             print_message(f"no worker is running; {start}{cluster_hint(session)}")
-        for line in pod_report(cluster, found) if cluster else ():
-            print_message(line)
+        if cluster:
+            print_message(count_pods(cluster))
+            for row in pod_rows(cluster, found, None, stdout_info().columns):
+                print_message(plain(row).rstrip())
         if pods.why:
             print_message(f"cannot list the pods: {clean(pods.why)}")
 
