@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from hpq.domain.identity import SWEEP_ID
@@ -15,9 +13,7 @@ from hpq.domain.sweep import Counts
 from hpq.errors import DecodeError
 
 T = TypeVar("T")
-W = TypeVar("W", bound=StrEnum)
 Row = Mapping[bytes, bytes]
-_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
 
 # A named argument of a script, sent in JSON. Numbers are text, because Lua would round them to
 # doubles. None is omitted: the script reads nil.
@@ -97,33 +93,6 @@ def sweep_id(raw: bytes) -> str:
     if SWEEP_ID.match(text):
         return text
     raise DecodeError(f"{raw[:60]!r} is not the id of a sweep")
-
-
-def word(words: type[W], text: str) -> W | None:
-    """Return the member of an enum; None for a word of a newer version.
-
-    Raises:
-        ValueError: the text is not a word.
-    """
-    try:
-        return words(text)
-    except ValueError:
-        if _WORD.fullmatch(text):
-            return None
-        raise
-
-
-def known(kind: type[T], data: str | Mapping[str, Any]) -> T:
-    """Decode a dataclass from JSON or a mapping; ignore the fields of a newer version.
-
-    Raises:
-        ValueError, TypeError: the data do not fit the dataclass.
-    """
-    read = json.loads(data) if isinstance(data, str) else data
-    if not isinstance(read, Mapping):
-        raise ValueError("not a mapping")
-    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in read.items() if name in names})
 
 
 def dumps(value: Any) -> str:

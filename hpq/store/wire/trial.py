@@ -21,7 +21,8 @@ from hpq.domain.trial import (
     TrialView,
 )
 from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, word
+from hpq.store.wire.fields import Reader, Row, dumps_in_order, number
+from hpq.store.wire.records import record, word
 
 MAC_BYTES = 16
 SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
@@ -118,8 +119,8 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         phase=phase,
         provenance=r.text("provenance"),
         checkpoint_ms=r.whole("checkpoint_ms"),
-        checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
-        artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
+        checkpoint=r.parse("checkpoint", None, lambda text: record(Checkpoint, text)),
+        artifacts=r.parse("artifacts", None, lambda text: record(Artifacts, text)),
         restarted=r.text("restarted"),
         gone=r.text("gone"),
         thinned=bool(r.text("thinned")),
@@ -135,7 +136,7 @@ def decode_pruning(text: str) -> Pruning:
     Raises:
         ValueError, TypeError: the text is not a Pruning.
     """
-    return known(Pruning, text)
+    return record(Pruning, text)
 
 
 def encode_result(trial: TrialView) -> str:
