@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import cache
 from typing import Any, TypeVar
 
 from hpq.domain.identity import SWEEP_ID
@@ -20,15 +21,21 @@ Row = Mapping[bytes, bytes]
 Field = str | int | float | Sequence[str] | None
 
 
-def encode_fields(fields: Mapping[str, Field]) -> bytes:
+def encode_fields(named: Mapping[str, Field]) -> bytes:
     """Encode named fields for a script: a JSON object of texts, booleans and lists of texts."""
-    data = {name: _plain(value) for name, value in fields.items() if value is not None}
+    data = {name: _plain(value) for name, value in named.items() if value is not None}
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _plain(value: Field) -> object:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return repr(value) if is_number else value
+
+
+@cache
+def _plain_fields(kind: type[Any]) -> list[tuple[str, Callable[..., Any]]]:
+    parsers: dict[Any, Callable[..., Any]] = {"str": str, "int": int, "float": float}
+    return [(field.name, parsers[field.type]) for field in fields(kind) if field.type in parsers]
 
 
 class Reader:
@@ -54,6 +61,11 @@ class Reader:
 
     def real(self, field: str) -> float:
         return self._take(field, 0.0, float)
+
+    def plain(self, kind: type[Any], but: Sequence[str]) -> dict[str, Any]:
+        """Return the fields of a dataclass that are texts, integers or floats, except `but`."""
+        found = _plain_fields(kind)  # type: ignore[arg-type]
+        return {name: self._take(name, parse(), parse) for name, parse in found if name not in but}
 
     def counts(self, queued: int, running: int, dropped: int) -> Counts:
         """Return a sweep's counts, from its hash and the sizes of its sorted sets."""
