@@ -77,7 +77,9 @@ def _checked(hint: Any, value: Any, name: str) -> Any:
     Raises:
         ValueError: it has another type (names the field).
     """
-    origin, args = get_origin(hint), get_args(hint)
+    if _is_plain(hint, value):
+        return value
+    origin, args = _parts(hint)
     if origin in (Union, UnionType):
         kinds = [one for one in args if one is not NoneType]
         if len(kinds) > 1 or (value is None and len(kinds) < len(args)):  # Json may be anything
@@ -89,14 +91,17 @@ def _checked(hint: Any, value: Any, name: str) -> Any:
         return {key: _checked(args[1], one, name) for key, one in value.items()}
     if is_dataclass(hint):
         return value if is_dataclass(value) else record(hint, value)  # type: ignore[arg-type]
-    if _is_plain(hint, value):
-        return value
     if isinstance(hint, type) and issubclass(hint, StrEnum) and isinstance(value, str):
         found = word(hint, value)
         if found is None:
             raise NewerWord(hint, value)
         return found
     raise ValueError(f"{name}: {str(value)[:80]} has the wrong type, or is not finite")
+
+
+@cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
 
 
 def _is_plain(hint: Any, value: object) -> bool:
