@@ -13,29 +13,19 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, Protocol, TypeVar
+from typing import IO, Protocol
 
 from hpq.domain.trial import TrialId
 
 ID_FILE = ".hpq-store"
-
-
 _ID = re.compile(r"[a-z0-9]{4,64}\Z")
-
-
 _CHUNK_BYTES = 1 << 20
-
-
 _TOKEN = re.compile(r"(\d{1,9})(-[a-z0-9]+)?\Z")  # older workers use the attempt alone
-
-
 GoOn = Callable[[], bool]
-
-
-T = TypeVar("T")
 
 
 class Gone(FileNotFoundError):
@@ -105,7 +95,7 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
     try:
         for name in names:
             with (folder / name).open("rb") as source, files.write(f"{to}/{name}") as target:
-                if not _pour(source, target, go_on):
+                if not _pour(iter(partial(source.read, _CHUNK_BYTES), b""), target, go_on):
                     break
         else:
             return True
@@ -131,7 +121,7 @@ def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with _Source(files, name) as source, draft.open("wb") as target:
+        with closing(_pieces(files, name)) as source, draft.open("wb") as target:
             if not _pour(source, target, go_on):
                 return False
         draft.replace(path)
@@ -140,29 +130,16 @@ def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True)
         draft.unlink(missing_ok=True)
 
 
-class _Source:
-    """A file of a store; its errors differ in type from those of the disk that it is copied to."""
-
-    def __init__(self, files: Readable, name: str) -> None:
-        self._files, self._name = files, name
-
-    def __enter__(self) -> _Source:
-        self._file = self._translate(lambda: self._files.read(self._name))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.__exit__(None, None, None)
-
-    def read(self, size: int) -> bytes:
-        return self._translate(lambda: self._file.read(size))
-
-    def _translate(self, act: Callable[[], T]) -> T:
-        try:
-            return act()
-        except FileNotFoundError as error:
-            raise Gone(str(error)) from error
-        except OSError as error:
-            raise UnreadableFile(str(error)) from error
+def _pieces(files: Readable, name: str) -> Generator[bytes]:
+    """Yield a file of a store; its errors differ in type from those of the disk it is copied to."""
+    try:
+        with files.read(name) as source:
+            while data := source.read(_CHUNK_BYTES):
+                yield data
+    except FileNotFoundError as error:
+        raise Gone(str(error)) from error
+    except OSError as error:
+        raise UnreadableFile(str(error)) from error
 
 
 def is_reachable(files: Files) -> bool:
@@ -174,8 +151,8 @@ def is_reachable(files: Files) -> bool:
         return False
 
 
-def _pour(source: IO[bytes] | _Source, target: IO[bytes], go_on: GoOn) -> bool:
-    while data := source.read(_CHUNK_BYTES):
+def _pour(source: Iterable[bytes], target: IO[bytes], go_on: GoOn) -> bool:
+    for data in source:
         if not go_on():
             return False
         target.write(data)

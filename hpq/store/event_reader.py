@@ -34,12 +34,10 @@ class EventReader:
         Raises:
             DecodeError: an entry is not an event.
         """
-        key = self._keys.sweep(sid, "events")
-        answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
-        return [_event(key, eid, fields) for eid, fields in (answer[0][1] if answer else [])]
+        return self.read_several({sid: after}, block_ms, count).get(sid, [])
 
     def read_several(
-        self, after: Mapping[str, str], block_ms: int, count: int
+        self, after: Mapping[str, str], block_ms: int | None, count: int | None
     ) -> dict[str, list[Event]]:
         """Return, by sweep, at most `count` events after an id; omit sweeps without any.
 
@@ -67,18 +65,20 @@ class EventReader:
         Raises:
             DecodeError: an entry is not an event.
         """
-        raw: Any = self._redis.hget(self._keys.trial(trial), "event_ids")
-        ids, key = (raw or b"").decode().split(), self._keys.sweep(trial.sweep, "events")
-        pipe = self._redis.pipeline(transaction=False)
-        for eid in ids:
-            pipe.xrange(key, eid, eid)
-        return [_event(key, *row) for rows in pipe.execute() for row in rows]
+        return self._of_trials([trial])
 
     def claims(self, trials: Sequence[TrialId]) -> dict[int, list[tuple[int, int]]]:
         """Return (time in ms, attempt) of each claim of trials of one sweep, by number, in order.
 
         Of each trial its newest 100 events; takes two round trips.
         """
+        found: dict[int, list[tuple[int, int]]] = {}
+        for event in self._of_trials(trials):
+            if event.what == "claimed":
+                found.setdefault(event.trial, []).append((event.at_ms, event.attempt))
+        return found
+
+    def _of_trials(self, trials: Sequence[TrialId]) -> list[Event]:
         pipe = self._redis.pipeline(transaction=False)
         for trial in trials:
             pipe.hget(self._keys.trial(trial), "event_ids")
@@ -86,11 +86,7 @@ class EventReader:
         key = self._keys.sweep(trials[0].sweep, "events")
         for eid in ids:
             pipe.xrange(key, eid, eid)
-        found: dict[int, list[tuple[int, int]]] = {}
-        for event in (_event(key, *row) for rows in pipe.execute() for row in rows):
-            if event.what == "claimed":
-                found.setdefault(event.trial, []).append((event.at_ms, event.attempt))
-        return found
+        return [_event(key, *row) for rows in pipe.execute() for row in rows]
 
 
 class SweepHistory:

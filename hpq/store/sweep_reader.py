@@ -144,18 +144,12 @@ class SweepReader:
         return sweep_id(raw) if raw else None
 
     def ahead_of(self, sweeps: Sequence[Sweep]) -> dict[str, list[Sweep]]:
-        """Like `ids_ahead`, with the sweeps themselves; omit those that cannot be decoded."""
-        ids = self.ids_ahead(sweeps)
-        wanted = list(dict.fromkeys(sid for ahead in ids.values() for sid in ahead))
-        found = {s.id: s for s in self.get_each(wanted) if isinstance(s, Sweep)}
-        return {sid: [found[one] for one in ahead if one in found] for sid, ahead in ids.items()}
-
-    def ids_ahead(self, sweeps: Sequence[Sweep]) -> dict[str, list[str]]:
         """Return, by sweep, at most 20 open sweeps of its worker class that are served before it.
 
         A sweep of a higher priority is served first, and so is an older sweep of the same owner
-        and priority. Sweeps of different owners take turns, so they are not listed. Takes two
-        round trips, however many sweeps are given. `lua/lib/turns` decides the order.
+        and priority. Sweeps of different owners take turns, so they are not listed, nor are those
+        that cannot be decoded. Takes three round trips, however many sweeps are given.
+        `lua/lib/turns` decides the order.
         """
         classes = list(dict.fromkeys(sweep.worker_class for sweep in sweeps))
         pipe = self._redis.pipeline(transaction=False)
@@ -167,10 +161,13 @@ class SweepReader:
         answers: list[Any] = pipe.execute()
         open_sweeps = dict(zip(classes, answers, strict=False))
         owners = self._owners({name: [raw for raw, _ in open_sweeps[name]] for name in classes})
-        return {
+        ids = {
             sweep.id: _ids_before(sweep, order, open_sweeps[sweep.worker_class], owners)
             for sweep, order in zip(sweeps, answers[len(classes) :], strict=True)
         }
+        wanted = list(dict.fromkeys(sid for ahead in ids.values() for sid in ahead))
+        found = {s.id: s for s in self.get_each(wanted) if isinstance(s, Sweep)}
+        return {sid: [found[one] for one in ahead if one in found] for sid, ahead in ids.items()}
 
     def _owners(self, ids_by_class: dict[str, list[bytes]]) -> dict[bytes, bytes]:
         pipe = self._redis.pipeline(transaction=False)

@@ -166,8 +166,7 @@ class TrialReader:
 
     def metric_history(self, trial: TrialId, metric: str) -> list[Point]:
         """Return the values of one metric in the order of report, thinned to about 1,000."""
-        rows: Any = self._redis.xrange(self._keys.points(trial, metric))
-        return [_point(metric, fields) for _, fields in rows]
+        return self.new_points([(trial, "")], metric)[0][0]
 
     def new_points(
         self, trials: Sequence[tuple[TrialId, str]], metric: str

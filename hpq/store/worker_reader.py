@@ -98,21 +98,13 @@ def _worker(
     if state in ("idle", "busy") and _is_drained(r.text("drain"), now_ms):
         state = "drained" if state == "idle" else "draining"
     return Worker(
+        **r.plain(Worker, but=("name", "worker_class", "state", "seen_ms", "schema")),
         name=name,
-        host=r.text("host"),
-        pid=r.whole("pid"),
         worker_class=r.text("class"),
         state="silent" if seen_ms < silent_since and state in _CONNECTED else state,
-        trial=r.text("trial"),
         seen_ms=seen_ms,
-        device=r.text("device"),
-        version=r.text("version"),
         schema=r.parse("schema", 1, int),
         takes=tuple(r.json("takes", [])),
-        key=r.text("key"),
-        store=r.text("store"),
-        only=r.text("only"),
-        pod=r.text("pod"),
         refuses=r.parse("refuses", {}, _refusals),
     )
 

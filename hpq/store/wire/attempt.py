@@ -15,7 +15,8 @@ from hpq.domain.trial import (
     Point,
     TrialId,
 )
-from hpq.store.wire.fields import Field, dumps, known, number, sweep_id
+from hpq.store.wire.fields import Field, dumps, number, sweep_id
+from hpq.store.wire.records import record
 from hpq.store.wire.trial import decode_params
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
@@ -56,26 +57,14 @@ def open_claim(claim: Claim) -> Claim:
 
 def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
     try:
-        found = known(Checkpoint, raw.decode()) if raw else None
-    except (ValueError, TypeError, RecursionError):
+        return record(Checkpoint, raw.decode()) if raw else None
+    except (ValueError, TypeError, RecursionError):  # any client of Redis may have written it
         return Checkpoint(store="unknown", path="")
-    return found if found is None or _is_typed(found) else Checkpoint(store="unknown", path="")
 
 
-def _is_typed(found: Checkpoint) -> bool:
-    """Return whether each field has its type: any client of Redis may have written it."""
-    counts: object = found.counts
-    return (
-        isinstance(counts, dict)
-        and all(isinstance(one, int) for one in (found.step, found.logged, *counts.values()))
-        and all(isinstance(one, str) for one in (found.store, found.path))
-        and all(isinstance(one, int | float | None) for one in (found.last, found.best))
-    )
-
-
-def _files(record: Checkpoint | Artifacts | None) -> str:
+def _files(pointer: Checkpoint | Artifacts | None) -> str:
     """Encode a pointer into a file store as JSON; "" for none."""
-    return dumps(asdict(record)) if record else ""
+    return dumps(asdict(pointer)) if pointer else ""
 
 
 def encode_batch(batch: ReportBatch) -> dict[str, Field]:

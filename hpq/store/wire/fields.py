@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar
 
 from hpq.domain.identity import SWEEP_ID
@@ -15,24 +14,28 @@ from hpq.domain.sweep import Counts
 from hpq.errors import DecodeError
 
 T = TypeVar("T")
-W = TypeVar("W", bound=StrEnum)
 Row = Mapping[bytes, bytes]
-_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
 
 # A named argument of a script, sent in JSON. Numbers are text, because Lua would round them to
 # doubles. None is omitted: the script reads nil.
 Field = str | int | float | Sequence[str] | None
 
 
-def encode_fields(fields: Mapping[str, Field]) -> bytes:
+def encode_fields(named: Mapping[str, Field]) -> bytes:
     """Encode named fields for a script: a JSON object of texts, booleans and lists of texts."""
-    data = {name: _plain(value) for name, value in fields.items() if value is not None}
+    data = {name: _plain(value) for name, value in named.items() if value is not None}
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _plain(value: Field) -> object:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return repr(value) if is_number else value
+
+
+@cache
+def _plain_fields(kind: type[Any]) -> list[tuple[str, Callable[..., Any]]]:
+    parsers: dict[Any, Callable[..., Any]] = {"str": str, "int": int, "float": float}
+    return [(field.name, parsers[field.type]) for field in fields(kind) if field.type in parsers]
 
 
 class Reader:
@@ -58,6 +61,11 @@ class Reader:
 
     def real(self, field: str) -> float:
         return self._take(field, 0.0, float)
+
+    def plain(self, kind: type[Any], but: Sequence[str]) -> dict[str, Any]:
+        """Return the fields of a dataclass that are texts, integers or floats, except `but`."""
+        found = _plain_fields(kind)  # type: ignore[arg-type]
+        return {name: self._take(name, parse(), parse) for name, parse in found if name not in but}
 
     def counts(self, queued: int, running: int, dropped: int) -> Counts:
         """Return a sweep's counts, from its hash and the sizes of its sorted sets."""
@@ -97,33 +105,6 @@ def sweep_id(raw: bytes) -> str:
     if SWEEP_ID.match(text):
         return text
     raise DecodeError(f"{raw[:60]!r} is not the id of a sweep")
-
-
-def word(words: type[W], text: str) -> W | None:
-    """Return the member of an enum; None for a word of a newer version.
-
-    Raises:
-        ValueError: the text is not a word.
-    """
-    try:
-        return words(text)
-    except ValueError:
-        if _WORD.fullmatch(text):
-            return None
-        raise
-
-
-def known(kind: type[T], data: str | Mapping[str, Any]) -> T:
-    """Decode a dataclass from JSON or a mapping; ignore the fields of a newer version.
-
-    Raises:
-        ValueError, TypeError: the data do not fit the dataclass.
-    """
-    read = json.loads(data) if isinstance(data, str) else data
-    if not isinstance(read, Mapping):
-        raise ValueError("not a mapping")
-    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in read.items() if name in names})
 
 
 def dumps(value: Any) -> str:

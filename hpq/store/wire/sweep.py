@@ -9,26 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
 
 from hpq.domain.sweep import (
     SCHEMA,
     AppendedFile,
     EarlyTerminate,
     Goal,
-    Impute,
     Keep,
     Launch,
     Metric,
-    ObjectiveValue,
     Sweep,
     TargetReached,
-    TerminationRule,
-    Wandb,
 )
 from hpq.domain.trial import Json
 from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, dumps, known, number, word
+from hpq.store.wire.fields import Reader, Row, dumps, number
+from hpq.store.wire.records import NewerWord, record, word
 
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
 
@@ -44,7 +40,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "launch": encode_launch(sweep.launch),
         "signature": sweep.signature,
         "signer": sweep.signer,
-        "metric": _encode_metric(sweep.metric),
+        "metric": dumps(asdict(sweep.metric)) if sweep.metric else "",
         "goal": sweep.metric.goal if sweep.metric else "",
         "class": sweep.worker_class,
         "owner": sweep.owner,
@@ -56,7 +52,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         **({"notify": sweep.notify} if sweep.notify else {}),
         "canary": str(sweep.canary),
         "keep": dumps(asdict(sweep.keep)) if sweep.keep else "",
-        "early": _encode_early(sweep.early),
+        "early": dumps(asdict(sweep.early)) if sweep.early else "",
         "method": sweep.method,
         "seed": str(sweep.seed),
         **({"replicates": str(sweep.replicates)} if sweep.replicates > 1 else {}),
@@ -77,43 +73,22 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
     r = Reader(key, row)
     counts = r.counts(queued, running, dropped)
     return Sweep(
+        **r.plain(Sweep, but=("id", "schema", "worker_class", "replicates")),
         id=sid,
         schema=r.parse("schema", SCHEMA, int),
-        name=r.text("name"),
-        digest=r.text("digest"),
-        launch=r.parse("launch", Launch(), _decode_launch),
-        signature=r.text("signature"),
-        signer=r.text("signer"),
+        launch=r.parse("launch", Launch(), lambda text: record(Launch, text)),
         metric=r.parse("metric", None, _decode_metric),
         worker_class=r.text("class"),
-        owner=r.text("owner"),
-        priority=r.whole("priority"),
-        max_parallel=r.whole("max_parallel"),
-        retries=r.whole("retries"),
-        timeout_s=r.real("timeout_s"),
-        stall_s=r.real("stall_s"),
-        notify=r.text("notify"),
-        canary=r.whole("canary"),
-        keep=r.parse("keep", None, lambda text: known(Keep, text)),
+        keep=r.parse("keep", None, lambda text: record(Keep, text)),
         early=r.parse("early", None, _decode_early),
-        method=r.text("method"),
-        seed=r.whole("seed"),
         replicates=r.whole("replicates") or 1,
-        varying=r.parse("varying", (), lambda text: _names(json.loads(text))),
+        varying=r.parse("varying", (), _names),
         spec=r.parse("spec", {}, _mapping),
         provenance=r.parse("provenance", {}, _mapping),
-        bundle=r.text("bundle"),
         files=_decode_files(key, row),
-        tags=r.parse("tags", (), lambda text: _names(json.loads(text))),
-        created_ms=r.whole("created_ms"),
-        flag=r.text("flag"),
-        held=r.text("held"),
-        sampler=r.text("sampler"),
-        search=r.text("search"),
-        run_cap=r.whole("run_cap"),
-        no_more=r.text("no_more"),
+        tags=r.parse("tags", (), _names),
         made={by: int(count) for by, count in r.reals(b"made:").items()},
-        reached=r.parse("reached", None, lambda text: known(TargetReached, text)),
+        reached=r.parse("reached", None, lambda text: record(TargetReached, text)),
         bands=r.parse("bands", (), _bands),
         counts=counts,
     )
@@ -124,83 +99,26 @@ def encode_launch(launch: Launch) -> str:
     return dumps(asdict(launch))
 
 
-def _decode_launch(text: str) -> Launch:
-    """Decode the launch record.
-
-    Fields of a newer version are ignored, so a signature that covers them does not match.
-
-    Raises:
-        ValueError: the text is not a launch record.
-    """
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("not a mapping")
-    for field in ("command", "pass_env"):
-        data[field] = _names(data.get(field, []), field)
-    for field in ("trainer", "program", "code", "code_dir", "root", "home"):
-        if not isinstance(data.get(field, ""), str):
-            raise ValueError(f"{field} is not text")
-    data["bundled"] = data.get("bundled") is True
-    wandb = data.get("wandb")
-    data["wandb"] = word(Wandb, wandb) if isinstance(wandb, str) else None
-    return Launch(**{name: data[name] for name in Launch.__slots__ if name in data})
-
-
-def _encode_metric(metric: Metric | None) -> str:
-    """Encode the metric as JSON; "" for none."""
-    if metric is None:
-        return ""
-    return dumps(asdict(metric))
-
-
 def _decode_metric(text: str) -> Metric | None:
     """Decode the metric; None for a goal of a newer version, since a wrong ranking misleads.
 
     Raises:
-        ValueError, KeyError: the text is not a metric.
+        ValueError, TypeError, KeyError: the text is not a metric.
     """
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("not a mapping")
-    target = data.get("target")
-    if not isinstance(data["name"], str) or not isinstance(target, int | float | None):
-        raise ValueError("not a metric")
-    goal, take = word(Goal, str(data["goal"])), word(ObjectiveValue, str(data["take"]))
-    if goal is None:
-        return None
-    running = data.get("impute_while_running")
-    return Metric(
-        name=data["name"],
-        goal=goal,
-        take=take or ObjectiveValue.LAST,
-        target=target,
-        impute=word(Impute, str(data.get("impute", Impute.WORST))) or Impute.WORST,
-        impute_while_running=word(Impute, running) if isinstance(running, str) else None,
-    )
-
-
-def _encode_early(early: EarlyTerminate | None) -> str:
-    """Encode the rule as JSON, as lua/lib/early.lua reads it; "" for none."""
-    return dumps(asdict(early)) if early else ""
+    data = _mapping(text)
+    return record(Metric, data) if word(Goal, str(data["goal"])) else None
 
 
 def _decode_early(text: str) -> EarlyTerminate | None:
-    """Decode the rule; None for a rule of a newer version.
+    """Decode the rule, which lua/lib/early.lua reads, too; None for a rule of a newer version.
 
     Raises:
-        ValueError, TypeError, KeyError: the text is not a rule.
+        ValueError, TypeError: the text is not a rule.
     """
-    data = json.loads(text)
-    rule = word(TerminationRule, str(data["rule"]))
-    if rule is None:
+    try:
+        return record(EarlyTerminate, text)
+    except NewerWord:
         return None
-    return EarlyTerminate(
-        rule=rule,
-        bands=tuple(int(band) for band in data["bands"]),
-        eta=float(data["eta"]),
-        strict=data["strict"] is True,
-        min_trials=int(data["min_trials"]),
-    )
 
 
 def _bands(text: str) -> tuple[int, ...]:
@@ -227,26 +145,16 @@ def _decode_each_file(key: str, row: Row) -> Iterator[AppendedFile]:
         if field.startswith(_FILE):
             try:
                 at_ms, added, text = raw.decode().split(" ", 2)
-                data = json.loads(text)
-                yield AppendedFile(
-                    at_ms=int(at_ms),
-                    added=int(added),
-                    digest=str(data["digest"]),
-                    spec=dict(data["spec"]),
-                    origin=dict(data["origin"]),
-                )
-            except (ValueError, TypeError, KeyError) as error:
+                own = {"at_ms": int(at_ms), "added": int(added)}
+                yield record(AppendedFile, {**json.loads(text), **own})
+            except (ValueError, TypeError) as error:
                 raise DecodeError(f"{key}: field {field!r}: {error}") from None
 
 
-def _names(data: Any, what: str = "it") -> tuple[str, ...]:
-    """Check a list of texts from JSON.
-
-    Raises:
-        ValueError: it is not a list of texts.
-    """
+def _names(text: str) -> tuple[str, ...]:
+    data = json.loads(text)
     if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
-        raise ValueError(f"{what} is not a list of texts")
+        raise ValueError("not a list of texts")
     return tuple(data)
 
 

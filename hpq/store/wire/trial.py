@@ -21,7 +21,8 @@ from hpq.domain.trial import (
     TrialView,
 )
 from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, dumps_in_order, known, number, word
+from hpq.store.wire.fields import Reader, Row, dumps_in_order, number
+from hpq.store.wire.records import record, word
 
 MAC_BYTES = 16
 SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
@@ -103,32 +104,19 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     if state is None:  # a state of a newer version is shown as queued
         state, phase = TrialState.QUEUED, f"{r.text('state')} (state of a newer hpq)"
     return TrialView(
+        **r.plain(TrialView, but=("phase",)),
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
         params=params,
-        attempt=r.whole("attempt"),
-        worker=r.text("worker"),
-        host=r.text("host"),
-        claimed_ms=r.whole("claimed_ms"),
-        beat_ms=r.whole("beat_ms"),
-        ended_ms=r.whole("ended_ms"),
-        ran_ms=r.whole("ran_ms"),
-        before_ms=r.whole("before_ms"),
-        step=r.whole("step"),
         objective=_finite(r, "objective"),
         best=_finite(r, "best_value"),
         metrics=r.reals(METRIC_FIELD),
         run_info=r.parse("run_info", {}, lambda text: dict(json.loads(text))),
         failure=failure,
         phase=phase,
-        provenance=r.text("provenance"),
-        checkpoint_ms=r.whole("checkpoint_ms"),
-        checkpoint=r.parse("checkpoint", None, lambda text: known(Checkpoint, text)),
-        artifacts=r.parse("artifacts", None, lambda text: known(Artifacts, text)),
-        restarted=r.text("restarted"),
-        gone=r.text("gone"),
+        checkpoint=r.parse("checkpoint", None, lambda text: record(Checkpoint, text)),
+        artifacts=r.parse("artifacts", None, lambda text: record(Artifacts, text)),
         thinned=bool(r.text("thinned")),
-        reused=r.text("reused"),
         seed=r.parse("seed", None, int),
         pruning=r.parse("pruning", None, decode_pruning),
     )
@@ -140,7 +128,7 @@ def decode_pruning(text: str) -> Pruning:
     Raises:
         ValueError, TypeError: the text is not a Pruning.
     """
-    return known(Pruning, text)
+    return record(Pruning, text)
 
 
 def encode_result(trial: TrialView) -> str:

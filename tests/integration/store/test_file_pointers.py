@@ -68,7 +68,8 @@ def test_a_pointer_that_cannot_be_read_costs_the_checkpoint_and_not_the_worker(
 ) -> None:
     sweep_of(1)
     claim = take(store, who, "a")
-    for text in (b"\xff", b"{", b"[]", b"7", b"{}"):
+    odd = b'{"store":"s","path":7}', b'{"store":"s","path":"p","counts":{"a":"x"}}'
+    for text in (b"\xff", b"{", b"[]", b"7", b"{}", *odd):
         redis.hset(keys.trial(claim.trial), "checkpoint", text)
         again = take(store, who, "a")
         assert again.checkpoint == Checkpoint(store="unknown", path="")

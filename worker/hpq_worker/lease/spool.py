@@ -23,7 +23,8 @@ from hpq.domain.trial import Claim
 from hpq.notice import tagged
 from hpq.process import make_private
 from hpq.store.trials import TrialStore
-from hpq_worker.lease.spool_file import Newer, decode, encode
+from hpq.store.wire.records import NewerWord
+from hpq_worker.lease.spool_file import decode, encode
 
 log = logging.getLogger("hpq.spool")
 _UNKNOWN_S = 300.0  # between two retries of unknown results
@@ -150,7 +151,7 @@ class Spool:
                 return False
             claim, outcome = decode(text)
             answer = store.commit(claim, outcome)
-        except Newer as error:
+        except NewerWord as error:
             self._log_once(path, f"only a newer worker can commit this result: {error}")
             return False
         except (ValueError, KeyError, TypeError, RecursionError, DataError) as error:

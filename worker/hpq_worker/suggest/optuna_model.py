@@ -25,7 +25,7 @@ from hpq.domain.trial import Json, Params
 from hpq.search.conditions import MISSING, find
 from hpq.search.search_spec import Sampler, Search
 from hpq_worker.suggest.optuna_space import axis_of
-from hpq_worker.suggest.optuna_storage import InMemoryStorage
+from hpq_worker.suggest.optuna_storage import STUDY, SweepStorage
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 _SOURCE = 10  # results from which CMA-ES can begin
@@ -52,7 +52,7 @@ class OptunaModel:
         conditional = {condition.path for condition in search.space.when}
         self._conditional = {p: leaf for p, leaf in search.space.leaves if p in conditional}
         self._asked, self._by = -1, Sampler.TPE  # the last suggestion's trial and its sampler
-        self._memory, self._at = InMemoryStorage(), dict[int, int]()
+        self._memory, self._at = SweepStorage(), dict[int, int]()
         self._seed = search.seed
         self._studies: dict[Sampler, tuple[int, Study]] = {}  # and the number of a set made with it
 
@@ -124,7 +124,7 @@ class OptunaModel:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 sampler = self._sampler(by, number)
-            study = optuna.create_study(storage=self._memory, sampler=sampler)
+            study = optuna.load_study(study_name=STUDY, storage=self._memory, sampler=sampler)
         self._studies[by] = number, study
         return study
 

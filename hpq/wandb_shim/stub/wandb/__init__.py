@@ -16,6 +16,7 @@ from types import ModuleType
 
 from . import errors, sdk
 from ._api import (
+    METHODS,
     PreInit,
     agent,
     controller,
@@ -105,66 +106,10 @@ join = finish
 patched: dict[str, list[object]] = {"tensorboard": [], "keras": [], "gym": []}
 
 # `init` replaces these functions by methods of the run.
-log = PreInit("log")
-define_metric = PreInit("define_metric")
-watch = PreInit("watch")
-unwatch = PreInit("unwatch")
-save = PreInit("save")
-alert = PreInit("alert")
-log_artifact = PreInit("log_artifact")
-use_artifact = PreInit("use_artifact")
-log_model = PreInit("log_model")
-use_model = PreInit("use_model")
-link_model = PreInit("link_model")
-mark_preempting = PreInit("mark_preempting")
+globals().update({name: PreInit(name) for name in METHODS})
 
 
 def __getattr__(name: str) -> object:
     if name in _ALIASES:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(missing(f"wandb.{name}"))
-
-
-__all__ = [
-    "AlertLevel",
-    "Api",
-    "Artifact",
-    "Audio",
-    "Classes",
-    "CommError",
-    "Config",
-    "Error",
-    "Graph",
-    "Histogram",
-    "Html",
-    "Image",
-    "Molecule",
-    "Object3D",
-    "Plotly",
-    "Run",
-    "Settings",
-    "Table",
-    "UsageError",
-    "Video",
-    "agent",
-    "controller",
-    "env",
-    "errors",
-    "finish",
-    "init",
-    "login",
-    "plot",
-    "plot_table",
-    "require",
-    "restore",
-    "sdk",
-    "setup",
-    "sweep",
-    "teardown",
-    "termerror",
-    "termlog",
-    "termwarn",
-    "util",
-    "visualize",
-    "wandb_run",
-]

@@ -21,7 +21,7 @@ from ._transport import (
 )
 from .errors import Error, UsageError
 
-_METHODS = (
+METHODS = (
     "log define_metric watch unwatch save alert log_artifact use_artifact log_model use_model"
     " link_model mark_preempting"
 ).split()
@@ -103,7 +103,7 @@ def init(
         ignore_printed_metrics()
     module.run = run
     module.config, module.summary = run.config, run.summary
-    for method in _METHODS:
+    for method in METHODS:
         setattr(module, method, getattr(run, method))
     if tensorboard or sync_tensorboard:
         follow_tensorboard(run)
@@ -118,7 +118,7 @@ def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
         return
     run.finish(exit_code)
     module.run = None
-    for method in _METHODS:
+    for method in METHODS:
         setattr(module, method, PreInit(method))
 
 

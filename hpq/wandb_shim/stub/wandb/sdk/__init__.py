@@ -55,18 +55,3 @@ class RunDisabled:
 
 def __getattr__(name: str) -> Any:
     raise AttributeError(missing(f"wandb.util.{name}"))
-
-
-__all__ = [
-    "RunDisabled",
-    "artifacts",
-    "config_util",
-    "generate_id",
-    "json_friendly",
-    "json_friendly_val",
-    "lib",
-    "parse_config",
-    "wandb_config",
-    "wandb_run",
-    "wandb_summary",
-]
