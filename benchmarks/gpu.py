@@ -41,8 +41,7 @@ from benchmarks.upstream import REPOSITORY, Row, Upstream, load
 from hpq.errors import Diverged, UserError
 from hpq_worker.trainers import cifar10, device
 from hpq_worker.trainers.data import DataSet, load_data
-from hpq_worker.trainers.device import Plan
-from hpq_worker.trainers.step import Batch, Step, summed_cross_entropy
+from hpq_worker.trainers.step import Batch, Plan, Step, summed_cross_entropy
 
 ROOT = Path(__file__).resolve().parent.parent
 CALLS = ("graph G1 G2 G7", "G3", "G8 G8b G8d G9", "G6 parity")
@@ -228,7 +227,7 @@ def steps(
     torch.manual_seed(0)
     with device.pick():
         model = device.placed(wrap(cifar10.ResNet9(lab.size["width"])), plan).train()
-    step = Step(model, plan, summed_cross_entropy, momentum=0.9, decay=5e-4 * size)
+    step = Step(model, plan, summed_cross_entropy, size=size, momentum=0.9, decay=5e-4)
     return step, list(cifar10.Augmented(lab.images().train, size, 5, 0, plan))
 
 
@@ -257,7 +256,7 @@ def weights_after(
     """Return a step after four updates; its weights, statistics and sums in float64."""
     step, batches = steps(lab, plan, 256 // lab.shrink, wrap)
     for number, batch in zip(range(4), batches * 4, strict=False):
-        step(batch, torch.full_like(step.lr, 0.02 * (number + 1) / 1024))
+        step(batch, torch.full_like(step.lr, step.size * 0.02 * (number + 1) / 1024))
     state = [*step.model.state_dict().values(), step.sums]
     return step, [value.to(torch.float64, copy=True) for value in state]
 
