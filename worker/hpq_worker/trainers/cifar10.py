@@ -46,13 +46,12 @@ def train(params: Params, trial: Trial, plan: Plan | None = None) -> None:
 
 
 class Stem(nn.Conv2d):
-    """A first convolution that ignores the channels of zeros behind those of its images.
+    """A first convolution of images (B, 3 or more, H, W) whose further channels are zeros.
 
     Tensor cores take channels by eights: the gradient of three is far slower than that of eight.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what Conv2d returns for the first channels."""
         weight = F.pad(self.weight, (0, 0, 0, 0, 0, x.shape[1] - self.in_channels))
         return self._conv_forward(x, weight, self.bias)
 
@@ -75,12 +74,14 @@ class Residual(nn.Sequential):
     """Layers whose output is added to their input."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum, of the same shape."""
         return x + super().forward(x)
 
 
 class ResNet9(nn.Module):
-    """The article's network, with PyTorch's default weights; width 64 has 6.57 M parameters."""
+    """The article's network: images (B, 3 or more, 32, 32) to logits (B, 10).
+
+    With PyTorch's default weights; width 64 has 6.57 M of them.
+    """
 
     def __init__(self, width: int = 64, *, batch_norm: bool = True) -> None:
         super().__init__()
@@ -98,7 +99,6 @@ class ResNet9(nn.Module):
         self.linear = nn.Linear(8 * w, 10, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return logits (B, 10) of images (B, 3 or more, 32, 32)."""
         return self.linear(self.features(x)) * 0.125
 
 

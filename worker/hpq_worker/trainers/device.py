@@ -1,6 +1,6 @@
 """Where the trainers compute, and in which number formats.
 
-Threads are not set here: torch takes OMP_NUM_THREADS, which the worker sets for each runner.
+torch's threads are those of OMP_NUM_THREADS, which the worker sets for each runner.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from torch import nn
 from hpq.errors import DeviceUnusable
 from hpq_worker.trainers.step import Plan
 
-_OWN_SHARE = 0.95  # of a GPU's memory, at most; the rest is for the CUDA contexts of the sharers
-_CONTEXT = 600 * 2**20  # bytes of one of them, with the libraries' code
+_CONTEXT = 600 * 2**20  # bytes of a CUDA context, with the libraries' code
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
 
 
@@ -101,4 +100,4 @@ def _prepare_gpu() -> None:
 
 def share(trials: int, total: int) -> float:
     """Return the part of a GPU's `total` bytes that each of N trials may take for its tensors."""
-    return max(0.01, min(_OWN_SHARE / trials, 1 / trials - _CONTEXT / total))
+    return max(0.01, min(0.95 / trials, 1 / trials - _CONTEXT / total))

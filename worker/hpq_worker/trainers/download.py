@@ -17,22 +17,16 @@ from urllib.request import urlretrieve
 from hpq.errors import DataMissing
 
 _TIMEOUT_S = 30.0
-FILES = {  # torchvision's class, where the files are, where each goes and its MD5
-    "cifar10": (
-        "CIFAR10",
-        "https://www.cs.toronto.edu/~kriz/",
-        {"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
-    ),
-    "mnist": (
-        "MNIST",
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        {
-            "MNIST/raw/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "MNIST/raw/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            "MNIST/raw/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            "MNIST/raw/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        },
-    ),
+_CIFAR10 = {"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"}  # places, MD5s
+_MNIST = {
+    "MNIST/raw/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "MNIST/raw/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+    "MNIST/raw/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+    "MNIST/raw/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+}
+FILES = {  # torchvision's class, and the files with the address in front of their names
+    "cifar10": ("CIFAR10", "https://www.cs.toronto.edu/~kriz/", _CIFAR10),
+    "mnist": ("MNIST", "https://ossci-datasets.s3.amazonaws.com/mnist/", _MNIST),
 }
 
 

@@ -30,17 +30,10 @@ NUMBERS = ("epochs", "max_learning_rate", "momentum", "weight_decay")  # of a sh
 
 
 class Loader(Sized, Iterable[Batch], Protocol):
-    """Epochs of training batches, as of a DataLoader.
-
-    Its `generator`, if any, draws the order; `set_epoch`, if any, gets each epoch from 1.
-    """
+    """A DataLoader or the like; its `set_epoch`, if any, is called with each epoch from 1."""
 
     @property
     def batch_size(self) -> int | None: ...
-
-
-class _Stopped(Exception):
-    """Raised at a batch when the trial is to end."""
 
 
 def rates(steps: int, epochs: int, maximum: float) -> torch.Tensor:
@@ -146,6 +139,10 @@ def _figures(at: Training, part: str, sums: torch.Tensor, n: int, began: float) 
     return {f"{part}/loss": loss / n, f"{part}/acc": hits / n, f"{part}/time": seconds}
 
 
+class _Stopped(Exception):
+    pass
+
+
 def _until_stopped(batches: Iterable[Batch], trial: Trial) -> Iterator[Batch]:
     place = device.pick()
     for images, labels in batches:
@@ -172,7 +169,7 @@ class Training:
     def begin(self, epoch: int) -> None:
         """Go to the start of an epoch."""
         self.epoch, self.done, self.epoch_s = epoch, 0, 0.0  # steps, seconds of this epoch
-        self.order, self.random = self.draws.get_state(), self._random()
+        self.order, self.random = self.draws.get_state(), self._random()  # at its start
 
     def left(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Return the batches of this epoch that are still to be trained on."""
@@ -213,9 +210,9 @@ class Training:
             self._set(fresh)
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             why = f"it is damaged, or of another network or program ({why})"
-        over = self.epoch > run["epochs"]
-        said = "all epochs are done in" if over else f"goes on at epoch {self.epoch} from"
-        said += f" {self.path}"
+        said = f"goes on at epoch {self.epoch} from {self.path}"
+        if self.epoch > run["epochs"]:
+            said = f"all epochs are done in {self.path}"
         if why:
             said = f"the checkpoint cannot be used, training starts again: {why}"
         print(f"hpq: {said}", flush=True)
