@@ -29,7 +29,7 @@ from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean, median, variance
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -54,11 +54,9 @@ ROUNDS, FEW = 3, 3  # whole trials; epochs of what is not run whole: one to warm
 FAILED = "failed: "  # begins a line for which the run exits with 1
 # Dense peak of half precision with float32 sums, FLOP/s; the vendor's figures.
 PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
-ARTICLE = (
-    "To compare with: the best of the article's 16 sets had a test accuracy of 94.26 %; a trial"
-    "\nof it took 75 s of training."
-    " `hpq run configs/cifar10-16.yaml` trains the same sets."
-)
+ARTICLE = """\
+To compare with: the best of the article's 16 sets had a test accuracy of 94.26 %; a trial
+of it took 75 s of training. `hpq run configs/cifar10-16.yaml` trains the same sets."""
 Rows = Iterator[Figure | str]  # of a section: figures, and lines beside them
 Section = Callable[["Lab", float], Rows]  # takes the time.monotonic() at which it has to end
 
@@ -68,7 +66,7 @@ class OutOfTime(Exception):
 
 
 class _Enough(Exception):
-    """Raised out of the peer's loop when all that is wanted has been reported."""
+    """Raised out of the peer's loop when the wanted epochs are reported, or the time is over."""
 
 
 def row(what: str, unit: str, values: list[float], target: float | None = None) -> Figure:
@@ -102,8 +100,7 @@ class Desk:
         """Ignore it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timed:
+class Timed(NamedTuple):
     """A trial: seconds from start to end, and of each epoch with its test; last test accuracy."""
 
     whole_s: float
@@ -137,11 +134,7 @@ class Lab:
         most: int = 10_000,
         train: Callable[..., None] = cifar10.train,
     ) -> Timed:
-        """Run one trial of hpq's trainer in this process.
-
-        Raises:
-            OutOfTime: the time was over before its last epoch.
-        """
+        """Run one trial of hpq's trainer in this process; OutOfTime if it could not end."""
         seed = params.get("seed", 0)
         desk = Desk(data=self.data, cache=self.cache, until=until, most=most, seed=seed)
         began = time.monotonic()
@@ -150,24 +143,18 @@ class Lab:
         if len(desk.reports) < min(most, params["epochs"]):
             raise OutOfTime
         between = [b["at"] - a["at"] for a, b in pairwise(desk.reports)] or [whole_s]
-        return Timed(whole_s=whole_s, epochs_s=between, accuracy=desk.reports[-1]["test/acc"])
+        return Timed(whole_s, between, desk.reports[-1]["test/acc"])
 
     def articles(
         self, params: Mapping[str, Any], until: float = math.inf, most: int = 10_000
     ) -> Timed:
-        """Run one trial of the peer in this process, without its import and start.
-
-        Raises:
-            OutOfTime: the time was over before its last epoch.
-        """
+        """Run one trial of the peer in this process, without its import and start; as `ours`."""
         arrays, rows, most = self.arrays(), list[Row](), min(most, params["epochs"])
 
         def hear(row: Row) -> None:
             rows.append(row)
-            if len(rows) == most:
+            if len(rows) == most or time.monotonic() > until:
                 raise _Enough
-            if time.monotonic() > until:
-                raise OutOfTime
 
         began = time.monotonic()
         with suppress(_Enough):
@@ -179,9 +166,10 @@ class Lab:
                 self.upstream.trial(arrays, params, device.pick(), hear)
         whole_s = time.monotonic() - began
         gc.collect()  # a cycle of frames holds their network
+        if len(rows) < most:
+            raise OutOfTime
         seconds = [row["epoch/time"] for row in rows]
-        accuracy = rows[-1]["test/acc"]
-        return Timed(whole_s=whole_s, epochs_s=seconds[1:] or seconds, accuracy=accuracy)
+        return Timed(whole_s, seconds[1:] or seconds, rows[-1]["test/acc"])
 
     def images(self) -> DataSet:
         """Return the images and labels as the trainer has them, on the device."""
@@ -381,12 +369,7 @@ class Runner:
         theirs.close()  # so that its death ends a wait
 
     def wait(self) -> list[dict[str, float]]:
-        """Return the reports of the trial that was sent, once it has ended.
-
-        Raises:
-            RuntimeError: it failed.
-            EOFError: the process died.
-        """
+        """Return the reports of the trial that was sent; RuntimeError or EOFError if it failed."""
         reports, failure = self.pipe.recv()
         if failure:
             raise RuntimeError(failure)
@@ -596,9 +579,7 @@ def page(found: Mapping[str, Any]) -> str:
     lines = ["# On a GPU", "", "Written by `python -m benchmarks.gpu --page FILE`.", ARTICLE, ""]
     lines += [f"- {name}: {value}" for name, value in found["conditions"].items()]
     if not found["sections"]:
-        lines.append(
-            "Nothing is measured yet: no GPU could be had. Four calls measure everything:\n"
-        )
+        lines.append("Nothing is measured yet: no GPU was available. Four calls measure all:\n")
         lines += [f"    python -m benchmarks.gpu {call} --data DIR" for call in CALLS]
     for name, section in found["sections"].items():
         own = {x["what"]: Figure(**{**x, "beside": None}) for x in section["rows"]}
@@ -643,11 +624,7 @@ def measured(rows: Rows) -> Rows:
 
 
 def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
-    """Measure sections into gpu.json, each row as it comes; False if a check failed.
-
-    Raises:
-        UserError: gpu.json is of other conditions.
-    """
+    """Measure sections into gpu.json, each row as it comes; False if a check failed."""
     about, fine = conditions(lab), True
     found: dict[str, Any] = {"conditions": about, "sections": {}, "parity": {}}
     if out.exists():
@@ -657,7 +634,8 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
                 raise UserError(f"--out {out}: its {name}: {was}; here: {about[name]}")
     for name in names:
         what, most_s, rows_of = SECTIONS[name]
-        found["sections"][name] = section = {"what": what, "rows": [], "notes": []}
+        section: dict[str, Any] = {"what": what, "rows": [], "notes": []}
+        found["sections"][name] = section
         print(f"{name} …", file=sys.stderr, flush=True)
         rows_of = rows_of or partial(parity, found["parity"])
         for row in measured(rows_of(lab, min(ends, time.monotonic() + most_s))):
@@ -675,15 +653,13 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
 
 def main() -> None:
     """Measure the sections named; a section that fails reports so, and the next begins."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu", epilog="calls: " + "; ".join(CALLS)
-    )
+    calls = "calls: " + "; ".join(CALLS)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", epilog=calls)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     parser.add_argument("--data", type=Path, help="where CIFAR10 lies; default: HPQ_DATA")
     parser.add_argument("--published", type=Path, help=f"a checkout of {REPOSITORY}: the peer")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"), help="default: %(default)s")
     parser.add_argument("--page", type=Path, help="write the tables of --out as Markdown")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="default: %(default)g")
     parser.add_argument("--small", action="store_true", help="tiny sizes, also without a GPU")
     given = parser.parse_args()
     if unknown := [name for name in given.sections if name not in SECTIONS]:
@@ -702,9 +678,9 @@ def main() -> None:
 
 
 def _measured(given: argparse.Namespace) -> bool:
-    ends = time.monotonic() + 60 * given.minutes
+    ends = time.monotonic() + 60 * MINUTES
     # What cannot be cut short ends here; the rows before it are in gpu.json.
-    faulthandler.dump_traceback_later(60 * given.minutes + 25, exit=True)
+    faulthandler.dump_traceback_later(60 * MINUTES + 25, exit=True)
     if device.pick().type != "cuda" and not given.small:
         raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
     with tempfile.TemporaryDirectory(prefix="hpq-gpu-") as folder:

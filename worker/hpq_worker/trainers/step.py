@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -88,7 +89,7 @@ class Step:
         self.velocity = [torch.zeros_like(p) for p in weights]
         for p, velocity in zip(weights, self.velocity, strict=True):
             self.sgd.state[p]["momentum_buffer"] = velocity
-        self.first: list[object] = []  # shapes and formats of the first batch
+        self.first: list[Any] = []  # shapes and formats of the first batch
         self.graph: torch.cuda.CUDAGraph | None = None
         self.why = "the plan has no graph"  # the step is not captured
 
