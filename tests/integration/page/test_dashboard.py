@@ -199,6 +199,22 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     assert workers.messages == []
 
 
+def test_a_click_that_a_new_sweep_interrupts_opens_its_link(
+    serve, sweep_of, tab: Callable[..., Tab]
+) -> None:
+    first: Sweep = sweep_of(2)
+    served = serve()
+    shown, other = tab().open(served.url), tab().open(served.url)
+    shown.page.hover("#listing a")
+    shown.page.mouse.down()
+    sweep_of(3, "demo-11111")
+    other.until("document.querySelectorAll('#listing tbody tr').length === 2")
+    shown.page.evaluate("fetch('/')")  # the server sent the list to both tabs; this one has it now
+    shown.page.mouse.up()
+    shown.page.wait_for_url(f"**/sweep/{first.id}")
+    assert shown.messages == []
+
+
 def test_a_sweep_removed_while_shown_keeps_its_last_state(
     serve, sweep_of, begin, store: TrialStore, control: SweepControl, tab: Callable[..., Tab]
 ) -> None:

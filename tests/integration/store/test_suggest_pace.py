@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -29,7 +30,10 @@ from hpq_worker.suggest.loop import Suggester
 
 pytestmark = pytest.mark.torch
 SID = "paced-00000"
-SEARCH = Search(space=Space.of({("x",): Uniform(low=0.0, high=1.0)}), sampler=Sampler.AUTO)
+# Of one parameter, a Gaussian process soon suggests what exists, and TPE fills in.
+UNIT = Uniform(low=0.0, high=1.0)
+SPACE = Space.of({("x",): UNIT, ("y",): UNIT, ("z",): UNIT})
+SEARCH = Search(space=SPACE, sampler=Sampler.AUTO)
 Trials = Callable[[int, int], set[str]]
 
 
@@ -68,7 +72,7 @@ def trials(redis: Redis, reader: StoreReader, suggester: Suggester) -> Trials:
         for _ in range(count):
             ran, at_ms = ran + 1, at_ms + gap_ms
             for at, what in enumerate(("claimed", "finished")):
-                told = {"e": what, "n": ran, "a": 1, "objective": ran / 100}
+                told = {"e": what, "n": ran, "a": 1, "objective": math.sin(ran)}
                 redis.xadd(keys.sweep(SID, "events"), told, id=f"{at_ms + at}-0")
             suggester.step()
         made = reader.sweeps.get(SID).made

@@ -21,10 +21,17 @@ function apply(patch) {
   keep();
   later();
   say(`live, updated ${new Date().toLocaleTimeString()}`);
-  if (!getSelection().isCollapsed) return; // somebody copies text, which new rows would end
-  $('.sweep').innerHTML = patch.head; // the server's template, which escapes every value
-  ages();
-  for (const block of [table, failures, curves, panel]) (block.draw ?? block.mark)();
+  whenCalm(() => {
+    $('.sweep').innerHTML = patch.head; // the server's template, which escapes every value
+    ages();
+    for (const block of [table, failures, curves, panel]) (block.draw ?? block.mark)();
+  });
+}
+let waiting = 0;
+function whenCalm(act) { // new rows would end a click or a selection of text that has begun
+  clearTimeout(waiting);
+  if ($(':active') || !getSelection().isCollapsed) waiting = setTimeout(whenCalm, 100, act);
+  else act();
 }
 let due = 0, cost = 100;
 function later() { // charts take a second of a busy machine: they may wait
@@ -45,7 +52,7 @@ function connect() {
   stream.onopen = () => say('live');
   stream.onerror = () => { say('connection lost; trying again'); if (stream.readyState === EventSource.CLOSED) setTimeout(connect, 1000); };
   on('patch', (data) => apply(JSON.parse(data)));
-  on('html', (data) => { $('#listing').innerHTML = JSON.parse(data); document.body.dataset.ready = 'yes'; });
+  on('html', (data) => whenCalm(() => { $('#listing').innerHTML = JSON.parse(data); document.body.dataset.ready = 'yes'; }));
   on('reset', () => location.reload());
   on('away', (why) => say(`Redis does not answer (${why}); trying again`));
   on('gone', () => { stream.close(); say('this sweep was removed; the page shows its last state'); });
