@@ -12,24 +12,24 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
-import importlib.util
 import json
 import math
+import multiprocessing
 import os
 import platform
-import subprocess
+import runpy
 import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from statistics import fmean, median, variance
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -41,8 +41,7 @@ from benchmarks.upstream import REPOSITORY, Row, Upstream, load
 from hpq.errors import Diverged, UserError
 from hpq_worker.trainers import cifar10, device
 from hpq_worker.trainers.data import DataSet, load_data
-from hpq_worker.trainers.device import Plan
-from hpq_worker.trainers.step import Batch, Step, summed_cross_entropy
+from hpq_worker.trainers.step import Batch, Plan, Step, summed_cross_entropy
 
 ROOT = Path(__file__).resolve().parent.parent
 CALLS = ("graph G1 G2 G7", "G3", "G8 G8b G8d G9", "G6 parity")
@@ -55,11 +54,9 @@ ROUNDS, FEW = 3, 3  # whole trials; epochs of what is not run whole: one to warm
 FAILED = "failed: "  # begins a line for which the run exits with 1
 # Dense peak of half precision with float32 sums, FLOP/s; the vendor's figures.
 PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "V100": 125e12}
-ARTICLE = (
-    "To compare with: the best of the article's 16 sets had a test accuracy of 94.26 %; a trial"
-    "\nof it took 75 s of training."
-    " `hpq run configs/cifar10-16.yaml` trains the same sets."
-)
+ARTICLE = """\
+To compare with: the best of the article's 16 sets had a test accuracy of 94.26 %; a trial
+of it took 75 s of training. `hpq run configs/cifar10-16.yaml` trains the same sets."""
 Rows = Iterator[Figure | str]  # of a section: figures, and lines beside them
 Section = Callable[["Lab", float], Rows]  # takes the time.monotonic() at which it has to end
 
@@ -69,7 +66,12 @@ class OutOfTime(Exception):
 
 
 class _Enough(Exception):
-    """Raised out of the peer's loop when all that is wanted has been reported."""
+    """Raised out of the peer's loop when the wanted epochs are reported, or the time is over."""
+
+
+def row(what: str, unit: str, values: list[float], target: float | None = None) -> Figure:
+    """Return a figure of which less is better."""
+    return Figure(what=what, unit=unit, values=values, target=target)
 
 
 @dataclass(kw_only=True)
@@ -98,18 +100,12 @@ class Desk:
         """Ignore it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timed:
+class Timed(NamedTuple):
     """A trial: seconds from start to end, and of each epoch with its test; last test accuracy."""
 
     whole_s: float
     epochs_s: list[float]
     accuracy: float
-
-    @property
-    def epoch_s(self) -> float:
-        """The median epoch."""
-        return median(self.epochs_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,11 +134,7 @@ class Lab:
         most: int = 10_000,
         train: Callable[..., None] = cifar10.train,
     ) -> Timed:
-        """Run one trial of hpq's trainer in this process.
-
-        Raises:
-            OutOfTime: the time was over before its last epoch.
-        """
+        """Run one trial of hpq's trainer in this process; OutOfTime if it could not end."""
         seed = params.get("seed", 0)
         desk = Desk(data=self.data, cache=self.cache, until=until, most=most, seed=seed)
         began = time.monotonic()
@@ -151,24 +143,18 @@ class Lab:
         if len(desk.reports) < min(most, params["epochs"]):
             raise OutOfTime
         between = [b["at"] - a["at"] for a, b in pairwise(desk.reports)] or [whole_s]
-        return Timed(whole_s=whole_s, epochs_s=between, accuracy=desk.reports[-1]["test/acc"])
+        return Timed(whole_s, between, desk.reports[-1]["test/acc"])
 
     def articles(
         self, params: Mapping[str, Any], until: float = math.inf, most: int = 10_000
     ) -> Timed:
-        """Run one trial of the peer in this process, without its import and start.
-
-        Raises:
-            OutOfTime: the time was over before its last epoch.
-        """
+        """Run one trial of the peer in this process, without its import and start; as `ours`."""
         arrays, rows, most = self.arrays(), list[Row](), min(most, params["epochs"])
 
         def hear(row: Row) -> None:
             rows.append(row)
-            if len(rows) == most:
+            if len(rows) == most or time.monotonic() > until:
                 raise _Enough
-            if time.monotonic() > until:
-                raise OutOfTime
 
         began = time.monotonic()
         with suppress(_Enough):
@@ -180,9 +166,10 @@ class Lab:
                 self.upstream.trial(arrays, params, device.pick(), hear)
         whole_s = time.monotonic() - began
         gc.collect()  # a cycle of frames holds their network
+        if len(rows) < most:
+            raise OutOfTime
         seconds = [row["epoch/time"] for row in rows]
-        accuracy = rows[-1]["test/acc"]
-        return Timed(whole_s=whole_s, epochs_s=seconds[1:] or seconds, accuracy=accuracy)
+        return Timed(whole_s, seconds[1:] or seconds, rows[-1]["test/acc"])
 
     def images(self) -> DataSet:
         """Return the images and labels as the trainer has them, on the device."""
@@ -191,12 +178,8 @@ class Lab:
 
     def arrays(self) -> dict[str, article.Array]:
         """Return the images and labels as the article's way takes them."""
-        found = self.images()
-        return {
-            f"{name}_{what}": getattr(split, what).cpu().numpy()
-            for name, split in (("train", found.train), ("test", found.test))
-            for what in ("images", "labels")
-        }
+        names, data = product(("train", "test"), ("images", "labels")), self.images()
+        return {f"{x}_{y}": getattr(getattr(data, x), y).cpu().numpy() for x, y in names}
 
     def mfu(self, epoch_s: float) -> str:
         """Return the model FLOP utilisation of epochs of this length, tests included."""
@@ -228,7 +211,7 @@ def steps(
     torch.manual_seed(0)
     with device.pick():
         model = device.placed(wrap(cifar10.ResNet9(lab.size["width"])), plan).train()
-    step = Step(model, plan, summed_cross_entropy, momentum=0.9, decay=5e-4 * size)
+    step = Step(model, plan, summed_cross_entropy, size=size, momentum=0.9, decay=5e-4)
     return step, list(cifar10.Augmented(lab.images().train, size, 5, 0, plan))
 
 
@@ -257,7 +240,7 @@ def weights_after(
     """Return a step after four updates; its weights, statistics and sums in float64."""
     step, batches = steps(lab, plan, 256 // lab.shrink, wrap)
     for number, batch in zip(range(4), batches * 4, strict=False):
-        step(batch, torch.full_like(step.lr, 0.02 * (number + 1) / 1024))
+        step(batch, torch.full_like(step.lr, step.size * 0.02 * (number + 1) / 1024))
     state = [*step.model.state_dict().values(), step.sums]
     return step, [value.to(torch.float64, copy=True) for value in state]
 
@@ -285,7 +268,7 @@ def graph(lab: Lab, until: float) -> Rows:
         if not found <= most:
             yield f"{FAILED}{dtype}: {found:.3g} % apart, at most {most:g}"
         what = f"4 steps captured beside single launches, {str(dtype)[6:]}: largest difference"
-        yield Figure(what=what, unit="%", values=[found], target=most)
+        yield row(what, "%", [found], most)
     broken, singly = weights_after(lab, plan, Peeks)
     if broken.graph is not None or not apart(singly, plain) <= 5.0:
         yield f"{FAILED}a step that reads a value back: {apart(singly, plain):.3g} % apart"
@@ -305,7 +288,7 @@ def graph(lab: Lab, until: float) -> Rows:
             began = wait()
             step(batches[0], step.lr)
             seconds.append(wait() - began)
-        yield Figure(what=f"a capture and a step, batch {size}", unit="s", values=seconds[1:])
+        yield row(f"a capture and a step, batch {size}", "s", seconds[1:])
 
 
 # --- G1, G2, G7, parity: whole trials beside the peer
@@ -320,24 +303,20 @@ def whole(
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     found = [lab.ours(params, until) for _ in range(ROUNDS)]
-    epoch_s = median(timed.epoch_s for timed in found)
+    epoch_s = median(median(timed.epochs_s) for timed in found)
     what = f"{name} hpq, batch {batch_size}, {params['epochs']} epochs, {lab.mfu(epoch_s)}"
-    ours = Figure(what=what, unit="s", values=[t.whole_s for t in found], target=target)
-    yield ours
+    yield (ours := row(what, "s", [timed.whole_s for timed in found], target))
     what = f"{name} the first trial of a process, more than an epoch"
-    yield Figure(what=what, unit="s", values=[cold.whole_s - epoch_s])
-    accuracies = [100 * timed.accuracy for timed in found]
-    yield Figure(what=f"{name} test accuracy", unit="%", values=accuracies)
+    yield row(what, "s", [cold.whole_s - epoch_s])
+    yield row(f"{name} test accuracy", "%", [100 * timed.accuracy for timed in found])
     if torch.cuda.is_available():
-        reserved = torch.cuda.max_memory_reserved() / 2**30
-        yield Figure(what=f"{name} memory at most", unit="GiB", values=[reserved])
-    theirs = lab.articles(params, until, most=FEW)
-    seconds = [params["epochs"] * s for s in theirs.epochs_s]
-    what = f"{name} {lab.peer}, {len(seconds)} epochs scaled up, {lab.mfu(theirs.epoch_s)}"
+        yield row(f"{name} memory at most", "GiB", [torch.cuda.max_memory_reserved() / 2**30])
+    theirs = lab.articles(params, until, most=FEW).epochs_s
+    seconds = [params["epochs"] * s for s in theirs]
+    what = f"{name} {lab.peer}, {len(seconds)} epochs scaled up, {lab.mfu(median(theirs))}"
     yield ours.peer(what, seconds)
-    ratios = [s / ours.median for s in seconds]
-    what = f"{name} times as fast as {lab.peer}"
-    yield Figure(what=what, unit="×", values=ratios, target=times, more_is_better=True)
+    ratio = row(f"{name} times as fast as {lab.peer}", "×", [s / ours.median for s in seconds])
+    yield replace(ratio, target=times, more_is_better=True)
 
 
 def diverge(lab: Lab, until: float) -> Rows:
@@ -349,8 +328,7 @@ def diverge(lab: Lab, until: float) -> Rows:
         lab.ours(params, until, most=FEW)
     except Diverged as verdict:
         said = str(verdict).partition(":")[0]
-    seconds = time.monotonic() - began
-    yield Figure(what=f"G7 no batch norm, rate 0.6: verdict in {said}", unit="s", values=[seconds])
+    yield row(f"G7 no batch norm, rate 0.6: verdict in {said}", "s", [time.monotonic() - began])
 
 
 def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
@@ -359,13 +337,12 @@ def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
     with suppress(OutOfTime):
         while len(theirs) < (10 if lab.shrink == 1 else 2):
             if len(ours) == len(theirs):
-                params = lab.params(512, seed=len(ours))
-                ours.append(100 * lab.ours(params, until).accuracy)
+                ours.append(100 * lab.ours(lab.params(512, seed=len(ours)), until).accuracy)
             params = lab.params(512, seed=1000 + len(theirs))
             theirs.append(100 * lab.articles(params, until).accuracy)
     if ours:
-        what = f"parity: hpq, {len(ours)} seeds"
-        yield (own := Figure(what=what, unit="%", values=ours, more_is_better=True))
+        own = replace(row(f"parity: hpq, {len(ours)} seeds", "%", ours), more_is_better=True)
+        yield own
     if theirs:
         yield own.peer(f"parity: {lab.peer}, {len(theirs)} seeds", theirs)
     if min(len(ours), len(theirs)) < 2:
@@ -374,73 +351,61 @@ def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
     error = math.sqrt(sum(variance(some) / len(some) for some in (ours, theirs)))
     difference = fmean(ours) - fmean(theirs)
     what = f"parity: difference of means {difference:+.3f}, standard error {error:.3f}"
-    yield Figure(what=what, unit="points", values=[abs(difference)], target=0.1)
+    yield row(what, "points", [abs(difference)], 0.1)
 
 
 # --- G3, G6: trials in processes of their own, one after another as in a runner
 
 
 class Runner:
-    """A process that runs trials; after each it prints when its reports came and how it ended."""
+    """A process that runs trials, one of N that share the GPU."""
 
     def __init__(self, lab: Lab, sharing: int) -> None:
-        self.started = time.monotonic()
-        words = [sys.executable, "-m", "benchmarks.gpu", "--runner", str(lab.data), str(lab.cache)]
-        env = {**os.environ, "HPQ_TRIALS_PER_GPU": str(sharing)}
-        self.process = subprocess.Popen(
-            words, env=env, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def send(self, params: Mapping[str, Any], until: float) -> None:
-        """Start a trial."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"params": params, "until": until}) + "\n")
-        self.process.stdin.flush()
+        self.started, context = time.monotonic(), multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        given = (theirs, lab.data, lab.cache, sharing)
+        self.process = context.Process(target=run_trials, args=given, daemon=True)
+        self.process.start()
+        theirs.close()  # so that its death ends a wait
 
     def wait(self) -> list[dict[str, float]]:
-        """Return the reports of the trial once it has ended.
-
-        Raises:
-            RuntimeError: it failed, or the process died.
-        """
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                said = json.loads(line)
-                if said["failure"]:
-                    raise RuntimeError(said["failure"])
-                reports: list[dict[str, float]] = said["reports"]
-                return reports
-        raise RuntimeError("the runner died")
+        """Return the reports of the trial that was sent; RuntimeError or EOFError if it failed."""
+        reports, failure = self.pipe.recv()
+        if failure:
+            raise RuntimeError(failure)
+        return reports
 
     def begun(self, reports: list[dict[str, float]]) -> float:
         """Return when the first epoch of these reports began."""
         return reports[0]["at"] - reports[0]["train/time"] - reports[0]["test/time"]
 
 
-def run_trials(data: Path, cache: Path) -> None:
-    """Run the trials that stdin names, until it closes: the other end of a Runner."""
-    for line in sys.stdin:
-        asked, failure = json.loads(line), ""
-        desk: Any = Desk(data=data, cache=cache, until=asked["until"])
-        try:
-            cifar10.train(asked["params"], desk)
-        except Diverged:
-            pass
-        except Exception as error:
-            failure = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        print(json.dumps({"reports": desk.reports, "failure": failure}), flush=True)
+def run_trials(pipe: Any, data: Path, cache: Path, sharing: int) -> None:
+    """Run the trials that a pipe names, until it closes: the other end of a Runner."""
+    os.environ["HPQ_TRIALS_PER_GPU"] = str(sharing)
+    with suppress(EOFError):
+        while True:
+            params, until = pipe.recv()
+            desk, failure = Desk(data=data, cache=cache, until=until), ""
+            try:
+                cifar10.train(params, desk)  # type: ignore[arg-type]
+            except Diverged:
+                pass
+            except Exception as error:
+                failure = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            pipe.send((desk.reports, failure))
 
 
 @contextmanager
 def runners(lab: Lab, count: int) -> Iterator[list[Runner]]:
     """Start N runners that share the GPU; end them with the block."""
-    with ExitStack() as stack:
-        started = [Runner(lab, count) for _ in range(count)]
-        for runner in started:
-            stack.enter_context(runner.process)  # closes its stdin and waits for its end
-            stack.callback(runner.process.kill)
+    started = [Runner(lab, count) for _ in range(count)]
+    try:
         yield started
+    finally:
+        for runner in started:
+            runner.process.kill()
+            runner.process.join()
 
 
 def sixteen(lab: Lab, until: float) -> Rows:
@@ -453,7 +418,7 @@ def sixteen(lab: Lab, until: float) -> Rows:
     gaps, accuracies, ended, early = list[float](), [0.0], 0.0, 0
     with runners(lab, 1) as (runner,):
         for number, params in enumerate(sets):
-            runner.send(params, until)
+            runner.pipe.send((params, until))
             reports = runner.wait()
             if time.monotonic() > until:
                 yield f"{number} sets in {time.monotonic() - runner.started:.0f} s"
@@ -465,21 +430,19 @@ def sixteen(lab: Lab, until: float) -> Rows:
             if ended:
                 gaps.append(1000 * (begun - ended))
             else:
-                what = "G5 process start to first epoch, first"
-                yield Figure(what=what, unit="s", values=[begun - runner.started])
+                yield row("G5 process start to first epoch, first", "s", [begun - runner.started])
             ended = reports[-1]["at"]
             accuracies.append(reports[-1]["test/acc"])
         whole_s = time.monotonic() - runner.started
     if early:
         yield f"{early} of these sets diverged and took less time"
     what = f"G3 {len(sets)} sets, from a runner's start; best {max(accuracies):.2%}"
-    yield Figure(what=what, unit="s", values=[whole_s], target=170)
-    what = "G4 gap from the last report to the next first epoch"
-    yield Figure(what=what, unit="ms", values=gaps, target=100)
+    yield row(what, "s", [whole_s], 170)
+    yield row("G4 gap from the last report to the next first epoch", "ms", gaps, 100)
     with runners(lab, 1) as (runner,):
-        runner.send(lab.params(512, epochs=2), until)
+        runner.pipe.send((lab.params(512, epochs=2), until))
         begun = runner.begun(runner.wait()) - runner.started
-    yield Figure(what="G5 process start to first epoch, again", unit="s", values=[begun], target=10)
+    yield row("G5 process start to first epoch, again", "s", [begun], 10)
 
 
 def sharing(lab: Lab, until: float) -> Rows:
@@ -489,8 +452,8 @@ def sharing(lab: Lab, until: float) -> Rows:
         with runners(lab, count) as some:
             for size, epochs in product((128, 512), (1, 6)):  # they are warm before it counts
                 for runner in some:
-                    runner.send(lab.params(size, epochs=epochs), until)
-                every = [[row["at"] for row in runner.wait()] for runner in some]
+                    runner.pipe.send((lab.params(size, epochs=epochs), until))
+                every = [[report["at"] for report in runner.wait()] for runner in some]
                 if time.monotonic() > until:
                     raise OutOfTime
                 if epochs == 1:
@@ -499,13 +462,12 @@ def sharing(lab: Lab, until: float) -> Rows:
                 since, end = max(at[0] for at in every), min(at[-1] for at in every)
                 rate = 0.0
                 for at in every:
-                    own = [(a, b - a) for a, b in pairwise(at)]
-                    shared = [s for a, s in own if a >= since and a + s <= end]
-                    epoch_s = median(shared or [s for _, s in own])
-                    rate += 3600 / (lab.size["epochs"] * epoch_s)
+                    own = list(pairwise(at))
+                    shared = [(a, b) for a, b in own if a >= since and b <= end] or own
+                    rate += 3600 / (lab.size["epochs"] * median(b - a for a, b in shared))
                 alone.setdefault(size, rate)
                 what = f"G6 batch {size}, {count} at once: {rate / alone[size]:.2f} × one alone"
-                yield Figure(what=what, unit="trials/h", values=[rate], more_is_better=True)
+                yield replace(row(what, "trials/h", [rate]), more_is_better=True)
 
 
 # --- G8, G9: what each technique gives, the step taken apart, the other recipe
@@ -525,19 +487,19 @@ def ablation(batch_size: int, lab: Lab, until: float) -> Rows:
     last, params = math.nan, lab.params(batch_size)
     for what, plan in ladder.items():
         train = partial(cifar10.train, plan=plan)
-        cold = lab.ours({**params, "epochs": 1}, until, train=train)
-        timed = lab.ours(params, until, most=FEW, train=train)
-        gain = f"{last / timed.epoch_s:.2f} × the one before, first trial {cold.whole_s:.0f} s"
-        last = timed.epoch_s
+        cold = lab.ours({**params, "epochs": 1}, until, train=train).whole_s
+        epochs_s = lab.ours(params, until, most=FEW, train=train).epochs_s
+        before, last = last, median(epochs_s)
+        gain = f"{before / last:.2f} × the one before, first trial {cold:.0f} s"
         what = f"G8 batch {batch_size}: {what}, {lab.mfu(last)}, {gain}"
-        yield Figure(what=what, unit="s", values=[params["epochs"] * s for s in timed.epochs_s])
+        yield row(what, "s", [params["epochs"] * s for s in epochs_s])
 
 
 def taken_apart(lab: Lab, until: float) -> Rows:
     """Time a step (µs), and the same step with one thing done as others do it."""
     for size in (512, 128):
         step, batches = steps(lab, usual(), size // lab.shrink)
-        place, host = batches[0][0].device, [part.cpu() for part in batches[0]]
+        host = [part.cpu() for part in batches[0]]
         host = [part.pin_memory() for part in host] if torch.cuda.is_available() else host
         foreach, _ = steps(lab, usual(), size // lab.shrink)
         for group in foreach.sgd.param_groups:  # its rate is baked into a capture
@@ -550,7 +512,8 @@ def taken_apart(lab: Lab, until: float) -> Rows:
             step(batch, step.lr)
             step.sums.tolist()
 
-        def copied(batch: Batch, step: Step = step, host: Any = host, place: Any = place) -> None:
+        def copied(batch: Batch, step: Step = step, host: list[torch.Tensor] = host) -> None:
+            place = step.lr.device
             step((host[0].to(place), host[1].to(place)), step.lr)
 
         works: dict[str, Callable[[Batch], object]] = {
@@ -569,34 +532,29 @@ def taken_apart(lab: Lab, until: float) -> Rows:
             if number:
                 found[what].append(1e6 * (wait() - began) / len(batches))
         (name, values), *others = found.items()
-        ours = Figure(what=f"G8d batch {size}, a step {name}", unit="µs", values=values)
-        yield ours
+        yield (ours := row(f"G8d batch {size}, a step {name}", "µs", values))
         yield from (ours.peer(f"G8d batch {size}, {what}", values) for what, values in others)
         augmented = cifar10.Augmented(lab.images().train, size // lab.shrink, 5, 0, usual())
         began = wait()
         drawn = len(list(augmented))
         what = f"G8d batch {size}, beside a step: its share of an epoch's draws and augmentation"
-        yield Figure(what=what, unit="µs", values=[1e6 * (wait() - began) / drawn])
+        yield row(what, "µs", [1e6 * (wait() - began) / drawn])
 
 
 def fast(lab: Lab, until: float) -> Rows:
     """Train examples/cifar10_fast by its defaults, seed after seed."""
-    place = ROOT / "examples" / "cifar10_fast" / "train.py"
-    spec = importlib.util.spec_from_file_location("cifar10_fast", place)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    train = runpy.run_path(str(ROOT / "examples" / "cifar10_fast" / "train.py"))["train"]
     sizes = {name: lab.size[name] for name in ("width", "train_images", "test_images")}
     params = {**sizes, "epochs": min(10, lab.size["epochs"]), "batch_size": 1024 // lab.shrink}
-    lab.ours({**params, "epochs": 1}, until, train=module.train)
+    lab.ours({**params, "epochs": 1}, until, train=train)
     found: list[Timed] = []
     with suppress(OutOfTime):
         while len(found) < (10 if lab.shrink == 1 else 2):
-            found.append(lab.ours({**params, "seed": len(found)}, until, train=module.train))
+            found.append(lab.ours({**params, "seed": len(found)}, until, train=train))
     what = f"G9 examples/cifar10_fast, {params['epochs']} epochs, {len(found)} seeds"
-    yield Figure(what=what, unit="s", values=[timed.whole_s for timed in found])
-    accuracies = [100 * timed.accuracy for timed in found]
-    yield Figure(what=f"{what}, mean test accuracy", unit="%", values=[fmean(accuracies)])
+    yield row(what, "s", [timed.whole_s for timed in found])
+    mean = fmean(100 * timed.accuracy for timed in found)
+    yield row(f"{what}, mean test accuracy", "%", [mean])
 
 
 # --- sections, their time, gpu.json and its page
@@ -621,13 +579,11 @@ def page(found: Mapping[str, Any]) -> str:
     lines = ["# On a GPU", "", "Written by `python -m benchmarks.gpu --page FILE`.", ARTICLE, ""]
     lines += [f"- {name}: {value}" for name, value in found["conditions"].items()]
     if not found["sections"]:
-        lines.append(
-            "Nothing is measured yet: no GPU could be had. Four calls measure everything:\n"
-        )
+        lines.append("Nothing is measured yet: no GPU was available. Four calls measure all:\n")
         lines += [f"    python -m benchmarks.gpu {call} --data DIR" for call in CALLS]
     for name, section in found["sections"].items():
-        own = {row["what"]: Figure(**{**row, "beside": None}) for row in section["rows"]}
-        rows = [replace(own[r["what"]], beside=own.get(r["beside"])) for r in section["rows"]]
+        own = {x["what"]: Figure(**{**x, "beside": None}) for x in section["rows"]}
+        rows = [replace(own[x["what"]], beside=own.get(x["beside"])) for x in section["rows"]]
         table = text(name, section["what"], rows) if rows else f"**{name}**: {section['what']}\n"
         lines += ["", table, *(f"- {note}" for note in section["notes"])]
     return "\n".join(lines).rstrip() + "\n"
@@ -642,10 +598,9 @@ def write(path: Path, content: str) -> None:
 
 def conditions(lab: Lab) -> dict[str, str]:
     """Return what the figures are measured on."""
-    crc = 0
+    crc, gpu = 0, torch.cuda.is_available()
     for _, array in sorted(lab.arrays().items()):
         crc = zlib.crc32(array.tobytes(), crc)
-    gpu = torch.cuda.is_available()
     return {
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "device": torch.cuda.get_device_name() if gpu else "no GPU: the figures mean nothing",
@@ -669,18 +624,13 @@ def measured(rows: Rows) -> Rows:
 
 
 def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
-    """Measure sections into gpu.json, each row as it comes; False if a check failed.
-
-    Raises:
-        UserError: gpu.json is of other conditions.
-    """
+    """Measure sections into gpu.json, each row as it comes; False if a check failed."""
     about, fine = conditions(lab), True
     found: dict[str, Any] = {"conditions": about, "sections": {}, "parity": {}}
     if out.exists():
         found = json.loads(out.read_text("utf-8"))
         for name in SAME:
-            if found["conditions"][name] != about[name]:
-                was = found["conditions"][name]
+            if (was := found["conditions"][name]) != about[name]:
                 raise UserError(f"--out {out}: its {name}: {was}; here: {about[name]}")
     for name in names:
         what, most_s, rows_of = SECTIONS[name]
@@ -694,9 +644,8 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
                 section["notes"].append(row)
                 print(f"  {row}", flush=True)
             else:
-                beside = row.beside.what if row.beside else None
-                kept = ("what", "unit", "values", "target", "more_is_better")
-                section["rows"].append({**{n: getattr(row, n) for n in kept}, "beside": beside})
+                kept = {n: getattr(row, n) for n in Figure.__slots__ if n != "beside"}
+                section["rows"].append({**kept, "beside": row.beside and row.beside.what})
                 print(f"  {row.what}: {row.median:.4g} {row.unit}", flush=True)
             write(out, json.dumps(found, indent=2) + "\n")
     return fine
@@ -704,27 +653,19 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
 
 def main() -> None:
     """Measure the sections named; a section that fails reports so, and the next begins."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu", epilog="calls: " + "; ".join(CALLS)
-    )
+    calls = "calls: " + "; ".join(CALLS)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", epilog=calls)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     parser.add_argument("--data", type=Path, help="where CIFAR10 lies; default: HPQ_DATA")
     parser.add_argument("--published", type=Path, help=f"a checkout of {REPOSITORY}: the peer")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"), help="default: %(default)s")
     parser.add_argument("--page", type=Path, help="write the tables of --out as Markdown")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="default: %(default)g")
     parser.add_argument("--small", action="store_true", help="tiny sizes, also without a GPU")
-    parser.add_argument("--runner", type=Path, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.runner:
-        run_trials(*given.runner)
-        return
     if unknown := [name for name in given.sections if name not in SECTIONS]:
         parser.error(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
-    fine = True
     try:
-        if given.sections:
-            fine = _measured(given)
+        fine = _measured(given) if given.sections else True
         if given.page:
             empty: dict[str, Any] = {"conditions": {}, "sections": {}}
             found = json.loads(given.out.read_text("utf-8")) if given.out.exists() else empty
@@ -737,19 +678,17 @@ def main() -> None:
 
 
 def _measured(given: argparse.Namespace) -> bool:
-    ends = time.monotonic() + 60 * given.minutes
+    ends = time.monotonic() + 60 * MINUTES
     # What cannot be cut short ends here; the rows before it are in gpu.json.
-    faulthandler.dump_traceback_later(60 * given.minutes + 25, exit=True)
+    faulthandler.dump_traceback_later(60 * MINUTES + 25, exit=True)
     if device.pick().type != "cuda" and not given.small:
         raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
-    size = SMALL if given.small else FULL
-    data = given.data or Path(os.environ.get("HPQ_DATA") or "no-data")
     with tempfile.TemporaryDirectory(prefix="hpq-gpu-") as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")
         lab = Lab(
-            data=data.resolve(),
+            data=(given.data or Path(os.environ.get("HPQ_DATA") or "no-data")).resolve(),
             cache=Path(folder) / "cache",
-            size=size,
+            size=SMALL if given.small else FULL,
             shrink=32 if given.small else 1,
             upstream=load(given.published, usual().dtype) if given.published else None,
         )

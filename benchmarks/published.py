@@ -21,9 +21,8 @@ from benchmarks.upstream import REPOSITORY, Upstream, load
 from hpq.errors import UserError
 from hpq_worker.trainers.cifar10 import Augmented, ResNet9, normalise
 from hpq_worker.trainers.data import Batches, Split
-from hpq_worker.trainers.device import Plan
 from hpq_worker.trainers.loop import fit
-from hpq_worker.trainers.step import Batch
+from hpq_worker.trainers.step import Batch, Plan
 
 IMAGES, TESTS, SIZE, WIDTH, EPOCHS = 42, 12, 8, 8, 24
 PLAN = Plan(dtype=torch.float64)

@@ -61,6 +61,7 @@ class Generator:
     """A replacement of a CUDA generator, whose state is replaced after a broken capture."""
 
     states = 0
+    device = torch.device("cpu")
 
     def graphsafe_set_state(self, state: torch.Generator) -> None:
         """Count the call."""
@@ -81,7 +82,6 @@ class Gpu:
         patch.setattr(torch.cuda, "current_device", lambda: 0)
         patch.setattr(torch.cuda, "default_generators", self.generators)
         patch.setattr(step, "_side_stream", lambda: self)
-        patch.setattr(step, "_new_generator", lambda place: torch.Generator())
 
     def wait_stream(self, other: object) -> None:
         """Do nothing: the CPU has no stream to wait for."""

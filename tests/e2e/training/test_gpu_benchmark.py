@@ -17,7 +17,7 @@ import torch
 
 from benchmarks import gpu
 from benchmarks.figures import Figure
-from hpq_worker.trainers.device import Plan
+from hpq_worker.trainers.step import Plan
 from tests.constants import ROOT
 from tests.recorded_graph import Gpu
 from tests.unit.trainers.test_datasets import batches

@@ -58,11 +58,9 @@ class Handler(BaseHTTPRequestHandler):
 def archives(monkeypatch: pytest.MonkeyPatch) -> Iterator[Archives]:
     """A server with MNIST's four files, where downloads look for them; torchvision is not there."""
     server = Archives()
-    served = []
-    for name, content in mnist_files().items():
-        server.files[name] = content
-        served.append((server.url, f"MNIST/raw/{name}", hashlib.md5(content).hexdigest()))
-    monkeypatch.setitem(download.FILES, "mnist", ("MNIST", served))
+    server.files = mnist_files()
+    sums = {f"MNIST/raw/{name}": hashlib.md5(x).hexdigest() for name, x in server.files.items()}
+    monkeypatch.setitem(download.FILES, "mnist", ("MNIST", server.url, sums))
     monkeypatch.setitem(sys.modules, "torchvision", None)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     thread = threading.Thread(target=server.serve_forever)

@@ -13,7 +13,7 @@ from hpq.errors import BadParams
 from hpq_worker.trainers import digits, mnist
 from hpq_worker.trainers.cifar10 import MEAN, PAD, STD, Augmented, normalise
 from hpq_worker.trainers.data import Split
-from hpq_worker.trainers.device import Plan
+from hpq_worker.trainers.step import Plan
 
 pytestmark = pytest.mark.torch
 

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 
 from hpq_worker.trainers.data import DataSet, Split
-from hpq_worker.trainers.device import Plan
+from hpq_worker.trainers.step import Plan
 from tests.constants import ROOT
 from tests.unit.trainers.test_loop import Recorded, figures
 

@@ -20,9 +20,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import BadParams, Diverged
-from hpq_worker.trainers.device import Plan
 from hpq_worker.trainers.loop import fit, rates
-from hpq_worker.trainers.step import Batch, Step
+from hpq_worker.trainers.step import Batch, Plan, Step
 
 pytestmark = pytest.mark.torch
 PLAN = Plan(dtype=torch.float64)
@@ -111,8 +110,8 @@ def fitted(trial: Recorded, model: nn.Module | None = None, train: Any = None, *
 def test_the_schedule_over_24_epochs_is_the_articles() -> None:
     steps = 97
     at = np.arange(24 * steps) / steps
-    expected = np.interp(at, [0, 5, 24], [0, 0.4, 0]) / 512
-    np.testing.assert_allclose(rates(steps, 24, 0.4, 512).flatten(), expected, rtol=0, atol=1e-15)
+    expected = np.interp(at, [0, 5, 24], [0, 0.4, 0])
+    np.testing.assert_allclose(rates(steps, 24, 0.4).flatten(), expected, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -123,9 +122,9 @@ def test_two_steps_are_nesterovs_on_a_summed_loss_with_decay_times_the_batch(
     weight, buffer = model.weight.detach().clone(), torch.zeros(10, 6, dtype=torch.float64)
     bias, bias_buffer = model.bias.detach().clone(), torch.zeros(10, dtype=torch.float64)
     loss = nn.CrossEntropyLoss(reduction="sum")
-    step = Step(model, PLAN, loss, momentum=momentum, decay=5e-4 * 4)
+    step = Step(model, PLAN, loss, size=4, momentum=momentum, decay=5e-4)
     for rate in (0.02, 0.05):
-        step((x, y), torch.tensor(rate, dtype=torch.float64))
+        step((x, y), torch.tensor(4 * rate, dtype=torch.float64))
         p = torch.softmax(x @ weight.T + bias, 1) - F.one_hot(y, 10)  # of the sum, not the mean
         grad, bias_grad = p.T @ x + 5e-4 * 4 * weight, p.sum(0) + 5e-4 * 4 * bias
         buffer, bias_buffer = momentum * buffer + grad, momentum * bias_buffer + bias_grad
@@ -139,10 +138,10 @@ def test_each_step_has_its_own_rate_divided_by_the_batch_size(monkeypatch) -> No
     seen: list[float] = []
     call = Step.__call__
     monkeypatch.setattr(
-        Step, "__call__", lambda self, batch, lr: (seen.append(lr.item()), call(self, batch, lr))
+        Step, "__call__", lambda self, *given: (call(self, *given), seen.append(self.lr.item()))
     )
     fitted(Recorded(), train=in_order(n=48))
-    assert seen == pytest.approx(rates(12, 2, 0.1, 4).flatten().tolist())
+    assert seen == pytest.approx((rates(12, 2, 0.1) / 4).flatten().tolist())
 
 
 def test_an_epoch_reports_means_per_image() -> None:

@@ -17,8 +17,7 @@ from benchmarks import article
 from hpq_worker.trainers import cifar10, device
 from hpq_worker.trainers.cifar10 import Augmented, ResNet9
 from hpq_worker.trainers.data import DataSet, Split
-from hpq_worker.trainers.device import Plan
-from hpq_worker.trainers.step import measure, summed_cross_entropy
+from hpq_worker.trainers.step import Plan, measure, summed_cross_entropy
 
 pytestmark = pytest.mark.torch
 

@@ -25,8 +25,8 @@ from hpq.errors import DeviceUnusable
 from hpq_worker.runner.failures import of_exception, ruins_process
 from hpq_worker.trainers import cifar10, device, mnist
 from hpq_worker.trainers.data import Batches, Split
-from hpq_worker.trainers.device import Plan, placed, share
-from hpq_worker.trainers.step import Step, measure, summed_cross_entropy
+from hpq_worker.trainers.device import placed, share
+from hpq_worker.trainers.step import Plan, Step, measure, summed_cross_entropy
 from tests.constants import ROOT
 from tests.recorded_graph import Gpu, Recorder
 from tests.unit.trainers.test_loop import Given, Recorded, fitted, images_and_labels, linear
@@ -43,7 +43,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 
 def stepped(model: nn.Module, plan: Plan = PLAN, **numbers: float) -> Step:
-    numbers = {"momentum": 0.9, "decay": 0.0, **numbers}
+    numbers = {"size": 1, "momentum": 0.9, "decay": 0.0, **numbers}
     return Step(placed(model, plan).train(), plan, summed_cross_entropy, **numbers)
 
 

@@ -5,7 +5,7 @@ By hand: `python -m hpq.train cifar10 --set width=8 --set epochs=3`. The step is
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -17,14 +17,12 @@ from hpq.errors import BadParams
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.data import Batches, Split, load_data
-from hpq_worker.trainers.device import Plan
-from hpq_worker.trainers.loop import fit
+from hpq_worker.trainers.loop import NUMBERS, fit
+from hpq_worker.trainers.step import Plan
 
 PAD = 4  # pixels
-
 # Of all training images, per channel, in 0..1; the article's numbers.
-MEAN = (0.4914, 0.4822, 0.4465)
-STD = (0.2471, 0.2435, 0.2616)
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
 
 
 def train(params: Params, trial: Trial, plan: Plan | None = None) -> None:
@@ -42,28 +40,18 @@ def train(params: Params, trial: Trial, plan: Plan | None = None) -> None:
     torch.manual_seed(p["seed"])
     with device.pick():  # 6.6 million weights are drawn where they are used
         model = ResNet9(p["width"], batch_norm=p["batch_norm"] == "on")
-    fit(
-        model,
-        Augmented(data.train, p["batch_size"], p["data_aug_cutout_size"], p["seed"], plan),
-        Batches(data.test, lambda images: normalise(images, plan)),
-        trial,
-        epochs=p["epochs"],
-        max_learning_rate=p["max_learning_rate"],
-        momentum=p["momentum"],
-        weight_decay=p["weight_decay"],
-        plan=plan,
-    )
+    train = Augmented(data.train, p["batch_size"], p["data_aug_cutout_size"], p["seed"], plan)
+    test = Batches(data.test, partial(normalise, plan=plan))
+    fit(model, train, test, trial, **{name: p[name] for name in NUMBERS}, plan=plan)
 
 
 class Stem(nn.Conv2d):
-    """A first convolution that takes images with channels of zeros behind their own.
+    """A first convolution of images (B, 3 or more, H, W) whose further channels are zeros.
 
-    The same function with the same weights. Tensor cores take channels by eights, and the gradient
-    of three is far slower than that of eight.
+    Tensor cores take channels by eights: the gradient of three is far slower than that of eight.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what Conv2d returns for the first channels."""
         weight = F.pad(self.weight, (0, 0, 0, 0, 0, x.shape[1] - self.in_channels))
         return self._conv_forward(x, weight, self.bias)
 
@@ -79,45 +67,38 @@ def conv_block(c_in: int, c_out: int, *, batch_norm: bool, pool: bool = False) -
     if batch_norm:
         layers.append(nn.BatchNorm2d(c_out))
         layers[-1].num_batches_tracked = None  # saves a kernel per step; the counter is unused
-    if pool:
-        layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, nn.ReLU(inplace=True))
+    return nn.Sequential(*layers, *[nn.MaxPool2d(2)] * pool, nn.ReLU(inplace=True))
 
 
 class Residual(nn.Sequential):
-    """Layers whose output is added to what went in."""
+    """Layers whose output is added to their input."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum, of the same shape."""
         return x + super().forward(x)
 
 
 class ResNet9(nn.Module):
-    """The article's network; width 64 has 6.57 M parameters with BN.
+    """The article's network: images (B, 3 or more, 32, 32) to logits (B, 10).
 
-    Weights are PyTorch's defaults, drawn from the global generator: seed it first.
+    With PyTorch's default weights; width 64 has 6.57 M of them.
     """
 
     def __init__(self, width: int = 64, *, batch_norm: bool = True) -> None:
         super().__init__()
-
-        def block(c_in: int, c_out: int, pool: bool = False) -> nn.Sequential:
-            return conv_block(c_in * width, c_out * width, batch_norm=batch_norm, pool=pool)
-
+        block, w = partial(conv_block, batch_norm=batch_norm), width
         self.features = nn.Sequential(
-            conv_block(3, width, batch_norm=batch_norm),
-            block(1, 2, pool=True),
-            Residual(block(2, 2), block(2, 2)),
-            block(2, 4, pool=True),
-            block(4, 8, pool=True),
-            Residual(block(8, 8), block(8, 8)),
+            block(3, w),
+            block(w, 2 * w, pool=True),
+            Residual(block(2 * w, 2 * w), block(2 * w, 2 * w)),
+            block(2 * w, 4 * w, pool=True),
+            block(4 * w, 8 * w, pool=True),
+            Residual(block(8 * w, 8 * w), block(8 * w, 8 * w)),
             nn.MaxPool2d(4),
             nn.Flatten(),
         )
-        self.linear = nn.Linear(8 * width, 10, bias=False)
+        self.linear = nn.Linear(8 * w, 10, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return logits (B, 10) of images (B, 3 or more, 32, 32)."""
         return self.linear(self.features(x)) * 0.125
 
 
@@ -139,36 +120,30 @@ class Augmented(Batches):
             raise BadParams(f"the images are {shape} of {kind}, not (N, H, H, 3) of torch.uint8")
         if not 0 <= cutout <= shape[1]:
             raise BadParams(f"cutout: {cutout} is not from 0 to {shape[1]}, the side of an image")
-        plan = plan or device.plan()
-        super().__init__(split, lambda images: normalise(images, plan), batch_size, seed)
+        super().__init__(split, partial(normalise, plan=plan or device.plan()), batch_size, seed)
         self.cutout = cutout
 
     def draw(self, order: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return choices for these images, (N, 1) int64: first row and column of crop and hole."""
-
-        def below(end: int) -> torch.Tensor:
-            return torch.randint(end, (len(order), 1), generator=self.generator)
-
         crop, hole = 2 * PAD + 1, self.split.images.shape[1] - self.cutout + 1
         ends = {"crop_y": crop, "crop_x": crop, "flip": 2, "cut_y": hole, "cut_x": hole}
-        return {name: below(end) for name, end in ends.items()}
+        shape = len(order), 1
+        return {x: torch.randint(end, shape, generator=self.generator) for x, end in ends.items()}
 
     def take(self, index: torch.Tensor, **choices: torch.Tensor) -> torch.Tensor:
         """Return the images of this index (B, 3 or more, H, H), augmented and prepared."""
-        images = self.split.images
-        span = torch.arange(images.shape[1], device=images.device)
-        rows, cols = (_reflect(choices[crop] + span - PAD) for crop in ("crop_y", "crop_x"))
-        cols = torch.where(choices["flip"].bool(), cols.flip(1), cols)  # each (B, H)
+        images, last = self.split.images, self.split.images.shape[1] - 1
+        span = torch.arange(last + 1, device=images.device)
+        # Reflected: -1 -> 1 and last + 1 -> last - 1. The edge itself is not repeated.
+        inside = [
+            last - (last - (choices[x] + span - PAD).abs()).abs() for x in ("crop_y", "crop_x")
+        ]
+        rows, cols = inside  # each (B, H)
+        cols = torch.where(choices["flip"].bool(), cols.flip(1), cols)
         found = self.prepare(images[index[:, None, None], rows[:, :, None], cols[:, None, :]])
         holes = (choices["cut_y"], choices["cut_x"])
         down, right = ((span >= cut) & (span < cut + self.cutout) for cut in holes)
         return found.masked_fill_((down[:, :, None] & right[:, None, :])[:, None], 0)
-
-
-def _reflect(position: torch.Tensor) -> torch.Tensor:
-    # -1 -> 1 and side -> side - 2: the edge itself is not repeated.
-    last = position.shape[1] - 1
-    return last - (last - position.abs()).abs()
 
 
 def normalise(images: torch.Tensor, plan: Plan) -> torch.Tensor:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -30,6 +29,7 @@ from hpq_worker.trainers.step import Batch
 
 VERSION = 2  # of what decoding makes of the same files
 _DIGITS = "sklearn/datasets/data/digits.csv.gz"  # a line an image: 64 pixels and the label
+Prepare = Callable[[torch.Tensor], torch.Tensor]
 TEST_BATCH = {"cpu": 500, "cuda": 2_000}  # images; the figures hardly depend on it
 
 
@@ -46,7 +46,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
-    """What a trainer trains on and tests on."""
+    """The images for training and those for testing."""
 
     train: Split
     test: Split
@@ -61,11 +61,7 @@ class Batches:
     """
 
     def __init__(
-        self,
-        split: Split,
-        prepare: Callable[[torch.Tensor], torch.Tensor],
-        batch_size: int | None = None,
-        seed: int | None = None,
+        self, split: Split, prepare: Prepare, batch_size: int | None = None, seed: int | None = None
     ) -> None:
         self.split, self.prepare = split, prepare
         self.batch_size = batch_size or TEST_BATCH[split.labels.device.type]
@@ -137,18 +133,26 @@ def _split(name: str, arrays: Arrays, part: str, count: int | None) -> Split:
 
 def rank_in_class(labels: Array) -> Array:
     """Return for each label how many equal ones come before it."""
-    order, counts = np.argsort(labels, kind="stable"), np.bincount(labels)
     rank = np.empty_like(labels)
-    rank[order] = np.arange(len(labels)) - (np.cumsum(counts) - counts)[labels[order]]
+    for label in np.unique(labels):
+        rank[labels == label] = np.arange((labels == label).sum())
     return rank
 
 
 def _found(name: str, trial: Trial) -> Arrays:
     source = find(name, trial.data)
 
+    def files() -> Files:
+        reported = time.monotonic()
+        for number, file in enumerate(source.files()):
+            if time.monotonic() > reported + 1.0:  # a tar of 60,000 pictures takes half a minute
+                reported = time.monotonic()
+                trial.phase(f"loading {name}: {number:,} files")
+            yield file
+
     def make() -> Arrays:
         try:
-            return decode(source.layout, _reported(source.files(), name, trial))
+            return decode(source.layout, files())
         except (*UNREADABLE, KeyError, ValueError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
             text = f"data set {name}: {source.path} is damaged: {why}; fetch it anew"
@@ -157,49 +161,36 @@ def _found(name: str, trial: Trial) -> Arrays:
     return decoded(trial.cache, name, source.stamp(), make)
 
 
-def _reported(files: Files, name: str, trial: Trial) -> Files:
-    reported = time.monotonic()
-    for number, file in enumerate(files):
-        if time.monotonic() > reported + 1.0:  # a tar of 60,000 pictures takes half a minute
-            reported = time.monotonic()
-            trial.phase(f"loading {name}: {number:,} files")
-        yield file
-
-
 def _digits() -> Arrays:
     try:  # without the import of scikit-learn, which takes 2 s
         package = distribution("scikit-learn")
         rows = np.loadtxt(str(package.locate_file(_DIGITS)), np.uint8, delimiter=",")
     except (PackageNotFoundError, OSError):
-        raise DataMissing(
-            "data set digits: it comes with scikit-learn; pip install 'hpq[trainers]'"
-        ) from None
+        text = "data set digits: it comes with scikit-learn; pip install 'hpq[trainers]'"
+        raise DataMissing(text) from None
     images, labels = rows[:, :64].reshape(-1, 8, 8), rows[:, 64].astype(np.int64)
     test = rank_in_class(labels) % 5 == 4  # a fifth of each class, the same on every machine
-    parts = {"train": ~test, "test": test}
-    of: Arrays = {"images": images, "labels": labels}
-    return {f"{part}_{x}": of[x][some] for part, some in parts.items() for x in of}
+    train: Arrays = {"train_images": images[~test], "train_labels": labels[~test]}
+    return train | {"test_images": images[test], "test_labels": labels[test]}
 
 
 def decoded(cache: Path, name: str, stamp: object, make: Callable[[], Arrays]) -> Arrays:
     """Return the arrays of the data set with this stamp from the cache; decode them if not there.
 
-    The file appears whole, by a rename: any number of workers may read and make it at once. A cache
-    that cannot be written costs a decoding in each process, no more.
+    The file appears whole, by a rename: any number of workers may read and make it at once. If the
+    cache cannot be written, each process decodes.
     """
     known = json.dumps([VERSION, stamp]).encode()
     path = cache / f"{name}-{hashlib.sha256(known).hexdigest()[:16]}.pt"
     with suppress(Exception):  # not there, or torn: the disk was full, or the machine went down
         found = torch.load(path, mmap=True, weights_only=True)
         return {part: tensor.numpy() for part, tensor in found.items()}
-    arrays = make()
+    arrays, draft = make(), path.with_suffix(f".{uuid4().hex}")
     with suppress(OSError, RuntimeError):
         make_private(cache)
-        number, draft = tempfile.mkstemp(prefix=f".{name}-", dir=cache)
         try:
-            with open(number, "wb") as out:
-                torch.save({part: torch.from_numpy(x.copy()) for part, x in arrays.items()}, out)
-            os.replace(draft, path)
+            torch.save({part: torch.from_numpy(x.copy()) for part, x in arrays.items()}, draft)
+            draft.replace(path)
         finally:
-            Path(draft).unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
     return arrays

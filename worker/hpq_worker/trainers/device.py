@@ -1,6 +1,6 @@
 """Where the trainers compute, and in which number formats.
 
-Threads are not set here: torch takes OMP_NUM_THREADS, which the worker sets for each runner.
+torch's threads are those of OMP_NUM_THREADS, which the worker sets for each runner.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,21 +17,10 @@ import torch
 from torch import nn
 
 from hpq.errors import DeviceUnusable
+from hpq_worker.trainers.step import Plan
 
-_OWN_SHARE = 0.95  # of a GPU's memory, at most; the rest is for the CUDA contexts of the sharers
-_CONTEXT = 600 * 2**20  # bytes of one of them, with the libraries' code
+_CONTEXT = 600 * 2**20  # bytes of a CUDA context, with the libraries' code
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's mallopt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How a device computes. Nothing here changes what a hyperparameter means."""
-
-    dtype: torch.dtype = torch.float32  # of weights, gradients and momentum
-    autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
-    graph: bool = False  # the training step is one CUDA graph
-    compile: bool = False  # the network goes through torch.compile
-    channels: int = 3  # zero channels fill up the images of cifar10 to this number
 
 
 def plan(**changes: Any) -> Plan:
@@ -49,11 +37,10 @@ def plan(**changes: Any) -> Plan:
 def placed(model: nn.Module, plan: Plan) -> nn.Module:
     """Move a network to the device, channels last; batch norms of half a network stay float32."""
     model = model.to(pick(), plan.dtype, memory_format=torch.channels_last)
-    if plan.dtype in (torch.half, torch.bfloat16):
-        for module in model.modules():
-            # CUDA takes half precision images with float32 weights in these norms alone.
-            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
-                module.float()
+    for module in model.modules() if plan.dtype in (torch.half, torch.bfloat16) else ():
+        # CUDA takes half precision images with float32 weights in these norms alone.
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+            module.float()
     return model
 
 
@@ -69,7 +56,7 @@ def pick() -> torch.device:
 @cache
 def _pick(given: str) -> torch.device:
     if torch.cuda.is_available():
-        _prepare_gpu(os.environ)
+        _prepare_gpu()
         return torch.device("cuda")
     if given.split(",")[0].strip() not in ("", "-1"):
         raise DeviceUnusable(
@@ -91,12 +78,11 @@ def why_no_gpu() -> str:
     try:
         torch.cuda.init()
     except Exception as error:  # torch reports no driver, an old one, and no such GPU in many ways
-        first, *_ = re.split(r"\.\s+(?=[A-Z])|\n", str(error).strip())  # advice follows
-        return first.rstrip(".")[:100]
+        return re.split(r"\.(?:\s|$)|\n", str(error).strip())[0][:100]  # advice follows
     return "it finds none"
 
 
-def _prepare_gpu(environ: Mapping[str, str]) -> None:
+def _prepare_gpu() -> None:
     major, minor = torch.cuda.get_device_capability()
     built = [int(arch[3:].rstrip("af")) for arch in torch.cuda.get_arch_list() if arch[:3] == "sm_"]
     if built and 10 * major + minor < min(built):
@@ -106,7 +92,7 @@ def _prepare_gpu(environ: Mapping[str, str]) -> None:
             " or set CUDA_VISIBLE_DEVICES= to train on the CPU"
         )
     torch.backends.cudnn.benchmark = True
-    sharing = environ.get("HPQ_TRIALS_PER_GPU", "")
+    sharing = os.environ.get("HPQ_TRIALS_PER_GPU", "")
     if sharing.isdigit() and int(sharing) > 1:
         total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
         torch.cuda.set_per_process_memory_fraction(share(int(sharing), total))
@@ -114,4 +100,4 @@ def _prepare_gpu(environ: Mapping[str, str]) -> None:
 
 def share(trials: int, total: int) -> float:
     """Return the part of a GPU's `total` bytes that each of N trials may take for its tensors."""
-    return max(0.01, min(_OWN_SHARE / trials, 1 / trials - _CONTEXT / total))
+    return max(0.01, min(0.95 / trials, 1 / trials - _CONTEXT / total))

@@ -1,7 +1,4 @@
-"""The trainer `digits`: one hidden layer on the 8x8 digits inside scikit-learn; needs no download.
-
-By hand: `python -m hpq.train digits --set hidden=32`.
-"""
+"""The trainer `digits`: one hidden layer on the 8x8 digits inside scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from hpq.domain.trial import Params
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.data import Batches, load_data
-from hpq_worker.trainers.loop import fit
+from hpq_worker.trainers.loop import NUMBERS, fit
 
 MEAN, STD = 4.88, 6.02  # of all pixels, in 0..16
 
@@ -21,22 +18,13 @@ MEAN, STD = 4.88, 6.02  # of all pixels, in 0..16
 def train(params: Params, trial: Trial) -> None:
     """Train a small network on digits and report each epoch; raises as `cifar10` does."""
     p = SHIPPED["digits"].fill(params)
-    data = load_data("digits", trial)
+    data, hidden = load_data("digits", trial), p["hidden"]
+    train = Batches(data.train, normalise, p["batch_size"], p["seed"])
+    numbers, plan = {name: p[name] for name in NUMBERS}, device.plan(graph=True)
     torch.manual_seed(p["seed"])
-    hidden = p["hidden"]
     with device.pick():
-        layers = nn.Linear(64, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, 10)
-    fit(
-        nn.Sequential(nn.Flatten(), *layers),
-        Batches(data.train, normalise, p["batch_size"], p["seed"]),
-        Batches(data.test, normalise),
-        trial,
-        epochs=p["epochs"],
-        max_learning_rate=p["max_learning_rate"],
-        momentum=p["momentum"],
-        weight_decay=p["weight_decay"],
-        plan=device.plan(graph=True),
-    )
+        layers = nn.Flatten(), nn.Linear(64, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, 10)
+    fit(nn.Sequential(*layers), train, Batches(data.test, normalise), trial, **numbers, plan=plan)
 
 
 def normalise(images: torch.Tensor) -> torch.Tensor:

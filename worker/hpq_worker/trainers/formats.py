@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import gzip
 import io
-import math
 import pickle
+import re
+from typing import Any
 
 import numpy as np
 from numpy._core.multiarray import _reconstruct
@@ -32,14 +33,14 @@ def decode(layout: Layout, files: Files) -> Arrays:
         ValueError: a file is damaged or of another shape; the text names it.
     """
     decoder, shape = _DECODERS[layout.member]
-    train, test = decoder(files)
-    for images, labels in (train, test):
+    arrays: Arrays = {}
+    for part, (images, labels) in zip(("train", "test"), decoder(files), strict=True):
         if images.shape[1:] != shape or len(images) != len(labels) or not len(labels):
             raise ValueError(f"{images.shape} images and {labels.shape} labels do not fit {shape}")
         if labels.min() < 0 or labels.max() > 9:
             raise ValueError(f"labels from {labels.min()} to {labels.max()}, not 0 to 9")
-    names = ("train_images", "train_labels", "test_images", "test_labels")
-    return dict(zip(names, (*train, *test), strict=True))
+        arrays |= {f"{part}_images": images, f"{part}_labels": labels}
+    return arrays
 
 
 def _batches(files: Files) -> tuple[Split, Split]:
@@ -61,7 +62,7 @@ class _Unpickler(pickle.Unpickler):
         return known[name]
 
 
-def _unpickle(name: str, content: bytes) -> dict[str, object]:
+def _unpickle(name: str, content: bytes) -> dict[str, Any]:
     try:
         # latin1: the batches were written by Python 2, whose strings hold the bytes of the arrays.
         return dict(_Unpickler(io.BytesIO(content), encoding="latin1").load())
@@ -74,10 +75,10 @@ def _folders(files: Files) -> tuple[Split, Split]:
     rows.sort(key=lambda row: row[:3])  # classes in the order of the alphabet, which is CIFAR10's
 
     def stacked(split: str) -> Split:
-        of = [(CIFAR10_CLASSES.index(name), x) for part, name, _, x in rows if part == split]
-        if len({label for label, _ in of}) < len(CIFAR10_CLASSES):
+        labels = np.array([CIFAR10_CLASSES.index(row[1]) for row in rows if row[0] == split])
+        if len(set(labels)) < len(CIFAR10_CLASSES):
             raise ValueError(f"{split}/ has not an image of each class")
-        return np.stack([x for _, x in of]), np.array([label for label, _ in of], np.int64)
+        return np.stack([row[3] for row in rows if row[0] == split]), labels
 
     return stacked("train"), stacked("test")
 
@@ -94,29 +95,24 @@ def _picture(name: str, content: bytes) -> Array:
 
 
 def _idx_files(files: Files) -> tuple[Split, Split]:
-    parts: dict[str, Array] = {}
-    for match, content in files:
-        split, kind, packed = match.groups()
-        content = gzip.decompress(content) if packed else content
-        parts[f"{split}-{kind}"] = _idx(match[0].lstrip("/"), content)
-    train, test = (
-        (parts[f"{split}-images-idx3"], parts[f"{split}-labels-idx1"].astype(np.int64))
-        for split in ("train", "t10k")
-    )
-    return train, test
+    parts = {f"{match[1]}-{match[2]}": _idx(match, content) for match, content in files}
+
+    def pair(split: str) -> Split:
+        return parts[f"{split}-images-idx3"], parts[f"{split}-labels-idx1"].astype(np.int64)
+
+    return pair("train"), pair("t10k")
 
 
-def _idx(name: str, content: bytes) -> Array:
-    # Two zero bytes, the type (8 = uint8), the number of dimensions, their sizes, the values.
-    if len(content) < 8 or content[:3] != b"\0\0\x08":
-        raise ValueError(f"{name} is no idx file of bytes")
-    start = 4 + 4 * content[3]
-    shape = np.frombuffer(content[4:start].ljust(start - 4, b"\0"), ">u4")
-    values = np.frombuffer(content[start:], np.uint8)
-    if len(content) < start or values.size != math.prod(shape.tolist()):
-        form = "x".join(map(str, shape))
-        raise ValueError(f"{name} has {values.size} values, not the {form} that its head says")
-    return values.reshape(shape).copy()  # what is read in place could not be written to
+def _idx(match: re.Match[str], content: bytes) -> Array:
+    content = gzip.decompress(content) if match[3] else content
+    try:  # two zero bytes, the type (8 = uint8), the number of dimensions, their sizes, the values
+        if content[:3] != b"\0\0\x08":
+            raise ValueError("it does not begin as one of bytes")
+        shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
+        values = np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
+        return values.reshape(shape).copy()  # what is read in place could not be written to
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{match[0].lstrip('/')} is no whole idx file: {error}") from error
 
 
 _DECODERS = {  # and the shape of an image

@@ -1,14 +1,20 @@
-"""The training loop of all shipped trainers: the schedule, the epochs, reports and stops.
+"""The loop of all trainers: the schedule, epochs, reports, stops, and a checkpoint to resume from.
 
-The device is read twice an epoch: its sums after training, and after testing.
+The device is read twice an epoch: its sums after training, and after testing. On the same device a
+trial that resumes reports the figures of one that never stopped.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from copy import deepcopy
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -16,40 +22,27 @@ from torch import nn
 from hpq.errors import BadParams, Diverged
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
-from hpq_worker.trainers.checkpoint import Training
-from hpq_worker.trainers.device import Plan
-from hpq_worker.trainers.step import Batch, Loss, Step, measure, summed_cross_entropy
+from hpq_worker.trainers.step import Batch, Loss, Plan, Step, measure, summed_cross_entropy
 
+FILE = "training.pt"  # in the trial's checkpoint directory
 KNEE = 5 / 24  # of the training: here the learning rate is at its maximum
+NUMBERS = ("epochs", "max_learning_rate", "momentum", "weight_decay")  # of a shipped trainer's set
 
 
-class Loader(Protocol):
-    """Epochs of training batches, as of a DataLoader.
-
-    Its `generator`, if any, draws the order; `set_epoch`, if any, gets each epoch from 1.
-    """
+class Loader(Sized, Iterable[Batch], Protocol):
+    """A DataLoader or the like; its `set_epoch`, if any, is called with each epoch from 1."""
 
     @property
     def batch_size(self) -> int | None: ...
 
-    def __len__(self) -> int: ...
 
-    def __iter__(self) -> Iterator[Batch]: ...
+def rates(steps: int, epochs: int, maximum: float) -> torch.Tensor:
+    """Return the rate of each step, (epochs, steps) float64: from 0 up to the maximum and to 0.
 
-
-class _Stopped(Exception):
-    """Raised at a batch when the trial is to end."""
-
-
-def rates(steps: int, epochs: int, maximum: float, batch_size: int) -> torch.Tensor:
-    """Return the rate of each step, (epochs, steps) float64, divided by the batch size.
-
-    From 0 up to the maximum at 5/24 of the training, then down to 0: over 24 epochs this is the
-    CIFAR10 article's schedule.
+    Over 24 epochs this is the CIFAR10 article's schedule.
     """
     at = torch.arange(epochs * steps, dtype=torch.float64) / (epochs * steps)
-    every = maximum * torch.minimum(at / KNEE, (1 - at) / (1 - KNEE)) / batch_size
-    return every.view(epochs, steps)
+    return (maximum * torch.minimum(at / KNEE, (1 - at) / (1 - KNEE))).view(epochs, steps)
 
 
 def fit(
@@ -75,7 +68,7 @@ def fit(
         BadParams: the network or the batches cannot be trained on.
         Diverged: the loss of an epoch is not finite.
     """
-    steps, size = len(train), train.batch_size
+    steps, size, plan = len(train), train.batch_size, plan or device.plan()
     if epochs < 1:
         raise BadParams(f"epochs: {epochs} is not at least 1")
     if not size:
@@ -84,22 +77,19 @@ def fit(
         raise BadParams(f"batch_size: {size} leaves no whole batch in an epoch")
     if not any(p.requires_grad for p in model.parameters()):
         raise BadParams("the network: it has no parameter that requires_grad")
-    plan = plan or device.plan()
     # Python's own numbers: others would make the checkpoint a pickle that names code.
+    momentum, weight_decay, most = map(float, (momentum, weight_decay, max_learning_rate))
     run: dict[str, float] = {"epochs": int(epochs), "steps": steps, "batch_size": int(size)}
-    run |= {"max_learning_rate": float(max_learning_rate)}
-    run |= {"momentum": float(momentum), "weight_decay": float(weight_decay)}
-    decay = run["weight_decay"] * size
-    step = Step(device.placed(model, plan), plan, loss, momentum=run["momentum"], decay=decay)
-    draws = getattr(train, "generator", None) or torch.default_generator
-    at = Training(step, draws, run, trial.checkpoint_dir)
+    run |= {"max_learning_rate": most, "momentum": momentum, "weight_decay": weight_decay}
+    step = Step(device.placed(model, plan), plan, loss, int(size), momentum, weight_decay)
+    at = Training(step, getattr(train, "generator", None), run, trial.checkpoint_dir)
     at.restore()
-    every = rates(steps, epochs, max_learning_rate, size).to(step.lr)
+    every = rates(steps, epochs, most).to(step.lr)
     while at.epoch <= epochs:
         began = time.perf_counter() - at.epoch_s
         try:
             _train(at, train, every[at.epoch - 1], trial)
-            trained = _figures(at.epoch, "train", step.sums, steps * size, began)
+            trained = _figures(at, "train", step.sums, steps * size, began)
             at.epoch_s = trained["train/time"]
             tested = _test(at, test, trial)
         except _Stopped:
@@ -108,9 +98,9 @@ def fit(
             if (at.epoch, at.done) != (1, 0):
                 at.save()
             return
-        total_s = at.total_s + at.epoch_s
-        trial.report({**trained, **tested, "total/time": total_s}, at.epoch)
-        at.next_epoch()
+        at.total_s += at.epoch_s
+        trial.report({**trained, **tested, "total/time": at.total_s}, at.epoch)
+        at.begin(at.epoch + 1)
         at.save(trial.checkpoint_s)
 
 
@@ -137,17 +127,20 @@ def _test(at: Training, test: Iterable[Batch], trial: Trial) -> dict[str, float]
             images += len(batch[1])
     if not images:
         raise BadParams("the test set: it has no image")
-    return _figures(at.epoch, "test", sums, images, began)
+    return _figures(at, "test", sums, images, began)
 
 
-def _figures(
-    epoch: int, part: str, sums: torch.Tensor, images: int, began: float
-) -> dict[str, float]:
+def _figures(at: Training, part: str, sums: torch.Tensor, n: int, began: float) -> dict[str, float]:
     loss, hits = sums.tolist()  # waits for the device
     seconds = time.perf_counter() - began
     if not math.isfinite(loss):
-        raise Diverged(f"epoch {epoch}: {part}/loss is {loss}; a lower max_learning_rate may help")
-    return {f"{part}/loss": loss / images, f"{part}/acc": hits / images, f"{part}/time": seconds}
+        said = f"epoch {at.epoch}: {part}/loss is {loss}"
+        raise Diverged(f"{said}; a lower max_learning_rate may help")
+    return {f"{part}/loss": loss / n, f"{part}/acc": hits / n, f"{part}/time": seconds}
+
+
+class _Stopped(Exception):
+    pass
 
 
 def _until_stopped(batches: Iterable[Batch], trial: Trial) -> Iterator[Batch]:
@@ -156,3 +149,103 @@ def _until_stopped(batches: Iterable[Batch], trial: Trial) -> Iterator[Batch]:
         if trial.should_stop:
             raise _Stopped
         yield images.to(place, non_blocking=True), labels.to(place, non_blocking=True)
+
+
+class Training:
+    """Where a training stands, and its checkpoint: one file, which appears whole by a rename.
+
+    `draws` is the generator of each epoch's order, or None for torch's own; `run` holds the numbers
+    of the schedule and the update, which a checkpoint must share.
+    """
+
+    def __init__(
+        self, step: Step, draws: Any, run: Mapping[str, float], folder: Path | None
+    ) -> None:
+        self.step, self.draws, self.run = step, draws or torch.default_generator, run
+        self.path = folder / FILE if folder is not None else None  # None: nothing is saved
+        self.saved_at, self.total_s = time.monotonic(), 0.0  # training of the epochs before
+        self.begin(1)
+
+    def begin(self, epoch: int) -> None:
+        """Go to the start of an epoch."""
+        self.epoch, self.done, self.epoch_s = epoch, 0, 0.0  # steps, seconds of this epoch
+        self.order, self.random = self.draws.get_state(), self._random()  # at its start
+
+    def left(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Return the batches of this epoch that are still to be trained on."""
+        left = islice(batches, self.done, None)
+        if not self.done:
+            return left
+        first = list(islice(left, 1))  # a stop comes when the next batch is there
+        self._set_random(self.random)  # drawing the batches again has moved the generators
+        return chain(first, left)
+
+    def save(self, every_s: float = 0.0) -> None:
+        """Save if the last time is that long ago; training continues if it cannot be saved."""
+        if self.path is None or time.monotonic() - self.saved_at < every_s:
+            return
+        self.saved_at, draft = time.monotonic(), self.path.with_suffix(".tmp")
+        try:
+            torch.save(self._state(), draft)
+            os.replace(draft, self.path)
+        except (OSError, RuntimeError) as error:  # torch's writer reports a full disk so
+            print(f"hpq: no checkpoint: {error}", file=sys.stderr, flush=True)
+            draft.unlink(missing_ok=True)
+
+    def restore(self) -> None:
+        """Continue from the file if there is one; one line says so, or why it does not fit."""
+        if self.path is None or not self.path.exists():
+            return
+        fresh, run = deepcopy(self._state()), self.run
+        try:  # weights_only: a file in a store is data and never code
+            saved = torch.load(self.path, map_location="cpu", weights_only=True)
+            other = [
+                name for name in {**run, **saved["run"]} if saved["run"].get(name) != run[name]
+            ]
+            was, now = (", ".join(f"{x} {of[x]}" for x in other) for of in (saved["run"], run))
+            why = f"it is of {was}, the trial of {now}" if other else ""
+            if not other:
+                self._set(saved)
+        except Exception as error:  # torch raises whatever its readers do
+            self._set(fresh)
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            why = f"it is damaged, or of another network or program ({why})"
+        said = f"goes on at epoch {self.epoch} from {self.path}"
+        if self.epoch > run["epochs"]:
+            said = f"all epochs are done in {self.path}"
+        if why:
+            said = f"the checkpoint cannot be used, training starts again: {why}"
+        print(f"hpq: {said}", flush=True)
+
+    def _state(self) -> dict[str, Any]:
+        names = ("epoch", "done", "epoch_s", "total_s", "order")
+        return {name: getattr(self, name) for name in names} | {
+            "run": dict(self.run),
+            "model": self.step.model.state_dict(),
+            "velocity": self.step.velocity,
+            "sums": self.step.sums,
+            "random": self._random() if self.done else self.random,
+        }
+
+    def _set(self, state: Mapping[str, Any]) -> None:
+        self.epoch, self.done = state["epoch"], state["done"]
+        self.epoch_s, self.total_s = state["epoch_s"] + 0.0, state["total_s"] + 0.0
+        epochs, steps = int(self.run["epochs"]), int(self.run["steps"])
+        if self.epoch not in range(1, epochs + 2) or self.done not in range(steps + 1):
+            raise ValueError(f"it stands at epoch {self.epoch}, step {self.done}")
+        self.step.model.load_state_dict(state["model"])
+        for own, saved in zip(self.step.velocity, state["velocity"], strict=True):
+            own.copy_(saved)
+        self.step.sums.copy_(state["sums"])
+        self.order, self.random = state["order"], state["random"]
+        self._set_random(self.random)
+        self.draws.set_state(self.order)  # after torch's own, which it may be
+
+    def _random(self) -> list[torch.Tensor]:
+        on_gpu = [torch.cuda.get_rng_state()] if self.step.sums.is_cuda else []
+        return [torch.get_rng_state(), *on_gpu]
+
+    def _set_random(self, states: list[torch.Tensor]) -> None:
+        torch.set_rng_state(states[0])
+        if len(states) > 1 and self.step.sums.is_cuda:
+            torch.cuda.set_rng_state(states[1])

@@ -1,7 +1,4 @@
-"""The trainer `mnist`: a small convolutional network on MNIST, with the recipe of `cifar10`.
-
-By hand: `python -m hpq.train mnist --set epochs=2`.
-"""
+"""The trainer `mnist`: a small convolutional network on MNIST, with the recipe of `cifar10`."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
 from hpq_worker.trainers.cifar10 import conv_block
 from hpq_worker.trainers.data import Batches, load_data
-from hpq_worker.trainers.loop import fit
+from hpq_worker.trainers.loop import NUMBERS, fit
 
 MEAN, STD = 0.1307, 0.3081  # of all training pixels, in 0..1
 
@@ -23,20 +20,12 @@ def train(params: Params, trial: Trial) -> None:
     """Train two convolutions on MNIST and report each epoch; raises as `cifar10` does."""
     p = SHIPPED["mnist"].fill(params)
     data = load_data("mnist", trial, p["train_images"], p["test_images"])
+    train = Batches(data.train, normalise, p["batch_size"], p["seed"])
+    numbers, plan = {name: p[name] for name in NUMBERS}, device.plan(graph=True)
     torch.manual_seed(p["seed"])
     with device.pick():
         model = network(p["width"], p["dropout"])
-    fit(
-        model,
-        Batches(data.train, normalise, p["batch_size"], p["seed"]),
-        Batches(data.test, normalise),
-        trial,
-        epochs=p["epochs"],
-        max_learning_rate=p["max_learning_rate"],
-        momentum=p["momentum"],
-        weight_decay=p["weight_decay"],
-        plan=device.plan(graph=True),
-    )
+    fit(model, train, Batches(data.test, normalise), trial, **numbers, plan=plan)
 
 
 def network(width: int, dropout: float) -> nn.Sequential:
