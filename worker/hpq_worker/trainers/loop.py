@@ -210,9 +210,9 @@ class Training:
             self._set(fresh)
             why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             why = f"it is damaged, or of another network or program ({why})"
-        said = f"goes on at epoch {self.epoch} from {self.path}"
+        said = f"continues at epoch {self.epoch} from {self.path}"
         if self.epoch > run["epochs"]:
-            said = f"all epochs are done in {self.path}"
+            said = f"all epochs are complete in {self.path}"
         if why:
             said = f"the checkpoint cannot be used, training starts again: {why}"
         print(f"hpq: {said}", flush=True)
