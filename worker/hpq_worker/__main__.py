@@ -9,7 +9,7 @@ import sys
 
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read
-from hpq_worker.attempt.idle import OPTION as IDLE
+from hpq_worker.attempt.idle_sweeps import OPTION as IDLE
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
 from hpq_worker.health.monitor import Monitor
 from hpq_worker.process import devices, secrets

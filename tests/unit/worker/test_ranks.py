@@ -11,7 +11,7 @@ from hpq import reporting
 from hpq.code.command import argv
 from hpq.domain.trial import FailureKind
 from hpq_worker.attempt import environment as trial_environment
-from hpq_worker.lease.report_buffer import PrintedMetrics
+from hpq_worker.attempt.printed_metrics import PrintedMetrics
 from hpq_worker.process import devices
 from hpq_worker.runner import failures
 from hpq_worker.runner.failures import of_exit

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
-from hpq_worker.lease.report_buffer import PrintedMetrics, ReportBuffer
+from hpq_worker.attempt.printed_metrics import PrintedMetrics
+from hpq_worker.lease.report_buffer import ReportBuffer
 
 
 @pytest.mark.parametrize(

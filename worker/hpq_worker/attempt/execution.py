@@ -22,9 +22,10 @@ from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.reporting import bounded
 from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.attempt.outcome import HALT_OF, AttemptEnd, Halt, outcome_of
+from hpq_worker.attempt.printed_metrics import PrintedMetrics
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.lease.heartbeat import Heartbeat
-from hpq_worker.lease.report_buffer import PrintedMetrics, ReportBuffer
+from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, read_end, read_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import ShutdownLevel, Signals

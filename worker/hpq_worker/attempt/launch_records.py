@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
 from hpq.store.trials import TrialStore
-from hpq_worker.attempt.idle import IdleSweeps
+from hpq_worker.attempt.idle_sweeps import IdleSweeps
 from hpq_worker.attempt.trust import TrustPolicy
 
 _MOST = 32  # sweeps in memory; a worker alternates between few

@@ -81,7 +81,10 @@ def _confirm(
     best = trials_of(len(trials))
     what = f"{best} of {sweep.id} with {seeds} seeds each" if done.is_new else "already queued"
     many = f" -n {len(trials)}" if trials[1:] else ""
-    print_message(f"{done.sid}: {what}; hpq run {done.sid} trains them here, or hpq worker")
+    trains = f"hpq run {done.sid} trains them here, or hpq worker"
+    if sweep.launch.is_function:
+        trains = f"to train them: wandb.agent({done.sid!r}, function=…) in the script"
+    print_message(f"{done.sid}: {what}; {trains}")
     print_message(f"then compare them: hpq best {done.sid}{many}")
     print_if_not_running(session, done.sid)
 
