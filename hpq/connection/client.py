@@ -161,7 +161,7 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
             remedies = _IN_POD if in_pod else _REMEDIES
-            text = line.format(reason=_reason(error), **remedies)
+            text = line.format(reason=short_reason(error), **remedies)
             return meaning(f"{where}: {text}{hint}", code=code)
     return OutOfReach(f"{where}: {_reason(error)}", code="redis-unreachable")
 
@@ -212,7 +212,7 @@ _EXPLAINED: tuple[tuple[tuple[type[RedisError], ...], type[HpqError], Code, str]
         _AWAY,
         OutOfReach,
         "redis-unreachable",
-        "no Redis answers: {reason}; {away}",
+        "cannot reach Redis: {reason}; {away}",
     ),
 )
 _REMEDIES = {

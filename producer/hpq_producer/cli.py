@@ -35,7 +35,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "plan": ("submit.plan", "Show what a sweep file would run; write nothing"),
         "try": ("submit.try_trial:try_trial", "Run one trial in this terminal; store nothing"),
         "worker": ("admin.worker", "Start workers, which claim trials and train"),
-        "invite": ("admin.join:invite", "Print a token with which another machine joins"),
+        "invite": ("admin.join:invite", "Print a token that lets another machine join"),
         "join": ("admin.join", "Join a server by its token, and start a worker"),
         "leave": ("admin.join:leave", "Leave the server; stop the workers of this machine"),
     },
@@ -100,7 +100,7 @@ _EXIT_CODES = {
     ExitCode.SOME_FAILED: "some trials failed",
     ExitCode.USER: "wrong file, option or setting",
     ExitCode.OUT_OF_REACH: "no answer from Redis or the cluster",
-    ExitCode.UNKNOWN: "not found",
+    ExitCode.UNKNOWN: "not found, or permission denied",
     ExitCode.HELD: "sweep held after failures, or no worker for it",
 }
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)

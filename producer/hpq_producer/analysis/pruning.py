@@ -67,9 +67,9 @@ def describe_early_end(trial: TrialView, sweep: Sweep) -> str:
 def describe_prune_event(event: Event, sweep: Sweep) -> str:
     """Return the text of the event `prune`."""
     try:
-        return f"stopped early: {describe_pruning(decode_pruning(event.fields['why']), sweep)}"
+        return f"to be pruned: {describe_pruning(decode_pruning(event.fields['why']), sweep)}"
     except (KeyError, TypeError, ValueError):  # written by a newer hpq
-        return "stopped early"
+        return "to be pruned"
 
 
 def describe_target(sweep: Sweep) -> str:

@@ -156,7 +156,7 @@ def _how_to_resume(sweep: Sweep) -> str:
     retry = f"hpq retry --failed {sweep.id}"
     if not (sweep.launch.code_dir or sweep.launch.bundled):
         return f"fix the cause, then {retry}"
-    return f"fix the code and enqueue again; if the cause was elsewhere: {retry}"
+    return f"fix the code and run the file again; if the code is correct: {retry}"
 
 
 def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:

@@ -170,7 +170,7 @@ def _missing_trials(
     same = same and before.get("seed", 0) == spec.seed
     drawn = parameter_sets(replace(spec, run_cap=total + wanted))
     if same:
-        note = f"{wanted} more of the same random sequence"
+        note = f"adds {trials_of(wanted)} of the same random sequence"
     else:
         note = f"space or seed has changed: {trials_of(kept)} kept, {wanted} drawn from the new one"
         if spec.space is not None and spec.space.outcomes is None:

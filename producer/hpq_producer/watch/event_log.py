@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import TextIO
@@ -157,10 +157,10 @@ def _print_lines(
     begun = {t.id.number for t in status.running}  # their start has been printed
     while True:
         stuck = explain_waiting_with_pods(status, pods)
-        for text in _notes(status, begun, stuck):
-            if without_counts(text) not in printed:
+        for key, text in _notes(status, begun, stuck):
+            if key not in printed:
                 print(text, file=stream)
-            printed.add(without_counts(text))
+            printed.add(key)
         stream.flush()
         if is_settled(status) or leave() is not None:
             break
@@ -180,10 +180,16 @@ def _event_lines(reader: StoreReader, change: SweepUpdate) -> list[str]:
     return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
 
 
-def _notes(status: SweepStatus, begun: Collection[int], stuck: Notice | None) -> list[str]:
-    """Return what is printed once: phases before the first step, and why the sweep waits."""
+def _notes(
+    status: SweepStatus, begun: Collection[int], stuck: Notice | None
+) -> Iterator[tuple[str, str]]:
+    """Yield phases before the first step, and what needs the user; a key is printed once."""
     # Only of trials that have begun in the lines: the status may be ahead of the events.
-    early = [t for t in status.running if t.phase and not t.step and t.id.number in begun]
-    out = [f"#{t.id.number} {clean(t.phase)}" for t in early]
-    unmet = explain_unreported_metric(status)
-    return [*out, *(f"! {notice}" for notice in (stuck, unmet) if notice)]
+    for trial in status.running:
+        if trial.phase and not trial.step and trial.id.number in begun:
+            text = f"#{trial.id.number} {clean(trial.phase)}"
+            yield text, text
+    if stuck:
+        yield without_counts(str(stuck)), f"! {stuck}"
+    if unmet := explain_unreported_metric(status):
+        yield unmet.code, f"! {unmet}"  # of the first trial alone

@@ -155,7 +155,7 @@ def test_data_that_is_damaged_or_of_another_shape_is_said_and_other_sweeps_go_on
     lab.worker(HPQ_DATA=str(data))
     lab.wait_over(other)
     for sid, words in (
-        (damaged, [str(data / "MNIST"), "train-images-idx3-ubyte", "15679", "20x28x28"]),
+        (damaged, [str(data / "MNIST"), "train-images-idx3-ubyte", "15679", "(20,28,28)"]),
         (misshapen, [str(data / "cifar10"), "train/airplane/0.png", "16x16", "32x32"]),
     ):
         told = [one for one in lab.log().splitlines() if f"{sid}/1 " in one]

@@ -14,7 +14,7 @@ import pytest
 
 from hpq.domain.trial import TrialState
 from tests.commands import HPQ
-from tests.ids import refused
+from tests.ids import ids, refused
 from tests.lab import Lab
 
 SWEEP = (
@@ -249,3 +249,11 @@ def test_workers_that_are_stopped_give_their_trials_back(lab: Lab, key: str) -> 
     run.hang_up()
     lab.wait_until(lambda: not lab.processes(r"-m hpq_worker"), "the end of the workers")
     assert lab.reader.sweeps.get(mine(lab)).counts.running == 0
+
+
+def test_a_metric_that_no_trial_reports_is_named_once_while_the_sweep_runs(lab: Lab) -> None:
+    lab.write("named.py", "def train(params, trial):\n    return {'accuracy': params['x']}\n")
+    text = SWEEP.format(name="s").replace("steered:train", "named:train")
+    done = lab.hpq("run", lab.write("sweep.yaml", text), "--workers", "1")
+    lines = [line for line in done.stdout.splitlines() if "metric-unreported" in ids(line)]
+    assert sum(line.startswith("! ") for line in lines) == 2, "one, and the summary's"

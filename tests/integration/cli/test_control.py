@@ -90,6 +90,8 @@ def test_a_number_is_a_trial_of_my_last_sweep_also_off_a_terminal(
     assert both.returncode == 0 and "2 have ended" in both.stderr
     refused(hpq("cancel", "9", "--yes"), "trial-not-found", exit=4)
     refused(hpq("cancel", "3"), "confirmation-missing")
+    assert hpq("cancel", "3", "--yes").returncode == 0
+    refused(hpq("cancel", "9", "--yes"), "trial-not-found", exit=4)  # the sweep is over now
 
 
 def test_retry_says_why_nobody_takes_the_trials(

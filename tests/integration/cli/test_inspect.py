@@ -113,6 +113,7 @@ def test_ls_of_nothing_says_what_makes_a_sweep_and_prints_no_data(hpq: Hpq, redi
 def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert yaml.safe_load(hpq("best", "--yaml").stdout) == {"x": 2}
     assert hpq("best", "--args").stdout == "--x=2\n"
+    refused(hpq("best", "--args", "--yaml"), "usage")
     record = json.loads(hpq("best", "demo", "--json").stdout)
     assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()

@@ -177,7 +177,7 @@ def test_what_helps_a_held_sweep_is_not_cut_off(size: tuple[int, int]) -> None:
     scene = _scene(running=0, held=why, canary=2, launch=bound)
     said = " ".join(line.strip("! ") for line in _text(scene, *size))
     # Edited code is another sweep: a retry of this one would fail as before, or wait for ever.
-    assert "hpq retry --failed demo-00000" in said and "enqueue" in said
+    assert "hpq retry --failed demo-00000" in said and "run the file again" in said
     assert "canary #1 failed, user_error: exit" in said
     if size[1] > 10:
         assert "hpq resume demo-00000" in said

@@ -63,9 +63,7 @@ class Suggester:
         """
         if not self.acquire():
             return self._answer.word
-        log.info(
-            "chooses parameters with %s; trials so far: %d", self._search.sampler, self._answer.rows
-        )
+        log.info("sampler: %s; trials so far: %d", self._search.sampler, self._answer.rows)
         done = Flag()
         extender = Thread(target=self._extend_lease, args=(done,), name="lease", daemon=True)
         extender.start()

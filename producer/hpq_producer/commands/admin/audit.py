@@ -20,7 +20,7 @@ from hpq_producer.terminal.output import Format, show_data
 def audit(sweep: SweepRef = None, output: Output = Format.TABLE) -> None:
     """Verify from a sweep's events that each trial ended once and that none was lost.
 
-    The exit code is 1 if a trial ended twice, by an older attempt, or was lost.
+    The exit code is 1 if a trial ended twice, was ended by an outdated attempt, or was lost.
 
     Example: hpq audit digits-3f2a1 -o json
     """

@@ -33,7 +33,7 @@ def config(output: Output = Format.TABLE) -> None:
     if connection:
         about["redis_url"] = f"by hpq connect: {connection.where}"
     elif settings.redis_url and not read(os.environ).redis_url:
-        about["redis_url"] = "by hpq join; `hpq leave` ends it"
+        about["redis_url"] = "by hpq join; `hpq leave` disconnects"
     rows = [
         [Span(variable(field)), Span(_text(shown[variable(field)])), Span(what, Style.DIM)]
         for field, what in about.items()

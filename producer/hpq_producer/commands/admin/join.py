@@ -32,7 +32,7 @@ from hpq_producer.invitation import CODE_KEY, Invitation, open_private
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import print_message, warn
 
-_HOLDER = "a holder of this token can run code on your workers; `hpq redis-acl --rotate` ends it"
+_HOLDER = "a holder of this token can run code on your workers; `hpq redis-acl --rotate` revokes it"
 
 
 def invite(
@@ -41,7 +41,7 @@ def invite(
         Option(metavar="PATH", help="Write the token to a new file that only you can read."),
     ] = None,
 ) -> None:
-    """Print a token with which another machine joins this server (`hpq join`).
+    """Print a token that lets another machine join this server (`hpq join`).
 
     The token holds the server's URL and password, the prefix, the queue and the code key.
 

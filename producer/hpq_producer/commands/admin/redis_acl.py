@@ -101,7 +101,7 @@ def _rotate(settings: Settings, folder: Path | None) -> None:
                 netloc = f"{who}:{new}@{parts.netloc.rpartition('@')[2]}"
                 changed = with_place(parts, netloc)
                 print(shell_line(["export", f"HPQ_REDIS_URL={changed}"]))
-    print_message(f"password changed: {', '.join(files)}; tokens that hold the old one have ended")
+    print_message(f"password changed: {', '.join(files)}; tokens with the old one no longer work")
     if not is_saved:
         line = "the server has no aclfile and no redis.conf: restart it with the new password only"
         warn(Notice("acl-unsaved", line))

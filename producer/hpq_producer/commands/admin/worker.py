@@ -45,8 +45,8 @@ def worker(
 ) -> None:
     """Start workers, which claim trials and train until Ctrl-C.
 
-    At a terminal, hpq skips sweeps without activity for a day and names them: `hpq resume SWEEP`
-    starts one, --all starts all. Workers of scripts, services and pods skip no sweep.
+    In a terminal, it lists sweeps without activity for a day and skips them; `hpq resume SWEEP`
+    starts one, --all starts all. In scripts, services and pods it runs every sweep.
 
     Examples:
       hpq worker

@@ -146,6 +146,8 @@ def cancel(
         raise UserError("cancel: name trials or use --where, not both")
     expression = Filter.of(where) if where is not None else None
     with open_to_end(ref, "cancel", force, may_mean_trials=bool(numbers)) as (session, found):
+        for one in numbers:
+            session.reader.trials.get(TrialId(sweep=found.id, number=one))  # raises NotFound
         if _is_over(found):
             return
         if expression is not None:

@@ -31,16 +31,16 @@ def rm(
         bool, Option("--keep-files", help="Keep its checkpoints and artifacts in the store.")
     ] = False,
     finished: Annotated[
-        bool, Option("--finished", help="Delete all your sweeps that are over.")
+        bool, Option("--finished", help="Delete all your sweeps that have ended.")
     ] = False,
     older: Annotated[
         str | None,
-        Option(metavar="AGE", help="Delete your sweeps that were over AGE ago, e.g. 7d."),
+        Option(metavar="AGE", help="Delete your sweeps that ended more than AGE ago, e.g. 7d."),
     ] = None,
     yes: Yes = False,
     force: Anyway = False,
 ) -> None:
-    """Delete a sweep with its results, checkpoints and artifacts; or all that are over.
+    """Delete a sweep, or all ended sweeps, with results, checkpoints and artifacts.
 
     --finished and --older never delete a sweep with trials that run or wait. Add --force for
     the sweeps of other users.

@@ -41,7 +41,7 @@ def best(
         Option(
             min=2,
             metavar="SEEDS",
-            help="Train them again as a new sweep, each with SEEDS other seeds.",
+            help="Queue a new sweep that repeats the best N trials, each with SEEDS new seeds.",
         ),
     ] = None,
 ) -> None:
@@ -53,6 +53,8 @@ def best(
       hpq best -n 2 --confirm 5
     """
     only = Filter.of(where) if where is not None else None
+    if as_yaml and as_args:
+        raise UserError("--yaml and --args exclude each other; remove one")
     if confirm and (as_yaml or as_args):
         raise UserError("--confirm queues a sweep and prints its id; remove --yaml and --args")
     with open_session() as session:

@@ -18,7 +18,7 @@ from hpq_producer.terminal.console import print_message
 
 def dashboard(
     host: Annotated[
-        str, Option(help="Address to listen on; others than loopback need a token.")
+        str, Option(help="Address to listen on. Any address but loopback needs a token.")
     ] = ("127.0.0.1"),
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free one.")] = 8765,
 ) -> None:

@@ -19,7 +19,7 @@ def report(
     sweep: Annotated[
         list[str] | None,
         Argument(
-            help="Id of a sweep, or its start. Default: your last sweep.",
+            help="Id of a sweep, or its first characters. Default: your last sweep.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,

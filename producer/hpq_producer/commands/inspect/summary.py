@@ -22,7 +22,7 @@ def summary(
     sweep: Annotated[
         list[str] | None,
         Argument(
-            help="Id of a sweep, or its start. Default: your last sweep. Several: compare them.",
+            help="Id of a sweep, or its first characters; several: compare. Default: your last.",
             autocompletion=complete_sweep_ids,
         ),
     ] = None,

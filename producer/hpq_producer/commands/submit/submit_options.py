@@ -53,11 +53,10 @@ class SubmitOptions:
         str | None,
         Option(metavar="DIR", help="Directory of the code; hpq sends a snapshot to the workers."),
     ] = None
-    live: Annotated[bool, Option(help="Run the code in its directory instead of a snapshot.")] = (
-        False
-    )
+    live: Annotated[bool, Option(help="Run the code in your directory, with later edits.")] = False
     force: Annotated[
-        bool, Option(help="Allow more than 100,000 trials, and --into another user's sweep.")
+        bool,
+        Option(help="Allow more than 100,000 trials, or --into another user's sweep."),
     ] = False
     canary: Annotated[
         int, Option(min=0, help="Run N trials first; start the rest when they have finished.")
