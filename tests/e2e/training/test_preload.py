@@ -46,7 +46,7 @@ def test_the_trials_of_a_worker_share_one_import_in_processes_of_their_own(lab) 
 
 
 DESCRIBES = """
-    import atexit, json, multiprocessing, os, sys, threading, __main__
+    import atexit, heavy, json, multiprocessing, os, sys, threading, __main__
 
     def child(queue):
         queue.put([__name__, os.path.basename(sys.argv[0]), os.getcwd()])
@@ -62,7 +62,7 @@ DESCRIBES = """
 
     if __name__ == "__main__":
         import hpq
-        own = {n: v for n, v in os.environ.items() if n != "LC_CTYPE" and "PORT" not in n}
+        own = {n: v for n, v in os.environ.items() if "PORT" not in n}
         facts = {
             "argv": sys.argv[1:], "orig_argv": sys.orig_argv[2:], "file": __file__[-8:],
             "main": __main__ is sys.modules["__main__"], "annotations": child.__annotations__,
@@ -70,7 +70,7 @@ DESCRIBES = """
             "path": sys.path[1:], "first": sys.path[0] == os.path.dirname(__file__),
             "environ": own, "stdin": sys.stdin.read(), "leads": os.getpid() == os.getsid(0),
             "children": [found("fork"), found("spawn")], "cwd": os.getcwd(),
-            "wandb": __import__("wandb").__version__,
+            "wandb": __import__("wandb").__version__, "builtins": type(__builtins__).__name__,
         }
         words = json.dumps(facts, sort_keys=True)
         print("FACTS", words.replace(os.environ["HPQ_ATTEMPT_ID"].split("/")[0], "SWEEP"))
@@ -83,7 +83,7 @@ DESCRIBES = """
 def test_a_preloaded_program_finds_what_it_finds_without_preload(lab) -> None:
     one = HEAD + "parameters: {x: {values: [1]}}\n"
     lab.write("train.py", DESCRIBES)
-    env = library(lab)
+    env = library(lab, "import sys\nos.environ['BY_HEAVY'] = '1'\nsys.path.append('/by-heavy')")
     plain, preloaded = lab.enqueue(one, **env), lab.enqueue(one + "preload: [heavy]", **env)
     lab.worker(**env)
     said = []
@@ -92,18 +92,17 @@ def test_a_preloaded_program_finds_what_it_finds_without_preload(lab) -> None:
         log = re.sub(r"\.1\.[a-z0-9-]+|hpq-[a-z0-9_]{8}|code-\w+\.\d+\.\d+", "", lab.printed(sid))
         said.append(log)
     assert said[1].count("FACTS") == 1 and said[1].splitlines()[-2:] == ["from a thread", "at exit"]
-    assert said[0] == said[1]
-    assert len(imports(lab)) == 1
+    assert said[0] == said[1] and "/by-heavy" in said[0]
 
 
 FAILS = """
-    import os, signal, sys
+    import asyncio, os, signal, sys
 
     def fails(how):
         if how == 1:
             raise KeyError("nothing")
         if how == 2:
-            sys.exit(3)
+            raise asyncio.CancelledError("no Exception")
         os.kill(os.getpid(), signal.SIGSEGV)
 
     fails(int(sys.argv[1][4:]))
@@ -120,8 +119,9 @@ def test_a_preloaded_program_fails_as_it_does_without_preload(lab) -> None:
         lab.wait_over(sid)
         failures.append([t.failure for t in lab.reader.trials.all(sid)])
     assert failures[0] == failures[1] and None not in failures[0]
-    first = lab.printed(preloaded)
-    assert "KeyError: 'nothing'" in first and "preload_server" not in first
+    first, second = lab.printed(preloaded), lab.printed(preloaded, 2)
+    assert "KeyError: 'nothing'" in first and "no Exception" in second
+    assert "preload_server" not in first + second
     assert len(imports(lab)) == 1
 
 
@@ -167,6 +167,12 @@ def test_a_stalled_program_writes_its_stacks_and_the_next_trial_runs(lab) -> Non
     assert lab.trial(sid).failure.kind.value == "stalled"
     assert "in waits_for_ever" in lab.printed(sid)
     assert [lab.trial(sid, n).state for n in (2, 3)] == [TrialState.FINISHED] * 2
+
+
+def test_modules_are_shared_if_python_puts_no_directory_first(lab) -> None:
+    sid = run(lab, "print('loss=1')", **library(lab), PYTHONSAFEPATH="1")
+    assert [t.objective for t in lab.reader.trials.all(sid)] == [1, 1, 1]
+    assert len(imports(lab)) == 1 and "Traceback" not in lab.printed(sid)
 
 
 @pytest.mark.parametrize(

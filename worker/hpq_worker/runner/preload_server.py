@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import operator
 import os
 import socket
 import sys
@@ -24,8 +25,8 @@ def _entries() -> list[str]:
 
 def _refusal(modules: list[str]) -> str:
     """Import the modules; return why this process must not fork programs, or ""."""
-    if sys.platform != "linux":
-        return "it needs Linux"
+    if sys.platform != "linux" or not hasattr(os, "waitstatus_to_exitcode"):
+        return "it needs Linux and Python 3.9"
     for name in modules:
         try:
             importlib.import_module(name)
@@ -65,9 +66,9 @@ def _serve(channel: socket.socket, modules: list[str]) -> dict[str, Any]:
     os._exit(0)
 
 
-def _enter(argv: list[str], env: dict[str, str], cwd: str, path: list[str]) -> None:
-    """Take on what a new process would have; `path`: sys.path without PYTHONPATH."""
-    os.environ.clear()
+def _enter(argv: list[str], env: dict[str, str], cwd: str) -> None:
+    """Take on what a new process that imports the modules would have."""
+    path = [entry for entry in sys.path if entry not in _entries()]
     os.environ.update(env)
     os.chdir(cwd)
     sys.argv, sys.orig_argv = argv, [sys.executable, *argv]
@@ -87,24 +88,23 @@ def _enter(argv: list[str], env: dict[str, str], cwd: str, path: list[str]) -> N
 def _run(path: str) -> None:
     """Run a program as `python FILE` does: as __main__, with the same tracebacks and statuses."""
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    vars(main).update(__file__=path, __cached__=None)
+    vars(main).update(__file__=path, __cached__=None, __builtins__=sys.modules["builtins"])
     try:
         with open(path, "rb") as opened:
             source = opened.read()
         exec(compile(source, path, "exec", dont_inherit=True), vars(main))
-    except Exception as error:
-        trace = error.__traceback__.tb_next if error.__traceback__ else None  # without this frame
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-        sys.exit(1)
+    except BaseException:  # shown without the three frames of this file
+        hook, inner = sys.excepthook, operator.attrgetter("tb_next.tb_next.tb_next")
+        sys.excepthook = lambda kind, e, tb: hook(kind, e.with_traceback(inner(tb)), inner(tb))
+        raise
 
 
 def main() -> None:
     """Serve; in each forked process, run a program."""
-    own = os.path.dirname(os.path.abspath(__file__))  # where Python looks first for modules
-    path = [entry for entry in sys.path if entry not in (own, *_entries())]
-    sys.path.remove(own)
+    own = os.path.dirname(os.path.realpath(__file__))  # where Python looks first for modules
+    sys.path[:] = [entry for entry in sys.path if entry != own]
     request = _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
-    _enter(request["argv"], request["env"], request["cwd"], path)
+    _enter(request["argv"], request["env"], request["cwd"])
     _run(os.path.abspath(request["argv"][0]))
 
 
