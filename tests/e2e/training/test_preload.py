@@ -192,6 +192,27 @@ def test_modules_that_cannot_be_shared_cost_one_line_and_the_trials_run(lab, tex
     assert why in line and line in logs[0]
 
 
+def test_a_program_survives_its_server_and_the_next_trial_gets_a_new_one(lab) -> None:
+    env = library(lab)
+    lab.write(
+        "train.py",
+        """
+        import os, signal, sys
+
+        print("loss=1", flush=True)
+        if sys.argv[1] == "--x=1":
+            os.kill(os.getppid(), signal.SIGKILL)
+            sys.exit(3)
+        """,
+    )
+    sid = lab.enqueue(THREE + "preload: [heavy]", **env)
+    lab.worker(**env)
+    lab.wait_over(sid)
+    assert lab.trial(sid).failure.message.startswith("exit status 3")
+    assert [lab.trial(sid, n).state for n in (2, 3)] == [TrialState.FINISHED] * 2
+    assert len(imports(lab)) == 2 and "preload" not in lab.printed(sid)
+
+
 def test_no_server_outlives_its_worker(lab) -> None:
     env = library(lab)
     lab.write("train.py", "import time\nprint('loss=1', flush=True)\ntime.sleep(1000)")

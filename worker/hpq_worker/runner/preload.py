@@ -33,7 +33,7 @@ class PreloadServer:
         Raises:
             OSError: its Python cannot be started.
         """
-        argv = run.argv[run.argv[0] == "/usr/bin/env" :]
+        self.pid, argv = 0, run.argv[run.argv[0] == "/usr/bin/env" :]
         env = _environment(run)
         if self._key != (key := (argv[0], run.preload, env)):
             self._close()
@@ -50,7 +50,7 @@ class PreloadServer:
         if self._status is None:
             self._status = self._answer().get("status")
         if self._status is None:  # the server was killed, and this process adopted the program
-            self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self._key, self._status = (), os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._status
 
     def _open(self, python: str, modules: tuple[str, ...], env: Mapping[str, str]) -> None:
@@ -75,7 +75,8 @@ class PreloadServer:
             if line := self._answers.readline():
                 answer = json.loads(line)
         if reason := answer.get("refused"):
-            print(f"hpq: without preload: {reason}", flush=True)
+            if not self.pid:  # else its program runs on
+                print(f"hpq: without preload: {reason}", flush=True)
             self._close()
         return answer
 
