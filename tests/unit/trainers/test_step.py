@@ -76,6 +76,41 @@ def test_a_capture_leaves_weights_momentum_sums_and_random_states_as_they_were(g
     assert all(map(torch.equal, step.velocity, once.velocity))
 
 
+class Counts(nn.Linear):
+    """Scales its output by the number of its calls, which a state_dict leaves out."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 10)
+        self.load_state_dict(linear().state_dict())
+        self.register_buffer("calls", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(x) * self.calls
+
+
+def test_a_capture_leaves_a_buffer_that_no_checkpoint_holds_as_it_was(gpu: Gpu) -> None:
+    captured, plain = stepped(Counts(), GRAPH), stepped(Counts())
+    for step in (captured, plain):
+        for _ in range(2):
+            step(images_and_labels(4), rate())
+    assert gpu.graphs and captured.model.calls == plain.model.calls == 2
+    assert torch.equal(captured.model.weight, plain.model.weight)
+
+
+def test_a_capture_says_nothing_of_torchs_prototype(gpu: Gpu, recwarn) -> None:
+    stepped(linear(), GRAPH)(images_and_labels(4), rate())
+    assert gpu.graphs and gpu.warned and not recwarn.list
+
+
+def test_a_network_of_3d_convolutions_is_moved_and_trained() -> None:
+    model = nn.Sequential(nn.Conv3d(1, 2, 3), nn.Flatten(), nn.Linear(16, 10))
+    step, before = stepped(model), model[0].weight.detach().clone()
+    images = torch.ones(4, 1, 4, 4, 4, dtype=torch.float64)
+    step((images, torch.arange(4)), rate())
+    assert not torch.equal(model[0].weight, before)
+
+
 def test_a_replay_draws_anew_from_the_generator_that_a_trial_seeds(gpu: Gpu) -> None:
     def losses() -> list[float]:
         torch.manual_seed(1)

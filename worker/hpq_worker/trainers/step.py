@@ -7,6 +7,7 @@ size and multiplies the decay by it, which is the update of a mean loss.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -129,12 +130,15 @@ class Step:
         Raises:
             torch.OutOfMemoryError: a step does not fit into the device's memory.
         """
-        state = [*self.model.state_dict().values(), *self.velocity, self.sums]
+        held = [*self.model.parameters(), *self.model.buffers()]
+        state = [*(tensor.detach() for tensor in held), *self.velocity, self.sums]
         saved, random = [tensor.clone() for tensor in state], torch.cuda.get_rng_state()
         stream, graph = _side_stream(), torch.cuda.CUDAGraph()
         stream.wait_stream(torch.cuda.current_stream())
         try:
-            with torch.cuda.stream(stream):  # it stays the current one if a capture fails
+            # The side stream stays the current one if a capture fails.
+            with torch.cuda.stream(stream), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
                 # Warm-ups, as PyTorch's notes advise: libraries choose kernels and allocate. In the
                 # last, a network that reads a value back fails; in a capture it would break it.
                 for on_reading_back in ("default", "default", "default", "error"):
@@ -156,9 +160,8 @@ class Step:
         finally:
             torch.cuda.set_sync_debug_mode("default")
             torch.cuda.current_stream().wait_stream(stream)
-        with torch.no_grad():
-            for tensor, before in zip(state, saved, strict=True):
-                tensor.copy_(before)
+        for tensor, before in zip(state, saved, strict=True):
+            tensor.copy_(before)
         torch.cuda.set_rng_state(random)
 
 
