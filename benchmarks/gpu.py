@@ -246,17 +246,33 @@ def weights_after(
 
 
 def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
-    """Return the largest difference of a tensor, in % of its norm."""
-    shares = (torch.dist(a, b) / (b.norm() + 1e-12) for a, b in zip(ours, theirs, strict=True))
-    return 100 * max(float(share) for share in shares)
+    """Return the largest difference of a tensor, in % of its norm; NaN if one has a NaN."""
+    shares = [torch.dist(a, b) / (b.norm() + 1e-12) for a, b in zip(ours, theirs, strict=True)]
+    return 100 * float(torch.stack(shares).max())  # Python's max would lose a NaN
 
 
 def graph(lab: Lab, until: float) -> Rows:
-    """Compare captured steps with single launches; break a capture; time captures."""
+    """Check what a capture computes; time captures."""
     if not usual().graph:
         yield "nothing is captured here: this section needs CUDA"
         return
     torch.backends.cudnn.deterministic = True
+    try:
+        yield from compared(lab)
+    finally:
+        torch.backends.cudnn.deterministic = False
+    for size in (512, 128):
+        seconds = []
+        for _ in range(1 + ROUNDS):
+            step, batches = steps(lab, usual(), size // lab.shrink)
+            began = wait()
+            step(batches[0], step.lr)
+            seconds.append(wait() - began)
+        yield row(f"a capture and a step, batch {size}", "s", seconds[1:])
+
+
+def compared(lab: Lab) -> Rows:
+    """Compare captured steps with single launches, then break a capture."""
     # In half precision roundings grow within a few steps; float64 would show a stale number.
     for dtype, most in ((torch.float64, 1e-4), (usual().dtype, 5.0)):
         plan = replace(usual(), dtype=dtype)
@@ -280,15 +296,6 @@ def graph(lab: Lab, until: float) -> Rows:
         yield f"{FAILED}after it the generator does not repeat from a seed"
     if weights_after(lab, plan)[0].graph is None:
         yield f"{FAILED}no capture after one that was refused"
-    torch.backends.cudnn.deterministic = False
-    for size in (512, 128):
-        seconds = []
-        for _ in range(1 + ROUNDS):
-            step, batches = steps(lab, usual(), size // lab.shrink)
-            began = wait()
-            step(batches[0], step.lr)
-            seconds.append(wait() - began)
-        yield row(f"a capture and a step, batch {size}", "s", seconds[1:])
 
 
 # --- G1, G2, G7, parity: whole trials beside the peer
@@ -299,15 +306,13 @@ def whole(
 ) -> Rows:
     """Time the best set at a batch size: all epochs with a test after each; the peer beside."""
     params = lab.params(batch_size)
-    cold = lab.ours({**params, "epochs": 1}, until)
+    lab.ours({**params, "epochs": 1}, until)  # kernels are chosen
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     found = [lab.ours(params, until) for _ in range(ROUNDS)]
     epoch_s = median(median(timed.epochs_s) for timed in found)
     what = f"{name} hpq, batch {batch_size}, {params['epochs']} epochs, {lab.mfu(epoch_s)}"
     yield (ours := row(what, "s", [timed.whole_s for timed in found], target))
-    what = f"{name} the first trial of a process, more than an epoch"
-    yield row(what, "s", [cold.whole_s - epoch_s])
     yield row(f"{name} test accuracy", "%", [100 * timed.accuracy for timed in found])
     if torch.cuda.is_available():
         yield row(f"{name} memory at most", "GiB", [torch.cuda.max_memory_reserved() / 2**30])
@@ -323,12 +328,12 @@ def diverge(lab: Lab, until: float) -> Rows:
     """Time a trial that diverges, from its start to the verdict."""
     params = lab.params(512, batch_norm="off", max_learning_rate=0.6)
     lab.ours({**params, "max_learning_rate": 1e-6, "epochs": 1}, until)  # kernels are chosen
-    began, said = time.monotonic(), f"no verdict in {FEW} epochs"
+    began, said = time.monotonic(), f"none in {FEW} epochs"
     try:
         lab.ours(params, until, most=FEW)
     except Diverged as verdict:
         said = str(verdict).partition(":")[0]
-    yield row(f"G7 no batch norm, rate 0.6: verdict in {said}", "s", [time.monotonic() - began])
+    yield row(f"G7 no batch norm, rate 0.6, verdict: {said}", "s", [time.monotonic() - began])
 
 
 def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
@@ -423,22 +428,25 @@ def sixteen(lab: Lab, until: float) -> Rows:
             if time.monotonic() > until:
                 yield f"{number} sets in {time.monotonic() - runner.started:.0f} s"
                 raise OutOfTime
-            early += len(reports) < params["epochs"]
-            if not reports:  # it diverged in its first epoch
-                continue
-            begun = runner.begun(reports)
-            if ended:
-                gaps.append(1000 * (begun - ended))
-            else:
-                yield row("G5 process start to first epoch, first", "s", [begun - runner.started])
-            ended = reports[-1]["at"]
-            accuracies.append(reports[-1]["test/acc"])
+            if reports:  # else it diverged in its first epoch
+                begun = runner.begun(reports)
+                if number == 0:
+                    begun_s = begun - runner.started
+                    yield row("G5 process start to first epoch, first", "s", [begun_s])
+                elif ended:
+                    gaps.append(1000 * (begun - ended))
+                accuracies.append(reports[-1]["test/acc"])
+            is_whole = len(reports) == params["epochs"]
+            early += not is_whole
+            # A trial that diverged went on training after its last report: no gap is known.
+            ended = reports[-1]["at"] if is_whole else 0.0
         whole_s = time.monotonic() - runner.started
     if early:
         yield f"{early} of these sets diverged and took less time"
     what = f"G3 {len(sets)} sets, from a runner's start; best {max(accuracies):.2%}"
     yield row(what, "s", [whole_s], 170)
-    yield row("G4 gap from the last report to the next first epoch", "ms", gaps, 100)
+    if gaps:
+        yield row("G4 gap from the last report to the next first epoch", "ms", gaps, 100)
     with runners(lab, 1) as (runner,):
         runner.pipe.send((lab.params(512, epochs=2), until))
         begun = runner.begun(runner.wait()) - runner.started
@@ -490,8 +498,8 @@ def ablation(batch_size: int, lab: Lab, until: float) -> Rows:
         cold = lab.ours({**params, "epochs": 1}, until, train=train).whole_s
         epochs_s = lab.ours(params, until, most=FEW, train=train).epochs_s
         before, last = last, median(epochs_s)
-        gain = f"{before / last:.2f} × the one before, first trial {cold:.0f} s"
-        what = f"G8 batch {batch_size}: {what}, {lab.mfu(last)}, {gain}"
+        gain = "" if math.isnan(before) else f", {before / last:.2f} × the one before"
+        what = f"G8 batch {batch_size}: {what}, {lab.mfu(last)}{gain}, first trial {cold:.0f} s"
         yield row(what, "s", [params["epochs"] * s for s in epochs_s])
 
 
@@ -551,6 +559,8 @@ def fast(lab: Lab, until: float) -> Rows:
     with suppress(OutOfTime):
         while len(found) < (10 if lab.shrink == 1 else 2):
             found.append(lab.ours({**params, "seed": len(found)}, until, train=train))
+    if not found:
+        raise OutOfTime
     what = f"G9 examples/cifar10_fast, {params['epochs']} epochs, {len(found)} seeds"
     yield row(what, "s", [timed.whole_s for timed in found])
     mean = fmean(100 * timed.accuracy for timed in found)
@@ -683,7 +693,10 @@ def _measured(given: argparse.Namespace) -> bool:
     faulthandler.dump_traceback_later(60 * MINUTES + 25, exit=True)
     if device.pick().type != "cuda" and not given.small:
         raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
-    with tempfile.TemporaryDirectory(prefix="hpq-gpu-") as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="hpq-gpu-",
+        ignore_cleanup_errors=True,  # torch's compiler may still write
+    ) as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")
         lab = Lab(
             data=(given.data or Path(os.environ.get("HPQ_DATA") or "no-data")).resolve(),
