@@ -278,7 +278,7 @@ def compared(lab: Lab) -> Rows:
         plan = replace(usual(), dtype=dtype)
         step, captured = weights_after(lab, plan)
         if step.graph is None:
-            yield f"{FAILED}no capture in {dtype}: {step.why}"
+            yield f"{FAILED}no capture in {dtype}: {step.why_eager}"
         plain = weights_after(lab, replace(plan, graph=False))[1]
         found = apart(captured, plain)
         if not found <= most:
@@ -288,7 +288,7 @@ def compared(lab: Lab) -> Rows:
     broken, singly = weights_after(lab, plan, Peeks)
     if broken.graph is not None or not apart(singly, plain) <= 5.0:
         yield f"{FAILED}a step that reads a value back: {apart(singly, plain):.3g} % apart"
-    yield f"a network that reads a value back: {broken.why}"
+    yield f"a network that reads a value back: {broken.why_eager}"
     torch.manual_seed(1)
     first = torch.rand(8, device=device.pick())
     torch.manual_seed(1)

@@ -137,15 +137,13 @@ class Peeks(nn.Module):
         return self.linear(x) * (2.0 if x.abs().max().item() > 100 else 1.0)
 
 
-def test_a_network_that_reads_a_value_back_is_stepped_singly_and_the_reason_said(
-    gpu: Gpu, capsys
-) -> None:
+def test_a_network_that_reads_a_value_back_runs_eagerly_and_says_why(gpu: Gpu, capsys) -> None:
     step, plain, states = stepped(Peeks(), GRAPH), stepped(Peeks()), torch.get_rng_state()
     for one in (step, plain):
         one(images_and_labels(4), rate())
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("hpq: no CUDA graph") and "RuntimeError: operation not permitted" in line
-    assert (gpu.stream, gpu.graphs, step.graph) == ("default", [], None) and step.why in line
+    assert (gpu.stream, gpu.graphs, step.graph) == ("default", [], None) and step.why_eager in line
     assert torch.equal(torch.get_rng_state(), states)
     assert torch.equal(step.model.linear.weight, plain.model.linear.weight)
     assert torch.equal(step.sums, plain.sums)
