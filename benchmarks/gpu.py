@@ -57,7 +57,7 @@ PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "V
 ARTICLE = """\
 To compare with: the best of the article's 16 sets had a test accuracy of 94.26 %; a trial
 of it took 75 s of training. `hpq run configs/cifar10-16.yaml` trains the same sets."""
-Rows = Iterator[Figure | str]  # of a section: figures, and lines beside them
+Rows = Iterator[Figure | str | None]  # of a section: figures, lines beside them, None to save
 Section = Callable[["Lab", float], Rows]  # takes the time.monotonic() at which it has to end
 
 
@@ -78,8 +78,8 @@ def row(what: str, unit: str, values: list[float], target: float | None = None) 
 class Desk:
     """A trial as a trainer sees it; it keeps its reports and their times."""
 
-    data: Path | None
-    cache: Path
+    data: Path | None = None
+    cache: Path = Path()
     until: float = math.inf
     most: int = 10_000  # epochs
     seed: int = 0
@@ -345,6 +345,7 @@ def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
                 ours.append(100 * lab.ours(lab.params(512, seed=len(ours)), until).accuracy)
             params = lab.params(512, seed=1000 + len(theirs))
             theirs.append(100 * lab.articles(params, until).accuracy)
+            yield None
     if ours:
         own = replace(row(f"parity: hpq, {len(ours)} seeds", "%", ours), more_is_better=True)
         yield own
@@ -653,7 +654,7 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
                 fine &= not row.startswith(FAILED)
                 section["notes"].append(row)
                 print(f"  {row}", flush=True)
-            else:
+            elif row:
                 kept = {n: getattr(row, n) for n in Figure.__slots__ if n != "beside"}
                 section["rows"].append({**kept, "beside": row.beside and row.beside.what})
                 print(f"  {row.what}: {row.median:.4g} {row.unit}", flush=True)

@@ -126,6 +126,21 @@ def test_the_time_of_a_trial_that_diverges_is_no_gap(monkeypatch, tmp_path: Path
     assert gaps == [500.0, *[17_000.0] * 11]
 
 
+def test_the_seeds_of_a_call_that_is_killed_are_kept(monkeypatch, tmp_path: Path) -> None:
+    def articles(self: gpu.Lab, params: dict[str, int], until: float) -> gpu.Timed:
+        if params["seed"] > 1000:
+            raise KeyboardInterrupt
+        return gpu.Timed(1.0, [1.0], 0.5)
+
+    batches(tmp_path / "cifar-10-batches-py")
+    monkeypatch.setattr(gpu.Lab, "articles", articles)
+    lab = gpu.Lab(data=tmp_path, cache=tmp_path / "cache", size=gpu.SMALL, shrink=32)
+    with pytest.raises(KeyboardInterrupt):
+        gpu.measure(["parity"], lab, math.inf, tmp_path / "gpu.json")
+    kept = json.loads((tmp_path / "gpu.json").read_text("utf-8"))["parity"]
+    assert kept["theirs"] == [50.0] and len(kept["ours"]) >= 1
+
+
 def test_a_recipe_for_which_no_time_is_left_has_no_row(monkeypatch, tmp_path: Path) -> None:
     def ours(self: gpu.Lab, params: dict[str, int], until: float, **how: object) -> gpu.Timed:
         if "seed" in params:
