@@ -7,7 +7,19 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from benchmarks import cli, drain, enqueue, gap, parent, recovery, size, suggest, trainer, watch
+from benchmarks import (
+    cli,
+    drain,
+    enqueue,
+    gap,
+    parent,
+    preload,
+    recovery,
+    size,
+    suggest,
+    trainer,
+    watch,
+)
 from benchmarks.figures import Figure
 from benchmarks.server import private_server
 from benchmarks.table import as_json, conditions, text
@@ -19,6 +31,7 @@ BENCHMARKS = {
     "gap": (gap.measure, "from the end of a trial to the first step of the next"),
     "cli": (cli.measure, "wall time of commands"),
     "drain": (drain.measure, "1,000 empty trials, one worker"),
+    "preload": (preload.measure, "one-second programs that import torch, one worker"),
     "recovery": (recovery.measure, "from the loss of a worker to the requeue of its trial"),
     "suggest": (suggest.measure, "a set of a bayes sweep, CPU time; workers' gaps"),
     "trainer": (trainer.measure, "CIFAR10 on a CPU, a thread, the small sweep's sets"),

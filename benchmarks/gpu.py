@@ -23,7 +23,8 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise, product
@@ -57,7 +58,8 @@ PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "V
 ARTICLE = """\
 To compare with: the best of the article's 16 sets had a test accuracy of 94.26 %; a trial
 of it took 75 s of training. `hpq run configs/cifar10-16.yaml` trains the same sets."""
-Rows = Iterator[Figure | str]  # of a section: figures, and lines beside them
+Reports = list[dict[str, float]]  # of a trial, each with the time.monotonic() at which it came
+Rows = Iterator[Figure | str | None]  # of a section: figures, lines beside them, None to save
 Section = Callable[["Lab", float], Rows]  # takes the time.monotonic() at which it has to end
 
 
@@ -78,14 +80,14 @@ def row(what: str, unit: str, values: list[float], target: float | None = None) 
 class Desk:
     """A trial as a trainer sees it; it keeps its reports and their times."""
 
-    data: Path | None
-    cache: Path
+    data: Path | None = None
+    cache: Path = Path()
     until: float = math.inf
     most: int = 10_000  # epochs
     seed: int = 0
     checkpoint_dir: Path | None = None
     checkpoint_s: float = 60.0
-    reports: list[dict[str, float]] = field(default_factory=list)
+    reports: Reports = field(default_factory=list)
 
     @property
     def should_stop(self) -> bool:
@@ -345,6 +347,7 @@ def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
                 ours.append(100 * lab.ours(lab.params(512, seed=len(ours)), until).accuracy)
             params = lab.params(512, seed=1000 + len(theirs))
             theirs.append(100 * lab.articles(params, until).accuracy)
+            yield None
     if ours:
         own = replace(row(f"parity: hpq, {len(ours)} seeds", "%", ours), more_is_better=True)
         yield own
@@ -362,55 +365,28 @@ def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
 # --- G3, G6: trials in processes of their own, one after another as in a runner
 
 
-class Runner:
-    """A process that runs trials, one of N that share the GPU."""
-
-    def __init__(self, lab: Lab, sharing: int) -> None:
-        self.started, context = time.monotonic(), multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        given = (theirs, lab.data, lab.cache, sharing)
-        self.process = context.Process(target=run_trials, args=given, daemon=True)
-        self.process.start()
-        theirs.close()  # so that its death ends a wait
-
-    def wait(self) -> list[dict[str, float]]:
-        """Return the reports of the trial that was sent; RuntimeError or EOFError if it failed."""
-        reports, failure = self.pipe.recv()
-        if failure:
-            raise RuntimeError(failure)
-        return reports
-
-    def begun(self, reports: list[dict[str, float]]) -> float:
-        """Return when the first epoch of these reports began."""
-        return reports[0]["at"] - reports[0]["train/time"] - reports[0]["test/time"]
+def runner(sharing: int = 1) -> ProcessPoolExecutor:
+    """Return a process for trials, one of N that share the GPU; its first trial starts it."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context, share_gpu, (sharing,))
 
 
-def run_trials(pipe: Any, data: Path, cache: Path, sharing: int) -> None:
-    """Run the trials that a pipe names, until it closes: the other end of a Runner."""
+def share_gpu(sharing: int) -> None:
+    """Bound this process to its part of the GPU's memory."""
     os.environ["HPQ_TRIALS_PER_GPU"] = str(sharing)
-    with suppress(EOFError):
-        while True:
-            params, until = pipe.recv()
-            desk, failure = Desk(data=data, cache=cache, until=until), ""
-            try:
-                cifar10.train(params, desk)  # type: ignore[arg-type]
-            except Diverged:
-                pass
-            except Exception as error:
-                failure = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            pipe.send((desk.reports, failure))
 
 
-@contextmanager
-def runners(lab: Lab, count: int) -> Iterator[list[Runner]]:
-    """Start N runners that share the GPU; end them with the block."""
-    started = [Runner(lab, count) for _ in range(count)]
-    try:
-        yield started
-    finally:
-        for runner in started:
-            runner.process.kill()
-            runner.process.join()
+def trial(data: Path, cache: Path, params: Mapping[str, Any], until: float) -> Reports:
+    """Return the reports of a trial, up to the time's end or the epoch in which it diverged."""
+    desk = Desk(data=data, cache=cache, until=until)
+    with suppress(Diverged):
+        cifar10.train(params, desk)  # type: ignore[arg-type]
+    return desk.reports
+
+
+def first_began(reports: Reports) -> float:
+    """Return when the first epoch of these reports began."""
+    return reports[0]["at"] - reports[0]["train/time"] - reports[0]["test/time"]
 
 
 def sixteen(lab: Lab, until: float) -> Rows:
@@ -421,18 +397,17 @@ def sixteen(lab: Lab, until: float) -> Rows:
         for rate, cutout, size, momentum in axes
     ]
     gaps, accuracies, ended, early = list[float](), [0.0], 0.0, 0
-    with runners(lab, 1) as (runner,):
+    started = time.monotonic()
+    with runner() as process:
         for number, params in enumerate(sets):
-            runner.pipe.send((params, until))
-            reports = runner.wait()
+            reports = process.submit(trial, lab.data, lab.cache, params, until).result()
             if time.monotonic() > until:
-                yield f"{number} sets in {time.monotonic() - runner.started:.0f} s"
+                yield f"{number} sets in {time.monotonic() - started:.0f} s"
                 raise OutOfTime
             if reports:  # else it diverged in its first epoch
-                begun = runner.begun(reports)
+                begun = first_began(reports)
                 if number == 0:
-                    begun_s = begun - runner.started
-                    yield row("G5 process start to first epoch, first", "s", [begun_s])
+                    yield row("G5 process start to first epoch, first", "s", [begun - started])
                 elif ended:
                     gaps.append(1000 * (begun - ended))
                 accuracies.append(reports[-1]["test/acc"])
@@ -440,28 +415,32 @@ def sixteen(lab: Lab, until: float) -> Rows:
             early += not is_whole
             # A trial that diverged went on training after its last report: no gap is known.
             ended = reports[-1]["at"] if is_whole else 0.0
-        whole_s = time.monotonic() - runner.started
+        whole_s = time.monotonic() - started
     if early:
         yield f"{early} of these sets diverged and took less time"
     what = f"G3 {len(sets)} sets, from a runner's start; best {max(accuracies):.2%}"
     yield row(what, "s", [whole_s], 170)
     if gaps:
         yield row("G4 gap from the last report to the next first epoch", "ms", gaps, 100)
-    with runners(lab, 1) as (runner,):
-        runner.pipe.send((lab.params(512, epochs=2), until))
-        begun = runner.begun(runner.wait()) - runner.started
-    yield row("G5 process start to first epoch, again", "s", [begun], 10)
+    started, params = time.monotonic(), lab.params(512, epochs=2)
+    with runner() as process:
+        reports = process.submit(trial, lab.data, lab.cache, params, until).result()
+    if not reports:
+        raise OutOfTime
+    yield row("G5 process start to first epoch, again", "s", [first_began(reports) - started], 10)
 
 
 def sharing(lab: Lab, until: float) -> Rows:
     """Measure trials an hour of 1, 2 and 4 processes on one GPU, each bounded to its part."""
     alone: dict[int, float] = {}
     for count in (1, 2, 4):
-        with runners(lab, count) as some:
+        with ExitStack() as stack:
+            some = [stack.enter_context(runner(count)) for _ in range(count)]
             for size, epochs in product((128, 512), (1, 6)):  # they are warm before it counts
-                for runner in some:
-                    runner.pipe.send((lab.params(size, epochs=epochs), until))
-                every = [[report["at"] for report in runner.wait()] for runner in some]
+                params = lab.params(size, epochs=epochs)
+                work = partial(trial, lab.data, lab.cache, params, until)
+                running = [process.submit(work) for process in some]
+                every = [[report["at"] for report in each.result()] for each in running]
                 if time.monotonic() > until:
                     raise OutOfTime
                 if epochs == 1:
@@ -653,7 +632,7 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
                 fine &= not row.startswith(FAILED)
                 section["notes"].append(row)
                 print(f"  {row}", flush=True)
-            else:
+            elif row:
                 kept = {n: getattr(row, n) for n in Figure.__slots__ if n != "beside"}
                 section["rows"].append({**kept, "beside": row.beside and row.beside.what})
                 print(f"  {row.what}: {row.median:.4g} {row.unit}", flush=True)

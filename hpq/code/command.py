@@ -101,6 +101,14 @@ def starts_program(command: tuple[str, ...], program: str) -> bool:
     return bool(script) and is_interpreter and is_program
 
 
+def is_plain_python(command: tuple[str, ...], program: str) -> bool:
+    """True for `PYTHON FILE …`, without options or variables before the file."""
+    starter, script = started(command)
+    words = [word for word in command or DEFAULT if word not in ("${env}", _ENV)]
+    is_python = starter == "${interpreter}" or starter.startswith("python")
+    return is_python and words[1:2] == [script] and starts_program(command, program)
+
+
 def started(command: tuple[str, ...]) -> tuple[str, str]:
     """Return the name of a command's interpreter or shell, and the file that it starts, or ""."""
     words = [word for word in command or DEFAULT if word not in ("${env}", _ENV, "env")]

@@ -152,7 +152,7 @@ class Launch:
     `home`, below or beside `root`, of which the copy was taken; "" for shipped or installed
     trainers and for code that was sent by name. Local code that is not bundled runs where it lies
     (--live). `code` is the digest of that code, or the distribution and version of an installed
-    trainer. `wandb` is for programs.
+    trainer. `wandb` and `preload` are for programs.
     """
 
     trainer: str = ""
@@ -162,6 +162,7 @@ class Launch:
     code_dir: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    preload: tuple[str, ...] = ()
     wandb: Wandb | None = None
     bundled: bool = False
     root: str = ""

@@ -165,6 +165,8 @@ CALLS = {
 
 def test_no_shell_no_pickle_and_no_eval() -> None:
     for path in MODULES:
+        # It runs a user's program in place of `python FILE`.
+        runs_files = path == ROOT / "worker/hpq_worker/runner/preload_server.py"
         if (
             path != ROOT / "worker/hpq_worker/trainers/formats.py"
         ):  # its unpickler knows arrays only
@@ -172,7 +174,7 @@ def test_no_shell_no_pickle_and_no_eval() -> None:
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call):
                 called, where = ast.unparse(node.func), f"{path}, line {node.lineno}"
-                assert called not in CALLS | {"eval", "exec"}, where
+                assert called not in CALLS | {"eval"} | (set() if runs_files else {"exec"}), where
                 said = {k.arg: ast.unparse(k.value) for k in node.keywords}
                 assert said.get("shell", "False") == "False", f"a shell, {where}"
                 if called == "torch.load":

@@ -187,6 +187,7 @@ def _launch(spec: SweepSpec, digest: str, folder: Path = Path()) -> Launch:
         code=digest,
         pass_env=spec.pass_env,
         resident=spec.resident,
+        preload=spec.preload,
         wandb=None if spec.trainer else spec.wandb,
     )
 

@@ -64,6 +64,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "code directory": launch.code_dir
             or ("a copy of the enqueued code" if launch.bundled else ""),
             "environment": " ".join(launch.pass_env),
+            "preload": " ".join(launch.preload),
             "wandb": launch.wandb.value if launch.wandb else "",
             "signed": signed,
             "queue": sweep.worker_class,

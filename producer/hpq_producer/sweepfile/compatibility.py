@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from hpq.code.command import MACROS
+from hpq.code.command import MACROS, is_plain_python
 from hpq.domain.sweep import FUNCTION
 from hpq.domain.trainer_specs import SHIPPED, Number, TrainerSpec
 from hpq.domain.trial import Json
@@ -53,6 +53,8 @@ def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
         )
     if "command" in data:
         out.add_conflict(("command",), "is for a program, and this sweep has a trainer; remove it")
+    if "preload" in data:
+        out.add_conflict(("preload",), "is for a program, and this sweep has a trainer; remove it")
 
 
 def _command_alone(data: Mapping[str, Json], out: Problems) -> None:
@@ -68,6 +70,10 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     if data.get("resident") is True:
         out.add_conflict(("resident",), "is for a trainer, and this sweep has a program; remove it")
     items, space = data.get("command"), data.get("parameters")
+    words = tuple(map(str, items)) if isinstance(items, list) else ()
+    if "preload" in data and not is_plain_python(words, str(data.get("program", ""))):
+        what = "needs a command `python FILE …`, without options before FILE; remove one of them"
+        out.add_conflict(("preload",), what)
     known = {*_MACRO_NAMES, *(space if isinstance(space, dict) else ())}
     for index, item in enumerate(items if isinstance(items, list) else ()):
         match = _MACRO.match(str(item))

@@ -184,6 +184,7 @@ def _spec(
         code=text("code"),
         pass_env=words("pass_env"),
         resident=data.get("resident") is True,
+        preload=words("preload"),
         wandb=Wandb.STAND_IN if out.errors else Wandb(text("wandb", Wandb.STAND_IN)),
         queue=text("queue", FUNCTION if data.get("trainer") == FUNCTION else DEFAULT_CLASS),
         owner=text("owner"),

@@ -61,6 +61,7 @@ METHODS = ("grid", "random", "bayes")
 IMPUTES = tuple(impute.value for impute in Impute)
 NAME = display_text(100)
 _QUEUE = text(NAME_RULE, "use 1 to 63 of a-z, 0-9 and '-', no '-' at the ends")
+_MODULE = text(re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z", re.ASCII), "use names of modules")
 _ENV = text(_VARIABLE, "use names of environment variables that do not begin with HPQ_")
 
 TOP: Mapping[str, Check] = {
@@ -94,6 +95,7 @@ TOP: Mapping[str, Check] = {
     "keep": _anything,
     "pass_env": list_of(_ENV, "names of environment variables"),
     "resident": flag,
+    "preload": list_of(_MODULE, "names of modules, such as [torch]"),
     "wandb": choice(*(kind.value for kind in Wandb)),
     "replicates": integer(1, 1000),
     "when": _anything,

@@ -42,6 +42,7 @@ class SweepSpec:
     code: str = ""
     pass_env: tuple[str, ...] = ()
     resident: bool = False
+    preload: tuple[str, ...] = ()
     wandb: Wandb = Wandb.STAND_IN
     queue: str = DEFAULT_CLASS
     owner: str = ""

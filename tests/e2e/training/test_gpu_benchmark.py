@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from subprocess import CompletedProcess, run
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -100,30 +101,43 @@ def test_a_weight_that_is_no_number_is_a_difference_and_stays_one_on_the_page() 
     assert "nan %" in gpu.page(found)
 
 
-class Ends:
-    """A runner whose trials have reports of these epochs at these times."""
-
-    started, pipe = 0.0, SimpleNamespace(send=lambda given: None)
+class Ends(nullcontext[Any]):
+    """A runner whose trials have reports at these times, an epoch of a second each."""
 
     def __init__(self, *trials: list[float]) -> None:
+        super().__init__(self)
         self.trials = iter(trials)
 
-    def wait(self) -> list[dict[str, float]]:
-        return [{"at": at, "test/acc": 0.5} for at in next(self.trials)]
-
-    def begun(self, reports: list[dict[str, float]]) -> float:
-        return reports[0]["at"] - 1.0
+    def submit(self, *work: object) -> SimpleNamespace:
+        one = {"train/time": 1.0, "test/time": 0.0, "test/acc": 0.5}
+        reports = [{"at": at, **one} for at in next(self.trials)]
+        return SimpleNamespace(result=lambda: reports)
 
 
 def test_the_time_of_a_trial_that_diverges_is_no_gap(monkeypatch, tmp_path: Path) -> None:
-    # Each epoch takes 1 s. The second set diverges in its first epoch, the fourth in its second.
+    # The second set diverges in its first epoch, the fourth in its second.
     others = [[20.0 * n, 20.0 * n + 1, 20.0 * n + 2] for n in range(1, 13)]
     ends = Ends([1, 2, 3], [], [9, 10, 11], [12.5], *others, [1])
-    monkeypatch.setattr(gpu, "runners", lambda lab, count: nullcontext([ends]))
+    monkeypatch.setattr(gpu, "runner", lambda: ends)
     lab = gpu.Lab(data=tmp_path, cache=tmp_path, size=gpu.SMALL, shrink=32)
     rows = [row for row in gpu.sixteen(lab, math.inf) if isinstance(row, Figure)]
     (gaps,) = [row.values for row in rows if row.what.startswith("G4")]
     assert gaps == [500.0, *[17_000.0] * 11]
+
+
+def test_the_seeds_of_a_call_that_is_killed_are_kept(monkeypatch, tmp_path: Path) -> None:
+    def articles(self: gpu.Lab, params: dict[str, int], until: float) -> gpu.Timed:
+        if params["seed"] > 1000:
+            raise KeyboardInterrupt
+        return gpu.Timed(1.0, [1.0], 0.5)
+
+    batches(tmp_path / "cifar-10-batches-py")
+    monkeypatch.setattr(gpu.Lab, "articles", articles)
+    lab = gpu.Lab(data=tmp_path, cache=tmp_path / "cache", size=gpu.SMALL, shrink=32)
+    with pytest.raises(KeyboardInterrupt):
+        gpu.measure(["parity"], lab, math.inf, tmp_path / "gpu.json")
+    kept = json.loads((tmp_path / "gpu.json").read_text("utf-8"))["parity"]
+    assert kept["theirs"] == [50.0] and len(kept["ours"]) >= 1
 
 
 def test_a_recipe_for_which_no_time_is_left_has_no_row(monkeypatch, tmp_path: Path) -> None:

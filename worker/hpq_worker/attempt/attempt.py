@@ -212,6 +212,7 @@ class AttemptRunner:
             seed=seed,
             trainer=launch.trainer,
             argv=command,
+            preload=launch.preload,
             env=env,
             cwd=place.cwd or str(paths.work),
             code_dir=place.code_dir,
@@ -270,4 +271,6 @@ def _is_over(result: Result) -> bool:
 
 
 def _is_resident(sweep: Sweep) -> bool:
-    return sweep.launch.trainer in SHIPPED or (sweep.launch.resident and bool(sweep.launch.trainer))
+    launch = sweep.launch
+    is_resident = launch.resident and bool(launch.trainer)
+    return launch.trainer in SHIPPED or is_resident or bool(launch.preload)

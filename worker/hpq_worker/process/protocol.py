@@ -26,6 +26,7 @@ class RunRequest:
     seed: int = 0
     trainer: str = ""
     argv: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()  # modules of a program that is `PYTHON FILE …`
     env: Mapping[str, str] | None = None  # of a program; for a trainer, added to the runner's
     cwd: str = ""
     code_dir: str = ""  # where a user's trainer is imported from
@@ -76,7 +77,8 @@ def run_message(run: RunRequest) -> bytes:
 
 def read_run(data: Mapping[str, Any]) -> RunRequest:
     """Decode the start of an attempt."""
-    return RunRequest(**{**data, "argv": tuple(data["argv"])})
+    lists = {name: tuple(data[name]) for name in ("argv", "preload")}
+    return RunRequest(**{**data, **lists})
 
 
 def end_message(of: str, end: End) -> bytes:

@@ -20,9 +20,10 @@ from contextlib import suppress
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Failure
 from hpq.reporting import set_sink
-from hpq_worker.process.process_tree import adopt_orphans, kill_descendants
+from hpq_worker.process.process_tree import SPARED, adopt_orphans, kill_descendants
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, encode, end_message, read_run
 from hpq_worker.runner.failures import of_exception
+from hpq_worker.runner.preload import PreloadServer
 from hpq_worker.runner.program import Program
 from hpq_worker.runner.stall import dump_on_signal
 from hpq_worker.runner.trial_api import Send, Trial
@@ -59,6 +60,7 @@ class Runner:
         self._why = ""
         self._writing = threading.Lock()
         self._program: Program | None = None
+        self._preload_server = PreloadServer()
 
     def main(self) -> None:
         """Serve until the parent ends."""
@@ -83,13 +85,14 @@ class Runner:
                     self._stop.set()
                     if (program := self._program) is not None:
                         program.stop(message["stop"])
+        SPARED.clear()
         kill_descendants()
         os._exit(1)
 
     def _run(self, run: RunRequest) -> End:
         if not run.argv:
             return self._train(run)
-        self._program = program = Program(run)
+        self._program = program = Program(run, self._preload_server)
         if self._stop.is_set():
             program.stop(self._why)
         try:

@@ -9,19 +9,21 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 
 from hpq.domain.trial import Failure, FailureKind
 from hpq_worker.process.process_tree import kill_descendants
 from hpq_worker.process.protocol import End, RunRequest
+from hpq_worker.runner.preload import PreloadServer
 from hpq_worker.runner.stall import STALLED, abort_descendants
 
 
 class Program:
     """One command of one attempt."""
 
-    def __init__(self, run: RunRequest) -> None:
-        self._run = run
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, run: RunRequest, preload_server: PreloadServer) -> None:
+        self._run, self._preload_server = run, preload_server
+        self._pid = 0
         self._is_stopped, self._why = False, ""
 
     def stop(self, why: str) -> None:
@@ -30,13 +32,13 @@ class Program:
         A stalled program would not react: it and its descendants write their stacks and die.
         """
         self._is_stopped, self._why = True, why
-        if self._process is not None and why == STALLED:
+        if self._pid and why == STALLED:
             abort_descendants()
-        elif self._process is not None and self._run.in_terminal:
-            self._process.terminate()  # its process group is also that of the user's shell command
-        elif self._process is not None:
+        elif self._pid:
+            # In a terminal its process group is also that of the user's shell command.
+            kill = os.kill if self._run.in_terminal else os.killpg
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGTERM)
+                kill(self._pid, signal.SIGTERM)
 
     def run(self) -> End:
         """Run the command to its end."""
@@ -50,16 +52,24 @@ class Program:
     def _wait(self) -> int:
         if self._run.in_terminal:  # Ctrl-C reaches the program, too, which decides
             signal.signal(signal.SIGINT, lambda *_: None)
-        self._process = subprocess.Popen(
+        self._pid, wait = self._start()
+        if self._is_stopped:  # the stop came before the process existed
+            self.stop(self._why)
+        return wait()
+
+    def _start(self) -> tuple[int, Callable[[], int]]:
+        """Start the command; return its pid, and a function that waits for its exit status."""
+        server, in_terminal = self._preload_server, self._run.in_terminal
+        if self._run.preload and not in_terminal and server.start(self._run):
+            return server.pid, server.wait
+        process = subprocess.Popen(
             self._run.argv,
             cwd=self._run.cwd,
             env=self._run.env,
-            stdin=None if self._run.in_terminal else subprocess.DEVNULL,
-            start_new_session=not self._run.in_terminal,
+            stdin=None if in_terminal else subprocess.DEVNULL,
+            start_new_session=not in_terminal,
         )
-        if self._is_stopped:  # the stop came before the process existed
-            self.stop(self._why)
-        return self._process.wait()
+        return process.pid, process.wait
 
 
 def _cannot_start(name: str, error: OSError) -> Failure:

@@ -15,7 +15,7 @@ import signal
 import statistics
 from collections import deque
 
-from hpq_worker.process.process_tree import descendants
+from hpq_worker.process.process_tree import SPARED, descendants
 
 STALLED = "stalled"  # the reason of a stop
 LEAST_S = 900.0
@@ -63,8 +63,8 @@ def dump_on_signal() -> None:
 
 
 def abort_descendants() -> None:
-    """Send SIGABRT to all descendants, without core files."""
-    for pid in descendants(os.getpid()):
+    """Send SIGABRT to all descendants except SPARED, without core files."""
+    for pid in set(descendants(os.getpid())) - SPARED:
         with contextlib.suppress(OSError, ValueError):
             if hasattr(resource, "prlimit"):
                 resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
