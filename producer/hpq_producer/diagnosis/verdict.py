@@ -171,14 +171,16 @@ def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
     ]
 
 
-def exit_code(sweep: Sweep) -> ExitCode:
-    """Return 0, 1 if trials failed or the sweep was cancelled, or 5 if it is held.
+def exit_code(sweep: Sweep, best: float | None) -> ExitCode:
+    """Return 5 if the sweep is held, 1 if it is no success, or 0; `best` is its best objective.
 
+    It is no success if trials failed, if it was cancelled, or if it ended without an objective.
     Diverged trials are not failures: their parameters were bad.
     """
     if sweep.state is SweepState.HELD:
         return ExitCode.HELD
     failed = sweep.counts.failed - sweep.counts.diverged
-    if failed > 0 or sweep.flag == "cancelled":
+    is_blank = sweep.state.is_over and sweep.metric is not None and best is None
+    if failed > 0 or sweep.flag == "cancelled" or is_blank:
         return ExitCode.SOME_FAILED
     return ExitCode.DONE

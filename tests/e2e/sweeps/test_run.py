@@ -257,3 +257,6 @@ def test_a_metric_that_no_trial_reports_is_named_once_while_the_sweep_runs(lab: 
     done = lab.hpq("run", lab.write("sweep.yaml", text), "--workers", "1")
     lines = [line for line in done.stdout.splitlines() if "metric-unreported" in ids(line)]
     assert sum(line.startswith("! ") for line in lines) == 2, "one, and the summary's"
+    assert done.returncode == 1, "a script must not take this for a success"
+    sid = lab.reader.sweeps.ids(1)[0]
+    assert lab.hpq("wait", sid).returncode == lab.hpq("watch", sid, "--lines").returncode == 1

@@ -205,7 +205,23 @@ def test_the_exit_code_tells_how_a_sweep_ended(
         flag=fields.get("flag", ""),
         held=fields.get("held", ""),
     )
-    assert exit_code(sweep) is code
+    assert exit_code(sweep, 0.5) is code
+    assert exit_code(sweep, None) is code, "without a metric"
+
+
+@pytest.mark.parametrize(
+    ("counts", "best", "code"),
+    [
+        (Counts(finished=3), 0.5, ExitCode.DONE),
+        (Counts(finished=3), None, ExitCode.SOME_FAILED),
+        (Counts(failed=3, diverged=3), None, ExitCode.SOME_FAILED),
+        (Counts(finished=3, running=1), None, ExitCode.DONE),
+    ],
+)
+def test_a_sweep_that_ended_without_any_objective_is_no_success(
+    counts: Counts, best: float | None, code: ExitCode
+) -> None:
+    assert exit_code(replace(SWEEP, counts=counts), best) is code
 
 
 def test_a_table_drops_what_is_least_needed_and_never_a_number_in_half() -> None:

@@ -38,7 +38,8 @@ def wait(
 ) -> None:
     """Wait until a sweep ends; the exit code is its result.
 
-    0: all trials finished. 1: some failed. 5: the sweep is held, or the timeout passed.
+    0: all trials finished. 1: some failed, or none has the metric. 5: the sweep is held, or the
+    timeout passed.
 
     Examples:
       hpq wait && hpq best --yaml
@@ -51,12 +52,13 @@ def wait(
             _notify(session, sid, notify)
         done = settle(session, sid, timeout)
         found, best = done.status.sweep, done.status.best
-        record = sweep_record(found, best[0].objective if best else None)
+        objective = best[0].objective if best else None
+        record = sweep_record(found, objective)
         if done.late is None:
             if output.is_data:
                 show_data(record, output)
             say_verdict(done.status, sys.stderr, done.why)
-            raise typer.Exit(exit_code(found))
+            raise typer.Exit(exit_code(found, objective))
         if not output.is_data:
             raise done.late
         show_data(record | {"error": done.late.record()}, output)

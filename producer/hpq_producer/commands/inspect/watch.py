@@ -65,7 +65,8 @@ def watch(
         else:
             watch_sweep(session, sid, until_done=until_done)
         if until_done or lines or not sys.stdout.isatty():
-            raise typer.Exit(exit_code(session.reader.sweeps.get(sid)))
+            ended = session.reader.sweeps.get(sid)
+            raise typer.Exit(exit_code(ended, *session.reader.trials.best_objectives([ended])))
 
 
 def _frame(session: Session, sid: str) -> None:

@@ -174,7 +174,7 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     sweep = session.reader.sweeps.get(sid)
     if (state and state.is_over) or sweep.state.is_over:
         print_summary(session.reader, sweep)
-        return exit_code(sweep)
+        return exit_code(sweep, *session.reader.trials.best_objectives([sweep]))
     if state is SweepState.HELD:
         return ExitCode.HELD
     if why is not None:
