@@ -89,7 +89,7 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep
     answer = hpq("ls")
     rows = [line.split() for line in answer.stdout.splitlines()]
     assert [row[0] for row in rows] == ["sweep", "later-00000", "demo-00000"]
-    assert rows[2][1:5] == ["finished", "3/3", "1", "0.9000"]
+    assert rows[2][1:6] == ["finished", "2/3", "1", "failed", "0.9000"]
     (first,) = json.loads(hpq("ls", "-n", "1", "--json").stdout)
     assert (first["id"], first["queued"], first["best"]) == ("later-00000", 2, None)
     assert first["sweep"] == first["id"]  # as trials and `enqueue --json` call it
