@@ -60,6 +60,25 @@ def test_a_command_of_another_tool_names_the_command_of_hpq(name: str) -> None:
     assert error.value.code == "command-unknown"
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("best -n x", "-n/--top: write a whole number, such as 3"),
+        ("best -n 0", "-n/--top: write 1 or more"),
+        ("wait --timeout x", "--timeout: write a number, such as 0.5"),
+        ("dashboard --port 99999", "--port: write 65535 or less"),
+        ("scale x", "COUNT: write a whole number, such as 3"),
+        ("enqueue", "missing FILE"),
+    ],
+)
+def test_a_flag_with_a_wrong_value_is_named_with_what_to_write(
+    hpq: Hpq, words: str, what: str
+) -> None:
+    done = hpq(*words.split())
+    refused(done, "usage")
+    assert done.stderr.startswith(f"hpq: {what}; ")
+
+
 def test_a_variable_that_is_no_setting_is_warned_of_once(hpq_process: Hpq) -> None:
     done = hpq_process("ls", HPQ_LEES_S="3")
     assert done.returncode == 0 and ids(done.stderr).count("setting-unknown") == 1
