@@ -133,7 +133,9 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
         return  # the worker process reports the error, or waits for Redis
     count = trials_of(len(waiting), "sweep")
     wait = "waits" if len(waiting) == 1 else "wait"
-    print_message(f"{place}, prefix {settings.prefix}, queue {settings.queue}: {count} {wait}")
+    print_message(
+        f"connected to {place}, prefix {settings.prefix}, queue {settings.queue}: {count} {wait}"
+    )
     for number, one in enumerate(waiting):
         age_ms = now_ms - int(last[one.id].partition("-")[0])
         is_idle = skips_idle and not only and age_ms > _IDLE_MS
