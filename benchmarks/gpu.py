@@ -23,7 +23,8 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise, product
@@ -57,7 +58,8 @@ PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "V
 ARTICLE = """\
 To compare with: the best of the article's 16 sets had a test accuracy of 94.26 %; a trial
 of it took 75 s of training. `hpq run configs/cifar10-16.yaml` trains the same sets."""
-Rows = Iterator[Figure | str]  # of a section: figures, and lines beside them
+Reports = list[dict[str, float]]  # of a trial, each with the time.monotonic() at which it came
+Rows = Iterator[Figure | str | None]  # of a section: figures, lines beside them, None to save
 Section = Callable[["Lab", float], Rows]  # takes the time.monotonic() at which it has to end
 
 
@@ -78,14 +80,14 @@ def row(what: str, unit: str, values: list[float], target: float | None = None) 
 class Desk:
     """A trial as a trainer sees it; it keeps its reports and their times."""
 
-    data: Path | None
-    cache: Path
+    data: Path | None = None
+    cache: Path = Path()
     until: float = math.inf
     most: int = 10_000  # epochs
     seed: int = 0
     checkpoint_dir: Path | None = None
     checkpoint_s: float = 60.0
-    reports: list[dict[str, float]] = field(default_factory=list)
+    reports: Reports = field(default_factory=list)
 
     @property
     def should_stop(self) -> bool:
@@ -246,41 +248,21 @@ def weights_after(
 
 
 def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
-    """Return the largest difference of a tensor, in % of its norm."""
-    shares = (torch.dist(a, b) / (b.norm() + 1e-12) for a, b in zip(ours, theirs, strict=True))
-    return 100 * max(float(share) for share in shares)
+    """Return the largest difference of a tensor, in % of its norm; NaN if one has a NaN."""
+    shares = [torch.dist(a, b) / (b.norm() + 1e-12) for a, b in zip(ours, theirs, strict=True)]
+    return 100 * float(torch.stack(shares).max())  # Python's max would lose a NaN
 
 
 def graph(lab: Lab, until: float) -> Rows:
-    """Compare captured steps with single launches; break a capture; time captures."""
+    """Check what a capture computes; time captures."""
     if not usual().graph:
         yield "nothing is captured here: this section needs CUDA"
         return
     torch.backends.cudnn.deterministic = True
-    # In half precision roundings grow within a few steps; float64 would show a stale number.
-    for dtype, most in ((torch.float64, 1e-4), (usual().dtype, 5.0)):
-        plan = replace(usual(), dtype=dtype)
-        step, captured = weights_after(lab, plan)
-        if step.graph is None:
-            yield f"{FAILED}no capture in {dtype}: {step.why}"
-        plain = weights_after(lab, replace(plan, graph=False))[1]
-        found = apart(captured, plain)
-        if not found <= most:
-            yield f"{FAILED}{dtype}: {found:.3g} % apart, at most {most:g}"
-        what = f"4 steps captured beside single launches, {str(dtype)[6:]}: largest difference"
-        yield row(what, "%", [found], most)
-    broken, singly = weights_after(lab, plan, Peeks)
-    if broken.graph is not None or not apart(singly, plain) <= 5.0:
-        yield f"{FAILED}a step that reads a value back: {apart(singly, plain):.3g} % apart"
-    yield f"a network that reads a value back: {broken.why}"
-    torch.manual_seed(1)
-    first = torch.rand(8, device=device.pick())
-    torch.manual_seed(1)
-    if not torch.equal(first, torch.rand_like(first)):
-        yield f"{FAILED}after it the generator does not repeat from a seed"
-    if weights_after(lab, plan)[0].graph is None:
-        yield f"{FAILED}no capture after one that was refused"
-    torch.backends.cudnn.deterministic = False
+    try:
+        yield from compared(lab)
+    finally:
+        torch.backends.cudnn.deterministic = False
     for size in (512, 128):
         seconds = []
         for _ in range(1 + ROUNDS):
@@ -291,6 +273,33 @@ def graph(lab: Lab, until: float) -> Rows:
         yield row(f"a capture and a step, batch {size}", "s", seconds[1:])
 
 
+def compared(lab: Lab) -> Rows:
+    """Compare captured steps with single launches, then break a capture."""
+    # In half precision roundings grow within a few steps; float64 would show a stale number.
+    for dtype, most in ((torch.float64, 1e-4), (usual().dtype, 5.0)):
+        plan = replace(usual(), dtype=dtype)
+        step, captured = weights_after(lab, plan)
+        if step.graph is None:
+            yield f"{FAILED}no capture in {dtype}: {step.why_eager}"
+        plain = weights_after(lab, replace(plan, graph=False))[1]
+        found = apart(captured, plain)
+        if not found <= most:
+            yield f"{FAILED}{dtype}: {found:.3g} % apart, at most {most:g}"
+        what = f"4 steps captured beside single launches, {str(dtype)[6:]}: largest difference"
+        yield row(what, "%", [found], most)
+    broken, singly = weights_after(lab, plan, Peeks)
+    if broken.graph is not None or not apart(singly, plain) <= 5.0:
+        yield f"{FAILED}a step that reads a value back: {apart(singly, plain):.3g} % apart"
+    yield f"a network that reads a value back: {broken.why_eager}"
+    torch.manual_seed(1)
+    first = torch.rand(8, device=device.pick())
+    torch.manual_seed(1)
+    if not torch.equal(first, torch.rand_like(first)):
+        yield f"{FAILED}after it the generator does not repeat from a seed"
+    if weights_after(lab, plan)[0].graph is None:
+        yield f"{FAILED}no capture after one that was refused"
+
+
 # --- G1, G2, G7, parity: whole trials beside the peer
 
 
@@ -299,15 +308,13 @@ def whole(
 ) -> Rows:
     """Time the best set at a batch size: all epochs with a test after each; the peer beside."""
     params = lab.params(batch_size)
-    cold = lab.ours({**params, "epochs": 1}, until)
+    lab.ours({**params, "epochs": 1}, until)  # kernels are chosen
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     found = [lab.ours(params, until) for _ in range(ROUNDS)]
     epoch_s = median(median(timed.epochs_s) for timed in found)
     what = f"{name} hpq, batch {batch_size}, {params['epochs']} epochs, {lab.mfu(epoch_s)}"
     yield (ours := row(what, "s", [timed.whole_s for timed in found], target))
-    what = f"{name} the first trial of a process, more than an epoch"
-    yield row(what, "s", [cold.whole_s - epoch_s])
     yield row(f"{name} test accuracy", "%", [100 * timed.accuracy for timed in found])
     if torch.cuda.is_available():
         yield row(f"{name} memory at most", "GiB", [torch.cuda.max_memory_reserved() / 2**30])
@@ -323,12 +330,12 @@ def diverge(lab: Lab, until: float) -> Rows:
     """Time a trial that diverges, from its start to the verdict."""
     params = lab.params(512, batch_norm="off", max_learning_rate=0.6)
     lab.ours({**params, "max_learning_rate": 1e-6, "epochs": 1}, until)  # kernels are chosen
-    began, said = time.monotonic(), f"no verdict in {FEW} epochs"
+    began, said = time.monotonic(), f"none in {FEW} epochs"
     try:
         lab.ours(params, until, most=FEW)
     except Diverged as verdict:
         said = str(verdict).partition(":")[0]
-    yield row(f"G7 no batch norm, rate 0.6: verdict in {said}", "s", [time.monotonic() - began])
+    yield row(f"G7 no batch norm, rate 0.6, verdict: {said}", "s", [time.monotonic() - began])
 
 
 def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
@@ -340,6 +347,7 @@ def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
                 ours.append(100 * lab.ours(lab.params(512, seed=len(ours)), until).accuracy)
             params = lab.params(512, seed=1000 + len(theirs))
             theirs.append(100 * lab.articles(params, until).accuracy)
+            yield None
     if ours:
         own = replace(row(f"parity: hpq, {len(ours)} seeds", "%", ours), more_is_better=True)
         yield own
@@ -357,55 +365,28 @@ def parity(seen: dict[str, list[float]], lab: Lab, until: float) -> Rows:
 # --- G3, G6: trials in processes of their own, one after another as in a runner
 
 
-class Runner:
-    """A process that runs trials, one of N that share the GPU."""
-
-    def __init__(self, lab: Lab, sharing: int) -> None:
-        self.started, context = time.monotonic(), multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        given = (theirs, lab.data, lab.cache, sharing)
-        self.process = context.Process(target=run_trials, args=given, daemon=True)
-        self.process.start()
-        theirs.close()  # so that its death ends a wait
-
-    def wait(self) -> list[dict[str, float]]:
-        """Return the reports of the trial that was sent; RuntimeError or EOFError if it failed."""
-        reports, failure = self.pipe.recv()
-        if failure:
-            raise RuntimeError(failure)
-        return reports
-
-    def begun(self, reports: list[dict[str, float]]) -> float:
-        """Return when the first epoch of these reports began."""
-        return reports[0]["at"] - reports[0]["train/time"] - reports[0]["test/time"]
+def runner(sharing: int = 1) -> ProcessPoolExecutor:
+    """Return a process for trials, one of N that share the GPU; its first trial starts it."""
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context, share_gpu, (sharing,))
 
 
-def run_trials(pipe: Any, data: Path, cache: Path, sharing: int) -> None:
-    """Run the trials that a pipe names, until it closes: the other end of a Runner."""
+def share_gpu(sharing: int) -> None:
+    """Bound this process to its part of the GPU's memory."""
     os.environ["HPQ_TRIALS_PER_GPU"] = str(sharing)
-    with suppress(EOFError):
-        while True:
-            params, until = pipe.recv()
-            desk, failure = Desk(data=data, cache=cache, until=until), ""
-            try:
-                cifar10.train(params, desk)  # type: ignore[arg-type]
-            except Diverged:
-                pass
-            except Exception as error:
-                failure = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            pipe.send((desk.reports, failure))
 
 
-@contextmanager
-def runners(lab: Lab, count: int) -> Iterator[list[Runner]]:
-    """Start N runners that share the GPU; end them with the block."""
-    started = [Runner(lab, count) for _ in range(count)]
-    try:
-        yield started
-    finally:
-        for runner in started:
-            runner.process.kill()
-            runner.process.join()
+def trial(data: Path, cache: Path, params: Mapping[str, Any], until: float) -> Reports:
+    """Return the reports of a trial, up to the time's end or the epoch in which it diverged."""
+    desk = Desk(data=data, cache=cache, until=until)
+    with suppress(Diverged):
+        cifar10.train(params, desk)  # type: ignore[arg-type]
+    return desk.reports
+
+
+def first_began(reports: Reports) -> float:
+    """Return when the first epoch of these reports began."""
+    return reports[0]["at"] - reports[0]["train/time"] - reports[0]["test/time"]
 
 
 def sixteen(lab: Lab, until: float) -> Rows:
@@ -416,44 +397,50 @@ def sixteen(lab: Lab, until: float) -> Rows:
         for rate, cutout, size, momentum in axes
     ]
     gaps, accuracies, ended, early = list[float](), [0.0], 0.0, 0
-    with runners(lab, 1) as (runner,):
+    started = time.monotonic()
+    with runner() as process:
         for number, params in enumerate(sets):
-            runner.pipe.send((params, until))
-            reports = runner.wait()
+            reports = process.submit(trial, lab.data, lab.cache, params, until).result()
             if time.monotonic() > until:
-                yield f"{number} sets in {time.monotonic() - runner.started:.0f} s"
+                yield f"{number} sets in {time.monotonic() - started:.0f} s"
                 raise OutOfTime
-            early += len(reports) < params["epochs"]
-            if not reports:  # it diverged in its first epoch
-                continue
-            begun = runner.begun(reports)
-            if ended:
-                gaps.append(1000 * (begun - ended))
-            else:
-                yield row("G5 process start to first epoch, first", "s", [begun - runner.started])
-            ended = reports[-1]["at"]
-            accuracies.append(reports[-1]["test/acc"])
-        whole_s = time.monotonic() - runner.started
+            if reports:  # else it diverged in its first epoch
+                begun = first_began(reports)
+                if number == 0:
+                    yield row("G5 process start to first epoch, first", "s", [begun - started])
+                elif ended:
+                    gaps.append(1000 * (begun - ended))
+                accuracies.append(reports[-1]["test/acc"])
+            is_whole = len(reports) == params["epochs"]
+            early += not is_whole
+            # A trial that diverged went on training after its last report: no gap is known.
+            ended = reports[-1]["at"] if is_whole else 0.0
+        whole_s = time.monotonic() - started
     if early:
         yield f"{early} of these sets diverged and took less time"
     what = f"G3 {len(sets)} sets, from a runner's start; best {max(accuracies):.2%}"
     yield row(what, "s", [whole_s], 170)
-    yield row("G4 gap from the last report to the next first epoch", "ms", gaps, 100)
-    with runners(lab, 1) as (runner,):
-        runner.pipe.send((lab.params(512, epochs=2), until))
-        begun = runner.begun(runner.wait()) - runner.started
-    yield row("G5 process start to first epoch, again", "s", [begun], 10)
+    if gaps:
+        yield row("G4 gap from the last report to the next first epoch", "ms", gaps, 100)
+    started, params = time.monotonic(), lab.params(512, epochs=2)
+    with runner() as process:
+        reports = process.submit(trial, lab.data, lab.cache, params, until).result()
+    if not reports:
+        raise OutOfTime
+    yield row("G5 process start to first epoch, again", "s", [first_began(reports) - started], 10)
 
 
 def sharing(lab: Lab, until: float) -> Rows:
     """Measure trials an hour of 1, 2 and 4 processes on one GPU, each bounded to its part."""
     alone: dict[int, float] = {}
     for count in (1, 2, 4):
-        with runners(lab, count) as some:
+        with ExitStack() as stack:
+            some = [stack.enter_context(runner(count)) for _ in range(count)]
             for size, epochs in product((128, 512), (1, 6)):  # they are warm before it counts
-                for runner in some:
-                    runner.pipe.send((lab.params(size, epochs=epochs), until))
-                every = [[report["at"] for report in runner.wait()] for runner in some]
+                params = lab.params(size, epochs=epochs)
+                work = partial(trial, lab.data, lab.cache, params, until)
+                running = [process.submit(work) for process in some]
+                every = [[report["at"] for report in each.result()] for each in running]
                 if time.monotonic() > until:
                     raise OutOfTime
                 if epochs == 1:
@@ -490,8 +477,8 @@ def ablation(batch_size: int, lab: Lab, until: float) -> Rows:
         cold = lab.ours({**params, "epochs": 1}, until, train=train).whole_s
         epochs_s = lab.ours(params, until, most=FEW, train=train).epochs_s
         before, last = last, median(epochs_s)
-        gain = f"{before / last:.2f} × the one before, first trial {cold:.0f} s"
-        what = f"G8 batch {batch_size}: {what}, {lab.mfu(last)}, {gain}"
+        gain = "" if math.isnan(before) else f", {before / last:.2f} × the one before"
+        what = f"G8 batch {batch_size}: {what}, {lab.mfu(last)}{gain}, first trial {cold:.0f} s"
         yield row(what, "s", [params["epochs"] * s for s in epochs_s])
 
 
@@ -551,6 +538,8 @@ def fast(lab: Lab, until: float) -> Rows:
     with suppress(OutOfTime):
         while len(found) < (10 if lab.shrink == 1 else 2):
             found.append(lab.ours({**params, "seed": len(found)}, until, train=train))
+    if not found:
+        raise OutOfTime
     what = f"G9 examples/cifar10_fast, {params['epochs']} epochs, {len(found)} seeds"
     yield row(what, "s", [timed.whole_s for timed in found])
     mean = fmean(100 * timed.accuracy for timed in found)
@@ -643,7 +632,7 @@ def measure(names: list[str], lab: Lab, ends: float, out: Path) -> bool:
                 fine &= not row.startswith(FAILED)
                 section["notes"].append(row)
                 print(f"  {row}", flush=True)
-            else:
+            elif row:
                 kept = {n: getattr(row, n) for n in Figure.__slots__ if n != "beside"}
                 section["rows"].append({**kept, "beside": row.beside and row.beside.what})
                 print(f"  {row.what}: {row.median:.4g} {row.unit}", flush=True)
@@ -683,7 +672,10 @@ def _measured(given: argparse.Namespace) -> bool:
     faulthandler.dump_traceback_later(60 * MINUTES + 25, exit=True)
     if device.pick().type != "cuda" and not given.small:
         raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
-    with tempfile.TemporaryDirectory(prefix="hpq-gpu-") as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="hpq-gpu-",
+        ignore_cleanup_errors=True,  # torch's compiler may still write
+    ) as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")
         lab = Lab(
             data=(given.data or Path(os.environ.get("HPQ_DATA") or "no-data")).resolve(),

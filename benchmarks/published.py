@@ -9,15 +9,15 @@ difference; exit code 1 if it exceeds rounding.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.upstream import REPOSITORY, Upstream, load
+from benchmarks.gpu import Desk
+from benchmarks.upstream import REPOSITORY, Row, Upstream, load
 from hpq.errors import UserError
 from hpq_worker.trainers.cifar10 import Augmented, ResNet9, normalise
 from hpq_worker.trainers.data import Batches, Split
@@ -34,20 +34,6 @@ SETS = (  # batch norm, cutout, momentum, max learning rate
 )
 
 
-@dataclass(kw_only=True)
-class Heard:
-    """A trial that keeps the reports of each epoch."""
-
-    rows: list[Mapping[str, float]] = field(default_factory=list)
-    checkpoint_dir: Path | None = None
-    checkpoint_s: float = 60.0
-    should_stop: bool = False
-
-    def report(self, metrics: Mapping[str, float], step: int) -> None:
-        """Keep it."""
-        self.rows.append(metrics)
-
-
 def compare(code: Upstream, batch_norm: bool, cutout: int, momentum: float, rate: float) -> float:
     """Return the largest relative difference of a loss or an accuracy in any epoch."""
     random = np.random.default_rng(0)
@@ -62,7 +48,7 @@ def compare(code: Upstream, batch_norm: bool, cutout: int, momentum: float, rate
         for one, other in zip(ours.parameters(), model.parameters(), strict=True):
             one.copy_(other)
     drawn = _Draws(code.utils, images, labels, cutout)
-    utils, said, heard = code.utils, Heard(), Heard()
+    utils, theirs, desk = code.utils, list[Row](), Desk()
     params = {
         "batch_size": SIZE,
         "epochs": EPOCHS,
@@ -70,19 +56,19 @@ def compare(code: Upstream, batch_norm: bool, cutout: int, momentum: float, rate
         "max_learning_rate": rate,
     }
     pairs = list(zip(utils.transpose(utils.normalise(tests)), answers, strict=True))
-    code.fit(model, (drawn.data, pairs), params, said.rows.append)
+    code.fit(model, (drawn.data, pairs), params, theirs.append)
     test = Split(images=torch.from_numpy(tests), labels=torch.from_numpy(answers))
     fit(
         ours,
         _Again(drawn),
         Batches(test, lambda some: normalise(some, PLAN)),
-        heard,  # type: ignore[arg-type]
+        desk,  # type: ignore[arg-type]
         epochs=EPOCHS,
         momentum=momentum,
         max_learning_rate=rate,
         plan=PLAN,
     )
-    return _worst(said.rows, heard.rows)
+    return _worst(theirs, desk.reports)
 
 
 class _Draws:
@@ -129,7 +115,7 @@ class _Again(Augmented):
         return zip(images.split(SIZE), self.split.labels[index].split(SIZE), strict=True)
 
 
-def _worst(theirs: list[Mapping[str, float]], ours: list[Mapping[str, float]]) -> float:
+def _worst(theirs: list[Row], ours: list[Row]) -> float:
     names = ("train/loss", "train/acc", "test/loss", "test/acc")
     return max(
         abs(row[name] - other[name]) / max(abs(other[name]), 1e-3)

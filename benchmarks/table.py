@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import time
@@ -89,6 +90,8 @@ def _record(figure: Figure) -> dict[str, object]:
 
 
 def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return str(value)
     if value >= 100 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2g}" if value < 1 else f"{value:.2f}"

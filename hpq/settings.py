@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -21,6 +21,7 @@ from hpq.domain.retry_policy import LOST_MAX
 from hpq.domain.sweep import NAME_RULE
 from hpq.domain.trial import Json
 from hpq.errors import SettingsError
+from hpq.notice import Notice
 
 KEY_LEAST = 16
 WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
@@ -194,7 +195,11 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 }
 
 # Variables of training code; a trial may call hpq, so these are not misspelt settings.
-_GIVEN = frozenset("ATTEMPT ATTEMPT_ID CHECKPOINT_DIR OUT PARAMS REPORT SWEEP_ID TRIAL_ID".split())
+_GIVEN = frozenset(
+    "ATTEMPT ATTEMPT_ID CHECKPOINT_DIR CONNECT EXEC OUT PARAMS REPORT SEED SWEEP_ID"
+    " TRIAL_ID".split()
+)
+_SERVICE = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_.*)?$")  # the kubelet's, of hpq-redis
 LAST_WORDS_S = 5.0  # of a pod's grace, for the worker's own exit
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
@@ -278,6 +283,18 @@ def _refuse_misspelt(environ: Mapping[str, str]) -> None:
         for close in get_close_matches(name.lower(), _PARSERS, n=1, cutoff=_CLOSE):
             text = f"{full}: unknown setting; did you mean {variable(close)}?"
             raise SettingsError(text, code="setting-unknown")
+
+
+def unknown_settings(environ: Mapping[str, str]) -> Iterator[Notice]:
+    """Yield a warning for each HPQ_* variable that is no setting, and is ignored."""
+    known = {variable(name) for name in _PARSERS}
+    for full in sorted(environ):
+        name = full.removeprefix("HPQ_")
+        if name == full or full in known or name in _GIVEN or _SERVICE.search(full):
+            continue
+        near = get_close_matches(name.lower(), _PARSERS, n=1)
+        hint = f"did you mean {variable(near[0])}?" if near else "`hpq config` lists the settings"
+        yield Notice("setting-unknown", f"{full}: unknown setting, ignored; {hint}")
 
 
 def _login(environ: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ inputs change only through the captured memory. Reading a value back breaks a ca
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,10 @@ from torch.utils._pytree import tree_leaves
 
 from hpq_worker.trainers import step
 
+PROTOTYPE = (
+    "Synchronization debug mode is a prototype feature and does not yet detect all synchronizing"
+    " operations"
+)
 Operation = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]
 
 
@@ -73,7 +78,7 @@ class Gpu:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.stream, self.graphs, self._watch = "default", list[Graph](), None
-        self.generators = [Generator()]
+        self.generators, self.warned = [Generator()], False
         for name in ("graph", "stream", "current_stream", "set_sync_debug_mode"):
             patch.setattr(torch.cuda, name, getattr(self, f"_{name}"))
         for name in ("get_rng_state", "set_rng_state"):
@@ -90,6 +95,9 @@ class Gpu:
         return self
 
     def _set_sync_debug_mode(self, mode: str) -> None:
+        if not self.warned:  # as torch does, once a process
+            self.warned = True
+            warnings.warn(PROTOTYPE, UserWarning, stacklevel=2)
         if mode == "error":
             self._watch = Recorder(note=False)
             self._watch.__enter__()

@@ -105,6 +105,25 @@ _EXIT_CODES = {
 }
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
+_REWORDED = (  # what typer and pydantic print, and what hpq prints
+    (re.compile(r"^Invalid value for (.+?): (?=Input should)"), r"\1: "),
+    (re.compile(r"Input should be a valid integer.*"), "write a whole number, such as 3"),
+    (re.compile(r"Input should be a valid number.*"), "write a number, such as 0.5"),
+    (re.compile(r"Input should be greater than or equal to (\S+)"), r"write \1 or more"),
+    (re.compile(r"Input should be less than or equal to (\S+)"), r"write \1 or less"),
+    (re.compile(r"^Missing argument '(.*)'"), r"missing \1"),
+    (re.compile(r": Value error,"), ":"),
+)
+
+
+def _reword(text: str) -> str:
+    """Return an error of typer in the words of hpq's own errors."""
+    text = " ".join(text.split()).rstrip(".")
+    for pattern, words in _REWORDED:
+        text = pattern.sub(words, text)
+    where, colon, what = text.partition(": write ")
+    return where.replace("'", "").replace(" / ", "/") + colon + what if colon else text
+
 
 class Command(TyperCommand):
     """A command whose --json and --csv are short for -o, and whose help names each value."""
@@ -200,8 +219,7 @@ class Lazy(TyperGroup):
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
-            text = error.format_message().replace(": Value error,", ":")
-            what = " ".join(text.split()).rstrip(".")
+            what = _reword(error.format_message())
             code = self._say(UserError(f"{what}; `{where} --help` lists the options"))
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 

@@ -76,7 +76,7 @@ class Invitation:
             raise _invalid(
                 "another version of hpq made this token; install the same version on both machines"
                 if _ANY_MARK.match(word)
-                else "this is no token; paste all that `hpq invite` printed"
+                else "this is no token, or not all of it; copy the whole output of `hpq invite`"
             )
         try:
             raw = base64.b64decode(word.removeprefix(MARK), b"-_", validate=True)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 from redis import Redis
 
@@ -19,7 +20,7 @@ from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.domain.sweep import Sweep
 from hpq.errors import Forbidden, OutOfReach
-from hpq.settings import Settings, read
+from hpq.settings import Settings, read, unknown_settings
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
@@ -45,8 +46,16 @@ def load_settings() -> Settings:
 def environment() -> Mapping[str, str]:
     """Return the environment with the server in use. Raises as `load_settings`."""
     settings = read(os.environ)
+    warn_of_unknown_settings()
     connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
     return connection_record.with_connection(os.environ, settings.home)
+
+
+@cache
+def warn_of_unknown_settings() -> None:
+    """Print, once, a warning for each HPQ_* variable that is no setting."""
+    for notice in unknown_settings(os.environ):
+        warn(notice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        text = f"{question} Cannot ask without a terminal; add --yes"
+        text = f"{question} To confirm without a terminal, add --yes"
         raise UserError(text, code="confirmation-missing")
     if not typer.confirm(question):
         raise typer.Abort

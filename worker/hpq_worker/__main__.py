@@ -8,7 +8,7 @@ import os
 import sys
 
 from hpq.errors import HpqError, UserError
-from hpq.settings import Settings, read
+from hpq.settings import Settings, read, unknown_settings
 from hpq_worker.attempt.idle_sweeps import OPTION as IDLE
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
 from hpq_worker.health.monitor import Monitor
@@ -46,6 +46,8 @@ def main() -> None:
     args = parser.parse_args()
     try:
         settings = read(os.environ)
+        for notice in unknown_settings(os.environ) if settings.in_pod else ():
+            print(f"hpq worker: warning: {notice}", file=sys.stderr)  # else `hpq worker` warns
         if not settings.redis_url:
             where = " in this pod" if settings.in_pod else ""
             text = f"HPQ_REDIS_URL is not set{where}; set it to the URL of the Redis server"

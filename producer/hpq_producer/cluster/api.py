@@ -201,6 +201,9 @@ def _context(config: Any, wanted: str | None) -> tuple[str, str]:
         current = str(merged.value.get("current-context") or "")
     except (config.ConfigException, YAMLError, OSError, *_MALFORMED) as error:
         why = _last_message(error).removeprefix("Invalid kube-config file. ")
+        if "No configuration found" in why:
+            text = "no cluster: no kubeconfig found; set KUBECONFIG to the path of one"
+            raise OutOfReach(text, code="kubeconfig-unusable") from None
         raise OutOfReach(
             f"no cluster: the kubeconfig (KUBECONFIG, or ~/.kube/config) is unusable: {why};"
             " print it: kubectl config view",

@@ -186,7 +186,7 @@ def _store(settings: Settings) -> Finding:
     if not settings.store:
         return note(
             "no-store",
-            "HPQ_STORE is not set here: only `hpq run` keeps checkpoints and artifacts",
+            "HPQ_STORE is not set: only `hpq run` saves checkpoints and artifacts",
             _STORE,
         )
     url = redact(settings.store)

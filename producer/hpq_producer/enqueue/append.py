@@ -112,17 +112,15 @@ def _check_comparable(sweep: Sweep, submission: Submission) -> None:
     was, difference = sweep.launch, ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
         now, before = launch.trainer or launch.program, was.trainer or was.program
-        difference = f"it runs {now} and the sweep {before}"
+        difference = f"it runs {now}, but the sweep runs {before}"
     elif launch.code != was.code:
         difference = "the code has changed"
     elif launch.code_dir != was.code_dir:
-        difference = f"its code is in {launch.code_dir} and the sweep's in {was.code_dir}"
+        difference = f"its code is in {launch.code_dir}, but the sweep's is in {was.code_dir}"
     elif launch != replace(was, home=""):
         difference = "the command or its environment has changed"
     elif spec.replicates != sweep.replicates:
-        difference = (
-            f"it has replicates: {spec.replicates} and the sweep replicates: {sweep.replicates}"
-        )
+        difference = f"it has replicates: {spec.replicates}, but the sweep has {sweep.replicates}"
     elif spec.metric != sweep.metric:
         difference = "the metric has changed"
     if difference:
@@ -170,7 +168,7 @@ def _missing_trials(
     same = same and before.get("seed", 0) == spec.seed
     drawn = parameter_sets(replace(spec, run_cap=total + wanted))
     if same:
-        note = f"adds {trials_of(wanted)} of the same random sequence"
+        note = f"adds {trials_of(wanted)} of the same random sequence (seed {spec.seed})"
     else:
         note = f"space or seed has changed: {trials_of(kept)} kept, {wanted} drawn from the new one"
         if spec.space is not None and spec.space.outcomes is None:

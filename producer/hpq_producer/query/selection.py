@@ -183,4 +183,4 @@ def _key(value: Json) -> _Key | None:
 
 def _explain_names(sweep: Sweep) -> str:
     names = ["objective", "duration", "number", "ended", *islice(sweep.varying, 8)]
-    return "there are " + ", ".join(names)
+    return "choose from " + ", ".join(names)

@@ -17,7 +17,7 @@ from hpq_producer.terminal.charts import Scale, bar, ends_of
 from hpq_producer.terminal.console import show_legend, show_lines, stdout_info
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
-from hpq_producer.terminal.text import clean, duration, measure, value
+from hpq_producer.terminal.text import clean, duration, failure_words, measure, value
 
 _BARS = (30, 24, 18, 12, 8)  # columns: the widest bar that leaves the titles uncut
 
@@ -45,7 +45,7 @@ def result_row(
     """Return a trial's cells: varying parameters, metrics, why it failed or was stopped early."""
     failure = trial.failure
     has_seeds = sweep.replicates > 1
-    why = f"{failure.kind}: {clean(failure.message)}" if failure else ""
+    why = f"{failure_words(failure.kind)}: {clean(failure.message)}" if failure else ""
     taken = f"of {clean(source_of_result(trial, sweep))}" if trial.reused else ""
     why = why or describe_early_end(trial, sweep) or taken
     return [

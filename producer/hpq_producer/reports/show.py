@@ -29,6 +29,7 @@ from hpq_producer.terminal.text import (
     clean,
     clean_block,
     duration,
+    failure_words,
     measure,
     pad,
     planned,
@@ -135,7 +136,7 @@ def trial_lines(
         {
             "trial": Span(str(trial.id), Style.BOLD),
             "state": Span(trial.state.value, STATE_STYLE[trial.state]),
-            "failed": Span(failure.kind if failure else "", Style.RED),
+            "failed": Span(failure_words(failure.kind) if failure else "", Style.RED),
             "error": failure.message if failure else "",
             "!": Span(unmet, Style.YELLOW),
             "why": describe_early_end(trial, sweep),

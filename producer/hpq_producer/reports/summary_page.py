@@ -24,7 +24,15 @@ from hpq_producer.terminal.console import show_lines, show_table, stdout_info
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, duration, measure, pad, trials_of, width
+from hpq_producer.terminal.text import (
+    clean,
+    duration,
+    failure_words,
+    measure,
+    pad,
+    trials_of,
+    width,
+)
 
 _BAR, _LEAST_BAR = 20, 5  # columns
 _MOST_EFFECTS = 8  # parameters
@@ -138,7 +146,10 @@ def failure_lines(summary: SweepSummary) -> Iterator[Line]:
     if summary.failures:
         yield []
     for f in summary.failures:
-        yield [Span(f"{f.count} {f.kind}", Style.RED), Span(f"  {f.example}: {f.message}")]
+        yield [
+            Span(f"{f.count} {failure_words(f.kind)}", Style.RED),
+            Span(f"  {f.example}: {f.message}"),
+        ]
 
 
 def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
@@ -227,5 +238,5 @@ def comparison_cells(summary: SweepSummary, best: Sequence[TrialView]) -> dict[s
         "median": measure(median(summary.objectives)) if summary.objectives else "",
         "trained": duration(summary.total_ms) if summary.total_ms else "",
         "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",
-        "failed": ", ".join(f"{f.count} {f.kind}" for f in summary.failures),
+        "failed": ", ".join(f"{f.count} {failure_words(f.kind)}" for f in summary.failures),
     }

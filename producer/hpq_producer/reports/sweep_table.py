@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.trial import TrialState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.diagnosis.verdict import STATE_STYLE
@@ -22,8 +23,8 @@ from hpq_producer.terminal.text import clean, duration, measure, planned
 COLUMNS = (
     Column(title="sweep", keep=100, least=12),
     Column(title="state", keep=90),
-    Column(title="done", keep=80, right=True),
-    Column(title="failed", keep=55, right=True),
+    Column(title="finished", keep=80, right=True),
+    Column(title="other", keep=55),
     Column(title="best", keep=70, right=True),
     Column(title="metric", keep=30, least=6),
     Column(title="age", keep=60, right=True),
@@ -31,6 +32,7 @@ COLUMNS = (
     Column(title="queue", keep=40, least=4),
     Column(title="tags", keep=20, least=4),
 )
+_OTHER_ENDS = (TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +95,8 @@ def sweep_row(
     return [
         Span(one.id),
         Span("waiting !", Style.YELLOW) if one.id in waits else state,
-        Span(f"{one.counts.ended}/{planned(one.counts)}"),
-        Span(str(one.counts.failed or "")),
+        Span(f"{one.counts.finished}/{planned(one.counts)}"),
+        Span(", ".join(f"{n} {state}" for state in _OTHER_ENDS if (n := one.counts.of(state)))),
         Span("" if leader is None else measure(leader)),
         Span(clean(one.metric.name) if one.metric else ""),
         Span(duration(now_ms - one.created_ms)),

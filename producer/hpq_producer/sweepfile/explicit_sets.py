@@ -54,7 +54,7 @@ def _set(
 ) -> ParameterSet | None:
     params = item.get(KEY) if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(params, dict) or not params:
-        out.add(path, f"{shown(item)} is not an entry; write - {KEY}: {{batch_size: 128}}")
+        out.add(path, f"{shown(item)} needs the key {KEY}; write - {KEY}: {{batch_size: 128}}")
         return None
     for key in item.keys() - {KEY}:
         out.add(

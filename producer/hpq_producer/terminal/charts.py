@@ -69,8 +69,8 @@ def ends_of(scale: Scale) -> str:
     """`points between 0.96 and 0.98`; empty if bars begin at zero."""
     ends = f"{measure(scale.low)} and {measure(scale.high)}"
     if scale.is_from_zero:
-        return f"bars lie between {ends}, ◀ and ▶ beyond" if scale.is_cut else ""
-    return f"points lie between {ends}" + ", ◀ and ▶ beyond" * scale.is_cut
+        return f"bars lie between {ends}; ◀ and ▶ mark values outside" if scale.is_cut else ""
+    return f"points lie between {ends}" + "; ◀ and ▶ mark values outside" * scale.is_cut
 
 
 _LEVELS = "▁▂▃▄▅▆▇█"

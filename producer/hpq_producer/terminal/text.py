@@ -150,6 +150,11 @@ def trials_of(count: int, what: str = "trial") -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+def failure_words(kind: str) -> str:
+    """Return a kind of failure in words; filters and data use the kind itself."""
+    return "program failed" if kind == "user_error" else kind.replace("_", " ")
+
+
 def planned(counts: Counts) -> str:
     """Return the number of trials that a sweep will have; ∞ without a trial limit."""
     return "∞" if counts.is_open_ended else str(int(counts.planned))

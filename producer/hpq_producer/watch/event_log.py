@@ -31,7 +31,7 @@ from hpq_producer.session import Session
 from hpq_producer.sweep_limits import in_words
 from hpq_producer.terminal.console import terminal_info
 from hpq_producer.terminal.style import flow, paint, plain
-from hpq_producer.terminal.text import clean, duration, number
+from hpq_producer.terminal.text import clean, duration, failure_words, number
 
 _ENDS = frozenset(s.value for s in TrialState if s.is_terminal)
 _SWEEP = {
@@ -106,7 +106,7 @@ def _objective(fields: dict[str, str], sweep: Sweep) -> list[str]:
 def _end_words(event: Event, fields: dict[str, str], trial: TrialView, sweep: Sweep) -> list[str]:
     out = _objective(fields, sweep)
     if fields.get("kind"):
-        out.append(f"({fields['kind']}: {fields.get('error', '')})")
+        out.append(f"({failure_words(fields['kind'])}: {fields.get('error', '')})")
     if trial.attempt == event.attempt and trial.claimed_ms:
         out.append(f"in {duration(trial.duration_ms)}")
     return out

@@ -1,4 +1,4 @@
-"""The GPU benchmark in short, on a CPU, with torch, NumPy and Pillow alone."""
+"""The GPU benchmark in short, on a CPU, with torch, NumPy and Pillow alone, hpq not installed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 import math
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from subprocess import CompletedProcess, run
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,6 +35,7 @@ class Block:
         if name.split(".")[0] in ONLY:
             raise ImportError(name)
 sys.meta_path.insert(0, Block())
+sys.path[:] = [path for path in sys.path if not path.endswith(("/worker", "/producer"))]
 """
 
 
@@ -86,6 +90,65 @@ def test_a_section_that_fails_or_has_no_time_left_reports_so_and_the_next_runs()
 
     assert list(gpu.measured(rows(gpu.OutOfTime()))) == ["a row", "cut short: out of time"]
     assert list(gpu.measured(rows(ValueError("x\ny"))))[1] == f"{gpu.FAILED}ValueError: x y"
+
+
+def test_a_weight_that_is_no_number_is_a_difference_and_stays_one_on_the_page() -> None:
+    one, none = torch.ones(1), torch.full((1,), math.nan)
+    assert gpu.apart([one, 2 * one], [one, one]) == pytest.approx(100)
+    assert math.isnan(gpu.apart([one, none, one], [one, one, one]))
+    rows = [{"what": "apart", "unit": "%", "values": [math.nan], "beside": None}]
+    found = {"conditions": {}, "sections": {"graph": {"what": "", "rows": rows, "notes": []}}}
+    assert "nan %" in gpu.page(found)
+
+
+class Ends(nullcontext[Any]):
+    """A runner whose trials have reports at these times, an epoch of a second each."""
+
+    def __init__(self, *trials: list[float]) -> None:
+        super().__init__(self)
+        self.trials = iter(trials)
+
+    def submit(self, *work: object) -> SimpleNamespace:
+        one = {"train/time": 1.0, "test/time": 0.0, "test/acc": 0.5}
+        reports = [{"at": at, **one} for at in next(self.trials)]
+        return SimpleNamespace(result=lambda: reports)
+
+
+def test_the_time_of_a_trial_that_diverges_is_no_gap(monkeypatch, tmp_path: Path) -> None:
+    # The second set diverges in its first epoch, the fourth in its second.
+    others = [[20.0 * n, 20.0 * n + 1, 20.0 * n + 2] for n in range(1, 13)]
+    ends = Ends([1, 2, 3], [], [9, 10, 11], [12.5], *others, [1])
+    monkeypatch.setattr(gpu, "runner", lambda: ends)
+    lab = gpu.Lab(data=tmp_path, cache=tmp_path, size=gpu.SMALL, shrink=32)
+    rows = [row for row in gpu.sixteen(lab, math.inf) if isinstance(row, Figure)]
+    (gaps,) = [row.values for row in rows if row.what.startswith("G4")]
+    assert gaps == [500.0, *[17_000.0] * 11]
+
+
+def test_the_seeds_of_a_call_that_is_killed_are_kept(monkeypatch, tmp_path: Path) -> None:
+    def articles(self: gpu.Lab, params: dict[str, int], until: float) -> gpu.Timed:
+        if params["seed"] > 1000:
+            raise KeyboardInterrupt
+        return gpu.Timed(1.0, [1.0], 0.5)
+
+    batches(tmp_path / "cifar-10-batches-py")
+    monkeypatch.setattr(gpu.Lab, "articles", articles)
+    lab = gpu.Lab(data=tmp_path, cache=tmp_path / "cache", size=gpu.SMALL, shrink=32)
+    with pytest.raises(KeyboardInterrupt):
+        gpu.measure(["parity"], lab, math.inf, tmp_path / "gpu.json")
+    kept = json.loads((tmp_path / "gpu.json").read_text("utf-8"))["parity"]
+    assert kept["theirs"] == [50.0] and len(kept["ours"]) >= 1
+
+
+def test_a_recipe_for_which_no_time_is_left_has_no_row(monkeypatch, tmp_path: Path) -> None:
+    def ours(self: gpu.Lab, params: dict[str, int], until: float, **how: object) -> gpu.Timed:
+        if "seed" in params:
+            raise gpu.OutOfTime
+        return gpu.Timed(1.0, [1.0], 0.5)
+
+    monkeypatch.setattr(gpu.Lab, "ours", ours)
+    lab = gpu.Lab(data=tmp_path, cache=tmp_path, size=gpu.SMALL, shrink=32)
+    assert list(gpu.measured(gpu.fast(lab, math.inf))) == ["cut short: out of time"]
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from hpq.domain.sweep import Sweep
 from hpq.errors import UserError
 from hpq_producer.cli import ALIASES, WHERE, Lazy
 from hpq_producer.manifests.render import component_names
-from tests.ids import refused
+from tests.constants import DEADLINE_S
+from tests.ids import ids, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -56,6 +58,39 @@ def test_a_command_of_another_tool_names_the_command_of_hpq(name: str) -> None:
     with pytest.raises(UserError, match=".*".join(f"`hpq {one}`" for one in found)) as error:
         Lazy().resolve_command(None, [name])
     assert error.value.code == "command-unknown"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("best -n x", "-n/--top: write a whole number, such as 3"),
+        ("best -n 0", "-n/--top: write 1 or more"),
+        ("wait --timeout x", "--timeout: write a number, such as 0.5"),
+        ("dashboard --port 99999", "--port: write 65535 or less"),
+        ("scale x", "COUNT: write a whole number, such as 3"),
+        ("enqueue", "missing FILE"),
+    ],
+)
+def test_a_flag_with_a_wrong_value_is_named_with_what_to_write(
+    hpq: Hpq, words: str, what: str
+) -> None:
+    done = hpq(*words.split())
+    refused(done, "usage")
+    assert done.stderr.startswith(f"hpq: {what}; ")
+
+
+def test_a_variable_that_is_no_setting_is_warned_of_once(hpq_process: Hpq) -> None:
+    done = hpq_process("ls", HPQ_LEES_S="3")
+    assert done.returncode == 0 and ids(done.stderr).count("setting-unknown") == 1
+
+
+def test_a_worker_in_a_pod_warns_of_a_variable_that_is_no_setting() -> None:
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HPQ_LEES_S": "3", "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-m", "hpq_worker"], env=pod, capture_output=True, text=True, check=False,
+        timeout=DEADLINE_S,
+    )  # fmt: skip
+    assert done.returncode == 2 and ids(done.stderr) == ["setting-unknown", "setting-missing"]
 
 
 @pytest.mark.parametrize("words", ["list", "status", "delete x", "agent x", "top --json"])

@@ -84,6 +84,8 @@ def test_a_number_is_a_trial_of_my_last_sweep_also_off_a_terminal(
     assert hpq("cancel", "2", "--yes").returncode == 0
     states = {row["trial"]: row["state"] for row in json.loads(hpq("results", "--json").stdout)}
     assert states == {1: "finished", 2: "cancelled", 3: "queued"}
+    listed = hpq("ls").stdout
+    assert " 1/3 " in listed and "1 cancelled" in listed, "only a finished trial counts as finished"
     over = hpq("cancel", "1", "--yes")
     assert (over.returncode, over.stderr.count("(finished)")) == (0, 1)
     both = hpq("cancel", "1", "2", "--yes")

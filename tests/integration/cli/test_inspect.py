@@ -89,7 +89,7 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep
     answer = hpq("ls")
     rows = [line.split() for line in answer.stdout.splitlines()]
     assert [row[0] for row in rows] == ["sweep", "later-00000", "demo-00000"]
-    assert rows[2][1:5] == ["finished", "3/3", "1", "0.9000"]
+    assert rows[2][1:6] == ["finished", "2/3", "1", "failed", "0.9000"]
     (first,) = json.loads(hpq("ls", "-n", "1", "--json").stdout)
     assert (first["id"], first["queued"], first["best"]) == ("later-00000", 2, None)
     assert first["sweep"] == first["id"]  # as trials and `enqueue --json` call it
@@ -343,7 +343,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     assert ranked[0].index("●") > ranked[1].index("●"), "points, since no bar could begin at zero"
     assert "(points lie between 0.5000 and 0.9000)" in lines
     assert any(line.startswith("verdict") for line in lines)
-    assert any(line.startswith("1 user_error  demo-00000/3: red") for line in lines)
+    assert any(line.startswith("1 program failed  demo-00000/3: red") for line in lines)
     plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert plain.stdout.isascii() and "|||*" in plain.stdout
     lines = hpq_process("watch", "--lines", PYTHONUTF8="0", PYTHONIOENCODING="ascii")

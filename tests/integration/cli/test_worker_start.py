@@ -117,9 +117,10 @@ def test_a_worker_without_a_terminal_skips_no_sweep(desk, redis, environ) -> Non
     make_idle(redis, old)
     done = subprocess.run(
         [HPQ, "worker", "--count", "2"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=DEADLINE_S, check=False,
+        timeout=DEADLINE_S, check=False, env={**os.environ, "HPQ_LEES_S": "3"},
     )  # fmt: skip
     assert done.returncode == 0 and is_over(desk, old), done
+    assert ids(done.stderr).count("setting-unknown") == 1
     assert "queue default: 1 sweep waits" in done.stderr and "sweep-idle" not in ids(done.stderr)
 
 

@@ -11,7 +11,7 @@ from hpq.connection import credentials
 from hpq.connection.client import connect
 from hpq.connection.credentials import redact
 from hpq.errors import SettingsError
-from hpq.settings import ABOUT, describe, read
+from hpq.settings import ABOUT, describe, read, unknown_settings
 from tests.ids import raises
 
 
@@ -159,6 +159,16 @@ def test_names_of_others_are_let_be() -> None:
     others = ["REDIS_SERVICE_HOST", "REDIS_PORT", "PORT_6379_TCP_ADDR", "MY_OWN"]
     assert read({f"HPQ_{name}": "tcp://x:1" for name in given + others}) == read({})
     assert read({"LEASE_S": "3"}).lease_s == 30.0
+
+
+def test_a_variable_that_is_no_setting_is_named_but_none_of_programs_and_services() -> None:
+    environ = dict.fromkeys(["HPQ_LEES_S", "HPQ_MY_OWN", "HPQ_LEASE_S", "HOME"], "1")
+    given = "ATTEMPT ATTEMPT_ID CHECKPOINT_DIR OUT PARAMS REPORT SEED SWEEP_ID TRIAL_ID".split()
+    links = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_REDIS", "PORT", "PORT_6379_TCP_ADDR"]
+    environ |= {f"HPQ_{name}": "1" for name in given + [f"REDIS_{link}" for link in links]}
+    lees, own = unknown_settings(environ)
+    assert lees.code == own.code == "setting-unknown"
+    assert "HPQ_LEASE_S" in lees.text and "HPQ_MY_OWN" in own.text
 
 
 def test_every_setting_has_a_word_on_it_and_its_own_type() -> None:

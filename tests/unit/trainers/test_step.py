@@ -76,6 +76,41 @@ def test_a_capture_leaves_weights_momentum_sums_and_random_states_as_they_were(g
     assert all(map(torch.equal, step.velocity, once.velocity))
 
 
+class Counts(nn.Linear):
+    """Scales its output by the number of its calls, which a state_dict leaves out."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 10)
+        self.load_state_dict(linear().state_dict())
+        self.register_buffer("calls", torch.zeros(()), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return super().forward(x) * self.calls
+
+
+def test_a_capture_leaves_a_buffer_that_no_checkpoint_holds_as_it_was(gpu: Gpu) -> None:
+    captured, plain = stepped(Counts(), GRAPH), stepped(Counts())
+    for step in (captured, plain):
+        for _ in range(2):
+            step(images_and_labels(4), rate())
+    assert gpu.graphs and captured.model.calls == plain.model.calls == 2
+    assert torch.equal(captured.model.weight, plain.model.weight)
+
+
+def test_a_capture_says_nothing_of_torchs_prototype(gpu: Gpu, recwarn) -> None:
+    stepped(linear(), GRAPH)(images_and_labels(4), rate())
+    assert gpu.graphs and gpu.warned and not recwarn.list
+
+
+def test_a_network_of_3d_convolutions_is_moved_and_trained() -> None:
+    model = nn.Sequential(nn.Conv3d(1, 2, 3), nn.Flatten(), nn.Linear(16, 10))
+    step, before = stepped(model), model[0].weight.detach().clone()
+    images = torch.ones(4, 1, 4, 4, 4, dtype=torch.float64)
+    step((images, torch.arange(4)), rate())
+    assert not torch.equal(model[0].weight, before)
+
+
 def test_a_replay_draws_anew_from_the_generator_that_a_trial_seeds(gpu: Gpu) -> None:
     def losses() -> list[float]:
         torch.manual_seed(1)
@@ -102,15 +137,13 @@ class Peeks(nn.Module):
         return self.linear(x) * (2.0 if x.abs().max().item() > 100 else 1.0)
 
 
-def test_a_network_that_reads_a_value_back_is_stepped_singly_and_the_reason_said(
-    gpu: Gpu, capsys
-) -> None:
+def test_a_network_that_reads_a_value_back_runs_eagerly_and_says_why(gpu: Gpu, capsys) -> None:
     step, plain, states = stepped(Peeks(), GRAPH), stepped(Peeks()), torch.get_rng_state()
     for one in (step, plain):
         one(images_and_labels(4), rate())
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("hpq: no CUDA graph") and "RuntimeError: operation not permitted" in line
-    assert (gpu.stream, gpu.graphs, step.graph) == ("default", [], None) and step.why in line
+    assert (gpu.stream, gpu.graphs, step.graph) == ("default", [], None) and step.why_eager in line
     assert torch.equal(torch.get_rng_state(), states)
     assert torch.equal(step.model.linear.weight, plain.model.linear.weight)
     assert torch.equal(step.sums, plain.sums)

@@ -11,6 +11,7 @@ import re
 import sys
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import torch
@@ -36,7 +37,10 @@ def plan(**changes: Any) -> Plan:
 
 def placed(model: nn.Module, plan: Plan) -> nn.Module:
     """Move a network to the device, channels last; batch norms of half a network stay float32."""
-    model = model.to(pick(), plan.dtype, memory_format=torch.channels_last)
+    # torch has no such format for the weights of a 3D convolution.
+    in_3d = any(weight.dim() == 5 for weight in chain(model.parameters(), model.buffers()))
+    layout = torch.preserve_format if in_3d else torch.channels_last
+    model = model.to(pick(), plan.dtype, memory_format=layout)
     for module in model.modules() if plan.dtype in (torch.half, torch.bfloat16) else ():
         # CUDA takes half precision images with float32 weights in these norms alone.
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):

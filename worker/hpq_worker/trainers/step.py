@@ -1,12 +1,14 @@
-"""One training step: forward, backward and update; on a GPU captured once a trial as a CUDA graph.
+"""One training step: forward, backward and update.
 
-As in the CIFAR10 article, the loss is summed over the batch. `Step` divides the rate by the batch
-size and multiplies the decay by it, which is the update of a mean loss.
+On a GPU with `plan.graph`, the first call captures the whole step as one CUDA graph. The loss is a
+sum over the batch. `Step` divides the rate by the batch size and multiplies the decay by it, which
+is the update of a mean loss.
 """
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -26,11 +28,13 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # logits, labels: s
 class Plan:
     """How a device computes. Nothing here changes what a hyperparameter means."""
 
-    dtype: torch.dtype = torch.float32  # of weights, gradients and momentum
+    dtype: torch.dtype = (
+        torch.float32
+    )  # of weights, gradients and momentum; half networks have float32 batch norms
     autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
     graph: bool = False  # the training step is one CUDA graph
     compile: bool = False  # the network goes through torch.compile
-    channels: int = 3  # zero channels fill up the images of cifar10 to this number
+    channels: int = 3  # images of cifar10 are padded with channels of zeros to this number
 
 
 def summed_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -58,10 +62,10 @@ class Step:
 
     With `plan.graph` the first call captures the step; each call then copies its batch and rate
     into the memory of the capture and replays it. If a network cannot be captured, one line on
-    stderr says why and each kernel is launched by itself, which computes the same.
+    stderr says why, and the steps run eagerly with the same results.
 
     `sums` adds up loss and hits of all calls; the loop (`fit`) zeroes it before an epoch and reads
-    it after, once: nothing else makes the CPU wait for the device.
+    it once after, so that no step waits for the device.
     """
 
     def __init__(
@@ -70,12 +74,12 @@ class Step:
         self.model, self.plan, self.loss_of, self.size = model, plan, loss, size
         self.network = torch.compile(model, dynamic=False) if plan.compile else model
         weights = [p for p in model.parameters() if p.requires_grad]
-        place, on_gpu = weights[0].device, weights[0].is_cuda
+        device, on_gpu = weights[0].device, weights[0].is_cuda
         # A tensor, so that a captured step takes a new rate; CUDA's kernel reads float32.
-        self.lr = torch.zeros((), dtype=torch.float32 if on_gpu else torch.float64, device=place)
+        self.lr = torch.zeros((), dtype=torch.float32 if on_gpu else torch.float64, device=device)
         # float64: a float32 sum of many batches would lose what single images add.
-        self.sums = torch.zeros(2, dtype=torch.float64, device=place)
-        # torch 2.13's fused update of half precision on a CPU skips weights without momentum.
+        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
+        # On a CPU torch 2.13's fused update leaves most weights of half precision unchanged.
         fused = on_gpu or plan.dtype in (torch.float32, torch.float64)
         self.sgd = torch.optim.SGD(
             weights,
@@ -85,29 +89,29 @@ class Step:
             nesterov=momentum > 0,
             fused=fused,
         )
-        # Made here, as SGD's first update differs from the others, and a capture is of one.
+        # Made here: SGD would create it in its first update, and a capture records a later one.
         self.velocity = [torch.zeros_like(p) for p in weights]
         for p, velocity in zip(weights, self.velocity, strict=True):
             self.sgd.state[p]["momentum_buffer"] = velocity
-        self.first: list[Any] = []  # shapes and formats of the first batch
+        self.forms: list[Any] = []  # shape and dtype of the first batch's parts
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.why = "the plan has no graph"  # the step is not captured
+        self.why_eager = ""  # why the capture failed
 
     def __call__(self, batch: Batch, lr: torch.Tensor) -> None:
         """Update the weights; `lr` is the rate of a mean loss, a number () on the device.
 
         Raises:
-            BadParams: the batch is of another shape or format than the first was.
+            BadParams: a batch has another shape or type than the first.
         """
         forms = [(tuple(part.shape), part.dtype) for part in batch]
-        if not self.first:
-            self.first = forms
+        if not self.forms:
+            self.forms = forms
             if self.plan.graph:
                 self.batch = batch[0].clone(), batch[1].clone()  # the memory that a capture reads
                 self._capture()
-        if forms != self.first:  # a copy would broadcast
+        if forms != self.forms:  # the rate is for `size` images, and copy_ would broadcast fewer
             raise BadParams(
-                f"the training set: a batch is {forms}, the first was {self.first}; leave out a"
+                f"the training set: a batch is {forms}, the first was {self.forms}; leave out a"
                 " last batch that is not whole (DataLoader: drop_last=True)"
             )
         torch.div(lr, self.size, out=self.lr)
@@ -124,41 +128,44 @@ class Step:
         self.sgd.zero_grad(set_to_none=True)
 
     def _capture(self) -> None:
-        """Capture the step; weights, momentum, sums and the GPU's random state stay as they were.
+        """Capture the step; the updates of the capture leave no trace in the weights or elsewhere.
 
         Raises:
             torch.OutOfMemoryError: a step does not fit into the device's memory.
         """
-        state = [*self.model.state_dict().values(), *self.velocity, self.sums]
+        held = [*self.model.parameters(), *self.model.buffers()]
+        state = [*(tensor.detach() for tensor in held), *self.velocity, self.sums]
         saved, random = [tensor.clone() for tensor in state], torch.cuda.get_rng_state()
         stream, graph = _side_stream(), torch.cuda.CUDAGraph()
         stream.wait_stream(torch.cuda.current_stream())
         try:
-            with torch.cuda.stream(stream):  # it stays the current one if a capture fails
-                # Warm-ups, as PyTorch's notes advise: libraries choose kernels and allocate. In the
-                # last, a network that reads a value back fails; in a capture it would break it.
-                for on_reading_back in ("default", "default", "default", "error"):
-                    torch.cuda.set_sync_debug_mode(on_reading_back)
+            # torch.cuda.graph leaves its stream the current one if a capture fails; this ends it.
+            with torch.cuda.stream(stream), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
+                # Warm-ups, as PyTorch's notes advise: libraries choose kernels and allocate. The
+                # last raises an error if the network reads a value back, which breaks a capture.
+                for sync_mode in ("default", "default", "default", "error"):
+                    torch.cuda.set_sync_debug_mode(sync_mode)
                     self._update(self.batch)
                 torch.cuda.set_sync_debug_mode("default")
                 with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                     self._update(self.batch)
             self.graph = graph
-        except Exception as error:  # whatever prevents a capture, single launches are right
-            # After a failed capture its generator cannot draw.
+        except Exception as error:  # whatever prevents a capture, eager steps are right
+            # A failed capture leaves the generator in a state that cannot draw.
             generator = torch.cuda.default_generators[torch.cuda.current_device()]
             generator.graphsafe_set_state(torch.Generator(generator.device))
             if isinstance(error, torch.OutOfMemoryError):
                 raise
-            self.why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            print(f"hpq: no CUDA graph, steps are launched singly: {self.why}", file=sys.stderr)
+            cause = error.__context__ or error  # the end of a failed capture fails as well
+            self.why_eager = " ".join(f"{type(cause).__name__}: {cause}".split())[:200]
+            print(f"hpq: no CUDA graph, the steps run eagerly: {self.why_eager}", file=sys.stderr)
             self.sgd.zero_grad(set_to_none=True)
         finally:
             torch.cuda.set_sync_debug_mode("default")
             torch.cuda.current_stream().wait_stream(stream)
-        with torch.no_grad():
-            for tensor, before in zip(state, saved, strict=True):
-                tensor.copy_(before)
+        for tensor, before in zip(state, saved, strict=True):
+            tensor.copy_(before)
         torch.cuda.set_rng_state(random)
 
 

@@ -106,7 +106,7 @@ def join(
         shutil.rmtree(draft, ignore_errors=True)
     key = fingerprint(found.files[CODE_KEY].encode())
     print_message(
-        f"joined {redact(found.url)}, prefix {joined.prefix}, key {key}; `hpq leave` leaves it"
+        f"joined {redact(found.url)}, prefix {joined.prefix}, key {key}; `hpq leave` disconnects"
     )
     _warn_of_differences(found.versions, _versions(settings))
     if "HPQ_STORE" in found.settings and not _is_reachable(joined.store):
@@ -127,7 +127,7 @@ def leave() -> None:
         return print_message("this machine has joined no server")
     stopped = connection_record.stop_workers(settings.home, settings.grace_s)
     shutil.rmtree(folder)
-    print_message(f"left the server; {stopped} `hpq worker` stopped")
+    print_message(f"stopped {stopped} `hpq worker` and left the server")
 
 
 def _refuse_unshared(settings: Settings) -> None:

@@ -18,7 +18,7 @@ from hpq.settings import Settings, read
 from hpq_producer import connection_record
 from hpq_producer.connection_record import with_joined
 from hpq_producer.embedded_redis.attach import attach
-from hpq_producer.session import open_session
+from hpq_producer.session import open_session, warn_of_unknown_settings
 from hpq_producer.targets import parse_targets
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, duration, trials_of
@@ -97,6 +97,7 @@ def worker_environment(env: Mapping[str, str], sweep: str | None) -> tuple[dict[
     if sweep is not None:
         env |= _only(sweep)
     settings = read(env)
+    warn_of_unknown_settings()
     if not settings.redis_url and settings.in_pod:
         text = "HPQ_REDIS_URL: required in a pod; set it to the URL of Redis"
         raise SettingsError(text, code="setting-missing")
@@ -132,7 +133,9 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
         return  # the worker process reports the error, or waits for Redis
     count = trials_of(len(waiting), "sweep")
     wait = "waits" if len(waiting) == 1 else "wait"
-    print_message(f"{place}, prefix {settings.prefix}, queue {settings.queue}: {count} {wait}")
+    print_message(
+        f"connected to {place}, prefix {settings.prefix}, queue {settings.queue}: {count} {wait}"
+    )
     for number, one in enumerate(waiting):
         age_ms = now_ms - int(last[one.id].partition("-")[0])
         is_idle = skips_idle and not only and age_ms > _IDLE_MS

@@ -239,7 +239,7 @@ def retry(
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {found.id}?"
             confirm(question, yes)
         touched = session.control().retry(found.id, numbers)
-        done = f"{trials_of(touched)} queued again" if touched else "no trial to queue again"
+        done = f"{trials_of(touched)} queued again" if touched else "no trial to retry"
         print_message(f"{found.id}: {done}")
         if touched:
             print_if_edited(session, found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import secrets
 import socket
 from typing import Annotated
@@ -65,6 +64,6 @@ def _listener(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
+        why = str(error.strerror or error).partition(" (while")[0]  # socket adds the address
         text = f"cannot listen on {host}:{port}: {why}; choose another --host or --port"
         raise UserError(text, code="port-unusable") from None

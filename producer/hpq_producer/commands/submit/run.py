@@ -133,7 +133,7 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
         has = f"{sweep.state.value}, {trials_of(sweep.counts.total)}"
         print_message(
             f"{sweep.id}: {has}, with the same file, seed and code; starting another copy;"
-            f" `hpq best {sweep.id}` prints the best trial of the first"
+            f" `hpq best {sweep.id}` prints the best trial of the earlier sweep"
         )
         done = submit(session, submission, replace(options, new=True))
         sweep = session.reader.sweeps.get(done.sid)

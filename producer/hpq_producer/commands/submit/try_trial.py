@@ -129,7 +129,7 @@ def _with_values(params: Params, sets: Iterable[str]) -> Params:
         path, label = resolve(key, document.data), f"--set {text}"
         if not equals or path[0] not in params:
             names = ", ".join(params) or "none"
-            raise UserError(f"{label}: not NAME=VALUE with one of the parameters {names}")
+            raise UserError(f"{label}: write NAME=VALUE; the sweep's parameters are {names}")
         document = apply(document, [(label, path, yaml_reader.parse(value or "''", label))])
     assert isinstance(document.data, dict)
     return document.data
