@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pandas
 import pytest
@@ -795,10 +796,12 @@ def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
     hpq: Hpq, sweep_of: MakeSweep
 ) -> None:
     show = "import sys; print(open(sys.argv[1]).read())"
-    sweep_of(2, launch=Launch(command=("${interpreter}", "-c", show, "${args_json_file}")))
+    launch = Launch(command=("${interpreter}", "-c", show, "${args_json_file}"))
+    sid = f"demo-{uuid4().hex}"  # the file is in /tmp, which another run of this test shares
+    sweep_of(2, sid, launch=launch)
     line = hpq("show", "2", "--command").stdout
     ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
-    Path("/tmp/hpq-demo-00000-2.json").unlink()
+    Path(f"/tmp/hpq-{sid}-2.json").unlink()
     assert json.loads(ran.stdout) == {"x": 2}
 
 
