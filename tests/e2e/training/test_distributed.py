@@ -24,7 +24,8 @@ FAULTY = """
         time.sleep(0.01)
     if x == "1" and rank == 2:
         raise KeyError(x)
-    time.sleep(600)
+    while True:
+        time.sleep(0.01)
 """
 
 

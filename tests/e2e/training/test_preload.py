@@ -137,7 +137,8 @@ def test_a_cancelled_trial_gets_its_signal_and_nothing_below_it_stays(lab) -> No
             subprocess.Popen(["sleep", "1000"], start_new_session=True)
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("saved")))
             Path("waits").touch()
-            time.sleep(1000)
+            while True:  # a signal just before one long sleep would wait for its end
+                time.sleep(0.01)
         print("loss=1")
         """,
     )

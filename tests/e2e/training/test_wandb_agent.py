@@ -250,7 +250,7 @@ def test_ctrl_c_returns_the_trial_uncharged_and_another_agent_runs_it(lab) -> No
             train()
             if wandb.config.lr == 0.01:
                 Path("began").touch()
-                time.sleep(1000)
+                while True: time.sleep(0.01)
         wandb.agent(wandb.sweep(space), main)
         print("bye")
     """, {})  # fmt: skip

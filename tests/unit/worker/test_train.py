@@ -55,7 +55,8 @@ def waits(params, trial):
 def never_asks(params, trial):
     try:
         print(trial.checkpoint_dir, flush=True)
-        time.sleep(1000)
+        while True:
+            time.sleep(0.01)
     except BaseException as error:
         print(type(error).__name__, flush=True)
         raise
@@ -65,7 +66,7 @@ def forks(params, trial):
     if not child:
         print("child", flush=True)
         while True:
-            time.sleep(1000)
+            time.sleep(0.01)
     while not trial.should_stop:
         time.sleep(0.01)
     os.kill(child, signal.SIGTERM)
