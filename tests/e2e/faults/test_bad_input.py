@@ -210,4 +210,4 @@ def test_memory_that_does_not_suffice_is_typed_and_the_next_trial_has_a_new_proc
     pids = [process(lab, sid, number) for number in (1, 2, 3)]
     assert len(set.union(*pids)) == sum(map(len, pids))  # none is used again
     shown = lab.ok("show", f"{sid}/1").split("\n")
-    assert shown[2].split() == ["failed", "out_of_memory"] and shown[3].endswith(line_of_gpu)
+    assert shown[2].split() == ["failed", "out", "of", "memory"] and shown[3].endswith(line_of_gpu)
