@@ -113,7 +113,7 @@ def test_a_second_machine_joins_runs_sweeps_of_both_users_and_leaves(
     assert PASSWORD not in lab.printed(other) and key not in lab.printed(other)
     assert {row["id"] for row in json.loads(second.ok("ls", "--json"))} == {sid, other}
 
-    assert "1 `hpq worker` stopped" in second.hpq("leave").stderr
+    assert "stopped 1 `hpq worker`" in second.hpq("leave").stderr
     assert worker.poll() == 0 and not folder.exists()
     assert json.loads(second.ok("config", "--json"))["HPQ_REDIS_URL"] == ""
     assert second.hpq("leave").returncode == 0

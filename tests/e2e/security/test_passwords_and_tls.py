@@ -158,7 +158,7 @@ def test_a_machine_joins_over_tls_without_a_file_of_the_ca_of_its_own(tls_lab) -
     ca = second.home / "join" / "ssl_ca_certs"
     assert ca.stat().st_mode & 0o077 == 0 and ca.read_text() == cert.read_text()
     assert str(cert) not in second.ok("config", "--json") + lab.log()
-    assert "1 `hpq worker` stopped" in second.hpq("leave").stderr
+    assert "stopped 1 `hpq worker`" in second.hpq("leave").stderr
     assert not (second.home / "join").exists()
 
 
