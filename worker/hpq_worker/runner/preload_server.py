@@ -25,7 +25,7 @@ def _entries() -> list[str]:
 
 def _refusal(modules: list[str]) -> str:
     """Import the modules; return why this process must not fork programs, or ""."""
-    if sys.platform != "linux" or not hasattr(os, "waitstatus_to_exitcode"):
+    if sys.platform != "linux" or sys.version_info < (3, 9):
         return "it needs Linux and Python 3.9"
     for name in modules:
         try:
@@ -62,7 +62,11 @@ def _serve(channel: socket.socket, modules: list[str]) -> dict[str, Any]:
             requests.close()
             channel.close()
             return dict(json.loads(line))
-        answer("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        # Reaped after the answer: if this process is killed before it, the runner gets the status.
+        end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert end  # it is None with WNOHANG only
+        answer("status", end.si_status if end.si_code == os.CLD_EXITED else -end.si_status)
+        os.waitpid(pid, 0)
     os._exit(0)
 
 
