@@ -7,5 +7,5 @@ server settings; ratios compare values of one run only.
 import sys
 from pathlib import Path
 
-# A machine that is only lent has no installed hpq: its worker is found beside this directory.
+# benchmarks.gpu also runs where hpq is not installed: its worker is beside this directory.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "worker"))

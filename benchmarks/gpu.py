@@ -274,7 +274,7 @@ def graph(lab: Lab, until: float) -> Rows:
 
 
 def compared(lab: Lab) -> Rows:
-    """Compare captured steps with single launches, then break a capture."""
+    """Compare captured steps with eager ones, then break a capture."""
     # In half precision roundings grow within a few steps; float64 would show a stale number.
     for dtype, most in ((torch.float64, 1e-4), (usual().dtype, 5.0)):
         plan = replace(usual(), dtype=dtype)
@@ -285,11 +285,11 @@ def compared(lab: Lab) -> Rows:
         found = apart(captured, plain)
         if not found <= most:
             yield f"{FAILED}{dtype}: {found:.3g} % apart, at most {most:g}"
-        what = f"4 steps captured beside single launches, {str(dtype)[6:]}: largest difference"
+        what = f"4 captured steps beside eager ones, {str(dtype)[6:]}: largest difference"
         yield row(what, "%", [found], most)
-    broken, singly = weights_after(lab, plan, Peeks)
-    if broken.graph is not None or not apart(singly, plain) <= 5.0:
-        yield f"{FAILED}a step that reads a value back: {apart(singly, plain):.3g} % apart"
+    broken, eager = weights_after(lab, plan, Peeks)
+    if broken.graph is not None or not apart(eager, plain) <= 5.0:
+        yield f"{FAILED}a step that reads a value back: {apart(eager, plain):.3g} % apart"
     yield f"a network that reads a value back: {broken.why_eager}"
     torch.manual_seed(1)
     first = torch.rand(8, device=device.pick())
@@ -672,10 +672,8 @@ def _measured(given: argparse.Namespace) -> bool:
     faulthandler.dump_traceback_later(60 * MINUTES + 25, exit=True)
     if device.pick().type != "cuda" and not given.small:
         raise UserError(f"no GPU: {device.why_no_gpu()}; --small tries it on a CPU")
-    with tempfile.TemporaryDirectory(
-        prefix="hpq-gpu-",
-        ignore_cleanup_errors=True,  # torch's compiler may still write
-    ) as folder:
+    # Errors are ignored since torch's compiler may still write there at the end.
+    with tempfile.TemporaryDirectory(prefix="hpq-gpu-", ignore_cleanup_errors=True) as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/inductor")
         lab = Lab(
             data=(given.data or Path(os.environ.get("HPQ_DATA") or "no-data")).resolve(),

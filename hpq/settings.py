@@ -195,10 +195,9 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 }
 
 # Variables of training code; a trial may call hpq, so these are not misspelt settings.
-_GIVEN = frozenset(
-    "ATTEMPT ATTEMPT_ID CHECKPOINT_DIR CONNECT EXEC OUT PARAMS REPORT SEED SWEEP_ID"
-    " TRIAL_ID".split()
-)
+_OF_TRAINING = """
+    attempt attempt_id checkpoint_dir connect exec out params report seed sweep_id trial_id
+""".split()
 _SERVICE = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_.*)?$")  # the kubelet's, of hpq-redis
 LAST_WORDS_S = 5.0  # of a pod's grace, for the worker's own exit
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
@@ -247,7 +246,10 @@ def read(environ: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: a variable is malformed, or an HPQ_* name is close to a known one.
     """
-    _refuse_misspelt(environ)
+    for name, close in _unknown(environ, _CLOSE):
+        if close:  # a misspelt setting would have no effect
+            text = f"{name}: unknown setting; did you mean {close}?"
+            raise SettingsError(text, code="setting-unknown")
     values: dict[str, object] = {}
     for name, parse in _PARSERS.items():
         text = environ.get(variable(name), "").strip()
@@ -273,28 +275,21 @@ def read(environ: Mapping[str, str]) -> Settings:
     return Settings(**values)  # type: ignore[arg-type]
 
 
-def _refuse_misspelt(environ: Mapping[str, str]) -> None:
-    """Reject a misspelt setting, which would have no effect."""
-    known = {variable(name): name for name in _PARSERS}
-    for full in environ:
-        name = full.removeprefix("HPQ_")
-        if name == full or full in known or name in _GIVEN:
-            continue
-        for close in get_close_matches(name.lower(), _PARSERS, n=1, cutoff=_CLOSE):
-            text = f"{full}: unknown setting; did you mean {variable(close)}?"
-            raise SettingsError(text, code="setting-unknown")
-
-
 def unknown_settings(environ: Mapping[str, str]) -> Iterator[Notice]:
     """Yield a warning for each HPQ_* variable that is no setting, and is ignored."""
-    known = {variable(name) for name in _PARSERS}
-    for full in sorted(environ):
-        name = full.removeprefix("HPQ_")
-        if name == full or full in known or name in _GIVEN or _SERVICE.search(full):
-            continue
-        near = get_close_matches(name.lower(), _PARSERS, n=1)
-        hint = f"did you mean {variable(near[0])}?" if near else "`hpq config` lists the settings"
-        yield Notice("setting-unknown", f"{full}: unknown setting, ignored; {hint}")
+    for name, close in _unknown(environ, least=0.6):
+        hint = f"did you mean {close}?" if close else "`hpq config` lists the settings"
+        yield Notice("setting-unknown", f"{name}: unknown setting, ignored; {hint}")
+
+
+def _unknown(environ: Mapping[str, str], least: float) -> Iterator[tuple[str, str]]:
+    """Yield each unknown HPQ_* variable and a setting at least so close (a ratio), or ""."""
+    known = set(map(variable, (*_PARSERS, *_OF_TRAINING)))
+    for name in sorted(environ):
+        if name.startswith("HPQ_") and name not in known and not _SERVICE.search(name):
+            # Without the prefix, which would make all of them close.
+            near = get_close_matches(name[4:].lower(), _PARSERS, n=1, cutoff=least)
+            yield name, variable(near[0]) if near else ""
 
 
 def _login(environ: Mapping[str, str]) -> str:

@@ -28,9 +28,8 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # logits, labels: s
 class Plan:
     """How a device computes. Nothing here changes what a hyperparameter means."""
 
-    dtype: torch.dtype = (
-        torch.float32
-    )  # of weights, gradients and momentum; half networks have float32 batch norms
+    # Of weights, gradients and momentum; a network of half precision has float32 batch norms.
+    dtype: torch.dtype = torch.float32
     autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
     graph: bool = False  # the training step is one CUDA graph
     compile: bool = False  # the network goes through torch.compile
@@ -139,7 +138,7 @@ class Step:
         stream, graph = _side_stream(), torch.cuda.CUDAGraph()
         stream.wait_stream(torch.cuda.current_stream())
         try:
-            # torch.cuda.graph leaves its stream the current one if a capture fails; this ends it.
+            # After a failed capture, torch.cuda.graph does not restore the current stream.
             with torch.cuda.stream(stream), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype")
                 # Warm-ups, as PyTorch's notes advise: libraries choose kernels and allocate. The
