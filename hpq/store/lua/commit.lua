@@ -122,7 +122,7 @@ local want = changing(sid, function()
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
     end_canary()
   end
-  if outcome == 'failed' and kind ~= 'diverged' then hold_failed_canary(sid, n, attempt, kind, args.error) end
+  if outcome == 'failed' and kind ~= 'diverged' then hold_failed_canary(sid, n, attempt, args.error) end
   if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
   if args.evidence == 'tampering' then hold_if_tampered(sid, n, attempt, last) end
   release_files(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')

@@ -11,7 +11,7 @@ from hpq_producer.analysis.eta import trial_left_ms
 from hpq_producer.analysis.scores import flatten, newest_value, spread
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, duration, measure, value
+from hpq_producer.terminal.text import clean, duration, failure_words, measure, value
 
 STATE_STYLE = {
     TrialState.QUEUED: Style.DIM,
@@ -99,7 +99,7 @@ def _state(trial: TrialView, status: SweepStatus, taken_ms: float) -> Span:
 
 def _words(trial: TrialView, status: SweepStatus, taken_ms: float) -> str:
     if trial.failure is not None and trial.state is TrialState.FAILED:
-        return trial.failure.kind.value
+        return failure_words(trial.failure.kind)
     if trial.state is not TrialState.RUNNING:
         words = "other code" if trial.reused.endswith(OTHER_CODE) else "reused"
         return words if trial.reused else trial.state.value

@@ -82,7 +82,7 @@ def test_a_canary_that_was_lost_or_diverged_makes_room_for_another(crew) -> None
 def test_a_canary_that_fails_holds_the_sweep_and_retry_tries_it_again(crew) -> None:
     it = crew("a", canary=1)
     assert it.one("a", fails()) is CommitReply.DONE
-    assert it.held == "canary #1 failed, user_error: no"
+    assert it.held == "canary #1 failed: no"
     assert it.take("a") is None and it.demand() == 0
     assert it.reader.sweeps.get(it.sid).state is SweepState.HELD
     it.control.retry(it.sid, [1])
@@ -111,7 +111,7 @@ def test_a_poisoned_canary_holds_the_sweep(crew, redis, keys) -> None:
     claim = it.take("a")
     redis.zadd(keys.leases, {str(claim.trial): 0})
     it.store.reap("default", lease_ms=0, lost_max=1)
-    assert it.held.startswith("canary #1 failed, poison: ")
+    assert it.held.startswith("canary #1 failed: its worker was lost")
 
 
 @pytest.mark.parametrize("names", ["aaaaa", "abaab"], ids=["the only worker", "two workers"])

@@ -153,9 +153,9 @@ local function guarded(sid, part)
 end
 
 -- Holds a sweep whose canary trial failed.
-local function hold_failed_canary(sid, n, attempt, kind, why)
+local function hold_failed_canary(sid, n, attempt, why)
   if tonumber(redis.call('HGET', sweep_key(sid), 'canary') or 0) > 0 then
-    hold(sid, n, attempt, 'canary #' .. n .. ' failed, ' .. kind .. ': ' .. why)
+    hold(sid, n, attempt, 'canary #' .. n .. ' failed: ' .. why)
   end
 end
 
