@@ -147,7 +147,7 @@ def failure_lines(summary: SweepSummary) -> Iterator[Line]:
         yield []
     for f in summary.failures:
         yield [
-            Span(f"{f.count} {failure_words(f.kind)}", Style.RED),
+            Span(f"{failure_words(f.kind)}: {trials_of(f.count)}", Style.RED),
             Span(f"  {f.example}: {f.message}"),
         ]
 
@@ -238,5 +238,5 @@ def comparison_cells(summary: SweepSummary, best: Sequence[TrialView]) -> dict[s
         "median": measure(median(summary.objectives)) if summary.objectives else "",
         "trained": duration(summary.total_ms) if summary.total_ms else "",
         "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",
-        "failed": ", ".join(f"{f.count} {failure_words(f.kind)}" for f in summary.failures),
+        "failed": ", ".join(f"{failure_words(f.kind)}: {f.count}" for f in summary.failures),
     }

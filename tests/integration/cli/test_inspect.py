@@ -344,7 +344,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     assert ranked[0].index("●") > ranked[1].index("●"), "points, since no bar could begin at zero"
     assert "(points lie between 0.5000 and 0.9000)" in lines
     assert any(line.startswith("verdict") for line in lines)
-    assert any(line.startswith("1 program failed  demo-00000/3: red") for line in lines)
+    assert any(line.startswith("program failed: 1 trial  demo-00000/3: red") for line in lines)
     plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert plain.stdout.isascii() and "|||*" in plain.stdout
     lines = hpq_process("watch", "--lines", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
