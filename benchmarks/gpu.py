@@ -569,7 +569,8 @@ def page(found: Mapping[str, Any]) -> str:
     lines += [f"- {name}: {value}" for name, value in found["conditions"].items()]
     if not found["sections"]:
         lines.append("Nothing is measured yet: no GPU was available. Four calls measure all:\n")
-        lines += [f"    python -m benchmarks.gpu {call} --data DIR" for call in CALLS]
+        paths = "--data DIR --published DIR"
+        lines += [f"    python -m benchmarks.gpu {call} {paths}" for call in CALLS]
     for name, section in found["sections"].items():
         own = {x["what"]: Figure(**{**x, "beside": None}) for x in section["rows"]}
         rows = [replace(own[x["what"]], beside=own.get(x["beside"])) for x in section["rows"]]

@@ -64,13 +64,6 @@ class Word:
         return f"{value!r} is not {self.allowed}"
 
 
-def batch_problem(batch_size: float, images: float) -> str | None:
-    """Return what is wrong with a batch size for N images; None if one batch fits."""
-    if batch_size <= images:
-        return None
-    return f"{batch_size:.0f} is more than the {images:.0f} training images"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSpec:
     """A shipped trainer: its metric and its parameters."""
@@ -112,8 +105,9 @@ class TrainerSpec:
             if wrong:
                 raise BadParams(f"{name}: {wrong}")
         batch_size, images = (self._number(params, name) for name in ("batch_size", "train_images"))
-        if wrong := batch_problem(batch_size, images):
-            raise BadParams(f"batch_size: {wrong}")
+        if batch_size > images:
+            what = f"{batch_size:.0f} is more than the {images:.0f} training images"
+            raise BadParams(f"batch_size: {what}")
         for name, spec in self.params.items():
             value = params.get(name, spec.default)
             if isinstance(spec, Number):
