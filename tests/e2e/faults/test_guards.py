@@ -52,7 +52,7 @@ def test_a_stalled_trainer_leaves_its_stacks_and_is_tried_on_another_host(lab) -
     """Guards: a trainer waits for ever for a lock, on one of two hosts."""
     lab.write("stalls.py", STALLS)
     sid = lab.enqueue(
-        f"trainer: stalls:train\nstall: 1\n{HEAD}parameters: {{only: {{value: two}}}}\n"
+        f"trainer: stalls:train\nstall: 10\n{HEAD}parameters: {{only: {{value: two}}}}\n"
     )
     lab.worker(HPQ_NODE="one")
     lab.wait_until(lambda: lab.has_claimed(sid), "the first attempt")
@@ -73,7 +73,7 @@ def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> 
     lab.write("stalls.py", STALLS)
     lab.write("stalled.py", STALLED_PROGRAM)
     lab.write("still", "")
-    sid = lab.enqueue(f"{launch}\nstall: 1\n{HEAD}parameters: {{only: {{value: nowhere}}}}\n")
+    sid = lab.enqueue(f"{launch}\nstall: 10\n{HEAD}parameters: {{only: {{value: nowhere}}}}\n")
     lab.worker()
     lab.wait_over(sid)
     failure = lab.trial(sid).failure
@@ -97,7 +97,7 @@ def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
     said = " ".join(waited.stderr.split())
     held = ["sweep-held", "sweep-held-remedy", "canary-failed", "trials-failed"]
     assert ids(waited.stderr) == held
-    assert "user_error" in said and "KeyError: 'gpu'" in said
+    assert "KeyError: 'gpu'" in said
     assert f"hpq retry --failed {sid}" in said and f"hpq resume {sid}" in said
     lab.write("broken", "")
     lab.ok("retry", sid, "--failed")

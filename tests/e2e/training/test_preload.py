@@ -161,13 +161,14 @@ def test_a_stalled_program_writes_its_stacks_and_the_next_trial_runs(lab) -> Non
             time.sleep(1000)
 
         print("loss=1", flush=True)
-        if sys.argv[1] == "--x=1":
+        if sys.argv[1] == "--x=2":
             waits_for_ever()
     """
-    sid = run(lab, program, "stall: 1\npreload: [heavy]")
-    assert lab.trial(sid).failure.kind.value == "stalled"
-    assert "in waits_for_ever" in lab.printed(sid)
-    assert [lab.trial(sid, n).state for n in (2, 3)] == [TrialState.FINISHED] * 2
+    # The runner and the server start in the first trial: that must not take as long.
+    sid = run(lab, program, "stall: 10\npreload: [heavy]")
+    assert lab.trial(sid, 2).failure.kind.value == "stalled"
+    assert "in waits_for_ever" in lab.printed(sid, 2)
+    assert [lab.trial(sid, n).state for n in (1, 3)] == [TrialState.FINISHED] * 2
 
 
 def test_modules_are_shared_if_python_puts_no_directory_first(lab) -> None:
