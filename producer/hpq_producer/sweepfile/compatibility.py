@@ -72,9 +72,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     items, space = data.get("command"), data.get("parameters")
     words = tuple(map(str, items)) if isinstance(items, list) else ()
     if "preload" in data and not is_plain_python(words, str(data.get("program", ""))):
-        what = (
-            "works with `python FILE …` only, without options such as -u; remove those, or preload"
-        )
+        what = "works with `python FILE …` only; remove the options before FILE, or preload"
         out.add_conflict(("preload",), what)
     known = {*_MACRO_NAMES, *(space if isinstance(space, dict) else ())}
     for index, item in enumerate(items if isinstance(items, list) else ()):
