@@ -179,7 +179,7 @@ def test_failures_are_counted_by_kind_with_an_example() -> None:
     failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="CUDA out of memory")
     failed = [_trial(i, 0.1, None, state=TrialState.FAILED, failure=failure) for i in (3, 4)]
     lines = [plain(line) for line in failure_lines(SweepSummary(SWEEP).add(failed))]
-    assert lines[-1] == "2 out of memory  demo-00000/3: CUDA out of memory"
+    assert lines[-1] == "out of memory: 2 trials  demo-00000/3: CUDA out of memory"
 
 
 @pytest.mark.parametrize(
