@@ -64,7 +64,7 @@ class Filter:
             names: set[str] = set()
             _check(tree, text, names)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            line = f"--where {text!r}: no complete expression; {_HELP}"
+            line = f"--where {text!r}: not a complete expression; {_HELP}"
             raise UserError(line, code="filter-invalid") from None
         return cls(text, tree, frozenset(names))
 

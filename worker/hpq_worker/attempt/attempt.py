@@ -272,5 +272,5 @@ def _is_over(result: Result) -> bool:
 
 def _is_resident(sweep: Sweep) -> bool:
     launch = sweep.launch
-    is_resident = launch.resident and bool(launch.trainer)
-    return launch.trainer in SHIPPED or is_resident or bool(launch.preload)
+    is_shipped, is_trainer = launch.trainer in SHIPPED, bool(launch.trainer)
+    return is_shipped or (launch.resident and is_trainer) or bool(launch.preload)
