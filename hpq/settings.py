@@ -278,15 +278,16 @@ def read(environ: Mapping[str, str]) -> Settings:
 def unknown_settings(environ: Mapping[str, str]) -> Iterator[Notice]:
     """Yield a warning for each HPQ_* variable that is no setting, and is ignored."""
     for name, close in _unknown(environ, least=0.6):
-        hint = f"did you mean {close}?" if close else "`hpq config` lists the settings"
-        yield Notice("setting-unknown", f"{name}: unknown setting, ignored; {hint}")
+        if not _SERVICE.search(name):
+            hint = f"did you mean {close}?" if close else "`hpq config` lists the settings"
+            yield Notice("setting-unknown", f"{name}: unknown setting, ignored; {hint}")
 
 
 def _unknown(environ: Mapping[str, str], least: float) -> Iterator[tuple[str, str]]:
     """Yield each unknown HPQ_* variable and a setting at least so close (a ratio), or ""."""
     known = set(map(variable, (*_PARSERS, *_OF_TRAINING)))
     for name in sorted(environ):
-        if name.startswith("HPQ_") and name not in known and not _SERVICE.search(name):
+        if name.startswith("HPQ_") and name not in known:
             # Without the prefix, which would make all of them close.
             near = get_close_matches(name[4:].lower(), _PARSERS, n=1, cutoff=least)
             yield name, variable(near[0]) if near else ""

@@ -147,6 +147,7 @@ def test_a_user_that_no_file_knows_still_has_a_name() -> None:
         ("HPQ_REDIS_URI", "HPQ_REDIS_URL"),
         ("HPQ_TRIALS_PER_GPUS", "HPQ_TRIALS_PER_GPU"),
         ("HPQ_home", "HPQ_HOME"),
+        ("HPQ__PORT", "HPQ_PORT"),
     ],
 )
 def test_a_name_close_to_a_setting_is_refused(name: str, meant: str) -> None:
