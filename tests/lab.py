@@ -225,10 +225,8 @@ class Lab:
             if not entry.name.isdigit():
                 continue
             with contextlib.suppress(OSError):
-                if wanted not in (entry / "environ").read_bytes().split(b"\0"):
-                    continue
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-                if line and re.search(pattern, line):
+                environ, line = environ_and_command(entry)
+                if wanted in environ.split(b"\0") and re.search(pattern, line):
                     found[int(entry.name)] = line
         return found
 
@@ -266,6 +264,20 @@ def files_of(store: Path, sid: str) -> list[str]:
     Names omit the suffix that a claim adds to the attempt's number.
     """
     return sorted(bare(name) for name, _ in regular(store / "hpq" / sid))
+
+
+def environ_and_command(process: Path) -> tuple[bytes, str]:
+    """Return the environment and the command line of a directory of /proc.
+
+    The kernel shows both as empty while a process starts its program; they are read again then.
+    Raises OSError for a process that has ended, a kernel thread and one of another user.
+    """
+    while True:
+        os.readlink(process / "exe")
+        command = (process / "cmdline").read_bytes()
+        environ = (process / "environ").read_bytes()
+        if command and command == (process / "cmdline").read_bytes():
+            return environ, command.replace(b"\0", b" ").decode().strip()
 
 
 def bare(path: str) -> str:

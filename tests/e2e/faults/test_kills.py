@@ -20,6 +20,7 @@ BELOW = """
     from pathlib import Path
     # A grandchild in a session of its own, as torchrun's ranks are.
     below = "import os, time; os.setsid(); open('below', 'w').close(); time.sleep(1000)"
+    Path("below").unlink(missing_ok=True)  # that of an attempt before
     subprocess.Popen([sys.executable, "-c", below])
     while not Path("below").exists():
         time.sleep(0.01)
