@@ -26,6 +26,7 @@ from hpq.connection.client import connect
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialId, TrialView
 from hpq.filestore.local import regular
+from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -210,6 +211,21 @@ class Lab:
             e.what == "claimed" and (e.trial, e.attempt) == (number, attempt)
             for e in self.reader.events.read(sid)
         )
+
+    def refusal(self, sid: str) -> Notice:
+        """Wait until a live worker refuses a sweep; return why.
+
+        Why is read once: a worker without CPU time for two seconds is not live at a second look.
+        """
+        found: list[Notice] = []
+
+        def refuses() -> bool:
+            live = self.reader.workers.live()
+            found.extend(w.refuses[sid] for w in live if sid in w.refuses)
+            return bool(found)
+
+        self.wait_until(refuses, f"a worker to refuse {sid}")
+        return found[0]
 
     def printed(self, sid: str, number: int = 1) -> str:
         """Return the log of a trial."""

@@ -45,10 +45,6 @@ def ran(lab) -> list[str]:
     return [line.partition(" ")[2] for line in lines]
 
 
-def why(lab, sid: str) -> str:
-    return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
-
-
 def rows(lab, sid: str) -> dict[int, bytes]:
     return {int(n): row for n, row in lab.redis.hgetall(lab.keys.sweep(sid, "params")).items()}
 
@@ -126,8 +122,10 @@ def test_a_worker_without_the_key_sets_no_trial_aside_beside_one_that_has_it(lab
     put(lab, sid, 1, b"{}")
     put(lab, sid, 2, rows(lab, sid)[3])
     lab.worker(2, **({"HPQ_CODE_KEY": key} if key else {}))
-    lab.wait_until(lambda: why(lab, sid), "the refusal")
-    assert not kinds(lab, sid) and lab.reader.sweeps.get(sid).counts.queued == 9
+    lab.refusal(sid)
+    returned = lambda: lab.reader.sweeps.get(sid).counts.queued == 9  # noqa: E731
+    lab.wait_until(returned, "the trials to return")
+    assert not kinds(lab, sid)
     lab.worker(HPQ_CODE_KEY=OURS)
     wait_over(lab, sid)
     assert kinds(lab, sid) == distrusted(1, 2) and len(ran(lab)) == 7
@@ -161,8 +159,7 @@ def test_an_edited_search_is_refused_whole_and_no_trial_is_made_of_it(lab, field
     assert old in was
     lab.redis.hset(key, field, was.replace(old, new) or new)
     lab.worker(1, "--sweep", sid)
-    lab.wait_until(lambda: why(lab, sid), "the refusal")
-    assert set(ids(why(lab, sid))) == {"code-not-signed"} and not rows(lab, sid)
+    assert lab.refusal(sid).code == "code-not-signed" and not rows(lab, sid)
     assert lab.redis.hget(key, "suggest_token") is None  # no worker took the lease
 
 
@@ -177,8 +174,7 @@ def test_a_shipped_trainer_runs_without_a_key_but_only_the_signer_makes_its_tria
     wait_over(lab, sid)
     assert kinds(lab, sid) == {1: FailureKind.BAD_PARAMS}
     assert lab.trial(sid, 2).state is TrialState.FINISHED
-    lab.wait_until(lambda: why(lab, late), "the reason that it makes no trials")
-    assert ids(why(lab, late)) == ["code-key-missing"] and not rows(lab, late)
+    assert lab.refusal(late).code == "code-key-missing" and not rows(lab, late)
 
 
 def test_a_suggested_trial_is_signed_by_the_worker_that_made_it(lab) -> None:
@@ -216,8 +212,8 @@ def test_a_record_of_an_older_hpq_is_refused_with_the_remedy(lab) -> None:
             put(lab, sid, number, b'{"x":"forged"}')
     lab.redis.hset(key, "schema", "2")
     lab.worker(HPQ_CODE_KEY=OURS)
-    lab.wait_until(lambda: why(lab, sid), "the refusal")
-    assert "enqueue it again" in why(lab, sid) and not ran(lab) and not kinds(lab, sid)
+    why = lab.refusal(sid)
+    assert "enqueue it again" in why.text and not ran(lab) and not kinds(lab, sid)
     more = lab.write("more.yaml", SWEEP.replace("9]", "9, 10]"))
     refused(lab.hpq("enqueue", more, "--into", sid, HPQ_CODE_KEY=OURS), "code-key-differs")
 

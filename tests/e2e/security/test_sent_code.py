@@ -10,7 +10,6 @@ import tarfile
 import pytest
 
 from hpq.code import bundle
-from tests.ids import ids
 
 SWEEP = """
     program: train.py
@@ -31,10 +30,6 @@ PROGRAM = """
 
 
 OURS, THEIRS = "ours, of 16 letters", "theirs, of 16 letters"
-
-
-def why(lab, sid: str) -> str:
-    return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
 
 
 def test_a_module_that_the_image_lacks_is_mended_in_the_image(lab) -> None:
@@ -139,11 +134,10 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
     )
     # What an image may run by that name is no leave for what comes from Redis.
     lab.worker(HPQ_CODE_KEY=OURS, HPQ_ALLOW="train.py", HPQ_CODE=str(lab.code))
-    for name, sid in sids.items():
-        lab.wait_until(lambda s=sid: why(lab, s), f"the refusal of what is {name}")
+    found = {name: lab.refusal(sid).code for name, sid in sids.items()}
     for name in ("altered", "of another sweep", "all holes"):
-        assert ids(why(lab, sids[name])) == ["code-altered"], name
-    assert ids(why(lab, sids["foreign"])) == ["code-not-signed"]
+        assert found[name] == "code-altered", name
+    assert found["foreign"] == "code-not-signed"
     counted = lambda: int(lab.redis.hget(lab.keys.counters, "code_refused") or 0)  # noqa: E731
     lab.wait_until(lambda: counted() == len(names), "all of it to be counted")
 
@@ -164,8 +158,8 @@ def test_pods_run_the_snapshot_of_local_code(lab) -> None:
     sid = done.stdout.strip()
     lab.write("helper.py", "value = 8\n")
     # conf.json is no code outside git, so that pods lack it.
-    lab.wait_until(lambda: why(lab, sid), "the worker to leave the sweep")
-    assert ids(why(lab, sid)) == ["data-missing"] and "conf.json" in why(lab, sid)
+    why = lab.refusal(sid)
+    assert why.code == "data-missing" and "conf.json" in why.text
     lab.ok("cancel", sid, "--yes")
     lab.write("train.py", "from helper import value\nprint(f'loss={value}')\n")
     sid = lab.enqueue(SWEEP.replace("    code: .\n", ""))

@@ -11,7 +11,6 @@ import pytest
 from hpq.code.signing import fingerprint
 from hpq.domain.sweep import SweepState
 from hpq.store.tickets import TASK
-from tests.ids import ids
 
 PROGRAM = """
     from pathlib import Path
@@ -28,10 +27,6 @@ class Evil:
 
     def __reduce__(self):
         return open, (self.path, "w")
-
-
-def why(lab, sid: str) -> str:
-    return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
 
 
 def test_what_is_no_ticket_is_set_aside_and_counted_and_nothing_of_it_runs(lab) -> None:
@@ -98,8 +93,8 @@ def test_a_forged_launch_record_is_refused_with_the_reason_and_nothing_runs(lab)
         forged = "{" if change is None else json.dumps(record | change)
         lab.redis.hset(key, "launch", forged)
     lab.worker()
-    for what, sid in sids.items():
-        lab.wait_until(lambda s=sid: why(lab, s), f"the refusal of {what}")
+    for sid in sids.values():
+        lab.refusal(sid)
     assert not (lab.code / "ran").exists()
     sound = lab.enqueue(SWEEP, "--new", "--name", "sound")
     lab.wait_over(sound)
@@ -115,10 +110,10 @@ def test_a_worker_with_another_key_refuses_and_says_so(lab) -> None:
     lab.write("train.py", PROGRAM)
     sid = lab.enqueue(SWEEP, HPQ_CODE_KEY=OURS)
     lab.worker(HPQ_CODE_KEY=THEIRS)
-    lab.wait_until(lambda: why(lab, sid), "the refusal")
+    why = lab.refusal(sid)
     ours, theirs = fingerprint(OURS.encode()), fingerprint(THEIRS.encode())
-    assert ids(why(lab, sid)) == ["code-not-signed"]
-    for said in (why(lab, sid), lab.ok("show", sid, HPQ_CODE_KEY=THEIRS)):
+    assert why.code == "code-not-signed"
+    for said in (why.text, lab.ok("show", sid, HPQ_CODE_KEY=THEIRS)):
         assert ours in said and theirs in said
     found = json.loads(lab.hpq("doctor", "--json", HPQ_CODE_KEY=OURS).stdout)
     (differs,) = (one["what"] for one in found if one["code"] == "code-key-differs")
@@ -143,9 +138,10 @@ def test_the_record_and_signature_of_one_sweep_are_worth_nothing_in_another(lab)
     )
     lab.ok("cancel", theirs, "--yes")
     lab.worker()
-    lab.wait_until(lambda: why(lab, ours), "the refusal")
-    assert ids(why(lab, ours)) == ["code-not-signed"]
-    assert lab.reader.sweeps.get(ours).counts.queued == 1 and not (lab.code / "ran").exists()
+    assert lab.refusal(ours).code == "code-not-signed"
+    returned = lambda: lab.reader.sweeps.get(ours).counts.queued == 1  # noqa: E731
+    lab.wait_until(returned, "the trial to return")
+    assert not (lab.code / "ran").exists()
 
 
 def test_hpq_allow_lets_a_program_of_the_workers_own_image_run(lab) -> None:

@@ -194,12 +194,11 @@ def test_elsewhere_a_file_that_only_the_user_has_is_not_charged_and_the_host_lea
     lab.write("go", "")
     sid = lab.enqueue(SWEEP)
     lab.worker(HPQ_HOME=str(lab.folder / "other-home"), HPQ_CODE_KEY=key(lab))
-    refused = lambda: [w.refuses[sid] for w in lab.reader.workers.live() if sid in w.refuses]  # noqa: E731
-    lab.wait_until(refused, "the worker to leave the sweep")
-    (why,) = refused()
+    why = lab.refusal(sid)
     assert why.code == "data-missing" and "train.py needs data/x.txt" in why.text
-    trial = lab.trial(sid, 1)
-    assert trial.state is TrialState.QUEUED and trial.failure is None
+    returned = lambda: lab.trial(sid, 1).state is TrialState.QUEUED  # noqa: E731
+    lab.wait_until(returned, "its trial to return")
+    assert lab.trial(sid, 1).failure is None
     lab.worker()
     lab.wait_over(sid)
     assert lab.trial(sid).state is TrialState.FINISHED
