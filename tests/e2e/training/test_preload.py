@@ -143,7 +143,7 @@ def test_a_cancelled_trial_gets_its_signal_and_nothing_below_it_stays(lab) -> No
         """,
     )
     sid = lab.enqueue(THREE + "preload: [heavy]", **env)
-    lab.worker(**env)
+    lab.worker(**env, HPQ_GRACE_S="60")  # the lab's leaves a program one second
     lab.wait_for("waits")
     lab.ok("cancel", f"{sid}/1", "--yes")
     lab.wait_over(sid)
