@@ -91,8 +91,10 @@ def steps(lab, sid: str, metric: str = "loss") -> list[int]:
 def kill_worker(lab) -> None:
     """The machine is gone: the worker has no time to say anything."""
     runners = lab.processes(r"-m hpq_worker\.runner")
-    os.kill(lab.parent(), signal.SIGKILL)
-    lab.workers[0].kill()  # or it would start another
+    parent = lab.parent()
+    os.kill(parent, signal.SIGSTOP)  # it must not see the end of its supervisor
+    lab.workers[0].kill()  # first, or it would start another
+    os.kill(parent, signal.SIGKILL)
     for runner in runners:
         with contextlib.suppress(ProcessLookupError):
             os.kill(runner, signal.SIGCONT)  # a stopped one would not see that it is alone
