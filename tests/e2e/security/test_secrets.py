@@ -182,6 +182,8 @@ def test_only_its_owner_reads_hpq_home_whoever_makes_it_first(lab, first) -> Non
     lab.env["HPQ_HOME"] = str(lab.home)
     if first == "run":
         lab.ok("run", path, HPQ_REDIS_URL="")
+        # As it ends, the private server replaces files, which a walk would miss.
+        lab.wait_until(lambda: not lab.processes(), "the end of the private server")
     elif first == "enqueue":
         sid = lab.enqueue(sweep)
         lab.worker()
