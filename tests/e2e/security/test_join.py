@@ -114,7 +114,7 @@ def test_a_second_machine_joins_runs_sweeps_of_both_users_and_leaves(
     assert {row["id"] for row in json.loads(second.ok("ls", "--json"))} == {sid, other}
 
     assert "stopped 1 `hpq worker`" in second.hpq("leave").stderr
-    assert worker.poll() == 0 and not folder.exists()
+    assert worker.wait(DEADLINE_S) == 0 and not folder.exists()
     assert json.loads(second.ok("config", "--json"))["HPQ_REDIS_URL"] == ""
     assert second.hpq("leave").returncode == 0
 
@@ -124,8 +124,8 @@ def test_leaving_returns_the_running_trial_to_the_queue(lab: Lab, second: Machin
     sid = lab.steered(1)
     lab.wait_for("began-1-1")
     second.ok("leave")
-    assert worker.poll() == 0
     assert lab.reader.sweeps.get(sid).counts.queued == 1
+    assert worker.wait(DEADLINE_S) == 0
 
 
 def test_a_worker_goes_on_after_the_password_was_rotated_and_the_old_token_is_refused(
