@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -414,6 +415,14 @@ CNN = """
 """
 
 
+def has_unread_command(lab, runner: int) -> bool:
+    """Return whether a stopped runner's worker has sent it a command."""
+    (line,) = lab.processes(r"-m hpq_worker\.runner").values()
+    pipe = Path(f"/proc/{runner}/fd", line.split()[-2])
+    with pipe.open("rb", buffering=0) as commands:
+        return bool(select.select([commands], [], [], 0)[0])
+
+
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -440,6 +449,7 @@ def test_a_real_network_goes_on_elsewhere_to_the_figures_of_one_that_never_stopp
         kill_worker(lab)
     else:
         fleet.terminate()
+        lab.wait_until(lambda: has_unread_command(lab, runner), "the stop of the runner")
         os.kill(runner, signal.SIGCONT)
         assert fleet.wait() == 0
         assert lab.trial(sid).checkpoint != pointer
