@@ -67,7 +67,7 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             "environment": " ".join(launch.pass_env),
             "preload": " ".join(launch.preload),
             "wandb": launch.wandb.value if launch.wandb else "",
-            "signed": signed,
+            "code signed": signed,
             "queue": sweep.worker_class,
             "owner": sweep.owner,
             "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
@@ -82,9 +82,9 @@ def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") 
             or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
             "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
-            "varying": " ".join(sweep.varying),
+            "varied": " ".join(sweep.varying),
             "created": iso(sweep.created_ms) or "",
-            "digest": sweep.digest,
+            "file digest": sweep.digest,
         }
     )
     origin = dict(sweep.provenance)

@@ -46,8 +46,8 @@ def hours_line(summary: SweepSummary) -> Iterator[Line]:
         yield [Span(text + other, Style.DIM)]
     if summary.total_ms:
         all_, before = duration(summary.total_ms), duration(summary.before_ms)
-        lost = f", {before} in attempts that were restarted" if summary.before_ms else ""
-        yield [Span(f"training time of all workers: {all_}{lost}", Style.DIM)]
+        lost = f"; {before} in attempts that were restarted" if summary.before_ms else ""
+        yield [Span(f"total training time: {all_} (all workers{lost})", Style.DIM)]
 
 
 def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]:
@@ -76,9 +76,7 @@ def winner_lines(
 def importance_lines(found: Importance, columns: int = 1_000) -> Iterator[Line]:
     """Yield each parameter's share of the explained variance, with a 90 % interval."""
     yield []
-    yield [
-        Span("which parameter matters (share of the model's prediction, 90 % interval)", Style.DIM)
-    ]
+    yield [Span("which parameter matters (permutation importance, 90 % interval)", Style.DIM)]
     yield [Span(found.verdict, Style.BOLD)]
     if found.looked:
         yield [Span(found.looked, Style.YELLOW)]

@@ -50,6 +50,7 @@ def rows(lab, sid: str) -> dict[int, bytes]:
 
 
 def put(lab, sid: str, number: int, row: bytes) -> None:
+    """Overwrite a row: 16 bytes of signature, which may hold any character, and JSON."""
     lab.redis.hset(lab.keys.sweep(sid, "params"), str(number), row)
 
 
@@ -74,8 +75,8 @@ def test_a_trial_whose_row_was_changed_fails_without_a_run_and_the_others_run(la
     lab.ok("cancel", other, "--yes")
     sid = lab.enqueue(SWEEP, "--new")
     was = rows(lab, sid)
-    put(lab, sid, 2, was[2].replace(b"2}", b"7}"))  # a changed value
-    put(lab, sid, 3, was[3].replace(b"{", b'{"config":"/etc/passwd",'))  # another argument
+    put(lab, sid, 2, was[2].replace(b'"x":2', b'"x":7'))  # a changed value
+    put(lab, sid, 3, was[3].replace(b'{"x"', b'{"config":"/etc/passwd","x"'))  # another argument
     put(lab, sid, 5, was[6])  # swapped rows
     put(lab, sid, 6, was[5])
     put(lab, sid, 8, rows(lab, other)[8])  # the row of another sweep
@@ -96,7 +97,7 @@ def test_the_same_values_in_another_order_or_form_are_not_what_was_signed(lab) -
     sid = lab.enqueue(SWEEP[: SWEEP.index("parameters")] + text)
     was = rows(lab, sid)
     put(lab, sid, 1, was[1][:16] + b'{"y":2,"x":1}')
-    put(lab, sid, 2, was[2].replace(b":3", b":3.0"))
+    put(lab, sid, 2, was[2].replace(b'"x":3', b'"x":3.0'))
     lab.worker()
     wait_over(lab, sid)
     assert kinds(lab, sid) == distrusted(1, 2) and not ran(lab)
@@ -363,7 +364,7 @@ def test_every_view_marks_parameters_that_were_changed_after_the_trials_ran(lab)
     lab.worker()
     lab.wait_over(sid)
     was = rows(lab, sid)
-    put(lab, sid, 2, was[2].replace(b"2}", b"77131}"))
+    put(lab, sid, 2, was[2].replace(b'"x":2', b'"x":77131'))
     put(lab, sid, 5, was[6])  # swapped rows: the sweep knows both identities
     put(lab, sid, 6, was[5])
     shown = {t["trial"]: t for t in json.loads(lab.ok("results", sid, "-o", "json"))}

@@ -15,6 +15,7 @@ import yaml
 
 from hpq.domain.sweep import Sweep
 from hpq.errors import UserError
+from hpq.settings import ABOUT
 from hpq_producer.cli import ALIASES, WHERE, Lazy
 from hpq_producer.manifests.render import component_names
 from tests.constants import DEADLINE_S
@@ -122,6 +123,17 @@ def test_the_help_of_manifests_lists_every_component(hpq: Hpq) -> None:
     shown = " ".join(hpq("manifests", "--help").stdout.split())
     for name in component_names():
         assert re.search(rf"[ ]{name}[,=. ]", shown), name
+
+
+@pytest.mark.parametrize("columns", [80, 100, 300])
+def test_a_narrow_terminal_wraps_the_meaning_of_a_setting(hpq: Hpq, columns: int) -> None:
+    lines = hpq("config", COLUMNS=str(columns)).stdout.splitlines()
+    at = lines[0].index("meaning")
+    assert max(map(len, lines)) <= columns
+    shown = " ".join(" ".join(line[at:] for line in lines).split())
+    assert all(
+        " ".join(what.split()) in shown for field, what in ABOUT.items() if field != "redis_url"
+    )
 
 
 def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from itertools import zip_longest
+from textwrap import wrap
 
 from hpq.code.signing import fingerprint, key_of
 from hpq.domain.trial import Json
@@ -12,11 +14,11 @@ from hpq.settings import ABOUT, Settings, describe, read, variable
 from hpq_producer import connection_record
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import load_settings
-from hpq_producer.terminal.console import show_table
+from hpq_producer.terminal.console import show_table, stdout_info
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span, Style
-from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean
+from hpq_producer.terminal.tables import GAP, Column
+from hpq_producer.terminal.text import clean, width
 
 
 def config(output: Output = Format.TABLE) -> None:
@@ -34,18 +36,25 @@ def config(output: Output = Format.TABLE) -> None:
         about["redis_url"] = f"by hpq connect: {connection.where}"
     elif settings.redis_url and not read(os.environ).redis_url:
         about["redis_url"] = "by hpq join; `hpq leave` disconnects"
+    names = {field: variable(field) for field in about if variable(field) in shown}
+    values = {field: _text(shown[name]) for field, name in names.items()}
+    taken = max(map(width, names.values())) + min(_VALUE, max(map(width, values.values())))
+    room = max(_MEANING, stdout_info().columns - taken - 2 * GAP)
     rows = [
-        [Span(variable(field)), Span(_text(shown[variable(field)])), Span(what, Style.DIM)]
-        for field, what in about.items()
-        if variable(field) in shown
+        [Span(name), Span(value), Span(part, Style.DIM)]
+        for field in names
+        for name, value, part in zip_longest(
+            [names[field]], [values[field]], wrap(about[field], room), fillvalue=""
+        )
     ]
     show_table(_COLUMNS, rows)
 
 
+_VALUE, _MEANING = 30, 30  # columns: of values at most, of meanings at least
 _COLUMNS = (
     Column(title="setting", keep=100),
     Column(title="value", keep=90, least=10),
-    Column(title="meaning", keep=50, least=20),
+    Column(title="meaning", keep=50),
 )
 
 

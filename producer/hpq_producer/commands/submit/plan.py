@@ -93,7 +93,8 @@ def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
     how_many = "no trial limit (--count N sets one)" if total is None else trials_of(total)
     if spec.replicates > 1:
         how_many += f" ({spec.replicates} replicates of each set)"
-    yield f"{spec.name}: {spec.method}, {how_many}, queue {spec.queue}, seed {spec.seed}"
+    where = f"queue {spec.queue}, seed {spec.seed}"
+    yield f"name {spec.name}, method {spec.method}, {how_many}, {where}"
     what = spec.trainer or spec.program or " ".join(spec.command)
     yield f"runs {what}" + describe_place(launch)
     if spec.metric:
