@@ -201,11 +201,6 @@ def training_flop(width: int) -> float:
     return 3 * (forward + 2 * 8 * w * 10) - first
 
 
-def usual() -> Plan:
-    """Return the plan of `trainer: cifar10` on this machine."""
-    return device.plan(dtype=torch.half, autocast=None, graph=True, channels=8)
-
-
 def steps(
     lab: Lab, plan: Plan, size: int, wrap: Callable[[nn.Module], nn.Module] = nn.Sequential
 ) -> tuple[Step, list[Batch]]:
@@ -255,7 +250,7 @@ def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
 
 def graph(lab: Lab, until: float) -> Rows:
     """Check what a capture computes; time captures."""
-    if not usual().graph:
+    if not cifar10.usual_plan().graph:
         yield "nothing is captured here: this section needs CUDA"
         return
     torch.backends.cudnn.deterministic = True
@@ -266,7 +261,7 @@ def graph(lab: Lab, until: float) -> Rows:
     for size in (512, 128):
         seconds = []
         for _ in range(1 + ROUNDS):
-            step, batches = steps(lab, usual(), size // lab.shrink)
+            step, batches = steps(lab, cifar10.usual_plan(), size // lab.shrink)
             began = wait()
             step(batches[0], step.lr)
             seconds.append(wait() - began)
@@ -276,8 +271,8 @@ def graph(lab: Lab, until: float) -> Rows:
 def compared(lab: Lab) -> Rows:
     """Compare captured steps with eager ones, then break a capture."""
     # In half precision roundings grow within a few steps; float64 would show a stale number.
-    for dtype, most in ((torch.float64, 1e-4), (usual().dtype, 5.0)):
-        plan = replace(usual(), dtype=dtype)
+    for dtype, most in ((torch.float64, 1e-4), (cifar10.usual_plan().dtype, 5.0)):
+        plan = replace(cifar10.usual_plan(), dtype=dtype)
         step, captured = weights_after(lab, plan)
         if step.graph is None:
             yield f"{FAILED}no capture in {dtype}: {step.why_eager}"
@@ -485,10 +480,10 @@ def ablation(batch_size: int, lab: Lab, until: float) -> Rows:
 def taken_apart(lab: Lab, until: float) -> Rows:
     """Time a step (µs), and the same step with one thing done as others do it."""
     for size in (512, 128):
-        step, batches = steps(lab, usual(), size // lab.shrink)
+        step, batches = steps(lab, cifar10.usual_plan(), size // lab.shrink)
         host = [part.cpu() for part in batches[0]]
         host = [part.pin_memory() for part in host] if torch.cuda.is_available() else host
-        foreach, _ = steps(lab, usual(), size // lab.shrink)
+        foreach, _ = steps(lab, cifar10.usual_plan(), size // lab.shrink)
         for group in foreach.sgd.param_groups:  # its rate is baked into a capture
             group.update(fused=False, foreach=True, lr=1e-3)
 
@@ -521,7 +516,9 @@ def taken_apart(lab: Lab, until: float) -> Rows:
         (name, values), *others = found.items()
         yield (ours := row(f"G8d batch {size}, a step {name}", "µs", values))
         yield from (ours.peer(f"G8d batch {size}, {what}", values) for what, values in others)
-        augmented = cifar10.Augmented(lab.images().train, size // lab.shrink, 5, 0, usual())
+        augmented = cifar10.Augmented(
+            lab.images().train, size // lab.shrink, 5, 0, cifar10.usual_plan()
+        )
         began = wait()
         drawn = len(list(augmented))
         what = f"G8d batch {size}, beside a step: its share of an epoch's draws and augmentation"
@@ -596,7 +593,7 @@ def conditions(lab: Lab) -> dict[str, str]:
         "device": torch.cuda.get_device_name() if gpu else "no GPU: the figures mean nothing",
         "torch": f"{torch.__version__}, CUDA {torch.version.cuda}",
         "python": platform.python_version(),
-        "plan": str(usual()),
+        "plan": str(cifar10.usual_plan()),
         "peer": lab.peer + (f", CRC-32 {lab.upstream.crc}" if lab.upstream else ""),
         "images": f"CRC-32 {crc:08x}",
         "size": ", ".join(f"{name} {value}" for name, value in lab.size.items()),
@@ -681,7 +678,7 @@ def _measured(given: argparse.Namespace) -> bool:
             cache=Path(folder) / "cache",
             size=SMALL if given.small else FULL,
             shrink=32 if given.small else 1,
-            upstream=load(given.published, usual().dtype) if given.published else None,
+            upstream=load(given.published, cifar10.usual_plan().dtype) if given.published else None,
         )
         fine = measure(given.sections, lab, ends, given.out)
     faulthandler.cancel_dump_traceback_later()
