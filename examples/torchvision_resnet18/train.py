@@ -54,7 +54,9 @@ optimizer = torch.optim.SGD(
     model.parameters(), args.lr, args.momentum, weight_decay=5e-4, nesterov=args.momentum > 0
 )
 steps = args.epochs * len(train_loader)
-schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, args.lr, total_steps=steps)
+schedule = torch.optim.lr_scheduler.OneCycleLR(
+    optimizer, args.lr, total_steps=steps, cycle_momentum=False
+)
 amp = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 for _ in range(args.epochs):

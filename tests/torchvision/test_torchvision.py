@@ -164,7 +164,7 @@ def test_a_plain_script_with_resnet18_is_swept_unchanged(tmp_path: Path) -> None
     }
     hpq = [sys.executable, "-m", "hpq_producer"]
     small = ["--set", "parameters.epochs.value=1", "--set", "parameters.images.value=32"]
-    small += ["--set", "parameters.batch-size.value=16", "--set", "parameters.lr.values=[0.01]"]
+    small += ["--set", "parameters.batch-size.value=16", "--set", "parameters.lr.values=[0.5]"]
     small += ["--workers", "1"]
     words = [*hpq, "run", "sweep.yaml", *small]
     done = run(words, cwd=folder, env=environ, capture_output=True, text=True)
@@ -174,3 +174,4 @@ def test_a_plain_script_with_resnet18_is_swept_unchanged(tmp_path: Path) -> None
     )
     trials = json.loads(listed.stdout)
     assert len(trials) == 2 and all(0 <= trial["objective"] <= 1 for trial in trials), listed
+    assert len({trial["last"]["loss"] for trial in trials}) == 2  # the momentum matters
