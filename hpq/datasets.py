@@ -80,7 +80,11 @@ class Source:
     layout: Layout
 
     def files(self) -> Files:
-        """Yield its files, each with the match of its name, one at a time."""
+        """Yield its files, each with the match of its name, one at a time.
+
+        Raises:
+            TarError: the tar is damaged, or incomplete.
+        """
         if not self.path.is_file():
             yield from ((match, path.read_bytes()) for path, match in self._matches())
             return
@@ -90,6 +94,9 @@ class Source:
                 content = tar.extractfile(member) if match and member.isfile() else None
                 if match and content:
                     yield match, content.read()
+            # tarfile takes a cut between two files, or in a header, for the end.
+            if tar.fileobj is None or tar.fileobj.tell() < tar.offset + tarfile.BLOCKSIZE:
+                raise tarfile.ReadError("it ends without the mark of its end")
 
     def stamp(self) -> list[tuple[str, int, int]]:
         """Return paths, sizes and times that change with the data.

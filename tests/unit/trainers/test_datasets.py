@@ -190,6 +190,17 @@ def test_damaged_data_is_one_line_with_the_file(tmp_path: Path) -> None:
         load("mnist", half, tmp_path / "cache", 20, 20)
 
 
+@pytest.mark.parametrize("more", [0, 200, 512])
+def test_a_tar_that_was_cut_between_two_pictures_is_damaged(tmp_path: Path, more: int) -> None:
+    tar = packed(pictures(tmp_path / "cifar10"), tmp_path / "my-cifar.tar")
+    with tarfile.open(tar) as opened:
+        last = opened.getmembers()[-1].offset
+    with tar.open("r+b") as file:
+        file.truncate(last + more)
+    with pytest.raises(DataMissing, match=r"my-cifar.tar.*hpq data cifar10"):
+        load("cifar10", tar, tmp_path / "cache", 10, 10)
+
+
 def test_wrongly_shaped_data_is_one_line_that_says_the_shape(tmp_path: Path) -> None:
     with pytest.raises(DataMissing, match=r"airplane/0000.png .*28x28.*32x32"):
         load("cifar10", pictures(tmp_path / "a", side=28), tmp_path / "cache", 20, 20)

@@ -155,8 +155,8 @@ def _found(name: str, trial: Trial) -> Arrays:
             return decode(source.layout, files())
         except (*UNREADABLE, KeyError, ValueError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
-            text = f"data set {name}: {source.path} is damaged: {why}; fetch it anew"
-            raise DataMissing(text) from None
+            text = f"data set {name}: {source.path} is damaged: {why}"
+            raise DataMissing(f"{text}; remove it, then run `hpq data {name}`") from None
 
     return decoded(trial.cache, name, source.stamp(), make)
 

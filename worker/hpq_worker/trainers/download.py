@@ -7,6 +7,7 @@ line on stdout and exit code 2; progress is on stderr.
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 import sys
 from http.client import HTTPException
@@ -57,7 +58,7 @@ def _fetch(url: str, path: Path, md5: str) -> None:
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")  # another may fetch it, too
 
     def show(blocks: int, size: int, total: int) -> None:
         if sys.stderr.isatty():

@@ -71,7 +71,10 @@ def _unpickle(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _folders(files: Files) -> tuple[Split, Split]:
-    rows = [(*match.groups(), _picture(match[0].lstrip("/"), content)) for match, content in files]
+    rows = [
+        (match[1].lower(), match[2].lower(), match[3], _picture(match[0].lstrip("/"), content))
+        for match, content in files
+    ]
     rows.sort(key=lambda row: row[:3])  # classes in the order of the alphabet, which is CIFAR10's
 
     def stacked(split: str) -> Split:
