@@ -208,6 +208,7 @@ ONE = (IMAGES, LABELS)
         ({"train": Given([ONE] * 2)}, "the training set: 2 batches in an epoch, its len is 3"),
         ({"train": Given([ONE] * 4)}, "the training set: 4 batches in an epoch, its len is 3"),
         ({"train": Given([ONE, ONE, (IMAGES[:3], LABELS[:3])])}, "drop_last=True"),
+        ({"train": Given([(IMAGES[:3], LABELS[:3])] * STEPS)}, "drop_last=True"),
         ({"train": Given([ONE, ONE, (IMAGES.half(), LABELS)])}, "float16"),
         ({"test": []}, "the test set: "),
         ({"model": linear().requires_grad_(False)}, "the network: "),
@@ -242,13 +243,18 @@ class Unseeded:
         return DataLoader(TensorDataset(*images_and_labels()), SIZE, shuffle=True, drop_last=True)
 
 
+def drawing() -> DataLoader:
+    """Return a test set that moves torch's generator at the start of its iteration."""
+    return DataLoader(TensorDataset(*images_and_labels()), SIZE)
+
+
 # An epoch asks 6 times: before each of 3 batches of training, then of testing.
 @pytest.mark.parametrize("train", [shuffled, Unseeded])
 @pytest.mark.parametrize("stops", [[1], [5], [6], [9, 2], [13, 3, 5], [1, 1, 1, 1]])
 def test_a_training_that_was_stopped_goes_on_to_the_same_figures(tmp_path, stops, train) -> None:
     straight, last = dropping(), dropping()
     torch.manual_seed(8)
-    whole = fitted(Recorded(), straight, train(), epochs=4)
+    whole = fitted(Recorded(), straight, train(), epochs=4, test=drawing())
     parts = Recorded(checkpoint_dir=tmp_path)
     torch.manual_seed(8)
     for stop in stops:
@@ -256,10 +262,10 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_figures(tmp_path, stops
         state = torch.get_rng_state()
         model = dropping()
         torch.set_rng_state(state)
-        fitted(parts, model, train(), epochs=4)
+        fitted(parts, model, train(), epochs=4, test=drawing())
         torch.manual_seed(17)  # another process
     parts.stop_after = 10**9
-    fitted(parts, last, train(), epochs=4)
+    fitted(parts, last, train(), epochs=4, test=drawing())
     assert figures(parts) == figures(whole)
     for one, other in zip(last.parameters(), straight.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -283,6 +289,14 @@ def test_a_training_that_was_killed_goes_on_from_the_end_of_an_epoch(tmp_path, t
     torch.manual_seed(17)  # another process
     fitted(resumed, dropping(), train(), epochs=4)
     assert figures(resumed) == figures(whole)[2:]
+
+
+def test_a_checkpoint_that_cannot_be_written_costs_one_line_with_the_reason(tmp_path, capsys):
+    (tmp_path / "training.tmp").symlink_to("/dev/full")
+    trial = fitted(Recorded(checkpoint_dir=tmp_path, checkpoint_s=0.0), epochs=1)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "No space left" in line and len(trial.reports) == 1
+    assert not list(tmp_path.iterdir())
 
 
 def assert_resumed_at_2(capsys: pytest.CaptureFixture[str], path: Path) -> None:

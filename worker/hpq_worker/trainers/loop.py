@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from copy import deepcopy
 from itertools import chain, islice
 from pathlib import Path
@@ -91,6 +92,7 @@ def fit(
             _train(at, train, every[at.epoch - 1], trial)
             trained = _figures(at, "train", step.sums, steps * size, began)
             at.epoch_s = trained["train/time"]
+            at.random = at._random()  # a DataLoader draws a seed when its iteration begins
             tested = _test(at, test, trial)
         except _Stopped:
             if at.done < steps:
@@ -110,7 +112,11 @@ def _train(at: Training, train: Loader, rates: torch.Tensor, trial: Trial) -> No
         at.step.sums.zero_()
     if set_epoch := getattr(train, "set_epoch", None):
         set_epoch(at.epoch)
+    size = at.step.size
     for batch in _until_stopped(at.left(iter(train)), trial):
+        if len(batch[1]) != size:
+            said = f"the training set: a batch of {len(batch[1])} images, its batch_size is {size}"
+            raise BadParams(f"{said}; leave out one that is not whole (DataLoader: drop_last=True)")
         if at.done < len(rates):
             at.step(batch, rates[at.done])
         at.done += 1
@@ -186,11 +192,14 @@ class Training:
             return
         self.saved_at, draft = time.monotonic(), self.path.with_suffix(".tmp")
         try:
-            torch.save(self._state(), draft)
+            with draft.open("wb", buffering=0) as file:
+                torch.save(self._state(), file)
             os.replace(draft, self.path)
-        except (OSError, RuntimeError) as error:  # torch's writer reports a full disk so
-            print(f"hpq: no checkpoint: {error}", file=sys.stderr, flush=True)
-            draft.unlink(missing_ok=True)
+        except (OSError, RuntimeError) as error:  # torch's writer hides the reason: a full disk
+            why = error.__context__ or error
+            print(f"hpq: no checkpoint: {why}", file=sys.stderr, flush=True)
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
 
     def restore(self) -> None:
         """Continue from the file if there is one; one line says so, or why it does not fit."""
@@ -224,7 +233,8 @@ class Training:
             "model": self.step.model.state_dict(),
             "velocity": self.step.velocity,
             "sums": self.step.sums,
-            "random": self._random() if self.done else self.random,
+            # At the start of the epoch, or of its test, which a training that resumes starts again.
+            "random": self._random() if 0 < self.done < self.run["steps"] else self.random,
         }
 
     def _set(self, state: Mapping[str, Any]) -> None:
