@@ -21,7 +21,7 @@ from hpq_worker.consumer.run_limit import UNTIL_OVER, RunBudget
 from hpq_worker.health import telemetry
 from hpq_worker.health.monitor import Monitor
 from hpq_worker.process import exit_report, secrets
-from hpq_worker.process.process_tree import adopt_orphans, kill_orphans
+from hpq_worker.process.process_tree import PARENT, adopt_orphans, kill_orphans
 from hpq_worker.process.signals import Signals
 
 log = logging.getLogger("hpq.supervisor")
@@ -139,6 +139,7 @@ class Supervisor:
             "-P",
             "-m",
             "hpq_worker.consumer",
+            f"{PARENT}{os.getpid()}",
             *(f"{telemetry.OPTION}{fd}" for fd in telemetry_fds),
         ]
         command.append(f"{exit_report.OPTION}{report_fd}")

@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialState
+from tests.constants import DEADLINE_S
 from tests.ids import ids
 
 BELOW = """
@@ -286,6 +289,14 @@ def test_no_worker_outlives_its_killed_fleet(lab) -> None:
     lab.worker()
     lab.go()
     lab.wait_over(sid)
+
+
+def test_a_worker_whose_fleet_was_killed_before_it_started_goes(lab) -> None:
+    """F3: no signal of the kernel tells it; the pid it was started by is not its parent's."""
+    words = [sys.executable, "-P", "-m", "hpq_worker.consumer", "--parent=1"]
+    worker = subprocess.Popen(words, env=lab.env, stdin=subprocess.DEVNULL)
+    lab.workers.append(worker)
+    assert worker.wait(DEADLINE_S) == 0 and lab.reader.workers.live() == []
 
 
 def test_a_stopped_sweep_ends_also_when_its_last_worker_is_told_to_go(lab) -> None:

@@ -46,7 +46,7 @@ from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process import devices, exit_report
 from hpq_worker.process import secrets as hidden
 from hpq_worker.process.logs import configure
-from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
+from hpq_worker.process.process_tree import PARENT, adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
 from hpq_worker.runner.caller import Caller
 from hpq_worker.suggest.processes import SuggesterProcesses
@@ -96,10 +96,11 @@ def _consumer(
     return RqWorker(Tickets(redis, Keys(settings.prefix)), parts, loop, run_limit)
 
 
-def _signals(settings: Settings) -> Signals:
+def _signals(settings: Settings, args: Sequence[str]) -> Signals:
     signals = Signals(settings.grace_s)
     signals.install()
-    end_with_parent()  # a worker must not outlive a supervisor that was killed
+    parents = [int(arg.removeprefix(PARENT)) for arg in args if arg.startswith(PARENT)]
+    end_with_parent(*parents)  # a worker must not outlive a supervisor that was killed
     adopt_orphans()
     return signals
 
@@ -117,7 +118,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     Raises:
         HpqError: the server cannot be used, or HPQ_HOME cannot be written.
     """
-    signals = _signals(settings)
+    signals = _signals(settings, args)
     _check_server(settings)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"

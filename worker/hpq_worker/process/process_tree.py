@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+PARENT = "--parent="  # an option of a process: the pid with which it ends
 SPARED: set[int] = set()  # children of this process that belong to no runner
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -26,10 +27,12 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_with_parent() -> None:
-    """Send this process SIGTERM when its parent dies (Linux)."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Send this process SIGTERM when its parent dies (Linux), or now if that is not `parent`."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if parent not in (None, os.getppid()):  # it died before the call
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def children() -> dict[int, list[int]]:
