@@ -83,7 +83,8 @@ DESCRIBES = """
 def test_a_preloaded_program_finds_what_it_finds_without_preload(lab) -> None:
     one = HEAD + "parameters: {x: {values: [1]}}\n"
     lab.write("train.py", DESCRIBES)
-    env = library(lab, "import sys\nos.environ['BY_HEAVY'] = '1'\nsys.path.append('/by-heavy')")
+    changes = "os.environ |= {'BY_HEAVY': '1', 'OMP_NUM_THREADS': '3'}; os.environ.pop('TERM', 0)"
+    env = library(lab, f"import sys\n{changes}\nsys.path.append('/by-heavy')") | {"TERM": "dumb"}
     plain, preloaded = lab.enqueue(one, **env), lab.enqueue(one + "preload: [heavy]", **env)
     lab.worker(**env)
     said = []
@@ -169,6 +170,34 @@ def test_a_stalled_program_writes_its_stacks_and_the_next_trial_runs(lab) -> Non
     assert lab.trial(sid, 2).failure.kind.value == "stalled"
     assert "in waits_for_ever" in lab.printed(sid, 2)
     assert [lab.trial(sid, n).state for n in (1, 3)] == [TrialState.FINISHED] * 2
+
+
+WAITS = """
+import time
+if not os.path.exists("imported"):
+    open("importing", "w").close()
+    def waits_for_ever(): time.sleep(1000)
+    waits_for_ever()
+"""
+
+
+@pytest.mark.parametrize("why", ["cancelled", "stalled"])
+def test_a_trial_that_ends_while_its_modules_are_imported_starts_no_program(lab, why) -> None:
+    env = library(lab, WAITS.replace('"import', f'"{lab.folder}/import'))
+    lab.write("train.py", "import sys\nopen('ran', 'a').write(sys.argv[1])\nprint('loss=1')")
+    sid = lab.enqueue(THREE + "preload: [heavy]\nstall: 10\nretries: 0", **env)
+    lab.worker(**env)
+    lab.wait_until((lab.folder / "importing").exists, "the import")
+    (lab.folder / "imported").touch()
+    if why == "cancelled":
+        lab.ok("cancel", f"{sid}/1", "--yes")
+    lab.wait_over(sid)
+    ended = lab.events(sid)
+    assert (why == "cancelled") == ("cancelled" in ended) and ended.count("claimed") <= 2
+    assert ("in waits_for_ever" in lab.printed(sid)) == (why == "stalled")
+    first = lab.trial(sid).state is TrialState.FINISHED  # a stall is tried again
+    assert (lab.code / "ran").read_text() == "--x=1" * first + "--x=2--x=3"
+    assert len(imports(lab)) == 2 and "without preload" not in lab.printed(sid)
 
 
 def test_modules_are_shared_if_python_puts_no_directory_first(lab) -> None:

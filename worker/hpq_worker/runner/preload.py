@@ -13,6 +13,7 @@ from typing import Any
 from hpq_worker.process.process_tree import SPARED
 from hpq_worker.process.protocol import RunRequest
 from hpq_worker.runner import preload_server
+from hpq_worker.runner.stall import abort
 
 # Variables of one trial. Any other may decide what a module does at its import.
 _OF_A_TRIAL = ("HPQ_", "MASTER_", "PET_", "WANDB_")
@@ -43,7 +44,15 @@ class PreloadServer:
             self._send({"argv": argv[1:], "env": run.env, "cwd": run.cwd})
             answer = self._answer()  # the status if it was killed at once
             self.pid, self._status = answer.get("pid", 0), answer.get("status")
+            if self._process is None:
+                self._key = ()  # it had ended: the next program gets another
         return self._process is not None
+
+    def interrupt(self, is_stalled: bool) -> None:
+        """End the server while it imports the modules for a program; from any thread."""
+        if (process := self._process) is not None:
+            self._key = ()
+            abort(process.pid) if is_stalled else process.terminate()
 
     def wait(self) -> int:
         """Return the program's exit status; negative: a signal."""
@@ -75,7 +84,7 @@ class PreloadServer:
             if line := self._answers.readline():
                 answer = json.loads(line)
         if reason := answer.get("refused"):
-            if not self.pid:  # else its program runs on
+            if self._key and not self.pid:  # else it was interrupted, or its program runs on
                 print(f"hpq: without preload: {reason}", flush=True)
             self._close()
         return answer

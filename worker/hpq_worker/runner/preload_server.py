@@ -70,10 +70,11 @@ def _serve(channel: socket.socket, modules: list[str]) -> dict[str, Any]:
     os._exit(0)
 
 
-def _enter(argv: list[str], env: dict[str, str], cwd: str) -> None:
+def _enter(argv: list[str], env: dict[str, str], cwd: str, started: dict[str, str]) -> None:
     """Take on what a new process that imports the modules would have."""
     path = [entry for entry in sys.path if entry not in _entries()]
-    os.environ.update(env)
+    # A trial's own variables, which differ; of the others the modules may have changed some.
+    os.environ.update({n: v for n, v in env.items() if started.get(n) != v})
     os.chdir(cwd)
     sys.argv, sys.orig_argv = argv, [sys.executable, *argv]
     is_safe = getattr(sys.flags, "safe_path", False)
@@ -107,8 +108,9 @@ def main() -> None:
     """Serve; in each forked process, run a program."""
     own = os.path.dirname(os.path.realpath(__file__))  # where Python looks first for modules
     sys.path[:] = [entry for entry in sys.path if entry != own]
+    started = dict(os.environ)
     request = _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
-    _enter(request["argv"], request["env"], request["cwd"])
+    _enter(request["argv"], request["env"], request["cwd"], started)
     _run(os.path.abspath(request["argv"][0]))
 
 

@@ -34,7 +34,9 @@ class Program:
         self._is_stopped, self._why = True, why
         if self._pid and why == STALLED:
             abort_descendants()
-        elif self._pid:
+        elif not self._pid:  # it imports the modules of `preload`, or has not begun
+            self._preload_server.interrupt(why == STALLED)
+        else:
             # In a terminal its process group is also that of the user's shell command.
             kill = os.kill if self._run.in_terminal else os.killpg
             with contextlib.suppress(ProcessLookupError):
@@ -53,15 +55,18 @@ class Program:
         if self._run.in_terminal:  # Ctrl-C reaches the program, too, which decides
             signal.signal(signal.SIGINT, lambda *_: None)
         self._pid, wait = self._start()
-        if self._is_stopped:  # the stop came before the process existed
+        if self._is_stopped and self._pid:  # the stop came before the process existed
             self.stop(self._why)
         return wait()
 
     def _start(self) -> tuple[int, Callable[[], int]]:
         """Start the command; return its pid, and a function that waits for its exit status."""
         server, in_terminal = self._preload_server, self._run.in_terminal
-        if self._run.preload and not in_terminal and server.start(self._run):
-            return server.pid, server.wait
+        if self._run.preload and not in_terminal:
+            if server.start(self._run):
+                return server.pid, server.wait
+            if self._is_stopped:  # while the modules were imported
+                return 0, lambda: -signal.SIGTERM
         process = subprocess.Popen(
             self._run.argv,
             cwd=self._run.cwd,

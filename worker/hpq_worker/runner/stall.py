@@ -63,9 +63,14 @@ def dump_on_signal() -> None:
 
 
 def abort_descendants() -> None:
-    """Send SIGABRT to all descendants except SPARED, without core files."""
+    """Send SIGABRT to all descendants except SPARED."""
     for pid in set(descendants(os.getpid())) - SPARED:
-        with contextlib.suppress(OSError, ValueError):
-            if hasattr(resource, "prlimit"):
-                resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
-            os.kill(pid, signal.SIGABRT)
+        abort(pid)
+
+
+def abort(pid: int) -> None:
+    """Send SIGABRT to a process, without a core file."""
+    with contextlib.suppress(OSError, ValueError):
+        if hasattr(resource, "prlimit"):
+            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        os.kill(pid, signal.SIGABRT)
