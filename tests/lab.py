@@ -77,7 +77,7 @@ class Lab:
         self.mark = secrets.token_hex(8)
         self.redis: Redis = connect(url or server.url)
         self.keys = Keys("hpq")
-        self.reader = StoreReader(self.redis, self.keys, 2_000)
+        self.reader = StoreReader(self.redis, self.keys, 12_000)  # HPQ_LEASE_S
         self.workers: list[subprocess.Popen[bytes]] = []
         self._logs: list[Path] = []
         self._sweeps = itertools.count(1)
@@ -90,7 +90,7 @@ class Lab:
             "HPQ_USER": "tester",
             "HPQ_LEASE_S": "12",  # a worker without CPU time for longer loses its trial
             "HPQ_REAP_S": "0.3",
-            "HPQ_GRACE_S": "3",
+            "HPQ_GRACE_S": "20",  # only what ignores SIGTERM takes them
             "CUDA_VISIBLE_DEVICES": "",
         }
 
@@ -215,7 +215,7 @@ class Lab:
     def refusal(self, sid: str) -> Notice:
         """Wait until a live worker refuses a sweep; return why.
 
-        Why is read once: a worker without CPU time for two seconds is not live at a second look.
+        Why is read once: a worker without CPU time for a lease is not live at a second look.
         """
         found: list[Notice] = []
 

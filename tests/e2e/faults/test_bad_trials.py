@@ -237,7 +237,7 @@ def test_a_trial_past_its_timeout_fails_whatever_it_does(lab) -> None:
         """,
     )
     sid = lab.enqueue(sweep_of(["flood", "deaf", "sleep"], "program: slow.py\ntimeout: 1"))
-    lab.worker(2)
+    lab.worker(2, HPQ_GRACE_S="3")
     lab.wait_over(sid)
     got = {mode: (kind, attempt) for mode, (kind, _, attempt) in failures(lab, sid).items()}
     assert got == dict.fromkeys(("flood", "deaf", "sleep"), ("timeout", 1))

@@ -115,7 +115,7 @@ def test_a_slow_redis_costs_time_only(lab, proxy) -> None:
     proxy.delay_s = 0.05
     sid = lab.steered(2)
     lab.go()
-    lab.worker(**through(proxy, HPQ_LEASE_S="6"))
+    lab.worker(**through(proxy))
     lab.wait_over(sid)
     assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]
 
@@ -124,7 +124,7 @@ def test_a_slow_redis_costs_time_only(lab, proxy) -> None:
 def test_connections_that_die_in_a_trial_are_made_anew(lab, proxy, harm) -> None:
     """F13: all connections are reset, or the server forgets them and no client hears of it."""
     sid = lab.steered(2)
-    fleet = lab.worker(**through(proxy, HPQ_LEASE_S="12"))
+    fleet = lab.worker(**through(proxy))
     lab.wait_for("began-1-1")
     lab.wait_until(lambda: lab.trial(sid).step == 1, "the first beat, on a connection of its own")
     getattr(proxy, harm)()
@@ -139,7 +139,7 @@ def test_connections_that_die_in_a_trial_are_made_anew(lab, proxy, harm) -> None
 def test_a_cancel_said_while_the_worker_is_cut_off_is_heard_at_its_next_beat(lab, proxy) -> None:
     """F29, R17: stop and cancel lie in Redis; they are no message that can be missed."""
     sid = lab.steered(2)
-    lab.worker(**through(proxy, HPQ_LEASE_S="12"))
+    lab.worker(**through(proxy))
     lab.wait_for("began-1-1")
     proxy.hole()
     lab.ok("cancel", f"{sid}/1", "--yes")

@@ -35,7 +35,7 @@ def test_a_deaf_trial_is_killed_at_the_end_of_the_grace_and_given_back(lab) -> N
         """,
     )
     sid = lab.enqueue(SWEEP)
-    fleet = lab.worker()
+    fleet = lab.worker(HPQ_GRACE_S="12")
     lab.wait_for("began")
     fleet.terminate()
     assert fleet.wait() == 0
@@ -235,11 +235,7 @@ def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them
     full_disk()
     lab.worker()
     lab.wait_until(lambda: "worker-fault" in ids(lab.log()), "the trial handed back")
-
-    def why() -> str:
-        return "\n".join(str(w.refuses[sid]) for w in lab.reader.workers.live() if sid in w.refuses)
-
-    lab.wait_until(lambda: "No space left" in why(), "the reason")
+    assert "No space left" in lab.refusal(sid).text
     elsewhere = lab.folder / "elsewhere"
     elsewhere.mkdir()
     for name in ("code.key", "id"):  # it knows the user's directory, too
@@ -296,9 +292,8 @@ def test_a_disk_that_others_fill_is_not_charged_to_the_trial_and_no_further_one_
     lab.wait_for("began")
     full_disk()
     lab.go()
-    refused = lambda: [w.refuses[sid] for w in lab.reader.workers.live() if sid in w.refuses]  # noqa: E731
-    lab.wait_until(refused, "the worker to leave the sweep")
-    (why,) = refused()
+    why = lab.refusal(sid)
+    lab.wait_until(lambda: "requeued" in lab.events(sid), "the trial to return")
     assert why.code == "worker-fault" and "No space left" in why.text and str(lab.home) in why.text
     trial = lab.trial(sid, 1)
     assert (trial.state, trial.failure) == (TrialState.QUEUED, None)
@@ -314,8 +309,8 @@ def test_a_code_directory_that_vanishes_while_its_trial_starts_is_not_charged(la
     done = run_hpq(("enqueue", "sweep.yaml", "--live"), project, lab.env, DEADLINE_S)
     sid = done.stdout.strip()
     lab.worker()
-    refused = lambda: [w.refuses[sid] for w in lab.reader.workers.live() if sid in w.refuses]  # noqa: E731
-    lab.wait_until(refused, "the worker to leave the sweep")
+    lab.refusal(sid)
+    lab.wait_until(lambda: "requeued" in lab.events(sid), "the trial to return")
     trial = lab.trial(sid, 1)
     assert (trial.state, trial.failure) == (TrialState.QUEUED, None)
     reasons = [e.fields["reason"] for e in lab.reader.events.read(sid) if e.what == "requeued"]

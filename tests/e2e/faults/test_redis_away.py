@@ -18,7 +18,8 @@ def test_a_trial_goes_on_while_redis_is_away_and_is_committed_once(lab) -> None:
     lab.server.kill()
     lab.wait_until(lambda: "redis-away" in ids(lab.log()), "a beat that failed")
     lab.server.start()
-    lab.wait_until(lambda: lab.reader.workers.live(), "the worker's next sign of life")
+    beat = lab.trial(sid).beat_ms
+    lab.wait_until(lambda: lab.trial(sid).beat_ms > beat, "the trial's next heartbeat")
     lab.go()
     lab.wait_over(sid)
     assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]

@@ -119,10 +119,7 @@ def test_a_worker_that_would_not_check_parameters_leaves_the_sweep(lab) -> None:
     lab.steered(1)  # makes the trainer
     sid = lab.reader.sweeps.ids()[0]
     assert lab.reader.sweeps.get(sid).schema == SCHEMA == 3
-    live = lab.reader.workers.live
-    lab.wait_until(lambda: any(worker.refuses for worker in live()), "its reason")
-    assert not who_ran(lab, sid)
-    assert live()[0].refuses[sid].code == "hpq-too-old"
+    assert lab.refusal(sid).code == "hpq-too-old" and not who_ran(lab, sid)
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def test_a_deaf_trial_that_is_cancelled_is_killed(lab) -> None:
         """,
     )
     sid = lab.enqueue("program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n")
-    lab.worker()
+    lab.worker(HPQ_GRACE_S="3")
     lab.wait_for("began")
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)
