@@ -18,10 +18,8 @@ import yaml
 
 from hpq import __version__
 from tests.commands import stdout_of
+from tests.constants import DEADLINE_S, ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
-DEADLINE_S = 120.0
-pytestmark = pytest.mark.timeout(240)
 Installed = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = """
 program: train.py

@@ -216,7 +216,7 @@ def test_the_agent_goes_on_after_a_function_that_outlives_its_cancelled_trial(la
                 wait_for("go")
                 wandb.log({"val_acc": 7.0})
         wandb.agent(wandb.sweep(space), main)
-    """, {})  # fmt: skip
+    """, {"HPQ_GRACE_S": "3"})  # fmt: skip
     lab.wait_for("began")
     sid = sweep_of(lab)
     lab.ok("cancel", f"{sid}/1", "--yes")
