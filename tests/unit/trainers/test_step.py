@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -147,6 +149,37 @@ def test_a_network_that_reads_a_value_back_runs_eagerly_and_says_why(gpu: Gpu, c
     assert torch.equal(torch.get_rng_state(), states)
     assert torch.equal(step.model.linear.weight, plain.model.linear.weight)
     assert torch.equal(step.sums, plain.sums)
+
+
+class Uncapturable(Exception):
+    """An error that a weak reference may name, unlike Python's own."""
+
+
+class Fails(nn.Linear):
+    """Fails once; `errors` tells whether the error is still in memory."""
+
+    errors: weakref.WeakSet[Exception]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not hasattr(self, "errors"):
+            self.errors = weakref.WeakSet()
+            raise self.error()
+        return super().forward(x)
+
+    def error(self) -> Exception:
+        error = Uncapturable("a layer")
+        self.errors.add(error)
+        return error
+
+
+def test_after_a_failed_capture_nothing_of_it_stays_in_memory(gpu: Gpu) -> None:
+    step = stepped(Fails(6, 10), GRAPH)
+    gc.disable()  # a GPU's memory may end before Python looks for cycles
+    try:
+        step(images_and_labels(4), rate())
+        assert "Uncapturable" in step.why_eager and not step.model.errors
+    finally:
+        gc.enable()
 
 
 def test_memory_that_ends_in_a_capture_ends_the_trial_as_out_of_memory(gpu: Gpu) -> None:

@@ -28,10 +28,10 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # logits, labels: s
 class Plan:
     """How a device computes. Nothing here changes what a hyperparameter means."""
 
-    # Of weights, gradients and momentum; a network of half precision has float32 batch norms.
+    # Of weights, gradients and momentum; `device.placed` casts, and keeps batch norms in float32.
     dtype: torch.dtype = torch.float32
     autocast: torch.dtype | None = None  # what torch.autocast computes in; None: no autocast
-    graph: bool = False  # the training step is one CUDA graph
+    graph: bool = False  # the training step is captured as a CUDA graph
     compile: bool = False  # the network goes through torch.compile
     channels: int = 3  # images of cifar10 are padded with channels of zeros to this number
 
@@ -61,7 +61,7 @@ class Step:
 
     With `plan.graph` the first call captures the step; each call then copies its batch and rate
     into the memory of the capture and replays it. If a network cannot be captured, one line on
-    stderr says why, and the steps run eagerly with the same results.
+    stderr says why, and the steps run without a graph, with the same results.
 
     `sums` adds up loss and hits of all calls; the loop (`fit`) zeroes it before an epoch and reads
     it once after, so that no step waits for the device.
@@ -74,7 +74,7 @@ class Step:
         self.network = torch.compile(model, dynamic=False) if plan.compile else model
         weights = [p for p in model.parameters() if p.requires_grad]
         device, on_gpu = weights[0].device, weights[0].is_cuda
-        # A tensor, so that a captured step takes a new rate; CUDA's kernel reads float32.
+        # A tensor: a captured step reads the rate from its address; CUDA's kernel needs float32.
         self.lr = torch.zeros((), dtype=torch.float32 if on_gpu else torch.float64, device=device)
         # float64: a float32 sum of many batches would lose what single images add.
         self.sums = torch.zeros(2, dtype=torch.float64, device=device)
@@ -88,11 +88,11 @@ class Step:
             nesterov=momentum > 0,
             fused=fused,
         )
-        # Made here: SGD would create it in its first update, and a capture records a later one.
+        # Made here, so that the loop can save it and a capture can put it back.
         self.velocity = [torch.zeros_like(p) for p in weights]
         for p, velocity in zip(weights, self.velocity, strict=True):
             self.sgd.state[p]["momentum_buffer"] = velocity
-        self.forms: list[Any] = []  # shape and dtype of the first batch's parts
+        self.forms: list[Any] = []  # shape and dtype of images and labels of the first batch
         self.graph: torch.cuda.CUDAGraph | None = None
         self.why_eager = ""  # why the capture failed
 
@@ -127,7 +127,7 @@ class Step:
         self.sgd.zero_grad(set_to_none=True)
 
     def _capture(self) -> None:
-        """Capture the step; the updates of the capture leave no trace in the weights or elsewhere.
+        """Capture the step; the updates before it leave no trace in weights, sums or generators.
 
         Raises:
             torch.OutOfMemoryError: a step does not fit into the device's memory.
@@ -151,13 +151,12 @@ class Step:
                     self._update(self.batch)
             self.graph = graph
         except Exception as error:  # whatever prevents a capture, eager steps are right
-            # A failed capture leaves the generator in a state that cannot draw.
+            # A failed capture leaves a generator that cannot draw; below it gets its state back.
             generator = torch.cuda.default_generators[torch.cuda.current_device()]
             generator.graphsafe_set_state(torch.Generator(generator.device))
             if isinstance(error, torch.OutOfMemoryError):
                 raise
-            cause = error.__context__ or error  # the end of a failed capture fails as well
-            self.why_eager = " ".join(f"{type(cause).__name__}: {cause}".split())[:200]
+            self.why_eager = _reason(error)
             print(f"hpq: no CUDA graph, the steps run eagerly: {self.why_eager}", file=sys.stderr)
             self.sgd.zero_grad(set_to_none=True)
         finally:
@@ -166,6 +165,12 @@ class Step:
         for tensor, before in zip(state, saved, strict=True):
             tensor.copy_(before)
         torch.cuda.set_rng_state(random)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a capture failed; no frame that holds its tensors refers to the error after it."""
+    cause = error.__context__ or error  # the end of a failed capture fails as well
+    return " ".join(f"{type(cause).__name__}: {cause}".split())[:200]
 
 
 @cache
