@@ -73,7 +73,7 @@ def test_the_four_calls_run_and_fill_one_page_without_redis_or_rq(tmp_path: Path
 
 def test_captures_are_compared_and_timed(monkeypatch, tmp_path: Path) -> None:
     fake = Gpu(monkeypatch)
-    monkeypatch.setattr(gpu, "usual", lambda: Plan(graph=True, channels=8))
+    monkeypatch.setattr(gpu.cifar10, "usual_plan", lambda: Plan(graph=True, channels=8))
     batches(tmp_path / "cifar-10-batches-py")
     lab = gpu.Lab(data=tmp_path, cache=tmp_path / "cache", size=gpu.SMALL, shrink=32)
     rows = list(gpu.graph(lab, math.inf))
