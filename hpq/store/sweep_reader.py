@@ -123,7 +123,7 @@ class SweepReader:
             text = f"no sweep begins with {ref!r}; `hpq ls` lists all sweeps"
             raise NotFound(text, code="sweep-not-found")
         first = ", ".join(matches[:5])
-        text = f"{ref!r} matches {len(matches)} sweeps: {first}; type more of the id"
+        text = f"{ref!r} matches {len(matches)} sweeps: {first}; type more of its characters"
         raise NotFound(text, code="sweep-ambiguous")
 
     def _newest_of(self, owner: str) -> str:

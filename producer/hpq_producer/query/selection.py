@@ -135,9 +135,10 @@ def _why_none(sweep: Sweep) -> str:
     if sweep.metric is None:
         return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
     counts = sweep.counts
+    without = f"; `hpq show {sweep.id}` says why" if counts.finished else ""
     return (
-        f"no trial of {sweep.id} has a result: {counts.running} running, "
-        f"{counts.queued} queued, {counts.failed} failed"
+        f"no trial of {sweep.id} has a result: {counts.running} running, {counts.queued} queued, "
+        f"{counts.finished} finished, {counts.failed} failed{without}"
     )
 
 

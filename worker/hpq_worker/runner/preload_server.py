@@ -33,7 +33,7 @@ def _refusal(modules: list[str]) -> str:
         except BaseException as error:  # a module may also call sys.exit
             return f"import {name}: {type(error).__name__}: {error}"
     if imported := {"wandb", "hpq"} & sys.modules.keys():  # they read the trial's environment
-        return f"the modules import {min(imported)}, which each trial must import itself"
+        return f"the modules import {max(imported)}, which each trial must import itself"
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         if "libcuda.so" in maps.read():
             return "the modules open the CUDA driver, which a forked process cannot use"

@@ -121,8 +121,8 @@ def _split(name: str, arrays: Arrays, part: str, count: int | None) -> Split:
     images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
     if count is not None and count > len(labels):
         raise DataMissing(
-            f"data set {name}: {count} images asked for, {len(labels)} found;"
-            " set train_images and test_images to fewer, or HPQ_DATA to the whole set"
+            f"data set {name}: {part}_images is {count}, and there are {len(labels)};"
+            f" set {part}_images to at most that, or HPQ_DATA to the whole set"
         )
     if count is not None and count < len(labels):
         some = np.argsort(rank_in_class(labels), kind="stable")[:count]
@@ -156,7 +156,8 @@ def _found(name: str, trial: Trial) -> Arrays:
         except (*UNREADABLE, KeyError, ValueError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
             text = f"data set {name}: {source.path} is damaged: {why}"
-            raise DataMissing(f"{text}; remove it, then run `hpq data {name}`") from None
+            remedy = f"repair it, or download another with `hpq data {name} DIR`"
+            raise DataMissing(f"{text}; {remedy}") from None
 
     return decoded(trial.cache, name, source.stamp(), make)
 

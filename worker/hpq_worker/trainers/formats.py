@@ -79,8 +79,8 @@ def _folders(files: Files) -> tuple[Split, Split]:
 
     def stacked(split: str) -> Split:
         labels = np.array([CIFAR10_CLASSES.index(row[1]) for row in rows if row[0] == split])
-        if len(set(labels)) < len(CIFAR10_CLASSES):
-            raise ValueError(f"{split}/ has not an image of each class")
+        if lacks := [c for i, c in enumerate(CIFAR10_CLASSES) if i not in labels]:
+            raise ValueError(f"{split}/ has no image of {', '.join(lacks)}")
         return np.stack([row[3] for row in rows if row[0] == split]), labels
 
     return stacked("train"), stacked("test")

@@ -31,7 +31,7 @@ from hpq_producer.terminal.text import clean, trials_of
 @submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
-    first: Annotated[int, Option(help="Number of parameter sets to print.")] = 5,
+    first: Annotated[int, Option(help="Number of trials to print.")] = 5,
     files: Annotated[bool, Option(help="Print the files of the snapshot.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
