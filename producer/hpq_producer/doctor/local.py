@@ -234,7 +234,9 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
             "HPQ_DATA=/directory/of/the/data/sets",
         )
     elif not settings.data.exists():
-        yield wrong("no-data", f"HPQ_DATA={settings.data} does not exist")
+        what = f"HPQ_DATA={settings.data} does not exist"
+        remedy = f"set it to the directory of the data sets, or `hpq data cifar10 {settings.data}`"
+        yield wrong("no-data", what, remedy, exit_code=int(ExitCode.USER))
     if importlib.util.find_spec("torch") is None:
         yield note(
             "no-torch",

@@ -48,6 +48,13 @@ def test_doctor_writes_to_the_store_and_leaves_nothing(
     assert "Not a directory" in found["what"]
 
 
+def test_a_data_directory_that_does_not_exist_is_a_wrong_setting(hpq: Hpq, redis: Redis) -> None:
+    done = hpq("doctor", "--json", HPQ_DATA="/no/such/directory")
+    found = findings(done)["no-data"]
+    assert (done.returncode, found["level"]) == (2, "wrong")
+    assert "/no/such/directory" in found["what"] and "hpq data" in found["remedy"]
+
+
 def test_doctor_breaks_no_word_on_a_narrow_terminal(hpq: Hpq, redis: Redis) -> None:
     lines = hpq("doctor", COLUMNS="44").stdout.splitlines()
     assert all(len(line) <= 44 for line in lines)
