@@ -121,7 +121,9 @@ def _lines(sweep: Sweep, reports: ReportBuffer, result: Result) -> list[str]:
         lines.append("the file has no metric, so trials have no rank")
     if others:
         lines.append(f"other metrics: {', '.join(others)}")
-    if outcome is not None and outcome.failure is not None:
+    if result.status == -signal.SIGINT:
+        lines.append("interrupted")
+    elif outcome is not None and outcome.failure is not None:
         verb = "warning" if outcome.failure.kind == "unreported" else "failed"
         lines.append(f"{verb}: {outcome.failure.message}")
     return lines
@@ -138,6 +140,8 @@ def main() -> None:
     except HpqError as error:
         print(f"hpq: {error.notice}", file=sys.stderr)
         sys.exit(int(error.exit_code))
+    except BrokenPipeError:  # `hpq try … | head`: nothing is left to read what it prints
+        os._exit(128 + signal.SIGPIPE)
     except OSError as error:
         sys.exit(f"hpq: cannot start the trial on this machine: {error}")
 

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 
 import pytest
@@ -208,3 +209,18 @@ def test_ctrl_c_is_the_programs_own(lab) -> None:
     terminal.read_until("began\r\n")
     terminal.type("\x03")
     assert terminal.end() == 130 and "KeyboardInterrupt" in terminal.seen, terminal.seen
+    assert "interrupted" in terminal.seen and "failed" not in terminal.seen, terminal.seen
+
+
+def test_a_reader_that_leaves_ends_the_trial_without_a_word(lab) -> None:
+    lab.write("train.py", "while True: print('more', flush=True)\n")
+    lab.write("s.yaml", SWEEP)
+    with subprocess.Popen(
+        [HPQ, "try", "s.yaml"], cwd=lab.code, env=lab.env | {"HPQ_REDIS_URL": NO_SERVER},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as tried:  # fmt: skip
+        assert tried.stdout and tried.stderr and tried.stdout.readline() == "more\n"
+        tried.stdout.close()
+        assert "pipe" not in tried.stderr.read().lower()
+        assert tried.wait(DEADLINE_S) == 128 + signal.SIGPIPE
+    assert lab.processes(r"train\.py") == {}
