@@ -223,6 +223,19 @@ def test_modules_that_cannot_be_shared_cost_one_line_and_the_trials_run(lab, tex
     assert why in line and line in logs[0]
 
 
+def test_a_running_trial_says_that_a_module_cannot_be_imported(lab) -> None:
+    gate = lab.folder / "gate"
+    lab.write(
+        "train.py", f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+    )
+    sid = lab.enqueue(HEAD + "parameters: {x: {values: [1]}}\npreload: [havy]")
+    lab.worker()
+    lab.wait_until(lambda: lab.trial(sid).phase, "a phase")
+    assert lab.trial(sid).phase.startswith("without preload: import havy: ModuleNotFoundError")
+    gate.touch()
+    lab.wait_over(sid)
+
+
 def test_a_program_survives_its_server_and_the_next_trial_gets_a_new_one(lab) -> None:
     env = library(lab)
     lab.write(

@@ -92,7 +92,7 @@ class Runner:
     def _run(self, run: RunRequest) -> End:
         if not run.argv:
             return self._train(run)
-        self._program = program = Program(run, self._preload_server)
+        self._program = program = Program(run, self._preload_server, self._sender(run))
         if self._stop.is_set():
             program.stop(self._why)
         try:

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -28,13 +28,16 @@ class PreloadServer:
         self._key: tuple[object, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, run: RunRequest) -> bool:
-        """Start the program of an attempt; False if it cannot be forked: the log says why once.
+    def start(self, run: RunRequest, phase: Callable[[str], None]) -> bool:
+        """Start the program of an attempt; False if it cannot be forked.
+
+        The log and the trial's phase say why, once.
 
         Raises:
             OSError: its Python cannot be started.
         """
-        self.pid, argv = 0, run.argv[run.argv[0] == "/usr/bin/env" :]
+        self.pid, self._phase = 0, phase
+        argv = run.argv[run.argv[0] == "/usr/bin/env" :]
         env = _environment(run)
         if self._key != (key := (argv[0], run.preload, env)):
             self._close()
@@ -86,6 +89,7 @@ class PreloadServer:
         if reason := answer.get("refused"):
             if self._key and not self.pid:  # else it was interrupted, or its program runs on
                 print(f"hpq: without preload: {reason}", flush=True)
+                self._phase(f"without preload: {reason}")
             self._close()
         return answer
 

@@ -16,13 +16,14 @@ from hpq_worker.process.process_tree import kill_descendants
 from hpq_worker.process.protocol import End, RunRequest
 from hpq_worker.runner.preload import PreloadServer
 from hpq_worker.runner.stall import STALLED, abort_descendants
+from hpq_worker.runner.trial_api import Send
 
 
 class Program:
     """One command of one attempt."""
 
-    def __init__(self, run: RunRequest, preload_server: PreloadServer) -> None:
-        self._run, self._preload_server = run, preload_server
+    def __init__(self, run: RunRequest, preload_server: PreloadServer, send: Send) -> None:
+        self._run, self._preload_server, self._send = run, preload_server, send
         self._pid = 0
         self._is_stopped, self._why = False, ""
 
@@ -63,7 +64,7 @@ class Program:
         """Start the command; return its pid, and a function that waits for its exit status."""
         server, in_terminal = self._preload_server, self._run.in_terminal
         if self._run.preload and not in_terminal:
-            if server.start(self._run):
+            if server.start(self._run, lambda text: self._send({"phase": text})):
                 return server.pid, server.wait
             if self._is_stopped:  # while the modules were imported
                 return 0, lambda: -signal.SIGTERM
