@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,6 +94,18 @@ def test_a_keeper_outlives_its_terminal(home: Home) -> None:
     home.until_nothing_runs()
     # Only a living keeper has the file rewritten before it stops the server.
     assert "Background AOF rewrite finished successfully" in home.place.log.read_text()
+
+
+def test_a_keeper_whose_home_is_gone_starts_no_dead_server_again(tmp_path: Path) -> None:
+    """Else it would wait for the lock of a new home of this name, and start a second server."""
+    users, user = (keeper.open_lock(tmp_path / keeper.USERS) for _ in range(2))
+    fcntl.flock(user, fcntl.LOCK_SH)
+    (tmp_path / keeper.USERS).unlink()
+    with subprocess.Popen(["true"]) as server:
+        server.wait()
+        assert keeper._watch(server, users, wake=-1) == keeper.STOPPED
+    os.close(users)
+    os.close(user)
 
 
 def test_a_keeper_that_is_told_to_end_takes_the_server_with_it(home: Home) -> None:
