@@ -18,7 +18,7 @@ from tests.private_server import Home
 
 STOPPING = "Background append only file rewriting started"
 LOOSE_CHILD = """
-child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, close_fds=False)
+child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, close_fds=False)
 print(child.pid, flush=True)
 sys.stdin.readline()
 """
