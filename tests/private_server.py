@@ -141,6 +141,19 @@ class Home:
         os.kill(pid, signal.SIGCONT)
         self.until(lambda: _times_waited(pid) > before)
 
+    def until_one_server_runs(self) -> None:
+        """Wait until the keeper and the server of server.json are the only processes of this home.
+
+        A process that has started a keeper, and the keeper of a removed home, end a moment later.
+        """
+
+        def is_so() -> bool:
+            record = self.record()
+            running = {int(line.split()[0]) for line in self.processes()}
+            return running == {record.keeper_pid, record.server_pid}
+
+        self.until(is_so, every_s=0.04)
+
     def until_nothing_runs(self) -> None:
         """Wait for the end of keeper and server."""
         self.until(lambda: not self.processes(), every_s=0.04)

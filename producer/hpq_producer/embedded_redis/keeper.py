@@ -170,7 +170,8 @@ def _watch(server: subprocess.Popen[bytes], users: int, wake: int) -> str:
             return UNUSED
         if unused:
             fcntl.flock(users, fcntl.LOCK_UN)
-    return STOPPED if try_lock(users) else DIED
+    is_removed = os.fstat(users).st_nlink == 0  # its users hold a file that has no name
+    return STOPPED if is_removed or try_lock(users) else DIED
 
 
 def _linger_s(users: int) -> float:

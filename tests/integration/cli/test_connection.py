@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from redis import Redis
+from redis import Redis, ResponseError
 
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import TrialState
@@ -74,13 +75,21 @@ def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
 @pytest.fixture
 def port(redis_url: str) -> Iterator[int]:
     """A port of the server, as the local end of a connection is one."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        found = int(free.getsockname()[1])
     with Redis.from_url(redis_url) as admin:
-        admin.config_set("port", found)
+        found = _listen(admin)
         yield found
         admin.config_set("port", 0)
+
+
+def _listen(admin: Redis) -> int:
+    """Let the server listen on a free port; again if another process binds that port first."""
+    while True:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            found = int(free.getsockname()[1])
+        with suppress(ResponseError):
+            admin.config_set("port", found)
+            return found
 
 
 def test_a_password_that_was_changed_is_told_with_the_connection(

@@ -562,12 +562,14 @@ def test_keys_and_events_draw_at_most_four_frames_a_second(
     sweep_of(50)
     shown = terminal("watch")
     shown.until("1 of 50")
-    begun, before = time.monotonic(), shown.drawn.count(HOME)
-    for n in range(2, 12):
+    begun = time.monotonic()  # before the frame after which frames are counted is drawn
+    shown.press("j")
+    drawn = len(shown.until("2 of 50").partition("2 of 50")[0])
+    for n in range(3, 13):
         shown.press("j")
         finish(store, claim(store, who), n / 100)
         shown.until(f"{n} of 50")
-    frames = shown.drawn.count(HOME) - before
+    frames = shown.drawn.count(HOME, drawn)
     assert 10 <= frames <= 4 * (time.monotonic() - begun) + 2
 
 

@@ -62,6 +62,7 @@ def test_an_open_ended_sweep_that_keeps_another_waiting_is_named_with_what_ends_
     _open_ended(sweep_of, "old-00000")
     sweep_of(2, "new-00000")
     work()
+    environ["HPQ_LEASE_S"] = "600"  # the worker stays live for as long as the commands take
     assert f"! {LINE}" in hpq("watch", "--once", "new-00000", COLUMNS="200").stdout
     needs = json.loads(hpq("watch", "--once", "--json", "new-00000").stdout)["needs_you"]
     assert {"code": "behind", "message": LINE} in needs

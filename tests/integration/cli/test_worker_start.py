@@ -33,7 +33,8 @@ class Typed:
             start_new_session=True,
         )  # fmt: skip
         os.close(terminal)
-        threading.Thread(target=self._read, daemon=True).start()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
 
     def _read(self) -> None:
         with suppress(OSError):  # the terminal's last process has ended
@@ -49,6 +50,7 @@ class Typed:
     def end(self) -> None:
         self.process.terminate()
         self.process.wait()
+        self._thread.join(DEADLINE_S)  # else it may read a file that is opened with this number
         os.close(self._reader)
 
 

@@ -21,8 +21,12 @@ from jupyter_client.manager import AsyncKernelManager
 
 notebook = nbformat.read("sweep.ipynb", as_version=4)
 own = KernelSpecManager(kernel_dirs=[])  # no kernel of this machine but this Python
-kernel = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=own)
-nbclient.NotebookClient(notebook, km=kernel, timeout={timeout}).execute()
+# Sockets in this directory: a free port may be taken before the kernel binds it.
+kernel = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=own, transport="ipc")
+client = nbclient.NotebookClient(
+    notebook, km=kernel, timeout={timeout}, startup_timeout={timeout}
+)
+client.execute()
 nbformat.write(notebook, "done.ipynb")
 """
 
@@ -34,7 +38,7 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
 
 def test_the_notebook_runs_and_shows_tables_and_figures(desk: Desk) -> None:
     folder = shutil.copytree(EXAMPLE, desk.folder / "notebook")
-    words = [sys.executable, "-W", "ignore", "-c", RUN.format(timeout=DEADLINE_S)]
+    words = [sys.executable, "-W", "ignore", "-c", RUN.format(timeout=int(DEADLINE_S))]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr
     shown = [cell["outputs"][-1]["data"] for cell in code_cells(folder / "done.ipynb")]
