@@ -293,7 +293,7 @@ def environ_and_command(process: Path) -> tuple[bytes, str]:
         command = (process / "cmdline").read_bytes()
         environ = (process / "environ").read_bytes()
         if command and command == (process / "cmdline").read_bytes():
-            return environ, command.replace(b"\0", b" ").decode().strip()
+            return environ, command.replace(b"\0", b" ").decode("utf-8", "replace").strip()
 
 
 def bare(path: str) -> str:
