@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpq.domain.trial import TrialState
+from tests.constants import DEADLINE_S
 from tests.lab import Lab
 from tests.proxy import Proxy
 from tests.server import Server, find_server
@@ -90,8 +91,14 @@ class Chaos:
             self.pause(self.rng.expovariate(1 / plan.every_s))
             self.rng.choice(blows)()
         self.go_on(all_of_them=True)
-        self.staff()
-        lab.wait_over(sid, deadline_s=plan.trials * plan.trial_s + 120)
+
+        def is_over() -> bool:
+            self.staff()  # a supervisor that was told to end is alive for a while
+            return lab.reader.sweeps.get(sid).state.is_over
+
+        deadline_s = DEADLINE_S + plan.trials * plan.trial_s
+        lab.wait_until(is_over, f"the end of {sid}", deadline_s)
+        lab.audit(sid)
         self.check(sid)
 
     @property

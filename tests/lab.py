@@ -16,7 +16,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -246,6 +246,17 @@ class Lab:
                     found[int(entry.name)] = line
         return found
 
+    def kill(self, pids: Iterable[int]) -> None:
+        """kill -9 of several processes at once: none of them sees the end of another.
+
+        All are stopped first. A worker that saw the end of its supervisor would return its trial.
+        """
+        doomed = list(pids)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in doomed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
     def parent(self) -> int:
         """Return the pid of the only worker process (neither supervisor nor runner)."""
         (pid,) = self.processes(r"-m hpq_worker\.consumer")
@@ -293,7 +304,7 @@ def environ_and_command(process: Path) -> tuple[bytes, str]:
         command = (process / "cmdline").read_bytes()
         environ = (process / "environ").read_bytes()
         if command and command == (process / "cmdline").read_bytes():
-            return environ, command.replace(b"\0", b" ").decode().strip()
+            return environ, command.replace(b"\0", b" ").decode("utf-8", "replace").strip()
 
 
 def bare(path: str) -> str:

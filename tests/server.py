@@ -37,9 +37,14 @@ class Server:
                          *options]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
 
+    def launch(self) -> None:
+        """Start the server, which loads its data before it serves them."""
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+
     def start(self, url: str = "") -> None:
         """Start the server and wait until it answers, or requires a password."""
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        self.launch()
+        assert self._process is not None
         with contextlib.closing(connect(url or self.url, retries=0)) as redis:
             until = time.monotonic() + DEADLINE_S
             while True:

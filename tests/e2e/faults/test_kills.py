@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -103,8 +102,7 @@ def test_a_killed_runner_leaves_nothing_of_its_program_even_if_its_worker_dies_w
     assert len(below) == 2
     doomed = [pid for name in victims for pid in lab.processes(rf"-m hpq_worker\.{name}")]
     assert len(doomed) == len(victims)
-    for pid in doomed:
-        os.kill(pid, signal.SIGKILL)
+    lab.kill(doomed)
     lab.wait_until(lambda: not below & set(lab.processes()), "the end of the program")
     if "consumer" in victims:
         lab.end_lease(sid)
@@ -124,16 +122,13 @@ def test_a_living_worker_clears_the_disk_of_what_a_killed_one_has_left(lab) -> N
         lab.worker()
         lab.wait_for("began-1-1")
         mine = set(lab.processes())
-        dies = lab.worker()
+        lab.worker()
         lab.wait_for("began-2-1")
         work = lab.home / "work"
         assert len(list(tmp.iterdir())) == 3
         (second,) = work.glob(f"{sid}.2.1-*/checkpoint")
         (second / "large").write_bytes(bytes(100_000))
-        dies.kill()
-        for pid in set(lab.processes()) - mine:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        lab.kill(set(lab.processes()) - mine)
         stays = {path.name for path in work.glob(f"{sid}.1.1-*")}
         stays |= {path.name for path in work.glob("code-*") if int(path.name.split(".")[1]) in mine}
         lab.wait_until(lambda: {p.name for p in work.iterdir()} == stays, "the end of its files")

@@ -85,7 +85,8 @@ def test_a_result_on_disk_that_redis_does_not_know_waits_until_its_data_are_back
     lab.server.start()
     lab.wait_until(lambda: list(spool.rglob("*.unknown")), "the result set aside")
     assert not list(spool.rglob("*.json")) and not lab.redis.keys(f"*{sid}*")
-    assert "result-unknown" in ids(lab.log()) and ".unknown" in lab.log()
+    lab.wait_until(lambda: "result-unknown" in ids(lab.log()), "the line that names its file")
+    assert ".unknown" in lab.log()
     lab.wait_over(lab.steered(1, "seed: 2"))
     lab.server.kill()
     forget(lab)
@@ -167,10 +168,10 @@ def test_scripts_that_are_flushed_again_and_again_are_loaded_again(lab) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_loads_its_data_is_waited_for(make_lab) -> None:
-    """F9: back after kill -9, it answers LOADING for seconds; a trial ends meanwhile."""
-    lab = make_lab("--key-load-delay", "150")
+    """F9: back after kill -9, it answers LOADING until a worker says so; a trial ends meanwhile."""
+    lab = make_lab("--key-load-delay", "500")  # a minute, unless it is told to hurry
     pipe = lab.redis.pipeline(transaction=False)
-    for i in range(20_000):
+    for i in range(100_000):
         pipe.set(f"ballast:{i}", i)
     pipe.execute()
     sid = lab.steered(2)
@@ -178,9 +179,11 @@ def test_a_server_that_loads_its_data_is_waited_for(make_lab) -> None:
     lab.wait_for("began-1-1")
     lab.server.kill()
     lab.go()
-    lab.server.start()  # comes back when it has loaded
+    lab.server.launch()
+    lab.wait_until(lambda: "loading" in lab.log().lower(), "a worker to see that it loads")
+    lab.redis.config_set("key-load-delay", 0)
     finished_at_once(lab, sid, 2)
-    assert fleet.poll() is None and "loading" in lab.log().lower()
+    assert fleet.poll() is None
 
 
 @pytest.mark.slow

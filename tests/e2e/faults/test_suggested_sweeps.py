@@ -23,14 +23,20 @@ from tests.proxy import Proxy
 pytest.importorskip("optuna")
 
 QUICK = """
-    import os
+    import time
     from pathlib import Path
 
-    HERE = Path.cwd()
+    WAIT = Path.cwd() / "wait"  # with the number of the last trial that does not wait
+
+    def waits(trial):
+        try:
+            return int(trial.id.rpartition("/")[2]) > int(WAIT.read_text() or 0)
+        except FileNotFoundError:
+            return False
 
     def train(params, trial):
-        while (HERE / "wait").exists() and not trial.should_stop:
-            pass
+        while waits(trial) and not trial.should_stop:
+            time.sleep(0.01)
         if params["x"] > 2.9:
             raise ValueError("too far")
         return {"loss": (params["x"] - 1) ** 2 + params["n"]}
@@ -113,8 +119,9 @@ def test_a_sweep_that_begins_with_older_results_learns_from_them(lab) -> None:
 def test_who_makes_sets_is_killed_and_the_sweep_goes_on(lab, short_lease) -> None:
     """kill -9 of the process that makes them, then of its worker; nothing is lost or doubled."""
     sid = bayes(lab, "--count", "40")
+    lab.write("wait", "10")  # so that sets are left to make, however late the kills
     lab.worker(2)
-    for count in (5, 15):
+    for count, last in ((5, "30"), (15, "40")):
         lab.wait_until(
             lambda n=count: lab.reader.sweeps.get(sid).counts.ended >= n, f"{count} trials"
         )
@@ -123,6 +130,7 @@ def test_who_makes_sets_is_killed_and_the_sweep_goes_on(lab, short_lease) -> Non
         if count == 15:
             pid = int((lab.redis.hget(lab.keys.sweep(sid), "suggester") or b"").split(b"-")[-2])
         os.kill(pid, signal.SIGKILL)
+        lab.write("wait", last)
     lab.wait_over(sid)
     found = sets(lab, sid)
     assert len(found) == len({str(params) for params in found}) == 40

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
+from hpq_worker.attempt.environment import reserved_port
 from tests.e2e.security.test_join import Machine, steered_anywhere
 from tests.ids import ids, refused
 
@@ -127,15 +127,13 @@ def tls_lab(make_lab, certificate, server_program):
     )  # fmt: skip
     if "tls" in probe.stdout.lower() + probe.stderr.lower():
         pytest.skip(f"{server_program} was built without TLS")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    lab = make_lab(
-        "--tls-port", str(port), "--tls-cert-file", str(cert), "--tls-key-file", str(key),
-        "--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--requirepass", PASSWORD,
-        url=f"rediss://:{PASSWORD}@127.0.0.1:{port}/0?ssl_ca_certs={cert}",
-    )  # fmt: skip
-    return lab, port, cert
+    with reserved_port() as port:  # which no other process of this machine gets
+        lab = make_lab(
+            "--tls-port", str(port), "--tls-cert-file", str(cert), "--tls-key-file", str(key),
+            "--tls-ca-cert-file", str(cert), "--tls-auth-clients", "no", "--requirepass", PASSWORD,
+            url=f"rediss://:{PASSWORD}@127.0.0.1:{port}/0?ssl_ca_certs={cert}",
+        )  # fmt: skip
+        yield lab, port, cert
 
 
 def test_a_server_with_tls_and_a_ca_of_ones_own_works(tls_lab) -> None:

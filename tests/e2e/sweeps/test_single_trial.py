@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 
 from hpq.domain.trial import TrialState
@@ -58,9 +56,7 @@ def test_a_killed_one_leaves_its_trial_to_the_next_pod_of_its_job(lab) -> None:
     sid = lab.steered(1)
     first = started(lab, sid, 1)
     lab.wait_for("began-1-1")
-    for pid in lab.processes():
-        with contextlib.suppress(ProcessLookupError):  # a runner ends itself without its worker
-            os.kill(pid, signal.SIGKILL)
+    lab.kill(lab.processes())
     first.wait()
     second = started(lab, sid, 1)
     lab.end_lease(sid)
