@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -180,6 +181,26 @@ def test_a_selected_trial_shows_attempts_artifacts_and_the_end_of_its_log(
     shown.until("document.querySelector('#trial pre') !== null")
     assert HOSTILE in shown.text("#trial pre") and "owned" not in shown.page.title()
     assert shown.count("#trial img") == 0 and shown.messages == []
+
+
+def test_a_log_that_arrives_after_the_panel_was_drawn_again_appears(
+    serve, sweep_of, begin, tab: Callable[..., Tab]
+) -> None:
+    """Each drawing of the panel asks for the trial; here the answers come after the last one."""
+    sweep: Sweep = sweep_of(2)
+    begin(0.1, 0.2, log=b"epoch 1\n")
+    shown, held, is_free = tab(), list[Any](), False
+    shown.page.route(
+        "**/trial/**", lambda route: route.continue_() if is_free else held.append(route)
+    )
+    shown.open(f"{serve().url}/sweep/{sweep.id}#{sweep.id}/1")
+    shown.until("document.querySelector('#live').textContent.includes('updated')")
+    assert len(held) > 1
+    is_free = True
+    for route in held:
+        route.continue_()
+    shown.until("document.querySelector('#trial pre') !== null")
+    assert "epoch 1" in shown.text("#trial pre") and shown.messages == []
 
 
 def test_new_sweeps_and_workers_appear_in_the_lists(
