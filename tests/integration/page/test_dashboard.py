@@ -24,6 +24,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from tests.commands import HPQ
 from tests.constants import DEADLINE_S
@@ -318,6 +319,19 @@ def test_a_place_that_no_event_has_reached_loads_the_page_again(serve, sweep_of)
     sweep: Sweep = sweep_of(2)
     with serve().stream(sweep.id, after=f"{2**70}-0") as events:
         assert events.next()[1] == "reset"
+
+
+def test_a_sweep_that_was_removed_before_its_page_follows_it_is_gone(
+    serve, sweep_of, control: SweepControl, reader: StoreReader
+) -> None:
+    """A reset would load the page again, which is not found; the open page keeps its last state."""
+    sweep: Sweep = sweep_of(2)
+    served = serve()
+    assert sweep.id in served.get(f"/sweep/{sweep.id}")[2]
+    last = reader.events.last_id(sweep.id)
+    control.remove(sweep.id)
+    with served.stream(sweep.id, after=last) as events:
+        assert events.next()[1] == "gone"
 
 
 def test_a_stream_of_a_sweep_that_is_gone_says_so_and_one_in_an_outage_comes_back(
