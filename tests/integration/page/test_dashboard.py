@@ -213,7 +213,8 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     sweep: Sweep = sweep_of(2)
     shown.until("document.querySelector('#listing a') !== null")
     shown.page.click("#listing a")
-    shown.until("document.body.dataset.ready === 'yes' && location.pathname.startsWith('/sweep/')")
+    shown.page.wait_for_url("**/sweep/*")  # until it is loaded, the new page has no body
+    shown.until("document.body.dataset.ready === 'yes'")
     assert sweep.id in shown.text(".sweep") and shown.messages == []
     workers = tab().open(f"{served.url}/workers")
     store.present(who, idle=True, lifetime_ms=30_000)
