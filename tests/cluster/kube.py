@@ -101,8 +101,11 @@ class Cluster:
 
 
 def is_up(cluster: Cluster) -> bool:
-    """True where the API server answers."""
-    words = ("kubectl", "get", "--raw", "/readyz", "--request-timeout=3s")
+    """True where the API server answers; one that is down refuses at once, a busy one is awaited.
+
+    Who finds the cluster down takes it down at the end, also from under other sessions.
+    """
+    words = ("kubectl", "get", "--raw", "/readyz", f"--request-timeout={DEADLINE_S:.0f}s")
     return cluster.run(*words, ok=False).returncode == 0
 
 

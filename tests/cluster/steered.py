@@ -60,7 +60,8 @@ class Steered:
 
     def wait_running(self, sid: str, count: int) -> dict[int, str]:
         """Wait until so many trials train."""
-        self.laptop.wait_until(
-            lambda: len(self.running(sid)) == count, f"{count} running trials of {sid}"
+        found: dict[int, str] = self.laptop.wait_until(
+            lambda: len(now := self.running(sid)) == count and now,
+            f"{count} running trials of {sid}",
         )
-        return self.running(sid)
+        return found

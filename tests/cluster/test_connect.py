@@ -81,8 +81,16 @@ def test_a_connection_in_the_background_serves_every_command_and_outlives_the_po
     namespace.kubectl("delete", "pod", "hpq-redis-0", "--wait=false")
     namespace.rolled_out("statefulset/hpq-redis")
     wait_for(lambda: outside.hpq("audit", sid).returncode == 0, "a connection to the new pod")
-    (worker,) = json.loads(outside.ok("workers", "--json"))
-    assert worker["pod"]["name"] == namespace.ready()[0] and worker["pod"]["ready"]
+    (pod,) = namespace.wait_ready(1)  # it may have lost its readiness with Redis
+    (worker,) = wait_for(
+        lambda: [
+            w
+            for w in json.loads(outside.hpq("workers", "--json").stdout or "[]")
+            if w["pod"] and w["pod"].get("ready")
+        ],
+        "the worker to say again that it is there",
+    )
+    assert worker["pod"]["name"] == pod
 
     os.kill(told["pid"], signal.SIGKILL)
     lost = outside.hpq("ls")  # never another server in its place

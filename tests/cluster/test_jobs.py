@@ -8,7 +8,7 @@ import yaml
 
 from hpq.domain.trial import TrialState
 from tests.cluster.conftest import Images
-from tests.cluster.place import Laptop, Namespace
+from tests.cluster.place import LEASE_S, Laptop, Namespace
 from tests.ids import ids
 
 SWEEP = """
@@ -31,7 +31,7 @@ BAD = """
 
 def made(namespace: Namespace, laptop: Laptop, image: str, what: object) -> list[dict[str, Any]]:
     """What `hpq manifests --jobs` prints, for a small machine."""
-    flags = ("--gpus", 0, "--set", "HPQ_LEASE_S=5", "--set", "HPQ_REAP_S=1")
+    flags = ("--gpus", 0, "--set", f"HPQ_LEASE_S={LEASE_S}", "--set", "HPQ_REAP_S=1")
     text = laptop.ok(
         *("manifests", "--namespace", namespace.name, "--image", image, *flags, "--jobs", what)
     )

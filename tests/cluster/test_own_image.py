@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cluster import kube
 from tests.cluster.place import Namespace
 from tests.constants import ROOT
@@ -58,14 +60,19 @@ def pod(image: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ours"}, "spec": spec}
 
 
-def test_three_lines_add_hpq_to_an_image_and_leave_its_torch_alone(
-    namespace: Namespace, tmp_path: Path
-) -> None:
+@pytest.fixture
+def ours(cluster: kube.Cluster, tmp_path: Path) -> str:
+    """The image of the recipe: a fixture, since the limit of a test leaves no time to build it."""
     wheel = ["wheel", "--quiet", "--no-deps", "-w", str(tmp_path / "dist"), str(ROOT)]
     subprocess.run([sys.executable, "-m", "pip", *wheel], check=True)
     (tmp_path / "Dockerfile").write_text(OURS + recipe(), "utf-8")
-    image = kube.build(namespace.cluster, f"ours:{kube.content_tag()}", folder=tmp_path)
-    namespace.kubectl("apply", "-f", "-", given=json.dumps(pod(image)))
+    return kube.build(cluster, f"ours:{kube.content_tag()}", folder=tmp_path)
+
+
+def test_three_lines_add_hpq_to_an_image_and_leave_its_torch_alone(
+    namespace: Namespace, ours: str
+) -> None:
+    namespace.kubectl("apply", "-f", "-", given=json.dumps(pod(ours)))
     is_over = lambda: namespace.get("pod", "ours")["status"]["phase"] == "Succeeded"  # noqa: E731
     kube.wait_for(is_over, "the end of the pod", tell=namespace.tell)
     said = namespace.kubectl("logs", "ours")

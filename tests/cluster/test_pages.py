@@ -31,16 +31,22 @@ def empty(cluster: Cluster, tmp_path: Path) -> Iterator[Namespace]:
     made.delete()
 
 
+@pytest.fixture
+def image(images: Images) -> str:
+    """The worker's image: a fixture, since the limit of a test leaves no time to build it."""
+    return images.worker
+
+
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda path: path.stem)
 def test_the_cluster_blocks_of_a_page_work_as_they_are_printed(
-    page: Path, empty: Namespace, images: Images, tmp_path: Path
+    page: Path, empty: Namespace, image: str, tmp_path: Path
 ) -> None:
     """Their sweep finishes; its results are read before the page deletes the namespace."""
     env = empty.cluster.env | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "USER": "ana",
     }  # fmt: skip
     changed = {
-        "--image REGISTRY/hpq-worker:1": f"--image {images.worker} {SMALL}",
+        "--image REGISTRY/hpq-worker:1": f"--image {image} {SMALL}",
         "hpq wait\n": f"hpq wait{ASK.format(folder=tmp_path)}",
     }
     text = script(blocks(page), tmp_path, cluster=True, changed=changed)

@@ -166,6 +166,8 @@ class Hub:
                 return None
             self._sweeps[topic] = live  # the thread may have dropped it meanwhile
             last = self._reader.events.last_id(topic)
+            if not self._reader.sweeps.exists(topic):  # a page loaded again would not be found
+                return subscriber.put(("gone", "", ""))
             if order_of(after) > order_of(last):
                 return subscriber.put(("reset", "", ""))
             after = after if order_of(after) > (0, 0) else "0"

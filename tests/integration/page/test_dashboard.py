@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -23,6 +24,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
+from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from tests.commands import HPQ
 from tests.constants import DEADLINE_S
@@ -182,6 +184,26 @@ def test_a_selected_trial_shows_attempts_artifacts_and_the_end_of_its_log(
     assert shown.count("#trial img") == 0 and shown.messages == []
 
 
+def test_a_log_that_arrives_after_the_panel_was_drawn_again_appears(
+    serve, sweep_of, begin, tab: Callable[..., Tab]
+) -> None:
+    """Each drawing of the panel asks for the trial; here the answers come after the last one."""
+    sweep: Sweep = sweep_of(2)
+    begin(0.1, 0.2, log=b"epoch 1\n")
+    shown, held, is_free = tab(), list[Any](), False
+    shown.page.route(
+        "**/trial/**", lambda route: route.continue_() if is_free else held.append(route)
+    )
+    shown.open(f"{serve().url}/sweep/{sweep.id}#{sweep.id}/1")
+    shown.until("document.querySelector('#live').textContent.includes('updated')")
+    assert len(held) > 1
+    is_free = True
+    for route in held:
+        route.continue_()
+    shown.until("document.querySelector('#trial pre') !== null")
+    assert "epoch 1" in shown.text("#trial pre") and shown.messages == []
+
+
 def test_new_sweeps_and_workers_appear_in_the_lists(
     serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
 ) -> None:
@@ -191,7 +213,8 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     sweep: Sweep = sweep_of(2)
     shown.until("document.querySelector('#listing a') !== null")
     shown.page.click("#listing a")
-    shown.until("document.body.dataset.ready === 'yes' && location.pathname.startsWith('/sweep/')")
+    shown.page.wait_for_url("**/sweep/*")  # until it is loaded, the new page has no body
+    shown.until("document.body.dataset.ready === 'yes'")
     assert sweep.id in shown.text(".sweep") and shown.messages == []
     workers = tab().open(f"{served.url}/workers")
     store.present(who, idle=True, lifetime_ms=30_000)
@@ -297,6 +320,19 @@ def test_a_place_that_no_event_has_reached_loads_the_page_again(serve, sweep_of)
     sweep: Sweep = sweep_of(2)
     with serve().stream(sweep.id, after=f"{2**70}-0") as events:
         assert events.next()[1] == "reset"
+
+
+def test_a_sweep_that_was_removed_before_its_page_follows_it_is_gone(
+    serve, sweep_of, control: SweepControl, reader: StoreReader
+) -> None:
+    """A reset would load the page again, which is not found; the open page keeps its last state."""
+    sweep: Sweep = sweep_of(2)
+    served = serve()
+    assert sweep.id in served.get(f"/sweep/{sweep.id}")[2]
+    last = reader.events.last_id(sweep.id)
+    control.remove(sweep.id)
+    with served.stream(sweep.id, after=last) as events:
+        assert events.next()[1] == "gone"
 
 
 def test_a_stream_of_a_sweep_that_is_gone_says_so_and_one_in_an_outage_comes_back(

@@ -78,7 +78,8 @@ def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(
     store.present(pod, idle=False, lifetime_ms=600_000)
     # The kubernetes library reads KUBECONFIG when it is imported: in a process of its own. The API
     # server is not asked while all workers are busy.
-    env = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+    # A worker is live for a lease, and the command may start later than one of 30 s.
+    env = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_LEASE_S": "600"}
     done = hpq_process("drain", "hpq-worker", "--timeout", "0.5", **env)
     assert done.returncode == 5, done.stderr
     last = done.stderr.splitlines()[-1]

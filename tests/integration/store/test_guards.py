@@ -220,7 +220,7 @@ def test_a_peer_that_stays_busy_elsewhere_does_not_keep_a_failing_sweep_running(
 
 
 @pytest.mark.parametrize(
-    ("ago_s", "peer"), [(50, {}), (61, {"state": "idle"}), (61, {"trial": "demo-00000/20"})]
+    ("ago_s", "peer"), [(30, {}), (61, {"state": "idle"}), (61, {"trial": "demo-00000/20"})]
 )
 def test_a_peer_that_may_still_say_who_is_at_fault_is_waited_for(
     crew, redis, keys, ago_s, peer

@@ -66,7 +66,7 @@ S.onTrial = async (box) => { // attempts, artifacts and the end of the log
   const answer = await fetch(path);
   if (!answer.ok) return;
   const html = await answer.text();
-  if (told[0] !== path || told[1] !== html) show(html);
+  if (!more.hasChildNodes() || told[0] !== path || told[1] !== html) show(html); // another panel may have it
   told = [path, html];
 };
 if (LIVE) document.addEventListener('visibilitychange', connect);
