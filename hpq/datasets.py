@@ -131,7 +131,7 @@ class Source:
         return False
 
 
-def find(name: str, data: Path | None) -> Source:
+def find(name: str, data: Path) -> Source:
     """Return the first place in HPQ_DATA that holds the data set.
 
     Raises:
@@ -139,10 +139,8 @@ def find(name: str, data: Path | None) -> Source:
     """
     wanted = WANTED[name]
     remedy = f"run `hpq data {name}`, or set HPQ_DATA to a directory or file with {wanted.accepted}"
-    if data is None:
-        raise DataMissing(f"data set {name}: HPQ_DATA is not set; {remedy}")
     if not data.exists():
-        raise DataMissing(f"data set {name}: HPQ_DATA={data} does not exist; {remedy}")
+        raise DataMissing(f"data set {name}: {data} does not exist; {remedy}")
     path = data
     try:
         for path in _candidates(data, wanted.named):
@@ -152,7 +150,7 @@ def find(name: str, data: Path | None) -> Source:
     except UNREADABLE as error:
         why = str(error).partition(":\n")[0]  # tarfile lists every form that it tried
         raise DataMissing(f"data set {name}: {path}: {why}; {remedy}") from None
-    raise DataMissing(f"data set {name}: not found in HPQ_DATA={data}; {remedy}")
+    raise DataMissing(f"data set {name}: not found in {data}; {remedy}")
 
 
 def _candidates(path: Path, named: re.Pattern[str]) -> Iterator[Path]:

@@ -119,7 +119,7 @@ class Settings:
     redis_password_file: Path | None = None
     prefix: str = "hpq"
     user: str = ""
-    data: Path | None = None
+    data: Path = Path("~/.hpq/data")  # follows `home`
     home: Path = Path("~/.hpq")
     store: str = field(default="", repr=False)  # a URL may carry a password
     checkpoint_s: float = 60.0  # between two checkpoints of a shipped trainer
@@ -207,7 +207,7 @@ ABOUT: Mapping[str, str] = {
     "redis_password_file": "file with the server's password",
     "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
     "user": "your name as the owner of sweeps; unset: the login name",
-    "data": "directory of data sets",
+    "data": "directory of data sets; unset: data under HPQ_HOME",
     "home": "directory of the private server, the code key, work directories, caches and logs",
     "store": "directory or URL for checkpoints and artifacts",
     "checkpoint_s": "seconds between two checkpoints of a shipped trainer",
@@ -260,7 +260,9 @@ def read(environ: Mapping[str, str]) -> Settings:
         except ValueError as error:
             shown = "(hidden)" if name in SECRETS else repr(text)
             raise SettingsError(f"{variable(name)}: {shown} is invalid: {error}") from None
-    values.setdefault("home", Path("~/.hpq").expanduser())
+    home = values.setdefault("home", Path("~/.hpq").expanduser())
+    assert isinstance(home, Path)
+    values.setdefault("data", home / "data")
     values.setdefault("user", _login(environ))
     pod_s = values.get("pod_grace_s")
     if isinstance(pod_s, float):  # the worker must release its trial before the kubelet's SIGKILL

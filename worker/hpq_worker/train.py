@@ -59,7 +59,7 @@ def main() -> None:
             out=str(folder / "out"),
             checkpoint=str(checkpoints),
             checkpoint_s=settings.checkpoint_s,
-            data=str(settings.data or ""),
+            data=str(settings.data.absolute()),
             cache=str(settings.cache),
         )
         trial = Trial(run, _print, lambda: stop.by is not None)

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
+from hpq import datasets
 from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, key_of
 from hpq.connection.credentials import redact
 from hpq.connection.server import read_acl, read_status
 from hpq.domain.status import Worker
 from hpq.error_ids import Code
-from hpq.errors import ExitCode, HpqError, SettingsError
+from hpq.errors import DataMissing, ExitCode, HpqError, SettingsError
 from hpq.filestore.local import open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.settings import Settings
@@ -224,19 +225,26 @@ def _python(settings: Settings) -> Finding:
     )
 
 
+def _data(settings: Settings) -> Finding:
+    """Report the data sets that the shipped trainers find on this machine."""
+    place, there = settings.data, []
+    for name in datasets.WANTED:
+        with suppress(DataMissing):
+            datasets.find(name, place)
+            there.append(name)
+    if there:
+        return good("data-found", f"data sets in {place}: {', '.join(there)}")
+    what, remedy = f"no data set in {place}", "`hpq data cifar10` or `hpq data mnist` downloads one"
+    if place.exists() or place == settings.home / "data":
+        return note("no-data", what, remedy)
+    what, remedy = f"HPQ_DATA={place} does not exist", f"set it to another directory, or {remedy}"
+    return wrong("no-data", what, remedy, exit_code=int(ExitCode.USER))
+
+
 def _check_machine(settings: Settings) -> Iterator[Finding]:
     yield _store(settings)
     yield _python(settings)
-    if settings.data is None:
-        yield note(
-            "no-data",
-            "HPQ_DATA is not set: cifar10 and mnist cannot find their images here",
-            "HPQ_DATA=/directory/of/the/data/sets",
-        )
-    elif not settings.data.exists():
-        what = f"HPQ_DATA={settings.data} does not exist"
-        remedy = f"set it to the directory of the data sets, or `hpq data cifar10 {settings.data}`"
-        yield wrong("no-data", what, remedy, exit_code=int(ExitCode.USER))
+    yield _data(settings)
     if importlib.util.find_spec("torch") is None:
         yield note(
             "no-torch",

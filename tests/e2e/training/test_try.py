@@ -92,6 +92,17 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(lab, words, code) 
     assert "Traceback" not in done.stderr and (code is None or code in ids(done.stderr))
 
 
+def test_a_program_finds_the_data_sets_of_the_home_in_hpq_data(lab) -> None:
+    lab.write(
+        "train.py", "import os\nprint('data', os.environ.get('HPQ_DATA'))\nprint('val_loss=1')\n"
+    )
+    lab.write("s.yaml", SWEEP)
+    environ = {"HPQ_REDIS_URL": NO_SERVER, "HPQ_DATA": ""}
+    assert "data \n" in lab.hpq("try", "s.yaml", **environ).stdout
+    (lab.home / "data").mkdir(parents=True)
+    assert f"data {lab.home / 'data'}" in lab.hpq("try", "s.yaml", **environ).stdout
+
+
 def test_images_that_are_missing_are_one_line_as_for_hpq_run(lab) -> None:
     lab.write("cifar.yaml", "trainer: cifar10\nmethod: grid\nparameters: {epochs: {value: 1}}\n")
     done = lab.hpq("try", "cifar.yaml", HPQ_DATA=str(lab.home))

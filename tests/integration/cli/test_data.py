@@ -19,6 +19,7 @@ from hpq_producer.enqueue import preflight
 from hpq_worker.trainers import download
 from tests.constants import ROOT
 from tests.data_files import mnist_files
+from tests.ids import ids
 
 Hpq = Callable[..., CompletedProcess[str]]
 
@@ -132,6 +133,23 @@ def test_data_that_is_there_is_not_fetched_again(hpq: Hpq, tmp_path: Path) -> No
     assert (done.returncode, done.stdout.splitlines()) == (0, expected)
     again = hpq("data", "mnist", HPQ_DATA=str(tmp_path), **UNREACHABLE)
     assert again.stdout.splitlines() == expected[:1]
+
+
+def test_without_hpq_data_the_data_is_put_where_hpq_run_looks_for_it(
+    hpq: Hpq, tmp_path: Path
+) -> None:
+    place = tmp_path / "home" / "data"
+    words = hpq("run", ROOT / "configs" / "mnist.yaml").stderr
+    assert f"{place} does not exist; run `hpq data mnist`" in words
+    (place / "MNIST" / "raw").mkdir(parents=True)
+    for name, content in mnist_files().items():
+        (place / "MNIST" / "raw" / name).write_bytes(content)
+    done = hpq("data", "mnist", **UNREACHABLE)
+    assert (done.returncode, done.stdout.splitlines()) == (0, [f"mnist is in {place}"])
+    words = hpq(
+        "run", ROOT / "configs" / "mnist.yaml", HPQ_REDIS_URL="redis://127.0.0.1:1/0"
+    ).stderr
+    assert ids(words) == ["redis-unreachable"]
 
 
 def test_another_name_is_refused(hpq: Hpq) -> None:

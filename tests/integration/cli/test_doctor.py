@@ -55,6 +55,17 @@ def test_a_data_directory_that_does_not_exist_is_a_wrong_setting(hpq: Hpq, redis
     assert "/no/such/directory" in found["what"] and "hpq data" in found["remedy"]
 
 
+def test_doctor_names_the_data_sets_of_this_machine(hpq: Hpq, redis: Redis, tmp_path: Path) -> None:
+    found = findings(hpq("doctor", "--json"))["no-data"]
+    assert found["level"] == "note" and "hpq data mnist" in found["remedy"]
+    raw = tmp_path / "home" / "data" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "train-labels-idx1-ubyte").touch()
+    found = findings(hpq("doctor", "--json"))["data-found"]
+    assert found["level"] == "good" and "mnist" in found["what"] and "cifar10" not in found["what"]
+    assert str(tmp_path / "home" / "data") in found["what"]
+
+
 def test_doctor_breaks_no_word_on_a_narrow_terminal(hpq: Hpq, redis: Redis) -> None:
     lines = hpq("doctor", COLUMNS="44").stdout.splitlines()
     assert all(len(line) <= 44 for line in lines)

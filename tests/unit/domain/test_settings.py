@@ -177,7 +177,12 @@ def test_every_setting_has_a_word_on_it_and_its_own_type() -> None:
     assert {name.removeprefix("HPQ_").lower() for name in shown} <= ABOUT.keys()
     assert (shown["HPQ_LEASE_S"], shown["HPQ_PORT"], shown["HPQ_NODE"]) == (30.0, 0, "n1")
     assert (shown["HPQ_ALLOW"], shown["HPQ_DATA"]) == (["a.py", "b.py"], "/data")
-    assert describe(read({}))["HPQ_DATA"] is None
+
+
+def test_data_sets_lie_under_the_home_unless_hpq_data_names_another_place() -> None:
+    assert read({"HPQ_HOME": "/h"}).data == Path("/h/data")
+    assert read({}).data == Path("~/.hpq/data").expanduser()
+    assert read({"HPQ_HOME": "/h", "HPQ_DATA": "/data"}).data == Path("/data")
 
 
 def test_a_code_key_that_could_be_found_by_trying_is_refused_and_not_shown() -> None:

@@ -102,7 +102,7 @@ def same(a: Arrays, b: Arrays) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[part], b[part]) for part in a)
 
 
-def load(name: str, where: Path | None, cache: Path, *counts: int) -> data.DataSet:
+def load(name: str, where: Path, cache: Path, *counts: int) -> data.DataSet:
     trial = SimpleNamespace(data=where, cache=cache, phase=print)
     return data.load_data(name, trial, *counts)
 
@@ -164,9 +164,8 @@ def test_other_sets_of_the_same_form_are_not_taken_for_mnist(tmp_path: Path) -> 
 def test_missing_data_is_one_line_with_place_and_remedy(name: str, tmp_path: Path) -> None:
     (tmp_path / "cifar-notes.txt").write_text("no tar")
     places = {
-        None: "HPQ_DATA",
-        tmp_path: f"HPQ_DATA={tmp_path}",
-        tmp_path / "nowhere": f"HPQ_DATA={tmp_path / 'nowhere'} ",
+        tmp_path: f"not found in {tmp_path}; ",
+        tmp_path / "nowhere": f"{tmp_path / 'nowhere'} does not exist; ",
         tmp_path / "cifar-notes.txt": "cifar-notes.txt: ",
     }
     for where, said in places.items():

@@ -219,7 +219,7 @@ class AttemptRunner:
             out=str(paths.out),
             checkpoint=str(paths.checkpoint),
             checkpoint_s=self._settings.checkpoint_s,
-            data=str(self._settings.data or ""),
+            data=str(self._settings.data.absolute()),
             cache=str(self._settings.cache),
             in_terminal=self._parts.terminal is not None,
         )

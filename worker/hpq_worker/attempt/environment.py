@@ -62,7 +62,7 @@ def runner_environment(
 ) -> dict[str, str]:
     """Return the environment of a runner: without hpq's secrets; in a pod, the allow-list.
 
-    Compile caches lie under HPQ_HOME unless the user has set them.
+    Compile caches and data sets lie under HPQ_HOME unless the user has set their directories.
     """
     ours = hpq_process.ours(environ)
     env = {n: v for n, v in environ.items() if n not in ours | _OF_A_RANK}
@@ -70,6 +70,8 @@ def runner_environment(
         passed = set(sweep.launch.pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in passed or in_pods(n)}
     env["PYTHONUNBUFFERED"] = "1"
+    if settings.data.exists():
+        env["HPQ_DATA"] = str(settings.data.absolute())
     if not env.get("TORCHINDUCTOR_CACHE_DIR"):  # else torch puts Triton's cache under it
         for name, folder in _COMPILED.items():
             env[name] = env.get(name) or str(settings.cache / folder)

@@ -77,9 +77,9 @@ class Trial:
         return self._run.checkpoint_s
 
     @property
-    def data(self) -> Path | None:
+    def data(self) -> Path:
         """Directory of data sets (HPQ_DATA)."""
-        return Path(self._run.data) if self._run.data else None
+        return Path(self._run.data)
 
     @property
     def cache(self) -> Path:

@@ -29,7 +29,7 @@ def data(
     if name not in WANTED:
         raise UserError(f"no data set {name!r}; use one of {', '.join(WANTED)}")
     settings = load_settings()
-    place = (folder or settings.data or settings.home / "data").absolute()
+    place = (folder or settings.data).absolute()
     try:
         find(name, place)
     except DataMissing:
@@ -39,5 +39,5 @@ def data(
             last = done.stdout.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
             raise DataMissing(last[0]) from None
     print(f"{name} is in {place}")
-    if settings.data != place:
+    if settings.data.absolute() != place:
         print(shell_line(["export", f"HPQ_DATA={place}"]))
