@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cache
 
 from redis import Redis
@@ -56,6 +57,14 @@ def warn_of_unknown_settings() -> None:
     """Print, once, a warning for each HPQ_* variable that is no setting."""
     for notice in unknown_settings(os.environ):
         warn(notice)
+
+
+class Server(Enum):
+    """Which Redis a session uses: this decides how workers are started."""
+
+    PRIVATE = auto()  # of this user on this machine
+    SHARED = auto()  # HPQ_REDIS_URL or `hpq join`
+    CLUSTER = auto()  # `hpq connect`: workers are pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +122,13 @@ class Session:
     def is_private(self) -> bool:
         """True on the embedded server, which only this user can reach."""
         return self.attached is not None
+
+    @property
+    def server(self) -> Server:
+        """The kind of the server."""
+        if self.is_private:
+            return Server.PRIVATE
+        return Server.CLUSTER if self.connection is not None else Server.SHARED
 
 
 def reader_of(redis: Redis, settings: Settings) -> StoreReader:

@@ -26,7 +26,7 @@ from hpq_producer.cluster.objects import (
 )
 from hpq_producer.cluster.redis_access import explain_missing
 from hpq_producer.connection_record import NAMESPACE
-from hpq_producer.session import Session
+from hpq_producer.session import Server, Session
 
 _DEPLOYMENT = "hpq-worker"
 
@@ -145,7 +145,7 @@ class PodWatcher:
 
     def __init__(self, session: Session) -> None:
         self._connection, self._stop = session.connection, threading.Event()
-        self._is_private = session.is_private
+        self.server = session.server
         self._can_look = session.connection is not None or (
             not session.is_private and has_kubeconfig(os.environ)
         )
@@ -155,14 +155,9 @@ class PodWatcher:
         self.why = ""
 
     @property
-    def in_cluster(self) -> bool:
-        """True if `hpq connect` reaches Redis: then its workers are pods, visible or not."""
-        return self._connection is not None
-
-    @property
     def may_mean_cluster(self) -> bool:
         """True on the private server if a kubeconfig exists: the user may mean the cluster."""
-        return self._is_private and has_kubeconfig(os.environ)
+        return self.server is Server.PRIVATE and has_kubeconfig(os.environ)
 
     def status(self, workers: Sequence[Worker], *, wait: bool = False) -> ClusterStatus | None:
         """Return the newest status if its pods use this Redis; the first call starts the thread.

@@ -80,7 +80,7 @@ def print_if_not_running(session: Session, sid: str) -> None:
         sweep,
         session.reader.workers.live(sweep.worker_class),
         lambda: sweeps.ahead_of([sweep])[sid],
-        in_cluster=session.connection is not None,
+        server=session.server,
         hint=cluster_hint(session),
     ):
         print_message(reason)

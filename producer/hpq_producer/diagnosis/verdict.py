@@ -28,8 +28,20 @@ _BAR_WIDTH = 12
 _MIN_COLUMNS_FOR_BAR = 60  # a narrower terminal shows no bar
 
 
-def status_lines(status: SweepStatus, columns: int, best_rows: int = 2) -> list[Line]:
-    """Return name, state, counts, elapsed and remaining time; then the best trial so far."""
+def state_span(sweep: Sweep, why: Notice | None) -> Span:
+    """Return the word for a sweep's state; `why` is why no worker claims its trials."""
+    if why and sweep.state is SweepState.RUNNING and not sweep.counts.running:
+        return Span("waiting", Style.YELLOW)
+    return Span(sweep.state.value, STATE_STYLE[sweep.state])
+
+
+def status_lines(
+    status: SweepStatus, columns: int, why: Notice | None, best_rows: int = 2
+) -> list[Line]:
+    """Return name, state, counts, elapsed and remaining time; then the best trial so far.
+
+    `why` is why no worker claims the trials.
+    """
     sweep, counts = status.sweep, status.sweep.counts
     has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
     filled = (
@@ -40,7 +52,7 @@ def status_lines(status: SweepStatus, columns: int, best_rows: int = 2) -> list[
     progress = [filled, Span(" ")] if filled else []
     items: list[Line] = [
         [Span(sweep.id, Style.BOLD)],
-        [Span(sweep.state.value, STATE_STYLE[sweep.state])],
+        [state_span(sweep, why)],
         [*progress, Span(f"{counts.ended}/{planned(counts)}")],
         *([Span(text)] for text in state_counts(sweep)),
         [Span(duration(elapsed_ms(status)))],
@@ -85,10 +97,13 @@ def progress_text(done: int, total: int, columns: int) -> str:
 
 
 def elapsed_ms(status: SweepStatus) -> int:
-    """Return the time from the sweep's creation to its end, or to now."""
-    over = status.sweep.state.is_over and status.recent
-    end = status.recent[0].ended_ms if over else status.at_ms
-    return max(0, end - status.sweep.created_ms)
+    """Return the time from the sweep's creation to now, or to its last event if no trial runs."""
+    sweep, end = status.sweep, status.at_ms
+    if sweep.state.is_over and status.recent:
+        end = status.recent[0].ended_ms
+    elif not sweep.counts.running:
+        end = int(status.last_event.partition("-")[0])
+    return max(0, end - sweep.created_ms)
 
 
 def time_left(status: SweepStatus) -> TimeLeft | None:

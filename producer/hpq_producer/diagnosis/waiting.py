@@ -17,6 +17,7 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.notice import Notice
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
+from hpq_producer.session import Server
 from hpq_producer.terminal.text import clean, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")
@@ -43,7 +44,7 @@ def explain_waiting(
 ) -> Notice | None:
     """Return the first reason why no trial of the sweep starts, with the remedy.
 
-    `pods` knows whether `hpq connect` reaches Redis, even if it cannot list pods.
+    `pods` knows the kind of the server, even if it cannot list pods.
     """
     sweep, workers = status.sweep, status.workers
     if reason := explain_full_server(status.memory):
@@ -51,9 +52,10 @@ def explain_waiting(
     waits = sweep.counts.waits and not workers
     if cluster and waits and (reason := explain_no_pod(cluster, sweep.worker_class)):
         return reason
-    in_cluster = cluster is not None or (pods is not None and pods.in_cluster)
+    server = pods.server if pods else Server.SHARED
+    server = Server.CLUSTER if cluster is not None else server
     hint = CLUSTER_HINT if pods and pods.may_mean_cluster else ""
-    return explain_unclaimed(sweep, workers, lambda: status.ahead, in_cluster=in_cluster, hint=hint)
+    return explain_unclaimed(sweep, workers, lambda: status.ahead, server=server, hint=hint)
 
 
 def explain_unclaimed(
@@ -61,14 +63,14 @@ def explain_unclaimed(
     workers: Sequence[Worker],
     read_ahead: Callable[[], Iterable[Sweep]],
     *,
-    in_cluster: bool,
+    server: Server,
     hint: str,
 ) -> Notice | None:
     """Return why no worker claims the sweep's trials: none can, or all are busy with others.
 
     `hint` is added to the reason if there are no workers.
     """
-    reason = explain_no_worker(sweep, workers, in_cluster=in_cluster)
+    reason = explain_no_worker(sweep, workers, server)
     if reason and not workers:
         return replace(reason, text=reason.text + hint)
     if reason or sweep.counts.running:
@@ -89,9 +91,16 @@ def explain_full_server(memory: ServerMemory | None) -> Notice | None:
     )
 
 
-def how_to_start(worker_class: str = DEFAULT_CLASS, *, in_cluster: bool = False) -> str:
-    """Return how to start a worker of a class; `in_cluster`: `hpq connect` reaches Redis."""
-    if in_cluster:
+def how_to_run(sweep: Sweep, server: Server) -> str:
+    """Return how to start a worker for a sweep."""
+    if server is Server.PRIVATE and not sweep.launch.is_function:
+        return f"run this sweep: hpq run {sweep.id}"
+    return how_to_start(server, sweep.worker_class)
+
+
+def how_to_start(server: Server, worker_class: str = DEFAULT_CLASS) -> str:
+    """Return how to start a worker of a class."""
+    if server is Server.CLUSTER:
         return f"{how_to_scale(worker_class)}; `hpq workers` shows the pods"
     if worker_class == FUNCTION:
         return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
@@ -106,7 +115,7 @@ def how_to_scale(worker_class: str = DEFAULT_CLASS) -> str:
 
 
 def explain_no_worker(
-    sweep: Sweep, workers: Iterable[Worker], *, in_cluster: bool = False
+    sweep: Sweep, workers: Iterable[Worker], server: Server = Server.SHARED
 ) -> Notice | None:
     """Return a notice if no live worker can run the sweep; None if one can.
 
@@ -116,9 +125,7 @@ def explain_no_worker(
     of_class = [w for w in workers if w.worker_class == sweep.worker_class]
     candidates = [w for w in of_class if w.is_for(sweep.id)]
     if not candidates:
-        return _explain_none(
-            sweep, of_class, how_to_start(sweep.worker_class, in_cluster=in_cluster)
-        )
+        return _explain_none(sweep, of_class, how_to_run(sweep, server))
     willing = [w for w in candidates if w.state not in _UNWILLING]
     if not willing:
         states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in candidates[:3])
@@ -139,7 +146,7 @@ def explain_no_worker(
             f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
             f" {older.schema}, and this one has {sweep.schema}; upgrade hpq on the workers",
         )
-    return _explain_refusal(sweep, willing, in_cluster=in_cluster)
+    return _explain_refusal(sweep, willing, server)
 
 
 def _explain_none(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
@@ -147,11 +154,8 @@ def _explain_none(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
     if not pinned:
         return Notice("no-worker", f"no worker of queue {sweep.worker_class!r} is running; {start}")
     which = ", ".join(dict.fromkeys(clean(w.only) for w in pinned[:3]))
-    return Notice(
-        "workers-pinned",
-        f"{_each(pinned)} of queue {sweep.worker_class!r} runs only another sweep"
-        f" (HPQ_SWEEP: {which}); {start}",
-    )
+    who = f"{_each(pinned)} of queue {sweep.worker_class!r}"
+    return Notice("workers-pinned", f"{who} runs only {which}; {start}")
 
 
 def _each(workers: Sequence[Worker]) -> str:
@@ -176,7 +180,7 @@ def _may_run(worker: Worker, sweep: Sweep) -> bool:
     return any(line.startswith(_ALLOW_PREFIX) for line in worker.takes)
 
 
-def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], *, in_cluster: bool) -> Notice:
+def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], server: Server) -> Notice:
     launch, who = sweep.launch, _each(willing)
     if launch.trainer in SHIPPED:
         text = f"{who} lacks trainer {launch.trainer!r}; install hpq[trainers] where it runs"
@@ -185,7 +189,7 @@ def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], *, in_cluster: boo
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
     if keys and sweep.signature and sweep.signer:
         remedy = "start a worker with that HPQ_CODE_KEY, or list the code in HPQ_ALLOW"
-        if in_cluster:
+        if server is Server.CLUSTER:
             remedy = (
                 "enqueue with the workers' key: export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get"
                 " secret hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"

@@ -137,7 +137,7 @@ def _users(session: Session, config: str) -> Iterator[Finding]:
 def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
     workers = session.reader.workers.live()
     if not workers:
-        remedy = how_to_start(in_cluster=session.connection is not None)
+        remedy = how_to_start(session.server)
         if in_cluster is not None:  # the checks of the cluster report why pods do not start
             remedy = f"`hpq scale N{in_cluster}` starts N pods"
         yield note("no-worker", "no worker is running", remedy)

@@ -53,7 +53,7 @@ class Dashboard:
     """The pages of one server, and the streams that keep them up to date."""
 
     def __init__(self, session: Session, host: str, token: str) -> None:
-        self._reader, self._token = session.reader, token
+        self._reader, self._server, self._token = session.reader, session.server, token
         self._hosts = {"localhost", host, platform.node()}
         self._headers = {
             "Content-Security-Policy": live_policy(),
@@ -141,7 +141,7 @@ class Dashboard:
         )
 
     def _sweeps(self) -> str:
-        found = read_sweeps(self._reader, _SWEEPS, in_cluster=False)
+        found = read_sweeps(self._reader, _SWEEPS, self._server)
         rows = [(f"/sweep/{row[0].text}", [cell.text for cell in row]) for row in found.rows()]
         return part("listing", [c.title for c in COLUMNS], rows, "No sweep yet: hpq enqueue FILE")
 

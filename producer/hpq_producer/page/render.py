@@ -13,10 +13,16 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from hpq.domain.status import SweepStatus
 from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.scores import flatten, spread
-from hpq_producer.diagnosis.verdict import needed_actions, state_counts, time_left
+from hpq_producer.diagnosis.verdict import (
+    needed_actions,
+    state_counts,
+    state_span,
+    time_left,
+)
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.page.sweep_data import SweepData, encode_sweep
 from hpq_producer.reports.show import sweep_lines
@@ -47,7 +53,10 @@ def sweep_page(sweeps: Sequence[SweepData], *, is_live: bool = False) -> str:
         plotly="" if is_live else _base64(plotly_gzip()),
         sweeps=sweeps,
         rows=[
-            {"sweep": one.sweep.id, **comparison_cells(one.summary, one.status.best)}
+            {
+                "sweep": one.sweep.id,
+                **comparison_cells(one.summary, one.status.best, _state_of(one.status)),
+            }
             for one in sweeps
         ],
     )
@@ -86,11 +95,16 @@ def _environment() -> Environment:
         "target_of": describe_target,
         "saved_of": saved_lines,
         "facts_of": lambda sweep: "\n".join(map(plain, sweep_lines(sweep, ""))),
+        "state_of": _state_of,
         "notices_of": lambda status: needed_actions(status, explain_waiting(status)),
         "MOST_BARS": _MOST_BARS,
         "MOST_PARAMS": _MOST_PARAMS,
     }
     return found
+
+
+def _state_of(status: SweepStatus) -> str:
+    return state_span(status.sweep, explain_waiting(status)).text
 
 
 def asset(name: str) -> str:

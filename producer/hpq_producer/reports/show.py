@@ -11,6 +11,7 @@ from hpq.domain.attempt import Reason
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import AppendedFile, Sweep
 from hpq.domain.trial import FailureKind, Params, Point, TrialState, TrialView
+from hpq.notice import Notice
 from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
 from hpq_producer.analysis.pruning import (
@@ -20,7 +21,7 @@ from hpq_producer.analysis.pruning import (
 )
 from hpq_producer.analysis.records import iso, source_of_result
 from hpq_producer.analysis.scores import flatten
-from hpq_producer.diagnosis.verdict import state_counts
+from hpq_producer.diagnosis.verdict import state_counts, state_span
 from hpq_producer.reports.trial_rows import STATE_STYLE
 from hpq_producer.terminal.charts import buckets, curve, curve_scale
 from hpq_producer.terminal.style import Line, Span, Style
@@ -46,16 +47,21 @@ _GONE = {
 }
 
 
-def sweep_lines(sweep: Sweep, signed: str, *, waits: str = "", unmet: str = "") -> Iterator[Line]:
-    """Yield all facts of a sweep except its trials; `signed` describes its signature."""
+def sweep_lines(
+    sweep: Sweep, signed: str, *, why: Notice | None = None, unmet: str = ""
+) -> Iterator[Line]:
+    """Yield all facts of a sweep except its trials.
+
+    `signed` describes its signature; `why` is why no worker claims its trials.
+    """
     launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
     yield from _pairs(
         {
             "sweep": sweep.id,
             "name": sweep.name,
-            "state": sweep.state.value + (f": {sweep.held}" if sweep.held else ""),
+            "state": state_span(sweep, why).text + (f": {sweep.held}" if sweep.held else ""),
             "trials": f"{counts.total}: {', '.join(state_counts(sweep))}",
-            "waits": waits,
+            "waits": why.text if why else "",
             "!": clean(unmet),
             "metric": f"{metric.name}, {metric.goal}, {metric.take} value" if metric else "none",
             "trainer": launch.trainer,

@@ -16,9 +16,11 @@ from hpq_producer.analysis.records import sweep_record, trial_record
 from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.analysis.summary import Effect, Level, SweepSummary
 from hpq_producer.analysis.winner import Winner, judge_winner
-from hpq_producer.diagnosis.verdict import state_counts
+from hpq_producer.diagnosis.verdict import note_lines, state_counts, state_span
 from hpq_producer.reports.provenance import describe_versions
 from hpq_producer.reports.ranking import show_ranking
+from hpq_producer.reports.sweep_table import explain_waits
+from hpq_producer.session import Session
 from hpq_producer.terminal.charts import Scale, bar, ends_of, scale_of
 from hpq_producer.terminal.console import show_lines, show_table, stdout_info
 from hpq_producer.terminal.output import Format, show_data
@@ -150,12 +152,16 @@ def failure_lines(summary: SweepSummary) -> Iterator[Line]:
         ]
 
 
-def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
+def print_summary(session: Session, sweep: Sweep, *, top: int = 20) -> None:
     """Print the page; reads every trial once, and keeps few in memory."""
+    reader, columns = session.reader, stdout_info().columns
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     best = reader.trials.best(sweep, top)
-    head = f"{sweep.id}  {sweep.state}  {', '.join(state_counts(sweep))}"
+    why = explain_waits(reader, [sweep], session.server).get(sweep.id)
+    head = f"{sweep.id}  {state_span(sweep, why).text}  {', '.join(state_counts(sweep))}"
     show_lines([[Span(head)]], whole=True)
+    if why:
+        show_lines(note_lines(why.text, columns))
     if words := describe_target(sweep):
         print(words)
     show_lines(hours_line(summary), whole=True)
@@ -166,7 +172,7 @@ def print_summary(reader: StoreReader, sweep: Sweep, *, top: int = 20) -> None:
         show_ranking(sweep, best, scale_of(summary.objectives))
         shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
         show_lines(rest_line(sweep, summary, shown), whole=True)
-    columns, importance = stdout_info().columns, summary.importance
+    importance = summary.importance
     show_lines(winner_lines(judge_winner(reader, sweep), sweep.id, importance), whole=True)
     show_lines(importance_lines(importance, columns))
     show_lines(effect_lines(summary, columns))
@@ -208,14 +214,16 @@ def print_summary_data(reader: StoreReader, sweep: Sweep, output: Format, *, top
     )
 
 
-def print_comparison(reader: StoreReader, sweeps: Sequence[Sweep]) -> None:
+def print_comparison(session: Session, sweeps: Sequence[Sweep]) -> None:
     """Print two or more sweeps side by side: results, time, what mattered, and the winners."""
+    reader, waits = session.reader, explain_waits(session.reader, sweeps, session.server)
     rows: dict[str, list[str]] = {}
     varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
     for sweep in sweeps:
         summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
         best = reader.trials.best(sweep, 1)
-        cells = comparison_cells(summary, best) | {
+        state = state_span(sweep, waits.get(sweep.id)).text
+        cells = comparison_cells(summary, best, state) | {
             f"best {clean(n)}": param_text(best[0].params, n) if best else "" for n in varying
         }
         for label, text in cells.items():
@@ -224,12 +232,14 @@ def print_comparison(reader: StoreReader, sweeps: Sequence[Sweep]) -> None:
     show_table(columns, [[Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v)])
 
 
-def comparison_cells(summary: SweepSummary, best: Sequence[TrialView]) -> dict[str, str]:
+def comparison_cells(
+    summary: SweepSummary, best: Sequence[TrialView], state: str
+) -> dict[str, str]:
     """Return what a comparison tells of a sweep, by label."""
     sweep, found = summary.sweep, summary.importance
     matters = found.shares[0] if found.shares else None
     return {
-        "state": sweep.state.value,
+        "state": state,
         "trials": ", ".join(state_counts(sweep)),
         "metric": clean(sweep.metric.name) if sweep.metric else "",
         "best": score(best[0]) if best else "",

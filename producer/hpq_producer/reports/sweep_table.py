@@ -10,12 +10,13 @@ from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
-from hpq_producer.diagnosis.verdict import STATE_STYLE
+from hpq_producer.diagnosis.verdict import state_span
 from hpq_producer.diagnosis.waiting import (
     explain_full_server,
     explain_no_worker,
     explain_queue_position,
 )
+from hpq_producer.session import Server
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, planned
@@ -49,20 +50,20 @@ class SweepList:
         return [sweep_row(one, self.best, self.waits, self.at_ms) for one in self.sweeps]
 
 
-def read_sweeps(reader: StoreReader, newest: int, *, in_cluster: bool) -> SweepList:
+def read_sweeps(reader: StoreReader, newest: int, server: Server) -> SweepList:
     """Read the N newest sweeps, unfinished ones first, without those that cannot be decoded."""
     found = [s for s in reader.sweeps.get_each(reader.sweeps.ids(newest)) if isinstance(s, Sweep)]
     found.sort(key=lambda sweep: sweep.state.is_over)
     return SweepList(
         sweeps=found,
         best=dict(zip((s.id for s in found), reader.trials.best_objectives(found), strict=True)),
-        waits=explain_waits(reader, found, in_cluster=in_cluster),
+        waits=explain_waits(reader, found, server),
         at_ms=reader.now_ms(),
     )
 
 
 def explain_waits(
-    reader: StoreReader, sweeps: Sequence[Sweep], *, in_cluster: bool
+    reader: StoreReader, sweeps: Sequence[Sweep], server: Server
 ) -> dict[str, Notice]:
     """Return, by sweep id, why no worker claims trials of a running sweep."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
@@ -72,7 +73,7 @@ def explain_waits(
     )
     if full:  # a full server also concerns sweeps with running trials
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
-    found = {s.id: full or explain_no_worker(s, workers, in_cluster=in_cluster) for s in idle}
+    found = {s.id: full or explain_no_worker(s, workers, server) for s in idle}
     free = [s for s in idle if not found[s.id] and not s.counts.running]
     if any(w.state == "busy" for w in workers):
         ahead = reader.sweeps.ahead_of(free)
@@ -91,10 +92,9 @@ def sweep_row(
         blanks = [Span("")] * (len(COLUMNS) - 2)
         return [Span(clean(one.id)), Span("unreadable", Style.RED), *blanks]
     leader = best[one.id]
-    state = Span(one.state.value, STATE_STYLE[one.state])
     return [
         Span(one.id),
-        Span("waiting !", Style.YELLOW) if one.id in waits else state,
+        state_span(one, waits.get(one.id)),
         Span(f"{one.counts.finished}/{planned(one.counts)}"),
         Span(", ".join(f"{n} {state}" for state in _OTHER_ENDS if (n := one.counts.of(state)))),
         Span("" if leader is None else measure(leader)),

@@ -123,7 +123,7 @@ def say_verdict(status: SweepStatus, stream: TextIO, why: Notice | None) -> None
     terminal = terminal_info(stream, os.environ)
     if not terminal.tty:  # a pipe has no width, and its reader greps for whole lines
         terminal = replace(terminal, columns=_WIDE)
-    lines = status_lines(status, terminal.columns)
+    lines = status_lines(status, terminal.columns, why)
     for notice in needed_actions(status, why):
         lines += note_lines(notice.text if terminal.tty else str(notice), terminal.columns)
     for line in lines:
@@ -148,7 +148,8 @@ def _print_lines(
 ) -> SweepState:
     changes = follow(reader, sid, rows=_RUNNING)
     status = next(changes).status
-    print(plain(flow(status_lines(status, _WIDE)[:1], _WIDE)[0]), file=stream)
+    stuck = explain_waiting_with_pods(status, pods)
+    print(plain(flow(status_lines(status, _WIDE, stuck)[:1], _WIDE)[0]), file=stream)
     for trial in status.running:
         print(running_line(trial, status.sweep, status.at_ms), file=stream)
     if (more := status.sweep.counts.running - len(status.running)) > 0:

@@ -104,7 +104,8 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
 def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     columns, rows = terminal.columns, terminal.rows
     roomy = rows >= ROOMY_ROWS
-    head = status_lines(scene.sweep_status, columns, 2 if roomy else 1)[: rows - 2]
+    why = scene.not_taken
+    head = status_lines(scene.sweep_status, columns, why, 2 if roomy else 1)[: rows - 2]
     is_over = scene.sweep_status.sweep.state.is_over  # before, the lead changes hands
     if roomy and is_over and scene.winner and scene.winner.gap is not None:
         (_, verdict), *_ = scene.winner.lines(scene.sweep_status.sweep.id)

@@ -22,6 +22,7 @@ from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.sweep_table import SweepList, read_sweeps
+from hpq_producer.session import Server
 from hpq_producer.terminal.style import Line, TerminalInfo
 from hpq_producer.watch.view import View
 
@@ -102,8 +103,8 @@ class SceneReader:
 
     def sweeps(self) -> SweepList:
         """The newest sweeps."""
-        in_cluster = self._pods is not None and self._pods.in_cluster
-        return read_sweeps(self._reader, _SWEEPS, in_cluster=in_cluster)
+        server = self._pods.server if self._pods else Server.SHARED
+        return read_sweeps(self._reader, _SWEEPS, server)
 
     def read(self, view: View, terminal: TerminalInfo, *, is_live: bool = True) -> Scene:
         """Everything that a frame of this size shows; only one that is not live waits for pods."""

@@ -169,8 +169,19 @@ def test_code_that_another_key_signed_is_not_confirmed(
 def test_hpq_alone_shows_what_goes_on(hpq: Hpq, done: Sweep, sweep_of: MakeSweep) -> None:
     sweep_of(2, "newer-00000")
     said = hpq().stdout
-    assert "newer-00000  running" in said and "start one: hpq worker" in said
+    assert "newer-00000  waiting" in said and "start one: hpq worker" in said
     assert "workers: 1 busy" in said and "hpq watch newer-00000" in said and "hpq --help" in said
+
+
+@pytest.mark.parametrize("words", [(), ("ls",), ("show",), ("summary",), ("watch", "--once")])
+def test_a_sweep_without_workers_waits_in_every_view(
+    hpq: Hpq, sweep_of: MakeSweep, words: tuple[str, ...]
+) -> None:
+    sweep_of(2)
+    done = hpq(*words, COLUMNS="120")
+    said = done.stdout + done.stderr
+    assert "waiting" in said and "running" not in said.replace("is running;", ""), said
+    assert "start one: hpq worker" in said
 
 
 def test_hpq_alone_starts_no_server(hpq: Hpq, tmp_path: Path) -> None:
@@ -184,7 +195,7 @@ def test_two_sweeps_stand_side_by_side(hpq: Hpq, done: Sweep, sweep_of: MakeSwee
     sweep_of(2, "other-00000")
     said = hpq("summary", done.id, "other-00000").stdout
     rows = {line.split("  ")[0]: line.split() for line in said.splitlines()[1:]}
-    assert rows["best"][1] == "0.9000" and rows["state"][-1] == "running"
+    assert rows["best"][1] == "0.9000" and rows["state"][-1] == "waiting"
 
 
 def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
@@ -402,7 +413,7 @@ def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
 ) -> None:
     sweep_of(1)
     with running(environ, "watch") as process:
-        assert next_line(process).startswith("demo-00000  running")
+        assert next_line(process).startswith("demo-00000  waiting")
         assert ids(next_line(process)) == ["no-worker"]
         got = claim(store, who)
         assert next_line(process) == "#1 started on w1  x=1"
@@ -645,7 +656,7 @@ def test_a_dumb_terminal_gets_lines(
 ) -> None:
     sweep_of(1)
     shown = Terminal({**environ, "DUMB": "1"}, "watch", term="dumb")
-    shown.until("demo-00000  running")
+    shown.until("demo-00000  waiting")
     control.cancel("demo-00000")
     assert "\x1b" not in shown.to_the_end()
     shown.close()
@@ -863,7 +874,7 @@ def test_ls_marks_what_no_live_worker_takes(
 ) -> None:
     sweep_of(1)
     answer = hpq("ls")
-    assert answer.stdout.splitlines()[1].split()[1:3] == ["waiting", "!"]
+    assert answer.stdout.splitlines()[1].split()[1] == "waiting"
     assert answer.stderr.startswith("! demo-00000: ") and ids(answer.stderr) == ["no-worker"]
     assert json.loads(hpq("ls", "--json").stdout)[0]["not_taken"]["code"] == "no-worker"
     claim(store, who)

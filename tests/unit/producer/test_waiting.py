@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import SCHEMA, Launch, Sweep
+from hpq.domain.sweep import FUNCTION, SCHEMA, Launch, Sweep
 from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
+from hpq_producer.session import Server
 from tests.golden import Golden
 
 
@@ -42,7 +43,7 @@ def test_a_foreign_key_with_a_connection_is_mended_on_the_laptop_by_the_clusters
     golden: Golden,
 ) -> None:
     sweep = replace(_sweep(DIGITS), launch=Launch(program="t.py"), signature="s", signer="aaaa")
-    why = explain_no_worker(sweep, [_worker(key="bbbb")], in_cluster=True)
+    why = explain_no_worker(sweep, [_worker(key="bbbb")], Server.CLUSTER)
     assert why and why.code == "code-key-differs"
     golden.check("waiting", "the code key of a cluster", why.text)
 
@@ -51,7 +52,7 @@ def test_with_a_connection_the_remedy_is_the_clusters_and_no_worker_of_this_mach
     golden: Golden,
 ) -> None:
     for queue in ("default", "big"):
-        why = explain_no_worker(_sweep(DIGITS, queue), [], in_cluster=True)
+        why = explain_no_worker(_sweep(DIGITS, queue), [], Server.CLUSTER)
         assert why and why.code == "no-worker"
         golden.check("waiting", f"no worker of class {queue} in a cluster", why.text)
 
@@ -61,6 +62,24 @@ def test_no_worker_of_the_class_names_the_command_that_starts_one(golden: Golden
         why = explain_no_worker(_sweep(DIGITS, queue), workers)
         assert why and why.code == "no-worker"
         golden.check("waiting", f"no worker of class {queue}", why.text)
+
+
+def test_on_the_private_server_the_one_remedy_is_hpq_run(golden: Golden) -> None:
+    for what, workers in (
+        ("no worker", []),
+        ("one worker", [_worker(only="demo-r24tt")]),
+        ("two workers", [_worker(only="demo-r24tt"), _worker(name="w2", only="demo-r24tt")]),
+    ):
+        why = explain_no_worker(_sweep(DIGITS), workers, Server.PRIVATE)
+        assert why and "hpq run s-00000" in why.text and "hpq worker" not in why.text
+        assert "HPQ_SWEEP" not in why.text
+        golden.check("waiting", f"{what} for it on the private server", why.text)
+
+
+def test_on_the_private_server_only_its_script_runs_the_trials_of_a_function() -> None:
+    sweep = _sweep(Launch(trainer=FUNCTION), FUNCTION)
+    why = explain_no_worker(sweep, [], Server.PRIVATE)
+    assert why and "hpq.agent" in why.text and "hpq run" not in why.text
 
 
 def test_a_worker_with_the_trainer_takes_it() -> None:

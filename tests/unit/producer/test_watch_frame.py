@@ -183,9 +183,18 @@ def test_what_helps_a_held_sweep_is_not_cut_off(size: tuple[int, int]) -> None:
         assert "hpq resume demo-00000" in said
 
 
+def test_a_sweep_without_workers_waits_and_its_time_stands_still() -> None:
+    scene = _scene(0)
+    minute_ago = replace(scene.sweep_status, last_event=f"{NOW - 60_000}-0")
+    (said, *_) = _text(replace(scene, status=minute_ago, not_taken=Notice("no-worker", "none")))
+    assert said.startswith("demo-00000  waiting ") and "1m00s" in said
+    (said, *_) = _text(replace(_scene(2), not_taken=Notice("no-worker", "none")))
+    assert said.startswith("demo-00000  running ") and "2m00s" in said
+
+
 def test_the_command_that_starts_a_worker_is_shown_on_a_small_terminal(size=(44, 10)) -> None:
-    why = "the one live worker of class 'default' is there for another sweep only (HPQ_SWEEP:"
-    why += " other-11111); start one: hpq worker"
+    why = "the one live worker of queue 'default' runs only other-11111, for its `hpq run`;"
+    why += " start one: hpq worker"
     said = " ".join(
         line.strip("! ")
         for line in _text(replace(_scene(0), not_taken=Notice("workers-pinned", why)), *size)

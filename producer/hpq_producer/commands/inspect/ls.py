@@ -51,7 +51,7 @@ def ls(
             sweeps = _picked(sweeps, best, tag, only)[: None if everything else n]
             found = list(sweeps)
         took = _sizes(session, sweeps) if sizes else None
-        waits = explain_waits(reader, sweeps, in_cluster=session.connection is not None)
+        waits = explain_waits(reader, sweeps, session.server)
         if output.is_data:
             show_data([_record(one, best, waits, took) for one in found], output)
         elif found:

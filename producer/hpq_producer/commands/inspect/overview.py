@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.embedded_redis.attach import running_socket
@@ -34,8 +35,9 @@ def _show(session: Session) -> None:
     moving = [sweep for sweep in sweeps if not sweep.state.is_over]
     for sweep in moving[:_SHOWN] or sweeps[:1]:
         status = reader.status(sweep.id, 64, top=1, recent=3)
-        lines: list[Line] = status_lines(status, columns)
-        for notice in needed_actions(status, explain_waiting(status)):
+        why = explain_waiting(status, pods=PodWatcher(session))
+        lines: list[Line] = status_lines(status, columns, why)
+        for notice in needed_actions(status, why):
             lines += note_lines(notice.text, columns)
         show_lines([*lines, []])
     if (more := len(moving) - _SHOWN) > 0:

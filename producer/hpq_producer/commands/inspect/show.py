@@ -17,11 +17,11 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.waiting import explain_full_server
 from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.provenance import provenance_record, write_code
 from hpq_producer.reports.show import sweep_lines, trial_lines
+from hpq_producer.reports.sweep_table import explain_waits
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_target
 from hpq_producer.terminal.console import print_message, show_lines, stdout_info
@@ -84,11 +84,11 @@ def _show_sweep(session: Session, sid: str, output: Format) -> None:
     reader = session.reader
     sweep = reader.sweeps.get(sid)
     if not output.is_data:
-        full = explain_full_server(reader.server_memory()) if sweep.counts.waits else None
+        why = explain_waits(reader, [sweep], session.server).get(sid)
         signed = _signed(session.settings, sweep)
         eldest = reader.trials.longest_running([sid]).values()
         unmet = metric_warning(sweep, [*eldest], reader.trials.best(sweep, 1))
-        lines = sweep_lines(sweep, signed, waits=full.text if full else "", unmet=unmet)
+        lines = sweep_lines(sweep, signed, why=why, unmet=unmet)
         return show_lines(lines, whole=True)
     launch = sweep.launch
     more: dict[str, Any] = {

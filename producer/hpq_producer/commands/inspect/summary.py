@@ -40,7 +40,7 @@ def summary(
         if output.is_data and len(found) > 1:
             raise UserError("-o takes one sweep; run `hpq summary` once for each")
         if len(found) > 1:
-            return print_comparison(session.reader, found)
+            return print_comparison(session, found)
         if output.is_data:
             return print_summary_data(session.reader, found[0], output, top=n)
-        print_summary(session.reader, found[0], top=n)
+        print_summary(session, found[0], top=n)

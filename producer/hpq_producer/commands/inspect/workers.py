@@ -38,7 +38,7 @@ def workers(output: Output = Format.TABLE) -> None:
             for line in _refused(session, found):
                 print_message(line)
         elif cluster is None:
-            start = how_to_scale() if session.connection else how_to_start()
+            start = how_to_scale() if session.connection else how_to_start(session.server)
             print_message(f"no worker is running; {start}{cluster_hint(session)}")
         if cluster:
             print_message(count_pods(cluster))

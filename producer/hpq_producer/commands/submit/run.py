@@ -173,7 +173,7 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     state, why = seen
     sweep = session.reader.sweeps.get(sid)
     if (state and state.is_over) or sweep.state.is_over:
-        print_summary(session.reader, sweep)
+        print_summary(session, sweep)
         return exit_code(sweep, *session.reader.trials.best_objectives([sweep]))
     if state is SweepState.HELD:
         return ExitCode.HELD
