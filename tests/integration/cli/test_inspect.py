@@ -187,8 +187,17 @@ def test_a_sweep_without_workers_waits_in_every_view(
 def test_hpq_alone_starts_no_server(hpq: Hpq, tmp_path: Path) -> None:
     home = tmp_path / "fresh"
     answer = hpq(HPQ_REDIS_URL="", HPQ_HOME=str(home))
-    assert answer.returncode == 0 and "hpq init" in answer.stdout
-    assert not (home / "redis").exists()
+    assert answer.returncode == 0 and answer.stdout.startswith("no sweep yet")
+    assert "hpq init" in answer.stdout and "hpq run" in answer.stdout
+    assert "server" not in answer.stdout and not (home / "redis").exists()
+    (home / "redis").mkdir(parents=True)
+    later = hpq(HPQ_REDIS_URL="", HPQ_HOME=str(home)).stdout
+    assert later.startswith("no sweep is running") and "hpq ls" in later
+
+
+def test_hpq_alone_on_an_empty_server_names_the_first_commands(hpq: Hpq) -> None:
+    said = hpq().stdout
+    assert said.startswith("no sweep yet") and "hpq init" in said and "hpq run" in said
 
 
 def test_two_sweeps_stand_side_by_side(hpq: Hpq, done: Sweep, sweep_of: MakeSweep) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import pickle
 import struct
 import tarfile
@@ -174,6 +175,21 @@ def test_missing_data_is_one_line_with_place_and_remedy(name: str, tmp_path: Pat
         text = str(caught.value)
         assert text.startswith(f"data set {name}: ") and said in text
         assert "HPQ_DATA" in text and "\n" not in text
+
+
+def test_progress_begins_at_one_file_and_names_the_number_of_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(step=2)  # seconds
+    monkeypatch.setattr(data.time, "monotonic", lambda: next(clock))
+    for name, folder, of in (
+        ("cifar10", pictures(tmp_path / "cifar10"), " of 60,000"),
+        ("mnist", mnist(tmp_path / "MNIST" / "raw"), ""),
+    ):
+        phases: list[str] = []
+        trial = SimpleNamespace(data=folder, cache=tmp_path / "cache", phase=phases.append)
+        data.load_data(name, trial, 20, 20)
+        assert phases[:3] == [f"loading {name}"] + [f"loading {name}: file {n}{of}" for n in (1, 2)]
 
 
 def test_damaged_data_is_one_line_with_the_file(tmp_path: Path) -> None:

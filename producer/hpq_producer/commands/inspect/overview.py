@@ -8,6 +8,7 @@ from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
 from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.embedded_redis.attach import running_socket
+from hpq_producer.embedded_redis.state import ServerHome
 from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import show_lines, stdout_info
 from hpq_producer.terminal.style import Line, Span, Style
@@ -23,8 +24,10 @@ def show_overview() -> None:
     """
     settings = load_settings()
     if not settings.redis_url and not running_socket(settings.home):
-        print("no sweep is running: the private server is stopped")
-        return _show_commands("hpq init train.py", "hpq run sweep.yaml", "hpq ls")
+        if not ServerHome.of(settings.home).data_dir.exists():
+            return _show_first()
+        print("no sweep is running")
+        return _show_commands("hpq ls", "hpq run FILE")
     with open_session(settings) as session:
         _show(session)
 
@@ -32,6 +35,8 @@ def show_overview() -> None:
 def _show(session: Session) -> None:
     reader, columns = session.reader, stdout_info().columns
     sweeps = reader.sweeps.get_many(reader.sweeps.ids(_NEWEST))
+    if not sweeps:
+        return _show_first()
     moving = [sweep for sweep in sweeps if not sweep.state.is_over]
     for sweep in moving[:_SHOWN] or sweeps[:1]:
         status = reader.status(sweep.id, 64, top=1, recent=3)
@@ -47,10 +52,13 @@ def _show(session: Session) -> None:
     print(f"workers: {words or 'none'}")
     if moving:
         _show_commands(f"hpq watch {moving[0].id}", f"hpq best {moving[0].id}", "hpq ls")
-    elif sweeps:
-        _show_commands(f"hpq summary {sweeps[0].id}", f"hpq best {sweeps[0].id}", "hpq run FILE")
     else:
-        _show_commands("hpq init train.py", "hpq enqueue sweep.yaml", "hpq worker")
+        _show_commands(f"hpq summary {sweeps[0].id}", f"hpq best {sweeps[0].id}", "hpq run FILE")
+
+
+def _show_first() -> None:
+    print("no sweep yet; write a sweep file for your script, then run it")
+    _show_commands("hpq init train.py -o sweep.yaml", "hpq run sweep.yaml")
 
 
 def _show_commands(*commands: str) -> None:
