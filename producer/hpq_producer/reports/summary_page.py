@@ -101,8 +101,8 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
         return
     name = clean(summary.sweep.metric.name) if summary.sweep.metric else "objective"
     yield []
-    among = f", {trials_of(summary.pruned, 'pruned trial')} among them" if summary.pruned else ""
-    yield [Span(f"marginal median of {name} by value{among}, largest effect first", Style.DIM)]
+    pruned = f"; {trials_of(summary.pruned, 'pruned trial')} included" if summary.pruned else ""
+    yield [Span(f"median {name} by parameter value, largest effect first{pruned}", Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)
