@@ -111,6 +111,12 @@ def test_a_name_that_is_close_to_the_metrics_is_named() -> None:
         assert "'valid_loss'" in failure.message and "--reuse" in failure.message
 
 
+def test_a_name_of_another_metric_is_listed_and_not_proposed() -> None:
+    failure = _failure("", Launch(program="train.py"), reported="train_loss")
+    assert "reported train_loss;" in failure.message and "did you mean" not in failure.message
+    assert "val_loss=0.31" in failure.message
+
+
 @pytest.mark.parametrize(
     ("end", "state"),
     [(End(), "finished"), (End(stopped=True), "pruned"), (End(status=143), "pruned"),

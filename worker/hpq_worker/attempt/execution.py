@@ -11,7 +11,7 @@ import math
 import os
 import selectors
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -66,15 +66,15 @@ class Execution:
         socket: ReportSocket | None,
         mask: Mask,
         grace_s: float,
-        on_unexpected: Callable[[Sequence[str]], object] = lambda _: None,
+        on_near_miss: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Prepare an attempt.
 
         Args:
             socket: where a program reports; None for a trainer function.
-            on_unexpected: gets the reported names if the sweep's metric is not among them.
+            on_near_miss: gets a reported name that is like the sweep's metric.
         """
-        self._on_unexpected, self._socket = on_unexpected, socket
+        self._on_near_miss, self._socket = on_near_miss, socket
         self._reading, self._is_running = Lock(), False
         self._exit_code = 0  # that a program has reported, besides its exit status
         self._sweep, self._runner, self._reports = sweep, runner, reports
@@ -230,8 +230,8 @@ class Execution:
 
     def _report(self, metrics: Mapping[str, float], step: int | None) -> None:
         self._reports.report(metrics, step)
-        if names := self._reports.unexpected_names:
-            self._on_unexpected(names)
+        if name := self._reports.near_miss:
+            self._on_near_miss(name)
 
     # --- the end ------------------------------------------------------------------------------
 

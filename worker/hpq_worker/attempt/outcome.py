@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
-from hpq.domain.metric_check import similar_name
+from hpq.domain.metric_check import near_miss
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.reporting import MAX_NAMES
@@ -117,8 +117,8 @@ def _by_metric(sweep: Sweep, reports: ReportBuffer, ending: AttemptEnd) -> Outco
 def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
-    if close := similar_name(name, reported):
-        return f"did you mean {close!r}? write it as metric.name in the sweep file, and {_AGAIN}"
+    if near := near_miss(name, reported):
+        return f"did you mean {near!r}? write it as metric.name in the sweep file, and {_AGAIN}"
     if sweep.launch.is_function:
         return f"call wandb.log({{{name!r}: …}}), or trial.report with hpq.agent"
     if sweep.launch.trainer:
