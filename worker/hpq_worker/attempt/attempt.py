@@ -64,7 +64,8 @@ class AttemptRunner:
             if not publisher.restore():
                 return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
             result = self._execute(claim, sweep, paths, reports, publisher)
-            result = self._publish_rest(publisher, sweep, result)
+            if self._parts.terminal is None:
+                result = self._publish_rest(publisher, sweep, result)
             is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
                 self._end_runner()

@@ -91,6 +91,7 @@ class Execution:
         self._end: End | None = None
         self._run_id = ""
         self._argv: tuple[str, ...] = ()
+        self._in_terminal = False
         self._has_exited = self._is_corrupt = False
         self._started_at = time.monotonic()
         self._stall = StallDetector(sweep.stall_s, self._started_at)
@@ -99,7 +100,7 @@ class Execution:
         """Run until the attempt ends or is halted."""
         self._started_at = time.monotonic()
         timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
-        self._run_id, self._argv = run.id, run.argv
+        self._run_id, self._argv, self._in_terminal = run.id, run.argv, run.in_terminal
         self._runner.run(run)
         self._notify, self._wake, self._is_running = heartbeat.notify, signals.wake, True
         with selectors.DefaultSelector() as selector:
@@ -262,6 +263,7 @@ class Execution:
             ran_ms=ran_ms,
             silent_s=self._stall_limit_s,
             argv=self._argv,
+            in_terminal=self._in_terminal,
             is_wandb=self._is_program and not self._reads_printed,
         )
         outcome = outcome_of(ending, self._sweep, self._reports)

@@ -19,7 +19,7 @@ from hpq_worker.process.protocol import End
 from hpq_worker.runner.failures import of_exit
 from hpq_worker.runner.stall import LEAST_S, STALLED, USUAL
 
-_AGAIN = "run `hpq enqueue FILE --reuse`, which reuses the results"
+_AGAIN = ", then `hpq run FILE --reuse` or `hpq enqueue FILE --reuse`, which reuses the results"
 _SHOWN = 60  # characters of a printed line
 
 
@@ -54,6 +54,7 @@ class AttemptEnd:
     ran_ms: int
     silent_s: float = 0.0  # its stall limit
     argv: tuple[str, ...] = ()  # of a program
+    in_terminal: bool = False  # of `hpq try`, which stores no results
     is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
 
     @property
@@ -118,7 +119,8 @@ def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) 
     assert sweep.metric is not None
     name = sweep.metric.name
     if near := near_miss(name, reported):
-        return f"did you mean {near!r}? write it as metric.name in the sweep file, and {_AGAIN}"
+        remedy = f"did you mean {near!r}? write it as metric.name in the sweep file"
+        return remedy if ending.in_terminal else remedy + _AGAIN
     if sweep.launch.is_function:
         return f"call wandb.log({{{name!r}: …}}), or trial.report with hpq.agent"
     if sweep.launch.trainer:
