@@ -89,8 +89,9 @@ def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_
 @pytest.mark.parametrize(
     ("python", "named"),
     [
-        (sys.executable, [sys.executable, "HPQ_PYTHON"]),
-        ("/other/python3", ["/other/python3", sys.executable, "HPQ_PYTHON"]),
+        (sys.executable, [f"{sys.executable} -m pip install ", "HPQ_PYTHON"]),
+        ("/other/python3", ["/other/python3 -m pip install ", sys.executable, "HPQ_PYTHON"]),
+        ("/a b/python3", ["'/a b/python3' -m pip install ", "HPQ_PYTHON"]),
         ("/some/tool", []),
     ],
 )
@@ -111,6 +112,7 @@ def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_anothe
     said = outcome.failure.message
     assert "ModuleNotFoundError" in said and "'torch'" in said
     assert all(name in said for name in named) and ("HPQ_PYTHON" in said) == bool(named)
+    assert "start workers" not in said, "users of hpq run start none"
 
 
 def test_a_name_that_is_close_to_the_metrics_is_named() -> None:

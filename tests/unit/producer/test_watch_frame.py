@@ -170,6 +170,14 @@ def test_what_needs_the_user_stands_above_the_trials() -> None:
         assert all(word in notice.text for word, notice in zip(words, needs, strict=True))
 
 
+def test_a_held_sweep_of_local_code_may_have_a_faulty_file() -> None:
+    status = _scene(held="5 of 5 trials failed").sweep_status
+    status = replace(status, sweep=replace(status.sweep, launch=Launch(bundled=True)))
+    remedy = next(n for n in needed_actions(status, None) if n.code == "sweep-held-remedy")
+    for words in ("the code or the sweep file", "hpq retry --failed demo-00000"):
+        assert words in remedy.text
+
+
 @pytest.mark.parametrize("size", [(80, 24), (44, 10)])
 def test_what_helps_a_held_sweep_is_not_cut_off(size: tuple[int, int]) -> None:
     why = "canary #1 failed: exit status 1: KeyError: 'gpu' " + "and so on, " * 9
