@@ -40,7 +40,7 @@ def shown_names(
     names = names[: columns // _NARROWEST]
     number = f"▶●{planned(sweep.counts)}"
     for room in curve_widths(columns):
-        curve = "▁" * room
+        curve = "▁" * max(room, len("▁0.1 █0.9")) if room else ""
         heads = trial_columns(sweep, names, chosen, curve, {})
         cells = [number, *["0.12"] * len(names), "1000", "0.1234", curve, "9m59s", "9m59s left"]
         layout = lay(heads, [[Span(cell) for cell in cells if cell]], columns)
