@@ -48,7 +48,7 @@ HELP = (
     ("p", "pause the sweep, or resume it"),
     ("x  X", "cancel the trial, the whole sweep"),
     ("r  R", "retry the trial, all failed trials"),
-    ("q", "quit; the sweep continues"),
+    ("q", "quit; the sweep continues, but `hpq run` first asks about its workers"),
     ("", ""),
     ("▶", "the trial that Enter opens"),
     ("●", "a running trial"),
@@ -95,10 +95,19 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     blanks: list[Line] = [[]] * max(0, terminal.rows - used if scene.is_live else 0)
     below = [*tail, *blanks, *foot]
     if not scene.rows:  # titles would announce rows
-        words = "searching …" if scene.is_searching else position(now)
+        words = "searching …" if scene.is_searching else _choosing(scene) or position(now)
         return [*head, [Span(words, Style.DIM)], *below], now
     view = show_from(replace(view, seen=seen), scene.total, seen.page)
     return [*head, *table, *below], view
+
+
+def _choosing(scene: Scene) -> str:
+    """What happens before a sweep has its first trial; empty if nothing does."""
+    sweep = scene.sweep_status.sweep
+    is_begun = sweep.counts.total or not sweep.counts.to_come or not scene.sweep_status.workers
+    if is_begun or scene.not_taken or sweep.state is not SweepState.RUNNING:
+        return ""
+    return f"hpq is choosing the first trials ({clean(sweep.sampler)})"
 
 
 def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
@@ -139,7 +148,8 @@ def _foot(view: View, scene: Scene, legend: Sequence[str], terminal: TerminalInf
     if scene.is_live:
         order = "by number" if view.order == "number" else f"{view.order} first"
         picked = [f"/{clean(view.filter)}"] if view.filter else []
-        items = [position(view), order, *picked, f"? help  q {scene.on_quit}"]
+        place = [] if _choosing(scene) else [position(view)]
+        items = [*place, order, *picked, f"? help  q {scene.on_quit}"]
     first = [Span("  ".join(items), Style.DIM)]
     if view.note:
         first = [Span(clean(view.note), Style.YELLOW)]

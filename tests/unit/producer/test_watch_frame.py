@@ -341,6 +341,19 @@ def test_a_sweep_whose_sets_are_yet_to_be_made_says_how_many() -> None:
     assert "4/20" in text and "left" in text
 
 
+def test_a_sweep_whose_first_trials_are_being_chosen_says_so_once() -> None:
+    scene = _scene(counts=Counts(to_come=12), sampler="gp")
+    lines = _text(replace(_with(scene, best=(), recent=()), first=0))
+    assert [line for line in lines if "trial" in line] == ["hpq is choosing the first trials (gp)"]
+    unmanned = replace(_with(scene, best=(), recent=()), not_taken=Notice("no-worker", "start one"))
+    assert not any("choosing" in line for line in _text(unmanned)), "only a worker chooses"
+
+
+def test_the_help_says_that_run_asks_about_its_workers_before_it_quits() -> None:
+    words = " ".join(" ".join(_text(_scene(), view=View(mode=Mode.HELP))).split())
+    assert "quit; the sweep continues, but `hpq run` first asks about its workers" in words
+
+
 def test_an_open_ended_sweep_says_so_and_has_no_end_in_sight() -> None:
     endless = Counts(queued=1, running=2, finished=4, to_come=float("inf"))
     head = _text(_scene(counts=endless), 120, 30)[0]
