@@ -83,7 +83,7 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     tail = _workers(scene, terminal.columns, max(0, room - foot_rows - 1 - _LEAST_LIST))
     most = max(1, room - 1 - len(tail) - foot_rows)
     table, layout, seen = _table(view, scene, terminal, most)
-    legend = _missing(scene.sweep_status.sweep, view, layout)
+    legend = _missing(scene.sweep_status.sweep, view, layout) if scene.rows else []
     now = show_from(replace(view, seen=seen), scene.total, seen.page)
     foot = _foot(now, scene, legend, terminal) if has_foot else []
     if most <= _LEAST_LIST and scene.is_live:
@@ -107,7 +107,7 @@ def _choosing(scene: Scene) -> str:
     is_begun = sweep.counts.total or not sweep.counts.to_come or not scene.sweep_status.workers
     if is_begun or scene.not_taken or sweep.state is not SweepState.RUNNING:
         return ""
-    return f"hpq is choosing the first trials ({clean(sweep.sampler)})"
+    return "hpq is choosing the first trials"
 
 
 def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:

@@ -344,7 +344,8 @@ def test_a_sweep_whose_sets_are_yet_to_be_made_says_how_many() -> None:
 def test_a_sweep_whose_first_trials_are_being_chosen_says_so_once() -> None:
     scene = _scene(counts=Counts(to_come=12), sampler="gp")
     lines = _text(replace(_with(scene, best=(), recent=()), first=0))
-    assert [line for line in lines if "trial" in line] == ["hpq is choosing the first trials (gp)"]
+    assert [line for line in lines if "trial" in line] == ["hpq is choosing the first trials"]
+    assert " = " not in lines[-1], "a legend without titles"
     unmanned = replace(_with(scene, best=(), recent=()), not_taken=Notice("no-worker", "start one"))
     assert not any("choosing" in line for line in _text(unmanned)), "only a worker chooses"
 
