@@ -42,7 +42,7 @@ def shown_names(
     for room in curve_widths(columns):
         curve = "▁" * max(room, len("▁0.1 █0.9")) if room else ""
         heads = trial_columns(sweep, names, chosen, curve, {})
-        cells = [number, *["0.12"] * len(names), "1000", "0.1234", curve, "9m59s", "9m59s left"]
+        cells = [number, *["values"] * len(names), "1000", "0.1234", curve, "9m59s", "9m59s left"]
         layout = lay(heads, [[Span(cell) for cell in cells if cell]], columns)
         if layout.is_whole:
             break
@@ -57,13 +57,18 @@ def trial_columns(
     curve_title: str,
     titles: Mapping[str, str],
 ) -> list[Column]:
-    """Return the columns of `trial_row`, with these `titles`; the chosen names are dropped last."""
+    """Return the columns of `trial_row`; the chosen names are dropped last.
+
+    `titles` are the shown titles by the full ones; without them, columns are as narrow as they may
+    become.
+    """
     metric = clean(sweep.metric.name) if sweep.metric else "objective"
+    least = 6 if titles else _NARROWEST
     keeps = [92] * len(chosen) + [*_FIRST_TO_STAY, *range(40, 0, -1)]
     columns = [
         Column(title="#", keep=100, right=True),
         *(
-            Column(title=clean(name), keep=keeps[min(i, len(keeps) - 1)], least=6)
+            Column(title=clean(name), keep=keeps[min(i, len(keeps) - 1)], least=least)
             for i, name in enumerate(names)
         ),
         Column(title="step", keep=60, right=True),
