@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import os
 import tarfile
 import zlib
@@ -54,7 +55,7 @@ def keep(home: Path, digest: str, bundle: bytes) -> None:
 def read_kept(home: Path, digest: str) -> Files | None:
     """Return the snapshot of this digest that this disk keeps, or None."""
     with suppress(OSError, ValueError):
-        found = unpack(_kept(home, digest).read_bytes(), digest, most=2**40)
+        found = unpack(_kept(home, digest).read_bytes(), digest, most=math.inf)
         os.utime(_kept(home, digest))  # `hpq gc` removes unused snapshots
         return found
     return None
@@ -64,7 +65,7 @@ def _kept(home: Path, digest: str) -> Path:
     return home / "snapshots" / f"{digest}.tar.gz"
 
 
-def unpack(bundle: bytes, digest: str, most: int = MOST_BYTES) -> Files:
+def unpack(bundle: bytes, digest: str, most: float = MOST_BYTES) -> Files:
     """Return {path: (content, mode)} of a bundle whose files have this code digest.
 
     Raises:
@@ -85,7 +86,7 @@ class _Entry(tarfile.TarInfo):
         return -(-count // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
-def _read(bundle: bytes, most: int = MOST_BYTES) -> Files:
+def _read(bundle: bytes, most: float = MOST_BYTES) -> Files:
     """Return the files of a bundle: regular, with safe names, each once (else ValueError)."""
     found: Files = {}
     left = most
@@ -117,10 +118,11 @@ def _is_plain(entry: tarfile.TarInfo) -> bool:
     return entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not is_sparse
 
 
-def _inflated(bundle: bytes, most: int) -> bytes:
+def _inflated(bundle: bytes, most: float) -> bytes:
     """Unpack at most N bytes, so that no bomb fills the memory."""
     with gzip.GzipFile(fileobj=io.BytesIO(bundle)) as file:
-        data = file.read(most + 1)
+        # A read of N bytes asks for all of them at once: a large N is out of memory.
+        data = file.read() if most == math.inf else file.read(int(most) + 1)
     if len(data) > most:
         raise ValueError(_TOO_MUCH)
     return data

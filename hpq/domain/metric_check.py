@@ -1,17 +1,18 @@
-"""Find the sweep's metric in printed text; detect trials that do not report it, and say why."""
+"""Find the sweep's metric in printed text; detect trials that report it under another spelling."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
-from functools import cache
+from difflib import SequenceMatcher
+from functools import cache, lru_cache
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialState, TrialView
 
-ENOUGH_REPORTS = 5  # of other names
-_SHOWN = 6  # names
+ENOUGH_REPORTS = 5  # without the metric
+_ABBREVIATED = 3  # the fewest letters of an abbreviation, such as acc
+_TYPO = 0.9  # the least likeness of two words: rmse and mse have 0.86
 NUMBER = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf)"
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VALIDATION = frozenset({"val", "valid", "validation"})
@@ -48,40 +49,54 @@ def metric_in_text(metric: str, line: str) -> tuple[str, float] | None:
     return near
 
 
-def is_misreported(metric: str, names: Collection[str], reports: int) -> bool:
-    """True if only other metrics were reported: one of them often, or under a near miss."""
+def near_miss(metric: str, names: Collection[str]) -> str:
+    """Return the reported name that is another spelling of the metric's.
+
+    Returns "" without one, or if the metric was reported.
+    """
     if metric in names:
+        return ""
+    return next((name for name in names if _is_near(metric, name)), "")
+
+
+@lru_cache(maxsize=1_000)
+def _is_near(metric: str, name: str) -> bool:
+    """True for Val-Loss, validation/loss and val_los of val_loss; False for train_loss."""
+    if _spellings(metric).fullmatch(name):
+        return True
+    wanted, found = (_PARTS.findall(text) for text in (metric, name))
+    return len(wanted) == len(found) > 0 and all(map(_is_same_word, wanted, found))
+
+
+def _is_same_word(one: str, other: str) -> bool:
+    short, long = sorted((one.lower(), other.lower()), key=len)
+    if short == long or {short, long} <= _VALIDATION:
+        return True
+    if not short.isalpha() or not _QUALIFIERS.isdisjoint((short, long)):
         return False
-    return reports >= ENOUGH_REPORTS or any(map(_spellings(metric).fullmatch, names))
+    is_abbreviated = len(short) >= _ABBREVIATED and long.startswith(short)
+    return is_abbreviated or SequenceMatcher(None, short, long).ratio() >= _TYPO
 
 
-def similar_name(metric: str, names: Collection[str]) -> str:
-    """Return the reported name that is most like the metric's; "" if none is similar."""
-    near = [name for name in names if _spellings(metric).fullmatch(name)]
-    return next(iter(near or get_close_matches(metric, names, n=1)), "")
-
-
-def missing_metric(metric: str, names: Sequence[str]) -> str:
-    """Describe a trial that reported only these other names: `has not reported …`."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    close = similar_name(metric, names)
-    hint = (
-        f"; report {metric}, or write {close!r} as metric.name in the sweep file" if close else ""
+def missing_metric(metric: str, near: str) -> str:
+    """Describe a trial that reports a near miss of the metric: `has not reported …`."""
+    return (
+        f"has not reported {metric} so far; it reports {near}; report {metric}, or write {near!r}"
+        " as metric.name in the sweep file"
     )
-    return f"has not reported {metric} so far; it reports {', '.join(names[:_SHOWN])}{more}{hint}"
 
 
 def metric_warning(
     sweep: Sweep, trials: Sequence[TrialView], best: Sequence[TrialView] = ()
 ) -> str:
-    """Return `#1 has not reported …`; "" if a trial has reported the metric, or too few values."""
+    """Return why a trial lacks the metric; "" if a trial has it, or may still report it."""
     metric = sweep.metric
     if metric is None or best or any(metric.name in trial.metrics for trial in trials):
         return ""
     for trial in trials:
         if trial.state is TrialState.FINISHED and trial.failure:
             return f"#{trial.id.number}: {trial.failure.message}"
-        is_running, reports = trial.state is TrialState.RUNNING, trial.step if trial.metrics else 0
-        if is_running and is_misreported(metric.name, trial.metrics, reports):
-            return f"#{trial.id.number} {missing_metric(metric.name, tuple(trial.metrics))}"
+        is_running = trial.state is TrialState.RUNNING and trial.step >= ENOUGH_REPORTS
+        if is_running and (near := near_miss(metric.name, trial.metrics)):
+            return f"#{trial.id.number} {missing_metric(metric.name, near)}"
     return ""

@@ -13,6 +13,7 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,12 +29,14 @@ from hpq_worker.attempt.execution import Result
 from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle
+from hpq_worker.files.workdir import work_folder
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import devices
 from hpq_worker.process import secrets as hidden
 from hpq_worker.process.process_tree import adopt_orphans
 from hpq_worker.process.signals import Signals
+from hpq_worker.train import print_message
 
 
 class _Terminal(ReportBuffer):
@@ -42,6 +45,17 @@ class _Terminal(ReportBuffer):
     def log(self, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
+
+
+class _TrainerTerminal(_Terminal):
+    """Prints also what a trainer reports; a program's own lines show that."""
+
+    def report(self, metrics: Mapping[str, float], step: int | None) -> None:
+        super().report(metrics, step)
+        print_message({"report": metrics, "step": step})
+
+    def phase(self, text: str) -> None:
+        print_message({"phase": text})
 
 
 class _NoHeartbeat(Heartbeat):
@@ -87,7 +101,7 @@ def _run(settings: Settings, data: dict[str, Any]) -> int:
         files=FileStoreHandle(settings),
         heartbeat=heartbeat,
         signals=signals,
-        terminal=_Terminal,
+        terminal=_TrainerTerminal if sweep.launch.trainer else _Terminal,
     )
     trial = TrialId(sweep=data["id"], number=data["number"])
     claim = Claim(trial=trial, attempt=1, params=data["params"], nonce=secrets.token_hex(8))
@@ -96,7 +110,10 @@ def _run(settings: Settings, data: dict[str, Any]) -> int:
         result = attempts.run(claim, sweep)
     finally:
         attempts.close()
-    for line in _lines(sweep, heartbeat.reports, result):
+    lines = _lines(sweep, heartbeat.reports, result)
+    if (out := work_folder(settings.home, claim) / "out").exists():
+        lines.append(f"files of the trial: {out}")
+    for line in lines:
         print(f"hpq: {line}", file=sys.stderr)
     if result.outcome is None:
         return 128 + signal.SIGTERM

@@ -62,7 +62,7 @@ def main() -> None:
             data=str(settings.data.absolute()),
             cache=str(settings.cache),
         )
-        trial = Trial(run, _print, lambda: stop.by is not None)
+        trial = Trial(run, print_message, lambda: stop.by is not None)
         set_sink(trial.report)
         sys.path.insert(0, str(folder))
         returned = _function(args.trainer)(params, trial)
@@ -188,7 +188,8 @@ def _function(trainer: str) -> Callable[..., object]:
     return found  # type: ignore[no-any-return]
 
 
-def _print(message: Mapping[str, Any]) -> None:
+def print_message(message: Mapping[str, Any]) -> None:
+    """Print a report or a phase of a trainer; nothing for other messages."""
     if "report" in message:
         step = "" if message["step"] is None else f"step {message['step']} "
         print(step + " ".join(f"{n}={v:g}" for n, v in message["report"].items()), flush=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hpq.domain.status import DurationStats
+from hpq_producer.terminal.text import duration
 
 _Z = 1.28  # an 80 % range
 _MIN_SPREAD = 0.1  # of the mean: workers start and stop, machines are shared
@@ -31,7 +32,7 @@ class TimeLeft:
         low, middle, high = map(coarse_duration, (self.low_ms, self.left_ms, self.high_ms))
         if low == high:
             return f"about {middle}"
-        if low[-1] == high[-1]:
+        if low[-1] == high[-1] and "m" not in high[:-1]:
             low = low[:-1]
         return f"about {middle} ({low}–{high})"
 
@@ -97,9 +98,11 @@ def trial_left_ms(
 
 
 def coarse_duration(ms: float) -> str:
-    """Format a duration in one unit, rounded as an estimate is."""
-    s = ms / 1000
-    for unit, size, below in (("s", 1, 90), ("m", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf)):
+    """Format a duration as an estimate: from 90 s on in one unit."""
+    s = round(ms / 1000)
+    if s < 90:
+        return duration(1000 * s)
+    for unit, size, below in (("m", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf)):
         if s / size < below:
             whole = s / size
             digits = 1 if unit in "hd" and whole < 10 else 0

@@ -192,7 +192,10 @@ def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[b
             f" the last is {last}"
         )
     if sign * (top.value - points[-1].value) > _STILL * span:
-        return is_rising, f"the last value; the best was {measure(top.value)} at step {top.step}"
+        return is_rising, (
+            f"ranked by the last value; the best was {measure(top.value)} at step {top.step}"
+            " (`metric: {value: best}` ranks by it)"
+        )
     return is_rising, ""
 
 

@@ -167,11 +167,11 @@ def explain_unreported_metric(status: SweepStatus) -> Notice | None:
 
 
 def _how_to_resume(sweep: Sweep) -> str:
-    """Return what to do about a held sweep: with fixed code it is another sweep."""
+    """Return what to do about a held sweep: with fixed code or file it is another sweep."""
     retry = f"hpq retry --failed {sweep.id}"
     if not (sweep.launch.code_dir or sweep.launch.bundled):
         return f"fix the cause, then {retry}"
-    return f"fix the code and run the file again; if the code is correct: {retry}"
+    return f"fix the code or the sweep file, then run the file again; if both are correct: {retry}"
 
 
 def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:

@@ -42,5 +42,5 @@ def _explain(reader: StoreReader, submission: Submission, sweep: Sweep, new: Swe
     again = shell_line(["hpq", "run", str(submission.file), "--reuse", "--any-code"])
     return (
         f"{what} changed since {sweep.id} ({finished}). Starting sweep {new.id} with the new code."
-        f" To continue the old one: hpq run {sweep.id}. To import its results: {again}"
+        f"\nTo continue the old one:\n  hpq run {sweep.id}\nTo import its results:\n  {again}"
     )

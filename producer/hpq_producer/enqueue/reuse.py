@@ -196,7 +196,8 @@ def describe_reuse(reader: StoreReader, taken: Iterable[TrialView], owner: str) 
         whose = "" if sweep.owner == owner else f"{clean(sweep.owner)}'s "
         what = clean(sweep.launch.what)
         where = f"{clean(sweep.launch.code_dir)}/{what}" if sweep.launch.code_dir else what
-        lines.append(f"{trials_of(count[sweep.id], 'result')} from {whose}{sweep.id}, {where}")
+        taken_of = trials_of(count[sweep.id], "result")
+        lines.append(f"{taken_of} copied from {whose}{sweep.id}, {where}")
     if len(count) > _SHOWN:
         lines.append(f"… and {len(count) - _SHOWN} more sweeps")
     return tuple(lines)

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from hpq.domain.sweep import Goal, Sweep
-from hpq.domain.trial import ALTERED, Json, TrialState, TrialView
+from hpq.domain.trial import ALTERED, FailureKind, Json, TrialState, TrialView
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import best_values
@@ -111,7 +111,7 @@ def best_trials(
     if where is not None:
         text = f"{sweep.id}: no trial with a result matches {where.text}"
         raise NotFound(text, code="no-result")
-    raise HpqError(_why_none(sweep), code="no-result")
+    raise HpqError(_why_none(reader, sweep), code="no-result")
 
 
 def refuse_altered(trials: Iterable[TrialView]) -> None:
@@ -131,14 +131,15 @@ def rank_trials(sweep: Sweep, trials: Iterable[TrialView]) -> list[TrialView]:
     return [trial for n in sorted(sets, key=lambda n: (means[n], n)) for trial in sets[n]]
 
 
-def _why_none(sweep: Sweep) -> str:
+def _why_none(reader: StoreReader, sweep: Sweep) -> str:
     if sweep.metric is None:
         return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
     counts = sweep.counts
-    without = f"; `hpq show {sweep.id}` says why" if counts.finished else ""
+    last = (trial.failure for trial in reader.status(sweep.id, rows=0).recent)
+    why = next((f"; {f.message}" for f in last if f and f.kind is FailureKind.UNREPORTED), "")
     return (
         f"no trial of {sweep.id} has a result: {counts.running} running, {counts.queued} queued, "
-        f"{counts.finished} finished, {counts.failed} failed{without}"
+        f"{counts.finished} finished, {counts.failed} failed{why}"
     )
 
 

@@ -101,10 +101,13 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
     effects = summary.effects
     if not effects:
         return
-    name = clean(summary.sweep.metric.name) if summary.sweep.metric else "objective"
+    metric = summary.sweep.metric
+    name = clean(metric.name) if metric else "objective"
+    if metric and metric.goal is Goal.MINIMIZE:  # the longest bar is the worst
+        name += " (lower is better)"
     yield []
-    among = f", {trials_of(summary.pruned, 'pruned trial')} among them" if summary.pruned else ""
-    yield [Span(f"marginal median of {name} by value{among}, largest effect first", Style.DIM)]
+    pruned = f"; {trials_of(summary.pruned, 'pruned trial')} included" if summary.pruned else ""
+    yield [Span(f"median {name} by parameter value, largest effect first{pruned}", Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Sweep
@@ -10,8 +11,8 @@ from hpq.domain.trial import OTHER_CODE, Params, TrialState, TrialView
 from hpq_producer.analysis.eta import trial_left_ms
 from hpq_producer.analysis.scores import flatten, newest_value, spread
 from hpq_producer.terminal.style import Span, Style
-from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, duration, failure_words, measure, value
+from hpq_producer.terminal.tables import Column, lay
+from hpq_producer.terminal.text import clean, duration, failure_words, measure, planned, value
 
 STATE_STYLE = {
     TrialState.QUEUED: Style.DIM,
@@ -28,22 +29,46 @@ _NARROWEST = 4  # columns of a parameter, with the gap
 WIDE = 120  # columns of a terminal that has room for wide curves
 
 
-def shown_names(sweep: Sweep, chosen: Sequence[str], columns: int) -> list[str]:
-    """Return the names of columns that may fit: the chosen ones, then all varying parameters."""
+def shown_names(
+    sweep: Sweep, chosen: Sequence[str], columns: int
+) -> tuple[list[str], dict[str, str]]:
+    """Return the parameters and metrics that fit, the chosen ones first, and the shown titles.
+
+    The titles fit usual cells, so that they stay while states and values change.
+    """
     names = [*chosen, *(name for name in sweep.varying if name not in chosen)]
-    return names[: columns // _NARROWEST]
+    names = names[: columns // _NARROWEST]
+    number = f"▶●{planned(sweep.counts)}"
+    for room in curve_widths(columns):
+        curve = "▁" * max(room, len("▁0.1 █0.9")) if room else ""
+        heads = trial_columns(sweep, names, chosen, curve, {})
+        cells = [number, *["values"] * len(names), "1000", "0.1234", curve, "9m59s", "9m59s left"]
+        layout = lay(heads, [[Span(cell) for cell in cells if cell]], columns)
+        if layout.is_whole:
+            break
+    sizes = layout.widths[1 : 1 + len(names)]
+    return [name for name, size in zip(names, sizes, strict=True) if size], layout.titles
 
 
 def trial_columns(
-    sweep: Sweep, names: Sequence[str], chosen: Sequence[str], curve_title: str
+    sweep: Sweep,
+    names: Sequence[str],
+    chosen: Sequence[str],
+    curve_title: str,
+    titles: Mapping[str, str],
 ) -> list[Column]:
-    """Return the columns of `trial_row`; the chosen names are dropped last."""
+    """Return the columns of `trial_row`; the chosen names are dropped last.
+
+    `titles` are the shown titles by the full ones; without them, columns are as narrow as they may
+    become.
+    """
     metric = clean(sweep.metric.name) if sweep.metric else "objective"
+    least = 6 if titles else _NARROWEST
     keeps = [92] * len(chosen) + [*_FIRST_TO_STAY, *range(40, 0, -1)]
-    return [
+    columns = [
         Column(title="#", keep=100, right=True),
         *(
-            Column(title=clean(name), keep=keeps[min(i, len(keeps) - 1)], least=6)
+            Column(title=clean(name), keep=keeps[min(i, len(keeps) - 1)], least=least)
             for i, name in enumerate(names)
         ),
         Column(title="step", keep=60, right=True),
@@ -52,6 +77,7 @@ def trial_columns(
         Column(title="time", keep=80, right=True),
         Column(title="state", keep=90, least=10),
     ]
+    return [replace(column, short=titles.get(column.title, "")) for column in columns]
 
 
 def curve_widths(columns: int) -> tuple[int, ...]:

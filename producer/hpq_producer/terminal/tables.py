@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hpq_producer.terminal.style import Line, Span, Style, plain
-from hpq_producer.terminal.text import abbreviate, is_number, narrowest, pad, rounded, width
+from hpq_producer.terminal.text import abbreviate, fit, is_number, narrowest, pad, rounded, width
 
 GAP = 2
 _WORD = 6  # columns of a title that says as much as the whole: state, time, step
@@ -21,13 +21,19 @@ class Column:
     """A column; if the table is too wide, columns with the lowest `keep` are dropped first.
 
     `least` is what its words may be cut to, numbers among them are rounded instead; None = its
-    cells stay as they are.
+    cells stay as they are. `short` is its title as it is shown whatever the cells need; "" = the
+    title is shortened to the cells.
     """
 
     title: str
     keep: int = 100
     right: bool = False
     least: int | None = None
+    short: str = ""
+
+    def shortened(self, columns: int) -> str:
+        """Return the title as it is shown in this many columns."""
+        return self.short or abbreviate(self.title, columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,12 @@ class Layout:
     widths: Sequence[int | None]  # None = left out
     is_whole: bool  # nothing is left out, and every value stands as it is
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """The titles as they are shown, by the full title."""
+        sizes = zip(self.columns, self.widths, strict=True)
+        return {column.title: column.shortened(size) for column, size in sizes if size}
+
     def left_out(self, names: Collection[str]) -> int:
         """Count the columns with these titles that did not fit."""
         sizes = zip(self.columns, self.widths, strict=True)
@@ -45,7 +57,8 @@ class Layout:
 
     def header(self) -> Line:
         """Return the titles as a line, shortened to their columns."""
-        return self._joined([Span(c.title, Style.DIM) for c in self.columns], abbreviate)
+        sizes = zip(self.columns, self.widths, strict=True)
+        return self._joined([Span(c.shortened(size or 0), Style.DIM) for c, size in sizes], fit)
 
     def legend(self, names: Collection[str]) -> str:
         """Explain the shortened titles of these names: `v_loss = val_loss`.
@@ -54,7 +67,7 @@ class Layout:
         """
         sizes = [(c, n) for c, n in zip(self.columns, self.widths, strict=True) if n]
         sizes.sort(key=lambda pair: -pair[0].keep)
-        short = [(abbreviate(column.title, size), column.title) for column, size in sizes]
+        short = [(column.shortened(size), column.title) for column, size in sizes]
         return ", ".join(f"{shown} = {title}" for shown, title in short if shown != title in names)
 
     def row(self, cells: Sequence[Span]) -> Line:
@@ -95,11 +108,12 @@ def _floor(text: str, least: int | None) -> int:
 
 def lay(columns: Sequence[Column], rows: Sequence[Sequence[Span]], total: int) -> Layout:
     """Return the layout that fits these rows into `total` columns of a terminal."""
-    titles = [width(column.title) for column in columns]
+    titles = [width(column.short or column.title) for column in columns]
     cells = [max((width(row[i].text) for row in rows), default=0) for i in range(len(columns))]
+    heads = [t if c.short else min(t, 3) for c, t in zip(columns, titles, strict=True)]
     floors = [
-        max([1, min(title, 3), *(_floor(row[i].text, column.least) for row in rows)])
-        for i, (column, title) in enumerate(zip(columns, titles, strict=True))
+        max([1, heads[i], *(_floor(row[i].text, column.least) for row in rows)])
+        for i, column in enumerate(columns)
     ]
     shown = list(range(len(columns)))
     while len(shown) > 1 and _size([floors[i] for i in shown]) > total:
@@ -133,7 +147,7 @@ def _lengthen(
     widths: dict[int, int], columns: Sequence[Column], cells: Sequence[int], total: int
 ) -> None:
     """Give the columns that shortened titles leave free to titles that need them."""
-    short = [i for i in widths if width(columns[i].title) > widths[i]]
+    short = [i for i in widths if not columns[i].short and width(columns[i].title) > widths[i]]
     for i in short:
         widths[i] = max(min(cells[i], widths[i]), width(abbreviate(columns[i].title, widths[i])))
     for i in sorted(short, key=lambda i: -columns[i].keep):

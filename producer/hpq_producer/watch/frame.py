@@ -48,7 +48,7 @@ HELP = (
     ("p", "pause the sweep, or resume it"),
     ("x  X", "cancel the trial, the whole sweep"),
     ("r  R", "retry the trial, all failed trials"),
-    ("q", "quit; the sweep continues"),
+    ("q", "quit; the sweep continues, but `hpq run` first asks about its workers"),
     ("", ""),
     ("▶", "the trial that Enter opens"),
     ("●", "a running trial"),
@@ -83,7 +83,7 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     tail = _workers(scene, terminal.columns, max(0, room - foot_rows - 1 - _LEAST_LIST))
     most = max(1, room - 1 - len(tail) - foot_rows)
     table, layout, seen = _table(view, scene, terminal, most)
-    legend = _missing(scene.sweep_status.sweep, view, layout, terminal.columns)
+    legend = _missing(scene.sweep_status.sweep, view, layout) if scene.rows else []
     now = show_from(replace(view, seen=seen), scene.total, seen.page)
     foot = _foot(now, scene, legend, terminal) if has_foot else []
     if most <= _LEAST_LIST and scene.is_live:
@@ -95,10 +95,19 @@ def _list(view: View, scene: Scene, terminal: TerminalInfo) -> Frame:
     blanks: list[Line] = [[]] * max(0, terminal.rows - used if scene.is_live else 0)
     below = [*tail, *blanks, *foot]
     if not scene.rows:  # titles would announce rows
-        words = "searching …" if scene.is_searching else position(now)
+        words = "searching …" if scene.is_searching else _choosing(scene) or position(now)
         return [*head, [Span(words, Style.DIM)], *below], now
     view = show_from(replace(view, seen=seen), scene.total, seen.page)
     return [*head, *table, *below], view
+
+
+def _choosing(scene: Scene) -> str:
+    """What happens before a sweep has its first trial; empty if nothing does."""
+    sweep = scene.sweep_status.sweep
+    is_begun = sweep.counts.total or not sweep.counts.to_come or not scene.sweep_status.workers
+    if is_begun or scene.not_taken or sweep.state is not SweepState.RUNNING:
+        return ""
+    return "hpq is choosing the first trials"
 
 
 def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
@@ -140,7 +149,8 @@ def _foot(view: View, scene: Scene, legend: Sequence[str], terminal: TerminalInf
     if scene.is_live:
         order = "by number" if view.order == "number" else f"{view.order} first"
         picked = [f"/{clean(view.filter)}"] if view.filter else []
-        items = [position(view), order, *picked, f"? help  q {scene.on_quit}"]
+        place = [] if _choosing(scene) else [position(view)]
+        items = [*place, order, *picked, f"? help  q {scene.on_quit}"]
     first = [Span("  ".join(items), Style.DIM)]
     if view.note:
         first = [Span(clean(view.note), Style.YELLOW)]
@@ -167,7 +177,7 @@ def _table(
     rows = scene.rows[skip : skip + most]
     picked = shown.cursor - scene.first - skip if scene.is_live else None
     wide = max((len(str(t.id.number)) for t in rows), default=1)
-    names = shown_names(sweep, view.columns, terminal.columns)
+    names, titles = shown_names(sweep, view.columns, terminal.columns)
     widths, is_crowded = curve_widths(terminal.columns), False
     for room in widths:
         if is_crowded and room != widths[-1]:
@@ -176,7 +186,7 @@ def _table(
         title = _scale_title(scale, room)
         # As wide as the title: half a scale would be another one.
         curves = [drawn.get(t.id.number, "").ljust(len(title)) if title else None for t in rows]
-        heads = trial_columns(sweep, names, view.columns, title)
+        heads = trial_columns(sweep, names, view.columns, title, titles)
         cells = [
             trial_row(t, status, names, drawn_one, _mark(t, place == picked, wide))
             for place, (t, drawn_one) in enumerate(zip(rows, curves, strict=True))
@@ -231,10 +241,10 @@ def _scale_title(scale: Scale | None, room: int) -> str:
     return f"▁{low} █{high}"
 
 
-def _missing(sweep: Sweep, view: View, layout: Layout, columns: int) -> list[str]:
+def _missing(sweep: Sweep, view: View, layout: Layout) -> list[str]:
     """`+3 parameters`, and what the titles are in full that had to be shortened."""
-    names = [clean(name) for name in shown_names(sweep, view.columns, columns)]
-    gone = len({*sweep.varying, *view.columns}) - len(names) + layout.left_out(names)
+    names = {*map(clean, sweep.varying), *map(clean, view.columns)}
+    gone = len(names - layout.titles.keys())
     legend = layout.legend(column_names(sweep, view.columns))
     more = [f"+{trials_of(gone, 'parameter')} (c)"] if gone else []
     return [*more, *([legend] if legend else [])]

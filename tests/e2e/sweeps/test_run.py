@@ -184,7 +184,7 @@ class Terminal:
     def answer(self, key: str, answer: str) -> None:
         """Press a key, and answer the question that follows."""
         os.write(self._master, key.encode())
-        self._lab.wait_until(lambda: self.reads("leave them running?"), "the question")
+        self._lab.wait_until(lambda: self.reads("[l]eave them running?"), "the question")
         self.shown = b""
         os.write(self._master, f"{answer}\n".encode())
 

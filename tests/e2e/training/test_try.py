@@ -53,6 +53,7 @@ def test_a_file_runs_as_under_a_worker_and_needs_no_server(lab) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[0]) == under_worker
     assert "Epoch 2/2" in done.stdout and "val_loss=0.25 at step 2" in done.stderr
+    assert "\nval_loss=" not in done.stdout, "what a program prints is shown once"
     assert set((lab.home / "work").iterdir()) <= of_worker, "it leaves no files"
 
 
@@ -137,15 +138,19 @@ def test_a_function_is_tried_too_and_its_exception_is_exit_code_1(lab) -> None:
         "mine.py",
         """
         def train(params, trial):
+            trial.phase("loading")
             trial.report({"loss": params["x"]})
             if params["x"] > 1:
                 raise KeyError("x")
+            trial.report({"acc": 0.5}, step=1)
         """,
     )
     lab.write("s.yaml", "trainer: mine:train\nmethod: grid\nmetric: {name: loss}\n"
               "parameters: {x: {values: [1, 2]}}\n")  # fmt: skip
     done = lab.hpq("try", "s.yaml", HPQ_REDIS_URL=NO_SERVER)
     assert done.returncode == 0 and "loss=1 at step 1" in done.stderr
+    assert done.stdout.splitlines() == ["loss=1", "step 1 acc=0.5"], "reports are shown"
+    assert "loading\n" in done.stderr
     done = lab.hpq("try", "s.yaml", "--set", "x=2", HPQ_REDIS_URL=NO_SERVER)
     assert done.returncode == 1 and "KeyError: 'x'" in done.stdout + done.stderr
 
@@ -235,3 +240,18 @@ def test_a_reader_that_leaves_ends_the_trial_without_a_word(lab) -> None:
         assert "pipe" not in tried.stderr.read().lower()
         assert tried.wait(DEADLINE_S) == 128 + signal.SIGPIPE
     assert lab.processes(r"train\.py") == {}
+
+
+def test_files_of_the_trial_stay_and_no_store_is_asked_for(lab) -> None:
+    lab.write(
+        "train.py",
+        """
+        import os, pathlib
+        pathlib.Path(os.environ["HPQ_OUT"], "model").write_text("m")
+        """,
+    )
+    lab.write("s.yaml", SWEEP)
+    done = lab.hpq("try", "s.yaml", HPQ_REDIS_URL=NO_SERVER)
+    assert done.returncode == 0 and not ids(done.stdout + done.stderr), done.stderr
+    (work,) = (path for path in (lab.home / "work").iterdir() if path.is_dir())
+    assert f"{work / 'out'}" in done.stderr and (work / "out" / "model").read_text() == "m"

@@ -342,7 +342,7 @@ def test_logs_gives_the_last_lines(hpq: Hpq, done: Sweep) -> None:
 
 def test_logs_of_a_sweep_are_those_of_the_trial_that_ended_last(hpq: Hpq, done: Sweep) -> None:
     answer = hpq("logs")
-    assert (answer.returncode, answer.stderr) == (0, "trial demo-00000/3\n")
+    assert (answer.returncode, answer.stderr) == (0, "trial demo-00000/3 printed nothing\n")
 
 
 def test_a_table_in_a_pipe_is_cut_only_where_columns_says_so(
@@ -827,13 +827,25 @@ def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
     assert json.loads(ran.stdout) == {"x": 2}
 
 
+def test_logs_of_a_trial_that_printed_nothing_say_so(
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    sweep_of(2)
+    finish(store, claim(store, who), 0.5)
+    for words in (["1"], ["1", "--raw", "--tail", "3"], []):
+        answer = hpq("logs", *words)
+        assert (answer.returncode, answer.stdout) == (0, "")
+        assert answer.stderr.splitlines()[-1] == "trial demo-00000/1 printed nothing"
+    assert hpq("logs", "1", "--tail", "0").stderr == hpq("logs", "1", "-f").stderr == ""
+
+
 def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
     fail(store, claim(store, who))
     finish(store, claim(store, who), 0.5)
-    assert hpq("logs").stderr == "trial demo-00000/1\n"
+    assert hpq("logs").stderr == "trial demo-00000/1 printed nothing\n"
 
 
 def test_a_page_in_a_pipe_ends_with_its_last_line(hpq: Hpq, done: Sweep) -> None:

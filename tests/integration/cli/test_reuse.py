@@ -57,7 +57,7 @@ def test_results_of_the_same_code_are_taken_and_say_where_they_come_from(
     done = desk.put(WIDER, "--reuse")
     assert (
         "3 trials queued" in done.stderr
-        and f"1 result from {old}, {desk.folder}/train.py" in done.stderr
+        and f"1 result copied from {old}, {desk.folder}/train.py" in done.stderr
     )
     new = done.stdout.strip()
     assert desk.trials(new) == [
@@ -257,7 +257,7 @@ def test_another_script_of_the_same_name_gives_nothing_even_to_any_code(
     monkeypatch.setenv("HPQ_USER", "bob")
     (desk.folder / "train.py").write_text("print('edited')\n")
     done = desk.put(WIDER, "--reuse", "--any-code")
-    assert f"1 result from me's {old}, {desk.folder}/train.py" in done.stderr
+    assert f"1 result copied from me's {old}, {desk.folder}/train.py" in done.stderr
     assert desk.trials(done.stdout.strip())[0] == (2.0, "finished")
 
 
@@ -310,7 +310,7 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
     (desk.folder / "g1.yaml").write_text(WIDER)
     assert code_manifest.changed(desk.folder, dict(files)) == []
     done = desk.hpq("enqueue", "g1.yaml", "--reuse")
-    assert f"1 result from {old}" in done.stderr
+    assert f"1 result copied from {old}" in done.stderr
     (desk.folder / "conf.yaml").write_text("method: sgd\nparameters: {lr: 0.1}\n")
     done = desk.hpq("enqueue", "g1.yaml", "--reuse")
     assert "0 results" in done.stderr
@@ -327,7 +327,7 @@ def test_a_sweep_whose_sets_are_made_later_begins_with_the_results_inside_its_sp
     late = GRID.replace("grid", method).replace("values: [1, 2, 3]", "min: 0.0, max: 5.0")
     cap = "points: [{x: 4.5}]\nrun_cap: 6\n" if method == "bayes" else ""
     done = desk.put(late + cap, "--reuse")
-    assert f"2 results from {old}" in done.stderr
+    assert f"2 results copied from {old}" in done.stderr
     new = done.stdout.strip()
     begins = [(4.5, "queued")] if cap else []
     assert desk.trials(new) == [*begins, (1.5, "finished"), (2, "finished")]

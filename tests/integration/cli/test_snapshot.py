@@ -139,4 +139,7 @@ def test_the_unfinished_sweep_before_an_edit_is_found_among_many_others(hpq, rep
         (repo.parent / "train.py").write_text("print('loss=1')\n")
         assert hpq("enqueue", "other.yaml").returncode == 0
     (repo / "lib.py").write_text("edited = True\n")
-    assert f"changed since {sid} (0 of 1 finished)" in hpq("enqueue", "sweep.yaml").stderr
+    said = hpq("enqueue", "sweep.yaml").stderr
+    assert f"changed since {sid} (0 of 1 finished)" in said
+    for command in (f"hpq run {sid}", "hpq run sweep.yaml --reuse --any-code"):
+        assert f"  {command}" in said.splitlines(), "whole, to be copied"

@@ -336,6 +336,16 @@ def test_a_sweep_without_results_has_tables_without_rows_of_results(
         bare.best()
 
 
+def test_a_sweep_whose_trials_reported_another_metric_names_it(
+    sweep_of: MakeSweep, store: TrialStore, take: Take
+) -> None:
+    sweep = hpq.Sweep(sweep_of(1).id)
+    why = Failure(kind=FailureKind.UNREPORTED, message="the trial reported accuracy")
+    store.commit(claimed(take), Outcome(state=TrialState.FINISHED, failure=why))
+    with raises("no-result", "1 finished, 0 failed; the trial reported accuracy"):
+        sweep.best()
+
+
 def test_a_sweep_without_any_trial_has_empty_tables(sweep_of: MakeSweep) -> None:
     sweep = hpq.Sweep(sweep_of(0, sampler="random", run_cap=0).id)
     assert list(sweep.trials()) == [] and sweep.to_pandas().empty and sweep.history().empty

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import resource
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -207,3 +208,16 @@ def test_a_bundle_is_fetched_and_verified_once_and_copied_as_it_was(
     bundles.close()
     two = bundles.tree(launch(digest)).path
     assert asked == [digest] and (two / "train.py").exists() and not one.exists()
+
+
+def test_a_kept_snapshot_is_read_in_the_memory_of_its_size(tmp_path: Path) -> None:
+    """Linux gives no process terabytes, unless it is set up so."""
+    files = {"big.py": (b"y" * 12_000_000, 0o644)}
+    digest = code_manifest.digest_of(code_manifest.manifest(files))
+    bundle.keep(tmp_path, digest, bundle.pack(files))
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (2**40, before[1]))
+    try:
+        assert bundle.read_kept(tmp_path, digest) == files
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)

@@ -23,6 +23,7 @@ def _failure(
     reported: str = "",
     method: str = "grid",
     early: EarlyTerminate | None = None,
+    in_terminal: bool = False,
 ) -> Failure:
     sweep = Sweep(
         id="s-00000", name="s", digest="", launch=launch, metric=METRIC, method=method, early=early
@@ -30,7 +31,15 @@ def _failure(
     got = ReportBuffer(METRIC)
     if reported:
         got.report({reported: 0.5}, None)
-    ending = AttemptEnd(halt=None, end=End(), status=0, tail=tail, ran_ms=1, is_wandb=is_wandb)
+    ending = AttemptEnd(
+        halt=None,
+        end=End(),
+        status=0,
+        tail=tail,
+        ran_ms=1,
+        is_wandb=is_wandb,
+        in_terminal=in_terminal,
+    )
     outcome = outcome_of(ending, sweep, got)
     assert outcome is not None and outcome.failure is not None and outcome.objective is None
     is_needed = method == "bayes" or early is not None
@@ -80,8 +89,9 @@ def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_
 @pytest.mark.parametrize(
     ("python", "named"),
     [
-        (sys.executable, [sys.executable, "HPQ_PYTHON"]),
-        ("/other/python3", ["/other/python3", sys.executable, "HPQ_PYTHON"]),
+        (sys.executable, [f"{sys.executable} -m pip install ", "HPQ_PYTHON"]),
+        ("/other/python3", ["/other/python3 -m pip install ", sys.executable, "HPQ_PYTHON"]),
+        ("/a b/python3", ["'/a b/python3' -m pip install ", "HPQ_PYTHON"]),
         ("/some/tool", []),
     ],
 )
@@ -102,6 +112,7 @@ def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_anothe
     said = outcome.failure.message
     assert "ModuleNotFoundError" in said and "'torch'" in said
     assert all(name in said for name in named) and ("HPQ_PYTHON" in said) == bool(named)
+    assert "start workers" not in said, "users of hpq run start none"
 
 
 def test_a_name_that_is_close_to_the_metrics_is_named() -> None:
@@ -109,6 +120,20 @@ def test_a_name_that_is_close_to_the_metrics_is_named() -> None:
         failure = _failure("", launch, is_wandb=bool(launch.program), reported="valid_loss")
         assert failure.kind is FailureKind.UNREPORTED
         assert "'valid_loss'" in failure.message and "--reuse" in failure.message
+
+
+def test_results_can_be_reused_except_those_of_hpq_try_which_stores_none() -> None:
+    launch = Launch(program="train.py")
+    stored = _failure("", launch, reported="valid_loss").message
+    tried = _failure("", launch, reported="valid_loss", in_terminal=True).message
+    assert stored.startswith(tried) and "--reuse" in stored and "--reuse" not in tried
+    assert "hpq run" in stored and "hpq enqueue" in stored
+
+
+def test_a_name_of_another_metric_is_listed_and_not_proposed() -> None:
+    failure = _failure("", Launch(program="train.py"), reported="train_loss")
+    assert "reported train_loss;" in failure.message and "did you mean" not in failure.message
+    assert "val_loss=0.31" in failure.message
 
 
 @pytest.mark.parametrize(

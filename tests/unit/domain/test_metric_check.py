@@ -1,10 +1,12 @@
-"""A metric that is misspelt in the sweep file is noticed while its first trial runs."""
+"""A metric that is misspelt in the sweep file is reported while its first trial runs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.domain.metric_check import metric_warning
+import pytest
+
+from hpq.domain.metric_check import metric_warning, near_miss
 from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialId, TrialState, TrialView
 from hpq_producer.reports.show import sweep_lines, trial_lines
@@ -20,20 +22,53 @@ def _trial(step: int, **metrics: float) -> TrialView:
     return TrialView(id=trial, state=TrialState.RUNNING, params={}, step=step, metrics=names)
 
 
-def test_other_names_are_told_once_there_were_some_reports_and_the_right_one_ends_it() -> None:
-    strange = _trial(5, loss__val=0.3, val__acc=0.5)
-    said = metric_warning(SWEEP, [strange])
-    assert said.startswith("#1 ") and " val_loss " in said and "loss/val, val/acc" in said
-    assert not metric_warning(SWEEP, [_trial(4, loss__val=0.3)])
-    near = metric_warning(SWEEP, [_trial(1, acc=0.5, Val__Loss=0.3)])
-    assert "'Val/Loss' as metric.name" in near, "a near miss is reported at once"
-    assert not metric_warning(SWEEP, [strange, _trial(1, val_loss=0.2)]), (
+def test_only_a_near_miss_of_the_metric_is_warned_of_while_the_trial_runs() -> None:
+    near = _trial(5, train__loss=0.5, Val__Loss=0.3)
+    warning = metric_warning(SWEEP, [near])
+    assert warning.startswith("#1 ") and " val_loss " in warning and "train/loss" not in warning
+    assert "'Val/Loss' as metric.name" in warning
+    assert not metric_warning(SWEEP, [_trial(4, Val__Loss=0.3)]), "too few reports"
+    assert not metric_warning(SWEEP, [_trial(1000, train__loss=0.3, lr=0.1)]), (
+        "the metric may come at the end of the epoch"
+    )
+    assert not metric_warning(SWEEP, [near, _trial(1, val_loss=0.2)]), (
         "another trial knows the name"
     )
-    assert not metric_warning(SWEEP, [strange], best=[strange])
-    lines = [plain(line) for line in trial_lines(strange, SWEEP, {}, {}, "")]
-    assert any(line.startswith("!") and said in line for line in lines)
-    assert any(said in plain(line) for line in sweep_lines(SWEEP, "no", unmet=said))
+    assert not metric_warning(SWEEP, [near], best=[near])
+    lines = [plain(line) for line in trial_lines(near, SWEEP, {}, {}, "")]
+    assert any(line.startswith("!") and warning in line for line in lines)
+    assert any(warning in plain(line) for line in sweep_lines(SWEEP, "no", unmet=warning))
+
+
+@pytest.mark.parametrize(
+    ("metric", "name", "is_near"),
+    [
+        ("val_loss", "val/loss", True),
+        ("val_loss", "Val-Loss", True),
+        ("val_loss", "validation.loss", True),
+        ("valLoss", "val_loss", True),
+        ("accuracy", "acc", True),
+        ("val_acc", "validation/accuracy", True),
+        ("val_accuracy", "val_acuracy", True),
+        ("val/loss", "train/loss", False),
+        ("val/loss", "test/loss", False),
+        ("test/acc", "train/acc", False),
+        ("loss", "val_loss", False),
+        ("val_loss", "loss", False),
+        ("val_loss", "value_loss", False),
+        ("acc@1", "acc@5", False),
+        ("acc@100", "acc@1000", False),
+        ("rmse", "mse", False),
+        ("auc", "acc", False),
+        ("val_loss", "lr", False),
+        ("@", "%", False),
+    ],
+)
+def test_a_near_miss_is_another_spelling_of_the_same_metric(
+    metric: str, name: str, is_near: bool
+) -> None:
+    assert (near_miss(metric, ["epoch", name]) == name) is is_near
+    assert near_miss(metric, [name, metric]) == ""
 
 
 def test_a_trial_that_finished_without_the_metric_is_warned_of() -> None:
@@ -47,16 +82,11 @@ def test_a_trial_that_finished_without_the_metric_is_warned_of() -> None:
         assert not metric_warning(SWEEP, [replace(over, state=state)])
 
 
-def test_a_worker_hears_of_strange_names_after_five_reports_unless_the_metric_is_among_them() -> (
-    None
-):
-    strange, right = ReportBuffer(Metric(name="val_loss")), ReportBuffer(Metric(name="val_loss"))
+def test_a_worker_finds_a_near_miss_after_five_reports_unless_the_metric_is_among_them() -> None:
+    near, right, other = (ReportBuffer(Metric(name="val_loss")) for _ in range(3))
     for _ in range(5):
-        assert not strange.unexpected_names
-        strange.report({"loss/val": 0.5}, None)
-        right.report({"loss/val": 0.5, "val_loss": 1.0}, None)
-    assert strange.unexpected_names == ("loss/val",) and not right.unexpected_names
-    strange.report({"valid_loss": 0.5}, None)
-    near = ReportBuffer(Metric(name="val_loss"))
-    near.report({"Val_Loss": 0.5}, None)
-    assert near.unexpected_names == ("Val_Loss",), "a near miss is reported at once"
+        assert not near.near_miss
+        near.report({"val/loss": 0.5}, None)
+        right.report({"val/loss": 0.5, "val_loss": 1.0}, None)
+        other.report({"train/loss": 0.5}, None)
+    assert near.near_miss == "val/loss" and not right.near_miss and not other.near_miss

@@ -69,7 +69,8 @@ def test_effects_say_that_pruned_trials_count_and_their_columns_align() -> None:
     _, title, *rows = [
         plain(line) for line in effect_lines(SweepSummary(SWEEP).add([*TRIALS, *pruned]))
     ]
-    assert "marginal median of val_loss" in title and "2 pruned trials" in title
+    assert "by parameter value" in title and "2 pruned trials included" in title
+    assert "lower is better" in title, "a long bar reads as a good one"
     assert len({row.index("trial") for row in rows if "trial" in row}) == 1
 
 

@@ -170,6 +170,14 @@ def test_what_needs_the_user_stands_above_the_trials() -> None:
         assert all(word in notice.text for word, notice in zip(words, needs, strict=True))
 
 
+def test_a_held_sweep_of_local_code_may_have_a_faulty_file() -> None:
+    status = _scene(held="5 of 5 trials failed").sweep_status
+    status = replace(status, sweep=replace(status.sweep, launch=Launch(bundled=True)))
+    remedy = next(n for n in needed_actions(status, None) if n.code == "sweep-held-remedy")
+    for words in ("the code or the sweep file", "hpq retry --failed demo-00000"):
+        assert words in remedy.text
+
+
 @pytest.mark.parametrize("size", [(80, 24), (44, 10)])
 def test_what_helps_a_held_sweep_is_not_cut_off(size: tuple[int, int]) -> None:
     why = "canary #1 failed: exit status 1: KeyError: 'gpu' " + "and so on, " * 9
@@ -350,6 +358,20 @@ def test_a_sweep_whose_sets_are_yet_to_be_made_says_how_many() -> None:
     assert "4/20" in text and "left" in text
 
 
+def test_a_sweep_whose_first_trials_are_being_chosen_says_so_once() -> None:
+    scene = _scene(counts=Counts(to_come=12), sampler="gp")
+    lines = _text(replace(_with(scene, best=(), recent=()), first=0))
+    assert [line for line in lines if "trial" in line] == ["hpq is choosing the first trials"]
+    assert " = " not in lines[-1], "a legend without titles"
+    unmanned = replace(_with(scene, best=(), recent=()), not_taken=Notice("no-worker", "start one"))
+    assert not any("choosing" in line for line in _text(unmanned)), "only a worker chooses"
+
+
+def test_the_help_says_that_run_asks_about_its_workers_before_it_quits() -> None:
+    words = " ".join(" ".join(_text(_scene(), view=View(mode=Mode.HELP))).split())
+    assert "quit; the sweep continues, but `hpq run` first asks about its workers" in words
+
+
 def test_an_open_ended_sweep_says_so_and_has_no_end_in_sight() -> None:
     endless = Counts(queued=1, running=2, finished=4, to_come=float("inf"))
     head = _text(_scene(counts=endless), 120, 30)[0]
@@ -366,6 +388,31 @@ def test_parameters_whose_names_had_to_be_shortened_are_named_in_full(is_live: b
     titles = next(line for line in narrow if line.strip().startswith("#"))
     short = titles.split()[1]  # after #
     assert f"{short} = {long}" in last and any("? help" in line for line in narrow) == is_live
+
+
+def _titles(lines: list[str]) -> list[str]:
+    (header,) = [line for line in lines if line.lstrip().startswith("# ")]
+    return header.split()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_the_titles_of_a_sweep_stay_while_states_and_values_change(columns: int) -> None:
+    varying = ("max_learning_rate", "data_aug_cutout_size", "batch_size")
+    scene = _scene(varying=varying)
+    params: Params = dict.fromkeys(varying, 8)
+    queued = _trial(1, TrialState.QUEUED, params=params, claimed_ms=0, objective=None, step=0)
+    loading = _trial(1, params=params, phase="loading cifar10: 1,200 files", step=0)
+    failure = Failure(kind=FailureKind.USER_ERROR, message="x")
+    failed = _trial(1, TrialState.FAILED, params=params, failure=failure)
+    small = _trial(1, params={**params, "max_learning_rate": 1.613e-5}, claimed_ms=1)
+    frames = [
+        _text(_with(replace(scene, curves=curves), trial), columns)
+        for trial in (queued, loading, failed, small)
+        for curves in ({}, {1: [(1.0, 0.1), (200.0, 0.95)]})
+    ]
+    kept = [[t for t in _titles(lines) if t[0] not in "▁█"] for lines in frames]
+    assert all(titles == kept[0] for titles in kept), kept
+    assert len({lines[-1] for lines in frames}) == 1, "the legend"
 
 
 _MANY = ("optimizer.lr", "weight_decay", "warmup", "dropout", "scheduler.gamma", "beta", "eps")
@@ -397,7 +444,7 @@ def test_a_number_is_rounded_to_its_column_and_never_cut(columns: int) -> None:
 
 
 def test_the_curve_gives_room_before_a_number_is_rounded() -> None:
-    roomy, narrow = _crowded(100, ("beta", "eps")), _crowded(76, ("beta", "eps", "lr"))
+    roomy, narrow = _crowded(100, ("beta", "eps")), _crowded(80, ("beta", "eps", "lr"))
     for lines in (roomy, narrow):
         assert any("-3.25e-12" in line for line in lines)
 

@@ -133,7 +133,7 @@ def test_a_curve_that_still_rises_and_one_that_fell_say_so() -> None:
     flat = judge(SWEEP, [_trial(1, 0.9)], _points(0.1, *[0.9] * 19))
     fell = judge(SWEEP, [_trial(1, 0.6)], _points(0.1, 0.5, 0.9, 0.8, 0.7, 0.6))
     assert (rising.is_rising, flat.is_rising, fell.is_rising) == (True, False, False)
-    assert "0.9000 at step 3" in fell.steps and flat.steps == ""
+    assert "0.9000 at step 3 (`metric: {value: best}`" in fell.steps and flat.steps == ""
     best = replace(SWEEP, metric=Metric(name="acc", goal=Goal.MAXIMIZE, take=ObjectiveValue.BEST))
     assert "adds luck" in judge(best, [_trial(1, 0.9)], _points(0.1, 0.5, 0.9, 0.8)).steps
     falling_loss = replace(SWEEP, metric=Metric(name="loss"))

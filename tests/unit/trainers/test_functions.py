@@ -165,7 +165,7 @@ def test_a_trainer_runs_by_hand_without_redis(tmp_path: Path) -> None:
     words = ["-W", "error", "-m", "hpq.train", "digits", "--set", "epochs=2"]
     environ = {**os.environ, "HPQ_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     done = run([sys.executable, *words], env=environ, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "loading digits\n")
+    assert (done.returncode, done.stderr) == (0, "loading digits\nepoch 1 of 2\n")
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [words[:2] for words in lines] == [["step", "1"], ["step", "2"]]
 

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import BadParams, Diverged
@@ -165,13 +165,14 @@ def test_the_total_time_is_that_of_training_alone() -> None:
     assert trial.reports[-1][1]["total/time"] == pytest.approx(total)
 
 
-@pytest.mark.parametrize("stop_after", [0, 2, 4, 7])
-def test_a_stop_is_obeyed_before_the_next_batch(stop_after: int) -> None:
+# An epoch asks 8 times: before each of 3 batches of training and at their end, then of testing.
+@pytest.mark.parametrize(("stop_after", "batches"), [(0, 0), (2, 2), (4, 3), (5, 4), (9, 7)])
+def test_a_stop_is_obeyed_before_the_next_batch(stop_after: int, batches: int) -> None:
     model, calls = linear(), list[object]()
     model.register_forward_hook(lambda *_: calls.append(1))
-    trial = fitted(Recorded(stop_after=stop_after), model, epochs=5)  # 3 of training, 3 of testing
-    assert len(calls) == stop_after
-    assert len(trial.reports) == stop_after // 6
+    trial = fitted(Recorded(stop_after=stop_after), model, epochs=5)
+    assert len(calls) == batches
+    assert len(trial.reports) == stop_after // 8
 
 
 def test_a_loss_that_is_not_finite_ends_the_trial_as_diverged() -> None:
@@ -195,6 +196,16 @@ def test_each_epoch_is_announced_once() -> None:
     assert train.epochs == [1, 2, 3]
 
 
+def test_each_epoch_is_announced_to_a_sampler_of_a_data_loader() -> None:
+    class Sampler(RandomSampler):
+        def set_epoch(self, epoch: int) -> None:
+            epochs.append(epoch)
+
+    data, epochs = TensorDataset(*images_and_labels()), list[int]()
+    fitted(Recorded(), train=DataLoader(data, SIZE, sampler=Sampler(data)), epochs=3)
+    assert epochs == [1, 2, 3]
+
+
 IMAGES, LABELS = torch.zeros(SIZE, 6, dtype=torch.float64), torch.zeros(SIZE, dtype=torch.int64)
 ONE = (IMAGES, LABELS)
 
@@ -204,6 +215,8 @@ ONE = (IMAGES, LABELS)
     [
         ({"train": Given([], steps=0)}, "batch_size: 4 leaves no whole batch"),
         ({"epochs": 0}, "epochs: 0 "),
+        ({"epochs": 2.5}, "epochs: 2.5 "),
+        ({"epochs": math.inf}, "epochs: inf "),
         ({"train": Given([ONE] * 3, size=0)}, "the training set: it has no batch_size"),
         ({"train": Given([ONE] * 2)}, "the training set: 2 batches in an epoch, its len is 3"),
         ({"train": Given([ONE] * 4)}, "the training set: 4 batches in an epoch, its len is 3"),
@@ -213,6 +226,12 @@ ONE = (IMAGES, LABELS)
         ({"test": []}, "the test set: "),
         ({"model": linear().requires_grad_(False)}, "the network: "),
         ({"model": nn.Flatten()}, "the network: "),
+        ({"model": nn.LazyLinear(10)}, "the network: "),
+        ({"model": nn.Sequential(linear(), nn.Flatten(0))}, "it returns (40,) for labels (4,)"),
+        ({"model": nn.LSTM(6, 10)}, "it returns tuple for labels (4,)"),
+        ({"train": Given([(IMAGES, F.one_hot(LABELS, 10))] * STEPS)}, "for labels (4, 10)"),
+        ({"train": Given([(IMAGES, LABELS[:, None])] * STEPS)}, "for labels (4, 1)"),
+        ({"loss": nn.CrossEntropyLoss()}, "loss: its reduction is 'mean'"),
     ],
 )
 def test_what_cannot_be_trained_on_is_said_in_one_line(changes, said) -> None:
@@ -248,9 +267,29 @@ def drawing() -> DataLoader:
     return DataLoader(TensorDataset(*images_and_labels()), SIZE)
 
 
-# An epoch asks 6 times: before each of 3 batches of training, then of testing.
-@pytest.mark.parametrize("train", [shuffled, Unseeded])
-@pytest.mark.parametrize("stops", [[1], [5], [6], [9, 2], [13, 3, 5], [1, 1, 1, 1]])
+class Noise(TensorDataset):
+    """Images with noise from torch's generator, as torchvision's transforms draw theirs."""
+
+    def __getitem__(self, at: int) -> Any:
+        images, labels = super().__getitem__(at)
+        return images + torch.rand(6), labels
+
+
+def noisy() -> DataLoader:
+    generator = torch.Generator().manual_seed(4)
+    data = Noise(*images_and_labels())
+    return DataLoader(data, SIZE, shuffle=True, drop_last=True, generator=generator)
+
+
+def sampled() -> DataLoader:
+    """A DataLoader whose sampler has the generator."""
+    data = TensorDataset(*images_and_labels())
+    sampler = RandomSampler(data, generator=torch.Generator().manual_seed(4))
+    return DataLoader(data, SIZE, sampler=sampler, drop_last=True)
+
+
+@pytest.mark.parametrize("train", [shuffled, Unseeded, noisy, sampled])
+@pytest.mark.parametrize("stops", [[1], [4], [6], [8], [11, 2], [17, 3, 5], [1, 1, 1, 1]])
 def test_a_training_that_was_stopped_goes_on_to_the_same_figures(tmp_path, stops, train) -> None:
     straight, last = dropping(), dropping()
     torch.manual_seed(8)
@@ -274,7 +313,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_figures(tmp_path, stops
     )
 
 
-@pytest.mark.parametrize("train", [shuffled, Unseeded])
+@pytest.mark.parametrize("train", [shuffled, Unseeded, noisy, sampled])
 def test_a_training_that_was_killed_goes_on_from_the_end_of_an_epoch(tmp_path, train) -> None:
     class Killed(Recorded):
         def report(self, metrics: Mapping[str, float], step: int) -> None:
@@ -320,8 +359,9 @@ def test_a_trial_that_goes_on_says_from_where(tmp_path, capsys) -> None:
     assert f"{tmp_path}/training.pt" in line and "epoch 2" not in line
 
 
-def test_numbers_of_numpy_are_numbers_and_go_into_a_checkpoint(tmp_path, capsys) -> None:
-    numbers = {"epochs": np.int64(2), "max_learning_rate": np.float32(0.1)}
+@pytest.mark.parametrize("epochs", [np.int64(2), 2.0])
+def test_numbers_of_numpy_are_numbers_and_go_into_a_checkpoint(tmp_path, capsys, epochs) -> None:
+    numbers = {"epochs": epochs, "max_learning_rate": np.float32(0.1)}
     resumed(Recorded(checkpoint_dir=tmp_path, stop_after=8), **numbers)
     resumed(Recorded(checkpoint_dir=tmp_path), **numbers)
     assert_resumed_at_2(capsys, tmp_path / "training.pt")

@@ -30,7 +30,7 @@ def test_the_example_of_the_page_trains_by_hand(tmp_path: Path) -> None:
     }  # fmt: skip
     words = [sys.executable, "-W", "error", *command.split()]
     done = run(words, cwd=tmp_path, env=environ, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "loading digits\n")
+    assert (done.returncode, done.stderr) == (0, "loading digits\nepoch 1 of 2\n")
     steps = [line for line in done.stdout.splitlines() if "test/acc=" in line]
     assert [line.split(" ")[:2] for line in steps] == [["step", "1"], ["step", "2"]]
     assert float(re.findall(r"test/acc=([\d.]+)", steps[-1])[0]) > 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +64,8 @@ class AttemptRunner:
             if not publisher.restore():
                 return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
             result = self._execute(claim, sweep, paths, reports, publisher)
-            result = self._publish_rest(publisher, sweep, result)
+            if self._parts.terminal is None:
+                result = self._publish_rest(publisher, sweep, result)
             is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
                 self._end_runner()
@@ -113,7 +114,7 @@ class AttemptRunner:
                 socket,
                 mask,
                 self._settings.grace_s,
-                lambda names: self._warn_unreported(claim, sweep, reports, names),
+                lambda near: self._warn_of_near_miss(claim, sweep, reports, near),
             )
             publisher.start(execution.read_arrived)
             try:
@@ -142,12 +143,12 @@ class AttemptRunner:
         failure = Failure(kind=FailureKind.WORKER_FAULT, message=text, fingerprint=fault)
         return replace(outcome, failure=failure)
 
-    def _warn_unreported(
-        self, claim: Claim, sweep: Sweep, reports: ReportBuffer, names: Sequence[str]
+    def _warn_of_near_miss(
+        self, claim: Claim, sweep: Sweep, reports: ReportBuffer, near: str
     ) -> None:
         if sweep.metric is not None and sweep.id not in self._warned:
             self._warned.add(sweep.id)
-            text = missing_metric(sweep.metric.name, names)
+            text = missing_metric(sweep.metric.name, near)
             log.warning("%s %s", claim.trial, text)
             reports.log(f"hpq: warning: this trial {text}\n".encode())
 

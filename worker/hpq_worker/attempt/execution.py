@@ -11,7 +11,7 @@ import math
 import os
 import selectors
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -66,15 +66,15 @@ class Execution:
         socket: ReportSocket | None,
         mask: Mask,
         grace_s: float,
-        on_unexpected: Callable[[Sequence[str]], object] = lambda _: None,
+        on_near_miss: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Prepare an attempt.
 
         Args:
             socket: where a program reports; None for a trainer function.
-            on_unexpected: gets the reported names if the sweep's metric is not among them.
+            on_near_miss: gets a reported name that is like the sweep's metric.
         """
-        self._on_unexpected, self._socket = on_unexpected, socket
+        self._on_near_miss, self._socket = on_near_miss, socket
         self._reading, self._is_running = Lock(), False
         self._exit_code = 0  # that a program has reported, besides its exit status
         self._sweep, self._runner, self._reports = sweep, runner, reports
@@ -91,6 +91,7 @@ class Execution:
         self._end: End | None = None
         self._run_id = ""
         self._argv: tuple[str, ...] = ()
+        self._in_terminal = False
         self._has_exited = self._is_corrupt = False
         self._started_at = time.monotonic()
         self._stall = StallDetector(sweep.stall_s, self._started_at)
@@ -99,7 +100,7 @@ class Execution:
         """Run until the attempt ends or is halted."""
         self._started_at = time.monotonic()
         timeout_at = self._started_at + (self._sweep.timeout_s or math.inf)
-        self._run_id, self._argv = run.id, run.argv
+        self._run_id, self._argv, self._in_terminal = run.id, run.argv, run.in_terminal
         self._runner.run(run)
         self._notify, self._wake, self._is_running = heartbeat.notify, signals.wake, True
         with selectors.DefaultSelector() as selector:
@@ -230,8 +231,8 @@ class Execution:
 
     def _report(self, metrics: Mapping[str, float], step: int | None) -> None:
         self._reports.report(metrics, step)
-        if names := self._reports.unexpected_names:
-            self._on_unexpected(names)
+        if name := self._reports.near_miss:
+            self._on_near_miss(name)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -262,6 +263,7 @@ class Execution:
             ran_ms=ran_ms,
             silent_s=self._stall_limit_s,
             argv=self._argv,
+            in_terminal=self._in_terminal,
             is_wandb=self._is_program and not self._reads_printed,
         )
         outcome = outcome_of(ending, self._sweep, self._reports)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
-from hpq.domain.metric_check import similar_name
+from hpq.domain.metric_check import near_miss
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.reporting import MAX_NAMES
@@ -19,7 +19,7 @@ from hpq_worker.process.protocol import End
 from hpq_worker.runner.failures import of_exit
 from hpq_worker.runner.stall import LEAST_S, STALLED, USUAL
 
-_AGAIN = "run `hpq enqueue FILE --reuse`, which reuses the results"
+_AGAIN = ", then `hpq run FILE --reuse` or `hpq enqueue FILE --reuse`, which reuses the results"
 _SHOWN = 60  # characters of a printed line
 
 
@@ -54,6 +54,7 @@ class AttemptEnd:
     ran_ms: int
     silent_s: float = 0.0  # its stall limit
     argv: tuple[str, ...] = ()  # of a program
+    in_terminal: bool = False  # of `hpq try`, which stores no results
     is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
 
     @property
@@ -117,8 +118,9 @@ def _by_metric(sweep: Sweep, reports: ReportBuffer, ending: AttemptEnd) -> Outco
 def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
-    if close := similar_name(name, reported):
-        return f"did you mean {close!r}? write it as metric.name in the sweep file, and {_AGAIN}"
+    if near := near_miss(name, reported):
+        remedy = f"did you mean {near!r}? write it as metric.name in the sweep file"
+        return remedy if ending.in_terminal else remedy + _AGAIN
     if sweep.launch.is_function:
         return f"call wandb.log({{{name!r}: …}}), or trial.report with hpq.agent"
     if sweep.launch.trainer:

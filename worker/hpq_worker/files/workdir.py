@@ -109,9 +109,7 @@ class AttemptPaths:
         Raises:
             OSError: the disk cannot take them, or another process holds the lock.
         """
-        # One flat name: workers of a machine share the folder, and none removes another's parent.
-        name = f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}"
-        work = home / "work" / name
+        work = work_folder(home, claim)
         make_private(work.parent)
         lock = DirectoryLock(work)
         try:
@@ -152,6 +150,12 @@ class AttemptPaths:
             if not (keep_out and self.out.exists() and any(self.out.iterdir())):
                 shutil.rmtree(self.work, ignore_errors=True)
             self.lock.release()
+
+
+def work_folder(home: Path, claim: Claim) -> Path:
+    """Return the work directory of an attempt."""
+    # One flat name: workers of a machine share the folder, and none removes another's parent.
+    return home / "work" / f"{claim.trial.sweep}.{claim.trial.number}.{claim.token}"
 
 
 @cache

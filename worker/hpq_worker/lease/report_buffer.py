@@ -13,7 +13,7 @@ from dataclasses import replace
 from threading import Lock
 
 from hpq.domain.attempt import ReportBatch
-from hpq.domain.metric_check import is_misreported
+from hpq.domain.metric_check import ENOUGH_REPORTS, near_miss
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
 from hpq.reporting import MAX_NAMES, METRIC_NAME
@@ -138,13 +138,13 @@ class ReportBuffer:
             return tuple(self._counts)
 
     @property
-    def unexpected_names(self) -> tuple[str, ...]:
-        """The reported metrics, if one was reported often and the sweep's metric never."""
+    def near_miss(self) -> str:
+        """A name like the metric's, if some metric was reported often and the sweep's never."""
         with self._lock:
             often = max(self._counts.values(), default=0)
-            if self._metric is None or not is_misreported(self._metric.name, self._counts, often):
-                return ()
-            return tuple(self._counts)
+            if self._metric is None or often < ENOUGH_REPORTS:
+                return ""
+            return near_miss(self._metric.name, self._counts)
 
     @property
     def objective(self) -> float | None:

@@ -23,7 +23,7 @@ from hpq.reporting import set_sink
 from hpq_worker.process.process_tree import SPARED, adopt_orphans, kill_descendants
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, encode, end_message, read_run
 from hpq_worker.runner.failures import of_exception
-from hpq_worker.runner.preload import PreloadServer
+from hpq_worker.runner.preload import PreloadClient
 from hpq_worker.runner.program import Program
 from hpq_worker.runner.stall import dump_on_signal
 from hpq_worker.runner.trial_api import Send, Trial
@@ -60,7 +60,7 @@ class Runner:
         self._why = ""
         self._writing = threading.Lock()
         self._program: Program | None = None
-        self._preload_server = PreloadServer()
+        self._preload = PreloadClient()
 
     def main(self) -> None:
         """Serve until the parent ends."""
@@ -92,7 +92,7 @@ class Runner:
     def _run(self, run: RunRequest) -> End:
         if not run.argv:
             return self._train(run)
-        self._program = program = Program(run, self._preload_server, self._sender(run))
+        self._program = program = Program(run, self._preload, self._sender(run))
         if self._stop.is_set():
             program.stop(self._why)
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -163,7 +164,7 @@ def of_exit(status: int, tail: str, argv: Sequence[str] = ()) -> Failure:
 
 
 def _of_python(argv: Sequence[str]) -> str:
-    """Return which Python lacked a module, and how to set another; "" without a Python."""
+    """Return which Python lacked a module, with the remedies; "" without a Python."""
     pythons = [arg for arg in argv[:2] if Path(arg).name.startswith("python")]
     if not pythons:
         return ""
@@ -171,11 +172,9 @@ def _of_python(argv: Sequence[str]) -> str:
     hint = f"; the program ran in {python}"
     if os.environ.get(IN_POD):
         return f"{hint} of the pod's image; add `RUN pip install` to an image FROM hpq-worker"
-    if is_own(python):
-        hint += ", the Python of hpq; set HPQ_PYTHON to the Python that has the module"
-    else:
-        hint += f"; hpq's own is {sys.executable}; set HPQ_PYTHON to the Python that has the module"
-    return f"{hint}, or start workers with its environment active"
+    hint += ", the Python of hpq" if is_own(python) else f"; hpq's own is {sys.executable}"
+    install = f"run `{shlex.quote(python)} -m pip install PACKAGE`"
+    return f"{hint}; {install}, or set HPQ_PYTHON to the Python that has the module"
 
 
 def _signal(number: int) -> str:

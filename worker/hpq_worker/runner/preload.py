@@ -19,8 +19,8 @@ from hpq_worker.runner.stall import abort
 _OF_A_TRIAL = ("HPQ_", "MASTER_", "PET_", "WANDB_")
 
 
-class PreloadServer:
-    """Forks programs; it is started for the first, and anew when their environment changes."""
+class PreloadClient:
+    """Lets a server fork programs; starts the server, and another if their environment changes."""
 
     def __init__(self) -> None:
         self.pid = 0  # of the program
@@ -55,7 +55,7 @@ class PreloadServer:
         """End the server while it imports the modules for a program; from any thread."""
         if (process := self._process) is not None:
             self._key = ()
-            abort(process.pid) if is_stalled else process.terminate()
+            abort(process.pid) if is_stalled else process.kill()
 
     def wait(self) -> int:
         """Return the program's exit status; negative: a signal."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from hpq.domain.trial import Failure, FailureKind
 from hpq_worker.process.process_tree import kill_descendants
 from hpq_worker.process.protocol import End, RunRequest
-from hpq_worker.runner.preload import PreloadServer
+from hpq_worker.runner.preload import PreloadClient
 from hpq_worker.runner.stall import STALLED, abort_descendants
 from hpq_worker.runner.trial_api import Send
 
@@ -22,8 +22,8 @@ from hpq_worker.runner.trial_api import Send
 class Program:
     """One command of one attempt."""
 
-    def __init__(self, run: RunRequest, preload_server: PreloadServer, send: Send) -> None:
-        self._run, self._preload_server, self._send = run, preload_server, send
+    def __init__(self, run: RunRequest, preload: PreloadClient, send: Send) -> None:
+        self._run, self._preload, self._send = run, preload, send
         self._pid = 0
         self._is_stopped, self._why = False, ""
 
@@ -36,7 +36,7 @@ class Program:
         if self._pid and why == STALLED:
             abort_descendants()
         elif not self._pid:  # it imports the modules of `preload`, or has not begun
-            self._preload_server.interrupt(why == STALLED)
+            self._preload.interrupt(why == STALLED)
         else:
             # In a terminal its process group is also that of the user's shell command.
             kill = os.kill if self._run.in_terminal else os.killpg
@@ -62,7 +62,7 @@ class Program:
 
     def _start(self) -> tuple[int, Callable[[], int]]:
         """Start the command; return its pid, and a function that waits for its exit status."""
-        server, in_terminal = self._preload_server, self._run.in_terminal
+        server, in_terminal = self._preload, self._run.in_terminal
         if self._run.preload and not in_terminal:
             if server.start(self._run, lambda text: self._send({"phase": text})):
                 return server.pid, server.wait

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from hpq.datasets import FOLDERS, UNREADABLE, Files, find
-from hpq.errors import DataMissing
+from hpq.errors import BadParams, DataMissing
 from hpq.process import make_private
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
@@ -64,13 +64,16 @@ class Batches:
         self, split: Split, prepare: Prepare, batch_size: int | None = None, seed: int | None = None
     ) -> None:
         self.split, self.prepare = split, prepare
-        self.batch_size = batch_size or TEST_BATCH[split.labels.device.type]
+        self.batch_size = TEST_BATCH[split.labels.device.type] if batch_size is None else batch_size
+        if self.batch_size < 1:
+            raise BadParams(f"batch_size: {batch_size} is not at least 1")
         self.generator = torch.Generator().manual_seed(seed) if seed is not None else None
         # A GPU prepares an epoch in a few kernels; a CPU a batch, while it is in the caches.
         self.at_once = split.labels.is_cuda and self.generator is not None
 
     def __len__(self) -> int:
-        return len(self.split) // self.batch_size
+        whole, rest = divmod(len(self.split), self.batch_size)
+        return whole + (self.generator is None and rest > 0)
 
     def __iter__(self) -> Iterator[Batch]:
         order = torch.arange(len(self.split))

@@ -10,15 +10,17 @@ import math
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from copy import deepcopy
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from hpq.errors import BadParams, Diverged
 from hpq_worker.runner.trial_api import Trial
@@ -31,7 +33,10 @@ NUMBERS = ("epochs", "max_learning_rate", "momentum", "weight_decay")  # of a sh
 
 
 class Loader(Sized, Iterable[Batch], Protocol):
-    """A DataLoader or the like; its `set_epoch`, if any, is called with each epoch from 1."""
+    """A DataLoader or the like.
+
+    Its `set_epoch`, or its sampler's, is called with each epoch from 1.
+    """
 
     @property
     def batch_size(self) -> int | None: ...
@@ -69,25 +74,19 @@ def fit(
         BadParams: the network or the batches cannot be trained on.
         Diverged: the loss of an epoch is not finite.
     """
-    steps, size, plan = len(train), train.batch_size, plan or device.plan()
-    if epochs < 1:
-        raise BadParams(f"epochs: {epochs} is not at least 1")
-    if not size:
-        raise BadParams("the training set: it has no batch_size")
-    if steps < 1:
-        raise BadParams(f"batch_size: {size} leaves no whole batch in an epoch")
-    if not any(p.requires_grad for p in model.parameters()):
-        raise BadParams("the network: it has no parameter that requires_grad")
+    steps, size = _steps_and_size(model, train, epochs, loss)
+    epochs, plan = int(epochs), plan or device.plan()
     # Python's own numbers: others would make the checkpoint a pickle that names code.
     momentum, weight_decay, most = map(float, (momentum, weight_decay, max_learning_rate))
-    run: dict[str, float] = {"epochs": int(epochs), "steps": steps, "batch_size": int(size)}
+    run: dict[str, float] = {"epochs": epochs, "steps": steps, "batch_size": size}
     run |= {"max_learning_rate": most, "momentum": momentum, "weight_decay": weight_decay}
-    step = Step(device.placed(model, plan), plan, loss, int(size), momentum, weight_decay)
-    at = Training(step, getattr(train, "generator", None), run, trial.checkpoint_dir)
+    step = Step(device.placed(model, plan), plan, loss, size, momentum, weight_decay)
+    at = Progress(step, _generator(train), run, trial.checkpoint_dir)
     at.restore()
+    trial.phase(f"epoch {at.epoch} of {epochs}")
     every = rates(steps, epochs, most).to(step.lr)
     while at.epoch <= epochs:
-        began = time.perf_counter() - at.epoch_s
+        began, trained = time.perf_counter() - at.epoch_s, dict[str, float]()
         try:
             _train(at, train, every[at.epoch - 1], trial)
             trained = _figures(at, "train", step.sums, steps * size, began)
@@ -95,8 +94,9 @@ def fit(
             at.random = at._random()  # a DataLoader draws a seed when its iteration begins
             tested = _test(at, test, trial)
         except _Stopped:
-            if at.done < steps:
+            if not trained:
                 at.epoch_s = time.perf_counter() - began
+                at.random = at._random() if at.done else at.random
             if (at.epoch, at.done) != (1, 0):
                 at.save()
             return
@@ -106,14 +106,32 @@ def fit(
         at.save(trial.checkpoint_s)
 
 
-def _train(at: Training, train: Loader, rates: torch.Tensor, trial: Trial) -> None:
+def _steps_and_size(model: nn.Module, train: Loader, epochs: float, loss: Loss) -> tuple[int, int]:
+    steps, size = len(train), train.batch_size
+    if not (epochs >= 1 and epochs == epochs // 1):
+        raise BadParams(f"epochs: {epochs} is not a whole number from 1")
+    if not size:
+        raise BadParams("the training set: it has no batch_size")
+    if steps < 1:
+        raise BadParams(f"batch_size: {size} leaves no whole batch in an epoch")
+    if any(is_lazy(p) for p in model.parameters()):
+        raise BadParams("the network: call it with a batch first, which makes its lazy weights")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise BadParams("the network: it has no parameter that requires_grad")
+    if (kind := getattr(loss, "reduction", "sum")) != "sum":
+        raise BadParams(f"loss: its reduction is {kind!r}, not 'sum'")
+    return steps, int(size)
+
+
+def _train(at: Progress, train: Loader, rates: torch.Tensor, trial: Trial) -> None:
     at.step.model.train()
     if not at.done:
         at.step.sums.zero_()
-    if set_epoch := getattr(train, "set_epoch", None):
-        set_epoch(at.epoch)
+    for each in (train, getattr(train, "sampler", None)):
+        if set_epoch := getattr(each, "set_epoch", None):
+            set_epoch(at.epoch)
     size = at.step.size
-    for batch in _until_stopped(at.left(iter(train)), trial):
+    for batch in _until_stopped(at.remaining(iter(train)), trial):
         if len(batch[1]) != size:
             said = f"the training set: a batch of {len(batch[1])} images, its batch_size is {size}"
             raise BadParams(f"{said}; leave out one that is not whole (DataLoader: drop_last=True)")
@@ -124,7 +142,7 @@ def _train(at: Training, train: Loader, rates: torch.Tensor, trial: Trial) -> No
         raise BadParams(f"the training set: {at.done} batches in an epoch, its len is {len(rates)}")
 
 
-def _test(at: Training, test: Iterable[Batch], trial: Trial) -> dict[str, float]:
+def _test(at: Progress, test: Iterable[Batch], trial: Trial) -> dict[str, float]:
     at.step.model.eval()
     began, sums, images = time.perf_counter(), torch.zeros_like(at.step.sums), 0
     with torch.no_grad():
@@ -136,7 +154,7 @@ def _test(at: Training, test: Iterable[Batch], trial: Trial) -> dict[str, float]
     return _figures(at, "test", sums, images, began)
 
 
-def _figures(at: Training, part: str, sums: torch.Tensor, n: int, began: float) -> dict[str, float]:
+def _figures(at: Progress, part: str, sums: torch.Tensor, n: int, began: float) -> dict[str, float]:
     loss, hits = sums.tolist()  # waits for the device
     seconds = time.perf_counter() - began
     if not math.isfinite(loss):
@@ -150,24 +168,33 @@ class _Stopped(Exception):
 
 
 def _until_stopped(batches: Iterable[Batch], trial: Trial) -> Iterator[Batch]:
-    place = device.pick()
-    for images, labels in batches:
-        if trial.should_stop:
-            raise _Stopped
-        yield images.to(place, non_blocking=True), labels.to(place, non_blocking=True)
+    place, left = device.pick(), iter(batches)
+    while not trial.should_stop:  # before the next batch, whose augmentation moves the generators
+        if (batch := next(left, None)) is None:
+            return
+        yield batch[0].to(place, non_blocking=True), batch[1].to(place, non_blocking=True)
+    raise _Stopped
 
 
-class Training:
+def _generator(train: Loader) -> torch.Generator:
+    """Return what draws an epoch's order: the generator of the loader, its sampler or torch."""
+    for each in (train, getattr(train, "sampler", None)):
+        if (found := getattr(each, "generator", None)) is not None:
+            return found
+    return torch.default_generator
+
+
+class Progress:
     """Where a training stands, and its checkpoint: one file, which appears whole by a rename.
 
-    `draws` is the generator of each epoch's order, or None for torch's own; `run` holds the numbers
-    of the schedule and the update, which a checkpoint must share.
+    `generator` draws each epoch's order; `run` holds the numbers of the schedule and the update,
+    which a checkpoint must share.
     """
 
     def __init__(
-        self, step: Step, draws: Any, run: Mapping[str, float], folder: Path | None
+        self, step: Step, generator: torch.Generator, run: Mapping[str, float], folder: Path | None
     ) -> None:
-        self.step, self.draws, self.run = step, draws or torch.default_generator, run
+        self.step, self.generator, self.run = step, generator, run
         self.path = folder / FILE if folder is not None else None  # None: nothing is saved
         self.saved_at, self.total_s = time.monotonic(), 0.0  # training of the epochs before
         self.begin(1)
@@ -175,16 +202,14 @@ class Training:
     def begin(self, epoch: int) -> None:
         """Go to the start of an epoch."""
         self.epoch, self.done, self.epoch_s = epoch, 0, 0.0  # steps, seconds of this epoch
-        self.order, self.random = self.draws.get_state(), self._random()  # at its start
+        self.order, self.random = self.generator.get_state(), self._random()  # at its start
 
-    def left(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+    def remaining(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Return the batches of this epoch that are still to be trained on."""
-        left = islice(batches, self.done, None)
-        if not self.done:
-            return left
-        first = list(islice(left, 1))  # a stop comes when the next batch is there
-        self._set_random(self.random)  # drawing the batches again has moved the generators
-        return chain(first, left)
+        if self.done:
+            deque(islice(batches, self.done), maxlen=0)
+            self._set_random(self.random)  # drawing these again has moved the generators
+        return batches
 
     def save(self, every_s: float = 0.0) -> None:
         """Save if the last time is that long ago; training continues if it cannot be saved."""
@@ -233,8 +258,7 @@ class Training:
             "model": self.step.model.state_dict(),
             "velocity": self.step.velocity,
             "sums": self.step.sums,
-            # At the start of the epoch, or of its test, which a training that resumes starts again.
-            "random": self._random() if 0 < self.done < self.run["steps"] else self.random,
+            "random": self.random,
         }
 
     def _set(self, state: Mapping[str, Any]) -> None:
@@ -243,13 +267,14 @@ class Training:
         epochs, steps = int(self.run["epochs"]), int(self.run["steps"])
         if self.epoch not in range(1, epochs + 2) or self.done not in range(steps + 1):
             raise ValueError(f"it stands at epoch {self.epoch}, step {self.done}")
+        self.epoch, self.done = int(self.epoch), int(self.done)  # 2.0 is in a range
         self.step.model.load_state_dict(state["model"])
         for own, saved in zip(self.step.velocity, state["velocity"], strict=True):
             own.copy_(saved)
         self.step.sums.copy_(state["sums"])
         self.order, self.random = state["order"], state["random"]
         self._set_random(self.random)
-        self.draws.set_state(self.order)  # after torch's own, which it may be
+        self.generator.set_state(self.order)  # after torch's own, which it may be
 
     def _random(self) -> list[torch.Tensor]:
         on_gpu = [torch.cuda.get_rng_state()] if self.step.sums.is_cuda else []

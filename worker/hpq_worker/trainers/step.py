@@ -44,10 +44,21 @@ def summed_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Te
 def measure(
     model: nn.Module, batch: Batch, sums: torch.Tensor, plan: Plan, loss_of: Loss
 ) -> torch.Tensor:
-    """Return the batch's loss; add the loss and the number of hits to `sums` (2,) on the device."""
+    """Return the batch's loss; add the loss and the number of hits to `sums` (2,) on the device.
+
+    Raises:
+        BadParams: the network or the labels have another shape than those of a classifier.
+    """
     images, labels = batch
     with torch.autocast(images.device.type, plan.autocast, enabled=plan.autocast is not None):
         logits = model(images)
+    shape = tuple(getattr(logits, "shape", ()))
+    if len(shape) != 2 or tuple(labels.shape) != shape[:1]:  # other hits would be nonsense
+        returned, given = shape or type(logits).__name__, tuple(labels.shape)
+        raise BadParams(
+            f"the network: it returns {returned} for labels {given};"
+            " logits are (B, classes), for labels (B,)"
+        )
     if logits.dtype in (torch.half, torch.bfloat16):
         logits = logits.float()
     loss = loss_of(logits, labels)
@@ -130,6 +141,7 @@ class Step:
         """Capture the step; the updates before it leave no trace in weights, sums or generators.
 
         Raises:
+            BadParams: the network or the labels are not those of a classifier.
             torch.OutOfMemoryError: a step does not fit into the device's memory.
         """
         held = [*self.model.parameters(), *self.model.buffers()]
@@ -154,8 +166,9 @@ class Step:
             # A failed capture leaves a generator that cannot draw; below it gets its state back.
             generator = torch.cuda.default_generators[torch.cuda.current_device()]
             generator.graphsafe_set_state(torch.Generator(generator.device))
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
+            # The end of a failed capture fails as well: its context is the cause.
+            if isinstance(error.__context__ or error, torch.OutOfMemoryError | BadParams):
+                raise error.__context__ or error  # noqa: B904
             self.why_eager = _reason(error)
             print(f"hpq: no CUDA graph, the steps run eagerly: {self.why_eager}", file=sys.stderr)
             self.sgd.zero_grad(set_to_none=True)
@@ -169,7 +182,7 @@ class Step:
 
 def _reason(error: Exception) -> str:
     """Return why a capture failed; no frame that holds its tensors refers to the error after it."""
-    cause = error.__context__ or error  # the end of a failed capture fails as well
+    cause = error.__context__ or error
     return " ".join(f"{type(cause).__name__}: {cause}".split())[:200]
 
 

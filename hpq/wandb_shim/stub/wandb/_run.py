@@ -19,8 +19,6 @@ from ._media import keep_media
 from ._transport import checks, describe_run, log_once, missing, send, set_trial_exit_code
 from .errors import UsageError
 
-_DROPPED = "it is accepted and dropped"
-
 
 class Run:
     """The result of `wandb.init`. For a name that the shim lacks it raises an AttributeError."""
@@ -229,7 +227,7 @@ class Run:
     # --- accepted, without effect -------------------------------------------------------------
 
     def watch(self, *args: Any, **kwargs: Any) -> None:
-        log_once(f"watch: gradients and graphs are not kept; {_DROPPED}")
+        log_once("watch: ignored; hpq keeps no gradients and graphs")
 
     def unwatch(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: `watch` watches nothing."""
@@ -244,7 +242,7 @@ class Run:
         """Do nothing: hpq requeues the trial of a stopped worker."""
 
     def link_artifact(self, *args: Any, **kwargs: Any) -> None:
-        log_once(f"link_artifact: there is no registry; {_DROPPED}")
+        log_once("link_artifact: ignored; hpq has no registry")
 
     link_model = link_artifact
 

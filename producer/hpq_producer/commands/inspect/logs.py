@@ -44,14 +44,17 @@ def logs(
     """
     with open_session() as session:
         found = find_trial(session.reader, trial, session.settings.user)
-        if trial is None or not trial.endswith(str(found.number)):
-            print_message(f"trial {found}")
         record = session.reader.trials.get(found)
+        data, last = read_log(session.reader, found, tail)
+        if not (data or follow or tail == 0 or record.reused or record.thinned):
+            yet = "" if record.state.is_terminal else " yet"
+            print_message(f"trial {found} printed nothing{yet}")
+        elif trial is None or not trial.endswith(str(found.number)):
+            print_message(f"trial {found}")
         if record.reused:
             print_message(_what_trained(session, clean(record.reused.removesuffix(OTHER_CODE))))
         if record.thinned:
             print_message(tagged(f"its log was {WHY_THINNED}", "histories-dropped"))
-        data, last = read_log(session.reader, found, tail)
         more = follow_log(session.reader, found, last) if follow else ()
         _write(chain([data], more), raw)
 

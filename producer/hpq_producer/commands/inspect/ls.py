@@ -124,7 +124,7 @@ def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
 def _doubts(
     reader: StoreReader, sweeps: Sequence[Sweep], best: Mapping[str, float | None]
 ) -> dict[str, str]:
-    """Return warnings, by sweep, that no running trial has reported the metric."""
+    """Return warnings, by sweep, of a running trial that reports a near miss of the metric."""
     unsure = [s for s in sweeps if s.metric and s.counts.running and best[s.id] is None]
     eldest = reader.trials.longest_running([s.id for s in unsure])
     found = {s.id: metric_warning(s, [eldest[s.id]]) for s in unsure if s.id in eldest}

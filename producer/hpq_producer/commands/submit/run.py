@@ -211,7 +211,7 @@ def _leaves() -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     try:
-        answer = input("Stop the workers (s, the default), or leave them running? (l) ")
+        answer = input("[S]top the workers, or [l]eave them running? ")
     except EOFError:
         return False
     return answer.strip().lower().startswith("l")
