@@ -256,7 +256,7 @@ def test_a_worker_told_to_stop_at_any_moment_goes(lab) -> None:
     lab.write("quick.py", "def train(params, trial):\n    return {'loss': params['x']}\n")
     sid = lab.enqueue(
         "trainer: quick:train\nresident: true\nmethod: grid\nmetric: {name: loss}\n"
-        f"parameters: {{x: {{values: {list(range(1, 401))}}}}}\n"
+        f"parameters: {{x: {{values: {list(range(1, 4001))}}}}}\n"
     )
     for ended in (0, 1, 7, 20, 50):
         fleet = lab.worker()

@@ -219,7 +219,7 @@ def test_clients_that_are_paused_past_the_lease_lose_no_trial(lab, short_lease) 
 def test_a_second_restart_within_the_settling_time_expires_nothing(lab) -> None:
     """F9: kill -9 twice within one lease, and the workers come back only after it."""
     sid = lab.steered(2)
-    lab.worker(2, HPQ_LEASE_S="3")
+    lab.worker(2, HPQ_LEASE_S="10")
     lab.wait_for("began-1-1")
     lab.wait_for("began-2-1")
     for _ in range(3):
@@ -227,7 +227,7 @@ def test_a_second_restart_within_the_settling_time_expires_nothing(lab) -> None:
         lab.server.start()
         run_id = lab.redis.info("server")["run_id"].encode()
         lab.wait_until(lambda r=run_id: settling(lab) == r, "a reaper's first look")
-    lab.wait_until(lambda: is_trusted(lab, 3_000), "the end of the settling")
+    lab.wait_until(lambda: is_trusted(lab, 10_000), "the end of the settling")
     lab.go()
     finished_at_once(lab, sid, 2)
 
