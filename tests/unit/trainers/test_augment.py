@@ -12,7 +12,7 @@ import torch
 from hpq.errors import BadParams
 from hpq_worker.trainers import digits, mnist
 from hpq_worker.trainers.cifar10 import MEAN, PAD, STD, Augmented, normalise
-from hpq_worker.trainers.data import Split
+from hpq_worker.trainers.data import Batches, Split
 from hpq_worker.trainers.step import Plan
 
 pytestmark = pytest.mark.torch
@@ -111,3 +111,17 @@ def test_half_precision_images_are_normalised_in_float32_and_rounded_once() -> N
     assert found.shape == (256, 8, 1, 1) and not found[:, 3:].any()
     found = found[:, :3, 0, 0].double()
     torch.testing.assert_close(found, exact[:, 0, 0], rtol=2**-11, atol=1e-6)  # half a last digit
+
+
+@pytest.mark.parametrize(("seed", "sizes"), [(None, [4, 4, 2]), (3, [4, 4])])
+def test_an_epoch_has_as_many_batches_as_its_length_says(seed, sizes) -> None:
+    split = Split(images=torch.zeros(10, 8, 8, dtype=torch.uint8), labels=torch.zeros(10))
+    batches = Batches(split, torch.Tensor.float, 4, seed)
+    assert [len(labels) for _, labels in batches] == sizes
+    assert len(batches) == len(sizes)
+
+
+def test_a_batch_of_no_images_is_refused() -> None:
+    split = Split(images=torch.zeros(10, 8, 8, dtype=torch.uint8), labels=torch.zeros(10))
+    with pytest.raises(BadParams, match="batch_size: 0 "):
+        Batches(split, torch.Tensor.float, 0, seed=3)
