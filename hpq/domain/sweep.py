@@ -279,6 +279,7 @@ class Sweep:
     schema: int = SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds the sweep, one line
+    retry_ended: str = ""  # why the retried trials that waited were returned to failed, one line
     reached: TargetReached | None = None
     bands: tuple[int, ...] = ()  # early-termination bands that some trial has reached
     counts: Counts = field(default_factory=Counts)
