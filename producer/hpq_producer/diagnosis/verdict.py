@@ -45,7 +45,7 @@ def status_lines(
     sweep, counts = status.sweep, status.sweep.counts
     has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
     filled = (
-        Span(progress_text(counts.ended, int(counts.planned), _BAR_WIDTH), Style.GREEN)
+        Span(progress_text(counts.done, int(counts.planned), _BAR_WIDTH), Style.GREEN)
         if has_bar
         else None
     )
@@ -53,7 +53,7 @@ def status_lines(
     items: list[Line] = [
         [Span(sweep.id, Style.BOLD)],
         [state_span(sweep, why)],
-        [*progress, Span(f"{counts.ended}/{planned(counts)}")],
+        [*progress, Span(f"{counts.done}/{planned(counts)}")],
         *([Span(text)] for text in state_counts(sweep)),
         [Span(duration(elapsed_ms(status)))],
     ]
@@ -200,13 +200,12 @@ def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
 def exit_code(sweep: Sweep, best: float | None) -> ExitCode:
     """Return 5 if the sweep is held, 1 if it is no success, or 0; `best` is its best objective.
 
-    It is no success if trials failed, if it was cancelled, or if it ended without an objective.
-    Diverged trials are not failures: their parameters were bad.
+    It is no success if a trial failed, of whatever kind; if the sweep was cancelled; or if it ended
+    without an objective. Trials that were pruned, or cancelled one by one, are no failures.
     """
     if sweep.state is SweepState.HELD:
         return ExitCode.HELD
-    failed = sweep.counts.failed - sweep.counts.diverged
     is_blank = sweep.state.is_over and sweep.metric is not None and best is None
-    if failed > 0 or sweep.flag == "cancelled" or is_blank:
+    if sweep.counts.failed or sweep.flag == "cancelled" or is_blank:
         return ExitCode.SOME_FAILED
     return ExitCode.DONE
