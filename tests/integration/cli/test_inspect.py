@@ -24,7 +24,7 @@ import yaml
 from redis import Redis
 
 from hpq.code.signing import sign
-from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.attempt import CommitReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
@@ -384,6 +384,83 @@ def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
 
 def test_wait_answers_how_the_sweep_ended(hpq: Hpq, done: Sweep) -> None:
     assert hpq("wait").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        (["finished", "finished", "pruned", "cancelled"], 0),
+        (["finished", "finished", "diverged", "diverged"], 1),
+        (["finished", "finished", "finished", "stalled"], 1),
+        (["finished", "unreported", "finished", "finished"], 0),
+        (["unreported", "unreported", "unreported"], 5),
+    ],
+)
+def test_wait_and_watch_exit_by_one_rule(
+    hpq: Hpq,
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    ends: list[str],
+    code: int,
+) -> None:
+    sweep_of(4, worker_class="default")
+    for end_ in ends:
+        state, failure = TrialState.FAILED, None
+        if end_ in ("finished", "pruned", "cancelled"):
+            state = TrialState(end_)
+        else:
+            state = TrialState.FINISHED if end_ == "unreported" else state
+            failure = Failure(kind=FailureKind(end_), message="no 'acc'; did you mean 'Acc'?")
+        value = 0.5 if state is not TrialState.CANCELLED and failure is None else None
+        outcome = Outcome(state=state, objective=value, failure=failure)
+        if store.commit(claim(store, who), outcome) is CommitReply.REQUEUED:
+            store.commit(claim(store, who), outcome)
+    waited = hpq("wait")
+    assert waited.returncode == code == hpq("watch", "--until-done", "--lines").returncode
+    if code == 5:
+        held = ["sweep-held", "sweep-held-remedy", "metric-unreported"]
+        assert ids(waited.stderr) == ["no-worker", *held]
+        assert "did you mean 'Acc'?" in waited.stderr and "hpq resume demo-00000" in waited.stderr
+
+
+def test_cancelled_trials_are_not_counted_as_done(
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    sweep_of(5)
+    finish(store, claim(store, who), 0.5)
+    control.cancel("demo-00000", [2, 3])
+    for words in (("ls",), ("watch", "--once"), ("wait", "--timeout", "0")):
+        answer = hpq(*words)
+        said = answer.stdout + answer.stderr
+        assert " 1/5 " in said and "3/5" not in said, words
+    assert "2 cancelled" in hpq("ls").stdout
+
+
+def test_watch_prints_one_line_if_a_retry_ends_before_its_trials_ran(
+    environ: dict[str, str],
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    control: SweepControl,
+) -> None:
+    sweep_of(8)
+    finish(store, claim(store, who), 0.5)
+    for _ in range(7):
+        fail(store, claim(store, who), "old")
+    control.resume("demo-00000")
+    assert control.retry("demo-00000", range(2, 9)) == 7
+    with running(environ, "watch") as process:
+        assert next_line(process).startswith("demo-00000  waiting")
+        assert ids(next_line(process)) == ["no-worker"]
+        for _ in range(5):
+            fail(store, claim(store, who), "again")
+        assert process.wait(DEADLINE_S) == 1
+        assert process.stdout is not None
+        lines = process.stdout.read().decode().splitlines()
+    ended = "2 retried trials not run: 5 of 5 retried trials failed: f"
+    assert lines.count(ended) == 1 and not [one for one in lines if one.startswith("#7 ")]
+    assert "retry-ended" in ids("\n".join(lines))
 
 
 def test_wait_gives_up_in_time_and_says_what_it_waits_for(hpq: Hpq, sweep_of: MakeSweep) -> None:
@@ -897,9 +974,28 @@ def test_ls_marks_what_no_live_worker_takes(
     answer = hpq("ls")
     assert answer.stdout.splitlines()[1].split()[1] == "waiting"
     assert answer.stderr.startswith("! demo-00000: ") and ids(answer.stderr) == ["no-worker"]
-    assert json.loads(hpq("ls", "--json").stdout)[0]["not_taken"]["code"] == "no-worker"
+    (record,) = json.loads(hpq("ls", "--json", "--where", "state == waiting").stdout)
+    assert (record["state"], record["not_taken"]["code"]) == ("waiting", "no-worker")
+    assert json.loads(hpq("ls", "--json", "--where", "state == running").stdout) == []
     claim(store, who)
     assert hpq("ls").stderr == ""
+    (record,) = json.loads(hpq("ls", "--json").stdout)
+    assert (record["state"], record["not_taken"]) == ("running", None)
+
+
+def test_ls_says_once_why_several_sweeps_of_the_private_server_wait(
+    hpq_process: Hpq, tmp_path: Path
+) -> None:
+    private = {"HPQ_REDIS_URL": "", "COLUMNS": "300", "KUBECONFIG": str(tmp_path / "none")}
+    for epochs in (1, 2, 3):
+        (tmp_path / "sweep.yaml").write_text(
+            "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: grid\n"
+            f"parameters: {{epochs: {{value: {epochs}}}}}\n"
+        )
+        assert hpq_process("enqueue", "sweep.yaml", **private).returncode == 0
+    answer = hpq_process("ls", **private)
+    assert len(answer.stdout.splitlines()) == 4 and ids(answer.stderr) == ["no-worker"]
+    assert "and 2 more" in answer.stderr and "hpq run SWEEP" in answer.stderr
 
 
 def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
