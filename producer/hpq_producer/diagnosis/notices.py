@@ -11,6 +11,7 @@ from hpq.code.signing import home_id
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
+from hpq.sanitize import shell_hint
 from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.diagnosis.waiting import (
     CLUSTER_HINT,
@@ -19,7 +20,6 @@ from hpq_producer.diagnosis.waiting import (
 )
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import print_message
-from hpq_producer.terminal.text import shell_line
 
 _SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little
 _LOSES = "a trial that loses its worker restarts from the beginning"
@@ -100,7 +100,7 @@ def print_if_edited(session: Session, sweep: Sweep) -> None:
     edited = changed(root, session.reader.sweeps.manifest(launch.code))
     if edited:
         more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
-        command = shell_line(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
+        command = shell_hint(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
         text = (
             f"{root / edited[0]}{more} changed since; {sweep.id} runs the code that was enqueued."
             f" To run the new code: {command}"

@@ -14,15 +14,19 @@ from hpq.domain.sweep import Sweep, Wandb
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import Params, TrialId
 from hpq.errors import UserError
+from hpq.sanitize import shell_line
 from hpq.search.samplers import SEED, seed_of_result
 from hpq.store.reader import StoreReader
 from hpq_producer.query.selection import refuse_altered
-from hpq_producer.terminal.text import shell_line
 
 
-def to_args(params: Params, command: tuple[str, ...] = ()) -> str:
-    """Return `--lr=0.1 --opt=adam`, or the form of the sweep's command, quoted for a shell."""
-    return shell_line(arguments(command, params))
+def to_args(params: Params, command: tuple[str, ...] = (), of: TrialId | str = "") -> str:
+    """Return `--lr=0.1 --opt=adam`, or the form of the sweep's command, quoted for a shell.
+
+    Raises:
+        UserError: a value has control characters; the message names the JSON of the trial `of`.
+    """
+    return shell_line(arguments(command, params), f"hpq show {of} -o json")
 
 
 _WANDB_SHIM = Path(hpq.__file__).parent / "wandb_shim" / "stub"

@@ -307,7 +307,7 @@ def test_show_tells_all_of_a_sweep_and_of_a_trial(hpq: Hpq, done: Sweep) -> None
 def test_the_command_of_a_trial_runs_its_program_by_hand(
     hpq: Hpq, sweep_of: MakeSweep, tmp_path: Path
 ) -> None:
-    odd = "it's \x1b[31m"
+    odd = "it's `id` \\'"
     code = ("import sys; print(sys.argv[1:])", odd, "${x}")
     sweep_of(2, launch=Launch(command=("${interpreter}", "-c", *code, "${args}"), code_dir="/tmp"))
     line = hpq("show", "2", "--command", HPQ_PYTHON=sys.executable).stdout

@@ -110,7 +110,7 @@ def _show(
         show_data(records if several else records[0], output)
     elif as_args:
         for trial in trials:
-            print(to_args(trial.params, sweep.launch.command))
+            print(to_args(trial.params, sweep.launch.command, trial.id))
     elif several:
         show_ranking(sweep, trials)
     else:
