@@ -212,6 +212,19 @@ def test_hpq_seed_is_the_seed_of_a_try(lab) -> None:
     assert ids(lab.hpq("try", "s.yaml", HPQ_SEED="-1").stderr) == ["setting-invalid"]
 
 
+def test_a_reused_result_runs_again_with_the_seed_that_it_ran_with(lab) -> None:
+    lab.write("train.py", "import os\nprint('seed', os.environ['HPQ_SEED'])\nprint('val_loss=1')\n")
+    grid = "program: train.py\nmethod: grid\nmetric: {name: val_loss}\n"
+    grid += "parameters: {x: {values: [1]}}\n"
+    old = lab.enqueue(grid, "--seed", "5")
+    lab.worker()
+    lab.wait_over(old)
+    bayes = grid.replace("grid", "bayes").replace("values: [1]", "min: 0, max: 9") + "run_cap: 1\n"
+    new = lab.enqueue(bayes, "--reuse")
+    assert lab.trial(new, 1).reused and lab.reader.sweeps.get(new).seed == 0
+    assert "seed 5\n" in lab.ok("try", f"{new}/1", "--as-enqueued")
+
+
 def test_only_a_trial_whose_code_was_copied_runs_as_enqueued(lab) -> None:
     lab.write("train.py", "print('ran')\n")
     lab.write("s.yaml", SWEEP)
