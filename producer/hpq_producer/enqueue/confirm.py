@@ -11,11 +11,13 @@ from hpq.domain.sweep import SCHEMA, Counts, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
+from hpq.sanitize import shell_hint
 from hpq.search.samplers import SEED, replicated
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
 from hpq_producer.session import Session
+from hpq_producer.terminal.text import clean
 
 _TAG = "confirms-"  # and the id of the first sweep
 
@@ -33,8 +35,9 @@ def enqueue_confirmation(
     The caller has refused trials whose parameters were changed.
     """
     for first in (tag.removeprefix(_TAG) for tag in sweep.tags if tag.startswith(_TAG)):
-        text = f"{sweep.id} already confirms {first}; for more seeds: hpq best {first}"
-        raise UserError(f"{text} -n {len(best)} --confirm {sweep.replicates + seeds}")
+        text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "
+        words = ["hpq", "best", first, "-n", str(len(best)), "--confirm"]
+        raise UserError(text + shell_hint([*words, str(sweep.replicates + seeds)]))
     key, prefix = signing.key_of(session.settings, make=True), session.settings.prefix
     launch, numbers = sweep.launch, [trial.id.number for trial in best]
     if launch.trainer not in SHIPPED:

@@ -62,7 +62,7 @@ class Dashboard:
             "Cache-Control": "no-store",
         }
         self._lists = {"/": self._sweeps, "/workers": self._workers}
-        self.hub = Hub(session.reader, session.settings.python, self._lists)
+        self.hub = Hub(session.reader, session.settings, self._lists)
 
     def app(self) -> Starlette:
         """Return the application; its routes answer GET and HEAD only."""

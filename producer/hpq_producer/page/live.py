@@ -15,6 +15,7 @@ from hpq.connection.client import TRANSIENT
 from hpq.domain.status import Event
 from hpq.domain.trial import TrialView
 from hpq.errors import HpqError, NotFound
+from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import finite
 from hpq_producer.page.curves import POINTS, thinned
@@ -57,9 +58,9 @@ class Subscriber:
 class LiveSweep:
     """A sweep as its browsers have it, and the patch that brings them up to date."""
 
-    def __init__(self, reader: StoreReader, sid: str, python: str) -> None:
-        self._reader, self._sid, self._python = reader, sid, python
-        self.data = read_sweep(reader, sid, python)
+    def __init__(self, reader: StoreReader, sid: str, settings: Settings) -> None:
+        self._reader, self._sid, self._settings = reader, sid, settings
+        self.data = read_sweep(reader, sid, settings)
         self.last = self.data.status.last_event  # of the newest event that the data holds
         self._known, self._read_s = self.data.importance, 0.0
         self._computed_s = self.made_s = time.monotonic()
@@ -76,7 +77,7 @@ class LiveSweep:
         """
         old, self._read_s = self.data, time.monotonic()
         numbers = {event.trial for event in events if event.trial}
-        self.data = read_sweep(self._reader, self._sid, self._python, old, numbers, self._known)
+        self.data = read_sweep(self._reader, self._sid, self._settings, old, numbers, self._known)
         if self._read_s - self._computed_s >= _IMPORTANCE_S and self.data.trials != old.trials:
             self._computed_s = math.inf
             threading.Thread(target=self._compute, args=(self.data,), daemon=True).start()
@@ -116,9 +117,9 @@ class Hub:
     """Reads what open pages show, in one thread; `close` ends every stream."""
 
     def __init__(
-        self, reader: StoreReader, python: str, listings: Mapping[str, Callable[[], str]]
+        self, reader: StoreReader, settings: Settings, listings: Mapping[str, Callable[[], str]]
     ) -> None:
-        self._reader, self._python, self._listings = reader, python, listings
+        self._reader, self._settings, self._listings = reader, settings, listings
         self._subscribers: set[Subscriber] = set()  # read as a copy: streams come and go
         self._lock = threading.RLock()  # of all below
         self._sweeps: dict[str, LiveSweep] = {}
@@ -140,7 +141,7 @@ class Hub:
         """
         live = self._sweeps.get(sid)
         if live is None or sid not in self._topics():  # the thread reads no other
-            live = LiveSweep(self._reader, sid, self._python)  # takes seconds: without the lock
+            live = LiveSweep(self._reader, sid, self._settings)  # takes seconds: without the lock
         with self._lock:
             self._sweeps[sid] = live
         return live

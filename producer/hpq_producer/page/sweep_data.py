@@ -11,6 +11,8 @@ from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Json, TrialId, TrialState, TrialView
 from hpq.errors import HpqError
+from hpq.sanitize import shell_line
+from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_early_end
@@ -65,7 +67,7 @@ class SweepData:
 def read_sweep(
     reader: StoreReader,
     sid: str,
-    python: str = "",
+    settings: Settings,
     before: SweepData | None = None,
     changed: Collection[int] = (),
     known: Importance | None = None,
@@ -94,7 +96,7 @@ def read_sweep(
         winner=judge_winner(reader, status.sweep, status.best),
         command=before.command
         if before and is_same
-        else (_command(reader, best, python) if best else ""),
+        else (_command(reader, best, settings) if best else ""),
         known=known,
     )
 
@@ -108,11 +110,11 @@ def _curves(
         yield curve.trial, list(zip(curve.steps, curve.values, strict=True))
 
 
-def _command(reader: StoreReader, trial: TrialId, python: str) -> str:
+def _command(reader: StoreReader, trial: TrialId, settings: Settings) -> str:
     try:
-        return trial_command(reader, trial, python)
-    except HpqError:  # e.g. its template names a variable that this machine lacks
-        return f"hpq show {trial}"
+        return trial_command(reader, trial, settings)
+    except HpqError:  # e.g. another key signed it, or a value has control characters
+        return shell_line(["hpq", "show", str(trial)])
 
 
 def encode_sweep(data: SweepData) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
+from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
@@ -113,7 +114,8 @@ def test_ls_of_nothing_says_what_makes_a_sweep_and_prints_no_data(hpq: Hpq, redi
 
 def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert yaml.safe_load(hpq("best", "--yaml").stdout) == {"x": 2}
-    assert hpq("best", "--args").stdout == "--x=2\n"
+    refused(hpq("best", "--args"), "code-not-signed", "--unsigned")
+    assert hpq("best", "--args", "--unsigned").stdout == "--x=2\n"
     refused(hpq("best", "--args", "--yaml"), "usage")
     record = json.loads(hpq("best", "demo", "--json").stdout)
     assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
@@ -134,6 +136,8 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     store: TrialStore,
     who: WorkerPresence,
     control: SweepControl,
+    redis: Redis,
+    keys: Keys,
 ) -> None:
     control.stop(done.id)
     answer = hpq("best", "-n", "2", "--confirm", "3", HPQ_USER="me")
@@ -154,6 +158,9 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     assert "0.9100 ± 0.0100" in said and "beyond the noise" in said
     assert "would stay first in 100%" in said
     refused(hpq("best", sid, "--confirm", "2"), "usage", f"hpq best {done.id}", exit=2)
+    redis.hset(keys.sweep(sid), "tags", json.dumps(["confirms-x; id\x1b[31m"]))
+    again = "hpq best 'x; id [31m' -n 2 --confirm 5"
+    refused(hpq("best", sid, "--confirm", "2"), "usage", again)
     record = json.loads(hpq("summary", sid, "--json").stdout)
     assert record["winner"]["order_holds"] == 1.0 and record["importance"]["why_none"]
 
@@ -307,20 +314,27 @@ def test_show_tells_all_of_a_sweep_and_of_a_trial(hpq: Hpq, done: Sweep) -> None
 def test_the_command_of_a_trial_runs_its_program_by_hand(
     hpq: Hpq, sweep_of: MakeSweep, tmp_path: Path
 ) -> None:
-    odd = "it's \x1b[31m"
-    code = ("import sys; print(sys.argv[1:])", odd, "${x}")
-    sweep_of(2, launch=Launch(command=("${interpreter}", "-c", *code, "${args}"), code_dir="/tmp"))
-    line = hpq("show", "2", "--command", HPQ_PYTHON=sys.executable).stdout
-    assert line.startswith(f"cd /tmp && {sys.executable} -c ") and inert(line)
-    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
-    assert ran.stdout == f"{[odd, '2', '--x=2']!r}\n"
+    code = "import os, sys; print(os.environ['HPQ_SEED'], sys.argv[1:])"
+    odd = "it's `id` \\'"
+    for name, word in (("one", odd), ("two", "it's \x1b[31m")):
+        command = ("${interpreter}", "-c", code, word, "${x}", "${args}")
+        sweep_of(2, f"{name}-00000", launch=Launch(command=command, code_dir="/tmp"))
+    words = ("show", "one/2", "--command")
+    refused(hpq(*words), "code-not-signed", "--unsigned")
+    line = hpq(*words, "--unsigned", HPQ_PYTHON=sys.executable).stdout
+    assert line.startswith(f"cd /tmp && HPQ_SEED=0 {sys.executable} -c ") and inert(line)
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
+    assert ran.stdout == f"0 {[odd, '2', '--x=2']!r}\n"
+    done = hpq("show", "two/2", "--command", "--unsigned")
+    refused(done, "value-not-for-shells", "hpq show two-00000/2 -o json")
+    assert not done.stdout
 
 
 def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: Sweep) -> None:
     answer = hpq("show", "demo", "--command")
     refused(answer, "trial-missing", "demo-00000/1")
-    line = hpq("show", "1", "--command").stdout
-    assert line == f"{sys.executable} -P -m hpq.train digits --set x=1\n"
+    line = hpq("show", "1", "--command", "--unsigned").stdout
+    assert line == f"HPQ_SEED=0 {sys.executable} -P -m hpq.train digits --set x=1\n"
 
 
 def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep) -> None:
@@ -898,7 +912,7 @@ def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
     launch = Launch(command=("${interpreter}", "-c", show, "${args_json_file}"))
     sid = f"demo-{uuid4().hex}"  # the file is in /tmp, which another run of this test shares
     sweep_of(2, sid, launch=launch)
-    line = hpq("show", "2", "--command").stdout
+    line = hpq("show", "2", "--command", "--unsigned").stdout
     ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     Path(f"/tmp/hpq-{sid}-2.json").unlink()
     assert json.loads(ran.stdout) == {"x": 2}

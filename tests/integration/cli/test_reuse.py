@@ -411,7 +411,7 @@ def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
     third = desk.sweep(late + "run_cap: 5\n", "--reuse")
     assert [t.seed for t in desk.reader.trials.all(third)] == [5, 5]
     assert control.retry(new, [1]) == 1
-    assert "HPQ_SEED" not in desk.hpq("show", f"{new}/1", "--command").stdout
+    assert "HPQ_SEED=0 " in desk.hpq("show", f"{new}/1", "--command").stdout
     # With replicates each of a set has to have the seed that it would be given here.
     several = late + "run_cap: 4\nreplicates: 2\n"
     assert desk.trials(desk.sweep(several, "--reuse")) == []

@@ -11,8 +11,8 @@ from typer import Argument
 
 from hpq.datasets import WANTED, find
 from hpq.errors import DataMissing, UserError
+from hpq.sanitize import shell_line
 from hpq_producer.session import load_settings
-from hpq_producer.terminal.text import shell_line
 
 
 def data(
