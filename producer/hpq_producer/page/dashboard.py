@@ -46,6 +46,10 @@ _SWEEPS, _LOG_LINES = 200, 60
 _QUIET_S = 15.0  # between comments that keep a stream open
 _LAST_S = 0.8  # from a signal to the end: a call of Redis may hang, and nothing is lost
 Page = Callable[[Request], Awaitable[Response]]
+_NO_TOKEN = """\
+This page needs the token of this dashboard.
+Open the link that `hpq dashboard` printed in its terminal; each start prints a new link.
+"""
 _LISTINGS = {"/": "All sweeps", "/workers": "Workers"}
 
 
@@ -103,7 +107,7 @@ class Dashboard:
         if not self._token or _is_same(request.cookies.get(cookie, ""), self._token):
             return None
         if not _is_same(given, self._token):
-            return PlainTextResponse("open the address that hpq dashboard printed\n", 403)
+            return PlainTextResponse(_NO_TOKEN, 403)
         # Not a redirect: after a link from another site, it would carry no strict cookie.
         there = Markup('<meta http-equiv="refresh" content="0;url={}">').format(request.url.path)
         page = HTMLResponse(there)
