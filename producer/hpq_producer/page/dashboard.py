@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 
 import uvicorn
 from markupsafe import Markup
+from redis.exceptions import RedisError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from hpq.connection.client import TRANSIENT
+from hpq.connection.client import short_reason
 from hpq.domain.trial import TrialId
 from hpq.errors import HpqError, NotFound
 from hpq_producer.analysis.attempts import attempts_of
@@ -85,9 +86,9 @@ class Dashboard:
         async def answer(request: Request) -> Response:
             try:
                 response = self._refusal(request) or await page(request)
-            except HpqError as error:
+            except (RedisError, HpqError) as error:
                 status = 404 if isinstance(error, NotFound) else 503
-                response = PlainTextResponse(f"{error}\n", status)
+                response = PlainTextResponse(f"{short_reason(error)}\n", status)
             for name, text in self._headers.items():
                 response.headers.setdefault(name, text)
             return response
@@ -185,8 +186,8 @@ class Dashboard:
                 yield _event(message)
         except NotFound:
             yield _event(("gone", "", ""))
-        except (*TRANSIENT, HpqError) as error:  # the browser comes back
-            yield _event(("away", "", str(error)))
+        except (RedisError, HpqError) as error:  # the browser comes back
+            yield _event(("away", "", short_reason(error)))
         finally:
             self.hub.unsubscribe(subscriber)
 

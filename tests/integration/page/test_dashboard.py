@@ -87,8 +87,9 @@ class Events:
 
     def next(self) -> tuple[str, str, str]:
         """Return id, name and data of the next event."""
-        found = {"id": "", "event": "", "data": ""}
+        found, until = {"id": "", "event": "", "data": ""}, time.monotonic() + DEADLINE_S
         while line := self.answer.readline().decode():
+            assert time.monotonic() < until  # a quiet stream has comments
             name, _, value = line.rstrip("\n").partition(": ")
             found[name] = value
             if line == "\n" and found["event"]:
@@ -363,6 +364,29 @@ def test_a_stream_of_a_sweep_that_is_gone_says_so_and_one_in_an_outage_comes_bac
         redis.config_set("maxclients", 10_000)
     with served.stream(sweep.id) as events:
         assert events.next()[1] == "patch"
+
+
+@pytest.mark.parametrize("part", ["ended", "rank"])
+def test_a_page_of_damaged_data_names_the_key_and_follows_the_sweep_once_it_is_mended(
+    serve, sweep_of, begin, store: TrialStore, redis: Redis, keys: Keys, part: str
+) -> None:
+    sweep: Sweep = sweep_of(4)
+    finish(store, begin(0.1, 0.5), 0.5)
+    served, key = serve(), keys.sweep(sweep.id, part)
+    with served.stream(sweep.id) as events:
+        assert events.next()[1] == "patch"
+        redis.rename(key, "aside")
+        redis.set(key, "x")
+        redis.xadd(keys.sweep(sweep.id, "events"), {"e": "paused"})
+        assert next(e for e in iter(events.next, None) if e[1] == "away")[2].count(key)
+        status, _, text = served.get(f"/sweep/{sweep.id}x")
+        assert status == 404
+        redis.delete(key)
+        redis.rename("aside", key)
+        assert next(e for e in iter(events.next, None) if e[1] == "patch")
+    redis.set("hpq:workers", "x")
+    status, _, text = served.get("/workers")
+    assert status == 503 and "WRONGTYPE" in text
 
 
 def test_equal_digits_on_the_screen_do_not_change_the_ranks(
