@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hpq.connection.client import TRANSIENT
+from redis.exceptions import RedisError
+
+from hpq.connection.client import short_reason
 from hpq.domain.status import Event
 from hpq.domain.trial import TrialView
 from hpq.errors import HpqError, NotFound
@@ -202,9 +204,9 @@ class Hub:
                     self._patch(sid, news.get(sid, []))
                 for topic in topics & set(self._listings):
                     self._list(topic)
-            except (*TRANSIENT, HpqError) as error:
+            except (RedisError, HpqError) as error:
                 for topic in topics:
-                    self._publish(topic, ("away", "", str(error)))
+                    self._publish(topic, ("away", "", short_reason(error)))
             self._closed.wait(max(0.01, _PAUSE_S - (time.monotonic() - began)))
 
     def _patch(self, sid: str, events: Sequence[Event]) -> None:
