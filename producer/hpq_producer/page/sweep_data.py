@@ -87,11 +87,12 @@ def read_sweep(
     trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
     best = status.best[0].id if status.best else None
     is_same = before is not None and before.status.best[:1] and before.status.best[0].id == best
+    every = [trials[n] for n in sorted(trials)]
     return SweepData(
         status=status,
-        trials=[trials[n] for n in sorted(trials)],
+        trials=every,
         curves={**(before.curves if before else {}), **dict(_curves(reader, status.sweep, fresh))},
-        winner=judge_winner(reader, status.sweep, status.best),
+        winner=judge_winner(reader, status.sweep, status.best, every),
         command=before.command
         if before and is_same
         else (_command(reader, best, python) if best else ""),

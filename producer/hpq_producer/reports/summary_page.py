@@ -68,12 +68,19 @@ def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]
 def winner_lines(
     winner: Winner | None, sid: str, importance: Importance | None = None
 ) -> Iterator[Line]:
-    """Yield one line for each piece of evidence that the winner is real."""
+    """Yield one line for each piece of evidence that the winner is real.
+
+    Without importance, as `hpq best` prints it, a verdict that no seed supports is left out.
+    """
     if winner is None or winner.of < 2:
         return
-    yield []
-    yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]
-    for label, text in winner.lines(sid, importance.negligible if importance else ()):
+    found = dict(winner.lines(sid, importance.negligible if importance else ()))
+    if importance is None and not winner.has_verdict:
+        found.pop("verdict", None)
+    if found:
+        yield []
+        yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]
+    for label, text in found.items():
         yield [Span(f"{label:9}", Style.DIM), Span(text)]
 
 
