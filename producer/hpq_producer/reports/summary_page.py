@@ -250,7 +250,7 @@ def comparison_cells(
 ) -> dict[str, str]:
     """Return what a comparison tells of a sweep, by label."""
     sweep, found, results = summary.sweep, summary.importance, summary.results
-    matters = found.shares[0] if found.shares else None
+    matters = found.shares[0] if found.is_clear else None
     return {
         "state": state,
         "trials": ", ".join(state_counts(sweep)),
