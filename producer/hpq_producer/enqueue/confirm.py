@@ -15,11 +15,10 @@ from hpq.sanitize import shell_hint
 from hpq.search.samplers import SEED, replicated
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new
+from hpq_producer.analysis.winner import CONFIRMS
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean
-
-_TAG = "confirms-"  # and the id of the first sweep
 
 
 def enqueue_confirmation(
@@ -34,7 +33,7 @@ def enqueue_confirmation(
 
     The caller has refused trials whose parameters were changed.
     """
-    for first in (tag.removeprefix(_TAG) for tag in sweep.tags if tag.startswith(_TAG)):
+    for first in (tag.removeprefix(CONFIRMS) for tag in sweep.tags if tag.startswith(CONFIRMS)):
         text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "
         words = ["hpq", "best", first, "-n", str(len(best)), "--confirm"]
         raise UserError(text + shell_hint([*words, str(sweep.replicates + seeds)]))
@@ -55,7 +54,7 @@ def enqueue_confirmation(
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
         method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None, canary=0,
         flag="", held="", reached=None, bands=(), files=(), counts=Counts(),
-        tags=(_TAG + sweep.id,),
+        tags=(CONFIRMS + sweep.id,),
     )  # fmt: skip
     confirmation, sign = signing.signed(key, prefix, confirmation)
     rows = []

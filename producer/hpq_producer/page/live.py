@@ -22,7 +22,7 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import finite
 from hpq_producer.page.curves import POINTS, thinned
 from hpq_producer.page.render import sweep_head
-from hpq_producer.page.sweep_data import SweepData, encode_trials, read_sweep
+from hpq_producer.page.sweep_data import SweepData, encode_scale, encode_trials, read_sweep
 from hpq_producer.terminal.text import clean
 
 _BLOCK_MS = 200  # of one read: how long a new subscriber may wait for its first
@@ -85,7 +85,8 @@ class LiveSweep:
             threading.Thread(target=self._compute, args=(self.data,), daemon=True).start()
         self.last = events[-1].id if events else self.last
         began = not any(t.params for t in old.trials) and any(t.params for t in self.data.trials)
-        if began or self.data.sweep.varying != old.sweep.varying:  # the axes change
+        varying = self.data.sweep.varying != old.sweep.varying
+        if began or varying or self.data.is_log != old.is_log:  # the axes change
             return ("reset", "", "")
         before = {t.id.number: t for t in old.trials}
         changed = [t for t in self.data.trials if before.get(t.id.number) != t]
@@ -106,6 +107,7 @@ class LiveSweep:
         record = {
             "winner": self.data.winner.trial if self.data.winner else 0,
             "names": [clean(name) for name in self.data.names],
+            "scale": encode_scale(self.data),
             "trials": encode_trials(self.data.sweep, trials, self.data.names),
             "curves": {
                 n: [[s, finite(v)] for s, v in thinned(c, POINTS)] for n, c in curves.items()

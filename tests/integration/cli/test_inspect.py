@@ -120,8 +120,8 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     record = json.loads(hpq("best", "demo", "--json").stdout)
     assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()
-    assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
-    (verdict,) = (line for line in said if line.startswith("verdict"))
+    assert said == ["trial  demo-00000/2", "acc    0.9000", "x      2"], "no seeds tell more"
+    (verdict,) = (line for line in hpq("summary").stdout.splitlines() if "verdict" in line)
     assert "leads #1" in verdict and "hpq best demo-00000 -n 2 --confirm 5" in verdict
     ranked = hpq("best", "-n", "5", "-o", "csv").stdout
     assert ranked.splitlines()[0] == hpq("results", "-o", "csv").stdout.splitlines()[0]
@@ -152,17 +152,32 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     assert (sweep.counts.queued, sweep.replicates, sweep.owner) == (6, 3, "me")
     assert sweep.seed > done.seed, "seeds that the sweep has not used"
     assert [t.params["x"] for t in reader.trials.all(sid)] == [2, 2, 2, 1, 1, 1]
+    assert f"{sid} measures the noise: 0 of 6" in hpq("best", done.id).stdout
     for value in (0.90, 0.91, 0.92, 0.50, 0.51, 0.52):
         finish(store, claim(store, who), value)
     said = hpq("best", sid, "-n", "2").stdout
-    assert "0.9100 ± 0.0100" in said and "beyond the noise" in said
+    assert "0.9100 ± 0.0100" in said and "verdict  yes" in said
     assert "would stay first in 100%" in said
+    for command in ("best", "summary"):
+        linked = hpq(command, done.id).stdout
+        assert "verdict  yes" in linked and sid in linked and "--confirm" not in linked
     refused(hpq("best", sid, "--confirm", "2"), "usage", f"hpq best {done.id}", exit=2)
     redis.hset(keys.sweep(sid), "tags", json.dumps(["confirms-x; id\x1b[31m"]))
     again = "hpq best 'x; id [31m' -n 2 --confirm 5"
     refused(hpq("best", sid, "--confirm", "2"), "usage", again)
     record = json.loads(hpq("summary", sid, "--json").stdout)
     assert record["winner"]["order_holds"] == 1.0 and record["importance"]["why_none"]
+
+
+def test_a_confirmation_that_other_parameters_win_is_no_yes(
+    hpq: Hpq, done: Sweep, store: TrialStore, who: WorkerPresence, control: SweepControl
+) -> None:
+    control.stop(done.id)
+    sid = hpq("best", "-n", "2", "--confirm", "2", HPQ_USER="me").stdout.strip()
+    for value in (0.50, 0.51, 0.90, 0.91):
+        finish(store, claim(store, who), value)
+    said = hpq("best", done.id).stdout
+    assert "verdict  not certain" in said and sid in said
 
 
 def test_code_that_another_key_signed_is_not_confirmed(

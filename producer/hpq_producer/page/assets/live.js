@@ -16,7 +16,7 @@ function apply(patch) {
     Object.assign(c, { last: Math.max(c.last, points.at(-1)[0]), low: Math.min(c.low, ...known), high: Math.max(c.high, ...known) });
     if (!(c.high > c.low)) [c.low, c.high] = [c.low - .5, c.low + .5];
   });
-  d.winner = patch.winner;
+  d.winner = patch.winner; d.scale = patch.scale;
   prepare(d);
   keep();
   later();
