@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import itertools
+import os
 import pickle
 import struct
 import tarfile
@@ -104,7 +106,7 @@ def same(a: Arrays, b: Arrays) -> bool:
 
 
 def load(name: str, where: Path, cache: Path, *counts: int) -> data.DataSet:
-    trial = SimpleNamespace(data=where, cache=cache, phase=print)
+    trial = SimpleNamespace(data=where, cache=cache, phase=print, should_stop=False)
     return data.load_data(name, trial, *counts)
 
 
@@ -187,7 +189,9 @@ def test_progress_begins_at_one_file_and_names_the_number_of_pictures(
         ("mnist", mnist(tmp_path / "MNIST" / "raw"), ""),
     ):
         phases: list[str] = []
-        trial = SimpleNamespace(data=folder, cache=tmp_path / "cache", phase=phases.append)
+        trial = SimpleNamespace(
+            data=folder, cache=tmp_path / "cache", phase=phases.append, should_stop=False
+        )
         data.load_data(name, trial, 20, 20)
         assert phases[:3] == [f"loading {name}"] + [f"loading {name}: file {n}{of}" for n in (1, 2)]
 
@@ -252,6 +256,29 @@ def test_data_is_loaded_once_and_decoded_once_a_machine(
     source = find("cifar10", tar)
     again = decoded(tmp_path / "cache", "cifar10", source.stamp(), pytest.fail)
     assert np.array_equal(again["train_images"], first.train.images)
+
+
+def test_a_stop_ends_a_trial_that_waits_for_another_decoder_or_decodes(tmp_path: Path) -> None:
+    folder, cache, phases = pictures(tmp_path / "cifar10"), tmp_path / "cache", list[str]()
+    cache.mkdir()
+
+    class Stopping(SimpleNamespace):
+        @property
+        def should_stop(self) -> bool:
+            return len(phases) > 1
+
+    trial = Stopping(data=folder, cache=cache, phase=phases.append)
+    lock = os.open(cache, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit) as waits:
+            data.load_data("cifar10", trial, 20, 20)
+    finally:
+        os.close(lock)
+    assert not waits.value.code and phases[1].startswith("waiting")
+    with pytest.raises(SystemExit):
+        data.load_data("cifar10", trial, 20, 20)
+    assert list(cache.iterdir()) == []
 
 
 def test_changed_data_is_decoded_anew(tmp_path: Path) -> None:
