@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import fcntl
 import gzip
 import itertools
@@ -9,6 +10,7 @@ import os
 import pickle
 import struct
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -214,10 +216,77 @@ def test_a_tar_that_was_cut_between_two_pictures_is_damaged(tmp_path: Path, more
     tar = packed(pictures(tmp_path / "cifar10"), tmp_path / "my-cifar.tar")
     with tarfile.open(tar) as opened:
         last = opened.getmembers()[-1].offset
-    with tar.open("r+b") as file:
-        file.truncate(last + more)
+    bz2_of_it = tmp_path / "my-cifar.tar.bz2"  # its end shows no cut
+    bz2_of_it.write_bytes(bz2.compress(tar.read_bytes()[: last + more]))
     with pytest.raises(DataMissing, match=r"my-cifar.tar.*hpq data cifar10"):
-        load("cifar10", tar, tmp_path / "cache", 10, 10)
+        load("cifar10", bz2_of_it, tmp_path / "cache", 10, 10)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(folder: Path) -> Path:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "hurt", "said"),
+    [
+        ("cifar10", lambda at: pictures(at / "cifar"), "", ""),
+        ("cifar10", lambda at: pictures(at / "cifar"), "test/ship", "test/ship is missing"),
+        ("cifar10", lambda at: batches(at / "cifar"), "", ""),
+        ("cifar10", lambda at: batches(at / "cifar"), "data_batch_2", "data_batch_2 is cut"),
+        ("cifar10", lambda at: batches(at / "cifar"), "-test_batch", "test_batch is missing"),
+        ("mnist", lambda at: mnist(at / "mnist"), "", ""),
+        ("mnist", lambda at: mnist(at / "mnist", suffix=".gz"), "", ""),
+        ("mnist", lambda at: mnist(at / "mnist"), "-t10k-labels-idx1-ubyte", "is missing"),
+        ("mnist", lambda at: mnist(at / "mnist"), "t10k-images-idx3-ubyte", "ubyte is cut"),
+        ("mnist", lambda at: mnist(at / "m", suffix=".gz"), "t10k-images-idx3-ubyte.gz", "is cut"),
+        ("mnist", lambda at: packed(mnist(at / "x"), at / "mnist.tar"), "mnist.tar", "is cut"),
+        (
+            "mnist",
+            lambda at: packed(mnist(at / "x"), at / "mnist.tar.gz"),
+            "mnist.tar.gz",
+            "is cut",
+        ),
+        (
+            "mnist",
+            lambda at: packed(mnist(at / "x"), at / "mnist.tar.xz"),
+            "mnist.tar.xz",
+            "is cut",
+        ),
+    ],
+)
+def test_damage_that_sizes_headers_and_ends_show_is_found_without_reading_all(
+    name: str, make: Callable[[Path], Path], hurt: str, said: str, tmp_path: Path
+) -> None:
+    made = make(tmp_path)
+    where = made.parent if made.is_file() else made
+    if not hurt:
+        assert find(name, where).path == where
+        return
+    target = where / hurt.removeprefix("-")
+    if made.is_file():
+        assert find(name, made).path == made
+    if target.is_dir():
+        emptied(target)
+    elif hurt.startswith("-"):
+        target.unlink()
+    else:
+        cut(target)
+    with pytest.raises(DataMissing, match=f"{said}.*hpq data {name} DIR"):
+        find(name, made)
+
+
+def test_a_whole_archive_beside_a_cut_one_is_found(tmp_path: Path) -> None:
+    whole = packed(mnist(tmp_path / "x"), tmp_path / "mnist-b.tar.xz")
+    torn = tmp_path / "mnist-a.tar.xz"
+    torn.write_bytes(whole.read_bytes()[:-8])
+    assert find("mnist", tmp_path).path == whole
 
 
 def test_wrongly_shaped_data_is_one_line_that_says_the_shape(tmp_path: Path) -> None:
@@ -230,8 +299,9 @@ def test_wrongly_shaped_data_is_one_line_that_says_the_shape(tmp_path: Path) -> 
         load("mnist", folder, tmp_path / "cache", 20, 20)
 
     (folder / "t10k-labels-idx1-ubyte").unlink()
+    tar = packed(folder, tmp_path / "mnist.tar")
     with pytest.raises(DataMissing, match=r"'t10k-labels-idx1' is missing"):
-        load("mnist", folder, tmp_path / "cache", 20, 20)
+        load("mnist", tar, tmp_path / "cache", 20, 20)
 
 
 def test_asking_for_more_images_than_there_are_says_how_many(tmp_path: Path) -> None:
@@ -303,8 +373,9 @@ def test_an_idx_file_that_is_short_is_named(tmp_path: Path, left: int) -> None:
     folder = mnist(tmp_path / "MNIST" / "raw")
     path = folder / "train-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(DataMissing, match="train-images-idx3-ubyte "):
-        load("mnist", tmp_path, tmp_path / "cache", 20, 20)
+    for place in (tmp_path, packed(folder, tmp_path / "mnist.tar")):
+        with pytest.raises(DataMissing, match="train-images-idx3-ubyte "):
+            load("mnist", place, tmp_path / "cache", 20, 20)
 
 
 def test_what_idx_files_decode_to_can_be_written_to(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from uuid import uuid4
 import numpy as np
 import torch
 
-from hpq.datasets import FOLDERS, UNREADABLE, Files, find
+from hpq.datasets import FOLDERS, UNREADABLE, Files, damaged, find
 from hpq.errors import BadParams, DataMissing
 from hpq.process import make_private
 from hpq_worker.runner.trial_api import Trial
@@ -170,9 +170,7 @@ def _found(name: str, trial: Trial) -> Arrays:
             return decode(source.layout, files())
         except (*UNREADABLE, KeyError, ValueError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
-            text = f"data set {name}: {source.path} is damaged: {why}"
-            remedy = f"repair it, or download another with `hpq data {name} DIR`"
-            raise DataMissing(f"{text}; {remedy}") from None
+            raise damaged(name, source.path, why) from None
 
     def on_wait() -> None:
         end_if_stopped()
