@@ -111,7 +111,8 @@ def load(
             spec = replace(spec, points=points)
     set_counts.check_count(spec, limit, out)
     out.raise_errors()
-    return replace(spec, text=text, notify=notify, warnings=out.sorted_warnings())
+    seen = replace(spec, warnings=out.sorted_warnings(), source_map=out.source_map)
+    return replace(seen, text=text, notify=notify)
 
 
 def _flags(**flags: tuple[str, Json]) -> list[Override]:
