@@ -30,6 +30,7 @@ from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.workdir import AttemptPaths, full_disk
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
+from hpq_worker.process.call_thread import CallThread
 from hpq_worker.process.protocol import RunRequest
 from hpq_worker.process.secrets import Mask
 from hpq_worker.runner.caller import Caller
@@ -44,6 +45,7 @@ class AttemptRunner:
     def __init__(self, parts: AttemptParts) -> None:
         self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
         self._runner: RunnerProcess | None = None
+        self._thread = CallThread("files", parts.progress)
         self._warned = set[str]()  # sweeps whose metric a warning named
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
@@ -88,6 +90,7 @@ class AttemptRunner:
             reports,
             self._heartbeat.notify,
             self._parts.signals,
+            self._thread,
         )
 
     def _execute(
@@ -114,6 +117,7 @@ class AttemptRunner:
                 socket,
                 mask,
                 self._settings.grace_s,
+                self._parts.progress,
                 lambda near: self._warn_of_near_miss(claim, sweep, reports, near),
             )
             publisher.start(execution.read_arrived)

@@ -12,8 +12,10 @@ import logging
 import math
 import time
 import urllib.request
+from concurrent.futures import wait
+from functools import partial
 from http.client import HTTPException
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 from hpq.code.sealing import unseal
@@ -23,6 +25,7 @@ from hpq.sanitize import visible
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
+from hpq_worker.process.call_thread import CallThread
 
 log = logging.getLogger("hpq.notices")
 _NEWEST = 20  # sweeps that are checked beside the open ones
@@ -64,7 +67,7 @@ class Notices:
         self._newest_ms = 0
         self._waits: dict[str, float] = {}  # since when no trial of the queue runs, by sweep
         self._looked_at = -_EVERY_S
-        self._stop, self._threads = Event(), list[Thread]()
+        self._stop, self._thread = Event(), CallThread("notices")
 
     def look(self, *, at_once: bool = False) -> None:
         """Send new notices; check at most every few seconds, unless `at_once`.
@@ -96,15 +99,13 @@ class Notices:
                 self._store.drop_notice(sweep.id, was)
             url = self._url(sweep) if what in _EVENTS else ""
             if url and self._store.take_notice(sweep.id, what):
-                self._send(url, self._body(sweep, what))
+                self._thread.submit(partial(self._post, url, self._body(sweep, what)))
         self._seen = seen
         self._newest_ms = max([self._newest_ms, *(s.created_ms for s in sweeps)])
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
-        until = time.monotonic() + _TIMEOUT_S
-        for thread in self._threads:
-            thread.join(timeout=max(0.0, until - time.monotonic()))
+        wait({self._thread.submit(lambda: None)}, _TIMEOUT_S)
         self._stop.set()
 
     def _state(self, sweep: Sweep, is_idle: bool, now: float) -> str:
@@ -144,11 +145,6 @@ class Notices:
             "best": best if best is not None and math.isfinite(best) else None,  # JSON has no NaN
             "reason": why,
         }
-
-    def _send(self, url: str, body: dict[str, Any]) -> None:
-        thread = Thread(target=self._post, args=(url, body), name="notice", daemon=True)
-        self._threads = [*filter(Thread.is_alive, self._threads), thread]
-        thread.start()
 
     def _post(self, url: str, body: dict[str, Any]) -> None:
         head, data = {"Content-Type": "application/json"}, json.dumps(body).encode()
