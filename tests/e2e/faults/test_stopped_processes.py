@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import random
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -189,3 +193,36 @@ def test_a_machine_that_was_suspended_loses_no_result_and_charges_no_trial(lab) 
     lab.go()
     lab.wait_over(sid)
     assert {t.state for t in lab.reader.trials.all(sid)} == {TrialState.FINISHED}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["run sweep-1.yaml --workers 1", "worker --workers 1"])
+def test_ctrl_z_and_fg_in_a_terminal_cost_no_attempt(lab, short_lease, words) -> None:
+    """F4: the shell stops `hpq run` or `hpq worker` for longer than two leases."""
+    sid = lab.steered(1)
+    reader, terminal = pty.openpty()
+    shell = subprocess.Popen(
+        ["bash", "--norc", "-i"], cwd=lab.code, env=lab.env, stdin=terminal, stdout=terminal,
+        stderr=terminal, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(terminal)
+    os.write(reader, f"hpq {words} >out 2>&1\n".encode())
+    lab.wait_for("began-1-1")
+    os.write(reader, b"\x1a")
+    (stopped,) = lab.processes(rf"(hpq|hpq_worker) (run|{words})|-m hpq_worker --workers")
+    status = Path(f"/proc/{stopped}/status")
+    lab.wait_until(lambda: "State:\tT" in status.read_text("utf-8"), "the stop")
+    beyond_ms = lab.trial(sid).beat_ms + 2000 * short_lease
+    lab.wait_until(lambda: lab.trial(sid).beat_ms > beyond_ms, "beats beyond two leases")
+    os.write(reader, b"fg\n")
+    lab.wait_until(lambda: "State:\tT" not in status.read_text("utf-8"), "the continuation")
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == ["claimed", "finished"]
+    if words.startswith("worker"):
+        os.write(reader, b"\x03")
+    lab.wait_until(lambda: not lab.processes("hpq"), "the end of all of hpq")
+    os.write(reader, b"exit\n")
+    assert shell.wait(DEADLINE_S) in (0, 130)
+    os.close(reader)
