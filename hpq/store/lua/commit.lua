@@ -32,7 +32,9 @@ if artifacts ~= '' then store_of(artifacts) end
 if is_full() then free_memory(65536) end  -- a result is recorded in any case
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
   'stop', 'worker', 'nonce')
-if not f[1] or not sweep_exists(sid) then return {'unknown', '', 0} end
+if not f[1] or not sweep_exists(sid) then
+  return {redis.call('ZSCORE', key('removed'), sid) and 'stale' or 'unknown', '', 0}
+end
 if f[2] ~= attempt or is_other_claim(f[10], args.nonce) then
   count('stale_commits')
   return {'stale', '', 0}

@@ -125,20 +125,25 @@ class AttemptRunner:
                 result = execution.run(run, self._heartbeat, self._parts.signals)
             finally:
                 publisher.stop()
+        removed = paths.removed(*([place.tree.path] if place.tree else []))
         try:
             note = place.close(paths.out)
         except OSError as error:  # the result counts all the same
             note = f"cannot move the files that were written beside the code to HPQ_OUT: {error}"
         if note:
             reports.log(f"hpq: {note}\n".encode())
-        return replace(result, outcome=self._judge(sweep, place, result.outcome))
+        return replace(result, outcome=self._judge(sweep, place, result.outcome, removed))
 
-    def _judge(self, sweep: Sweep, place: Place, outcome: Outcome | None) -> Outcome | None:
-        """Blame this machine for a failure if its disk is full or lacks the code's directory."""
+    def _judge(
+        self, sweep: Sweep, place: Place, outcome: Outcome | None, removed: str
+    ) -> Outcome | None:
+        """Blame this machine for a failure if its disk is full or a directory was removed."""
         if outcome is None or outcome.failure is None:
             return self._parts.bundles.judge(sweep, outcome)
         failure = place.as_enqueued(outcome.failure)
         fault, folder = full_disk(self._settings.home), sweep.launch.code_dir
+        if removed:
+            fault = f"another process removed directories in {os.path.dirname(removed)}"
         if self._parts.bundles.works_in(sweep.launch) and not os.path.isdir(folder):
             fault = f"the code's directory {folder} is gone"
         if not fault:
