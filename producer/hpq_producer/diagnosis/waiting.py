@@ -184,7 +184,8 @@ def _may_run(worker: Worker, sweep: Sweep) -> bool:
 def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], server: Server) -> Notice:
     launch, who = sweep.launch, _each(willing)
     if launch.trainer in SHIPPED:
-        text = f"{who} lacks trainer {launch.trainer!r}; install hpq[trainers] where it runs"
+        needs = "torch, numpy, pillow and scikit-learn"
+        text = f"{who} lacks trainer {launch.trainer!r}; install {needs} where it runs"
         return Notice("trainer-missing", text)
     what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))

@@ -243,7 +243,7 @@ def _warn_of_differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> 
     remedies = {
         "hpq": "install the same version on both",
         "python": "start `hpq worker` in an environment with that Python, or set HPQ_PYTHON",
-        "torch": "install that version, e.g. `pip install 'hpq[trainers]'`",
+        "torch": "install the same version on both",
     }
     for name, remedy in remedies.items():
         there, here = (_short(name, one.get(name, "")) for one in (theirs, ours))
