@@ -15,7 +15,7 @@ from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, FUNCTION, MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.notice import Notice
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
 from hpq_producer.session import Server

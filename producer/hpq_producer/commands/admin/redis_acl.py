@@ -19,8 +19,8 @@ from hpq.connection.credentials import with_place
 from hpq.connection.server import change_password
 from hpq.errors import UserError
 from hpq.notice import Notice
-from hpq.sanitize import shell_line
 from hpq.settings import Settings
+from hpq.shell import shell_line
 from hpq_producer import invitation
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.invitation import open_private
