@@ -19,13 +19,20 @@ from redis.exceptions import RedisError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
 from hpq.connection.client import short_reason
 from hpq.domain.trial import TrialId
 from hpq.errors import HpqError, NotFound
 from hpq_producer.analysis.attempts import attempts_of
+from hpq_producer.page.curves import pack_curves
 from hpq_producer.page.live import Hub, Message, Subscriber
 from hpq_producer.page.render import (
     asset,
@@ -36,6 +43,7 @@ from hpq_producer.page.render import (
     sweep_page,
     template,
 )
+from hpq_producer.page.sweep_data import read_more
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.show import artifact_lines, attempt_lines
 from hpq_producer.reports.sweep_table import COLUMNS, read_sweeps
@@ -75,6 +83,7 @@ class Dashboard:
             **dict.fromkeys(_LISTINGS, self._listing),
             "/sweep/{sid}": self._sweep,
             "/trial/{sid}/{number:int}": self._trial,
+            "/curves/{sid}": self._curves,
             "/events": self._events,
             "/plotly.js": self._plotly,
         }
@@ -133,6 +142,12 @@ class Dashboard:
     async def _trial(self, request: Request) -> Response:
         trial = TrialId(sweep=request.path_params["sid"], number=request.path_params["number"])
         return HTMLResponse(await run_in_threadpool(self._trial_part, trial))
+
+    async def _curves(self, request: Request) -> Response:
+        name = request.query_params.get("metric", "")
+        live = await run_in_threadpool(self.hub.sweep, request.path_params["sid"])
+        more = await run_in_threadpool(read_more, self._reader, live.data, [name])
+        return JSONResponse(await run_in_threadpool(pack_curves, more[name]))
 
     def _trial_part(self, trial: TrialId) -> str:
         view = self._reader.trials.get(trial)

@@ -108,6 +108,7 @@ class LiveSweep:
             "winner": self.data.winner.trial if self.data.winner else 0,
             "names": [clean(name) for name in self.data.names],
             "scale": encode_scale(self.data),
+            "metrics": self.data.metrics,
             "trials": encode_trials(self.data.sweep, trials, self.data.names),
             "curves": {
                 n: [[s, finite(v)] for s, v in thinned(c, POINTS)] for n, c in curves.items()

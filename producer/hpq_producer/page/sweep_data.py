@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,12 +21,15 @@ from hpq_producer.analysis.scores import flatten, newest_value
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.analysis.winner import Winner, judge_winner
-from hpq_producer.page.curves import Curve, pack_curves
+from hpq_producer.page.curves import POINTS, Curve, pack_curves
 from hpq_producer.query.history import read_curves
 from hpq_producer.reports.export import trial_command
+from hpq_producer.reports.figures import drawn_trials
 from hpq_producer.terminal.charts import axis_of, is_wide
 from hpq_producer.terminal.text import clean, value
 
+_MOST_METRICS = 100  # to choose from; `hpq results --history` has more
+_MOST_POINTS = 200_000  # of all metrics but the sweep's: 1 MB of a file
 _RUNNING = 64  # running trials that the ETA counts one by one
 _EXACT = 2**53  # JavaScript's integers; a larger one is sent as text
 _STATES = [state.value for state in TrialState]
@@ -43,7 +46,15 @@ class SweepData:
     command: str = ""  # that runs the winner again
     known: Importance | None = None  # computed for a moment before; it takes seconds
 
+    more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
     was_log: bool | None = None  # the metric's axis a moment before; open pages keep it
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """The logged metrics that the page offers, the sweep's first."""
+        first = [self.sweep.metric.name] if self.sweep.metric else []
+        found = dict.fromkeys(name for trial in self.trials for name in trial.metrics)
+        return [n for n in dict.fromkeys([*first, *found]) if n in found][:_MOST_METRICS]
 
     @cached_property
     def is_log(self) -> bool:
@@ -112,8 +123,28 @@ def read_sweep(
         if before and is_same
         else (_command(reader, best, settings) if best else ""),
         known=known,
-        was_log=before and before.is_log and not any(v is not None and v <= 0 for v in news),
+        was_log=None
+        if before is None
+        else before.is_log and not any(v is not None and v <= 0 for v in news),
     )
+
+
+def read_report(reader: StoreReader, sid: str, settings: Settings) -> SweepData:
+    """Read a sweep with the curves of all its metrics, as a file cannot ask for them later."""
+    data = read_sweep(reader, sid, settings)
+    shown = data.sweep.metric.name if data.sweep.metric else ""
+    others = [name for name in data.metrics if name != shown]
+    return replace(data, more=read_more(reader, data, others))
+
+
+def read_more(
+    reader: StoreReader, data: SweepData, metrics: Collection[str]
+) -> dict[str, dict[int, Curve]]:
+    """Read the curves of these metrics, by metric and trial, for the trials that the page draws."""
+    found: dict[str, dict[int, Curve]] = {name: {} for name in metrics}
+    for curve in read_curves(reader, drawn_trials(data.sweep, data.trials), metrics):
+        found[curve.metric][curve.trial] = list(zip(curve.steps, curve.values, strict=True))
+    return found
 
 
 def _curves(
@@ -135,6 +166,7 @@ def _command(reader: StoreReader, trial: TrialId, settings: Settings) -> str:
 def encode_sweep(data: SweepData) -> dict[str, Any]:
     """Return the data of the sweep's charts: columns, with an entry a trial."""
     sweep = data.sweep
+    points = min(POINTS, max(3, _MOST_POINTS // max(1, sum(map(len, data.more.values())))))
     return {
         "id": sweep.id,
         "at": data.status.at_ms,
@@ -147,6 +179,8 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "axes": _axes(data),
         "trials": encode_trials(sweep, data.trials, data.names),
         "curves": pack_curves(data.curves, data.is_log),
+        "metrics": data.metrics,
+        "more": {name: pack_curves(some, None, points) for name, some in data.more.items()},
         "scale": encode_scale(data),
     }
 

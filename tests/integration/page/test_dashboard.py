@@ -170,6 +170,20 @@ def test_a_finished_trial_appears_on_the_open_page(
     )
 
 
+def test_a_metric_is_read_when_it_is_chosen(
+    serve, sweep_of, store: TrialStore, who: WorkerPresence, take, tab: Callable[..., Tab]
+) -> None:
+    sweep: Sweep = sweep_of(2)
+    points = tuple(Point(step=k, name=n, value=k) for k in (1, 2) for n in ("acc", "train/a b"))
+    batch = ReportBatch(seq=1, step=2, objective=2.0, points=points)
+    store.beat(take(), who, batch, lease_ms=30_000)
+    shown = tab().open(f"{serve().url}/sweep/{sweep.id}")
+    assert not any("/curves/" in url for url in shown.requests)
+    shown.page.select_option("#metric", "train/a b")
+    shown.until("document.querySelector('#curves-n').textContent.startsWith('train/a b by step')")
+    assert any("/curves/" in url for url in shown.requests) and shown.messages == []
+
+
 def test_a_running_trial_moves_without_an_event(
     serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
 ) -> None:

@@ -37,7 +37,8 @@ def running(sweep_of, store: TrialStore, who: WorkerPresence, take: Callable[[],
     sweep: Sweep = sweep_of(4)
     for value in (0.5, 0.25):
         claim = take()
-        points = tuple(Point(step=k, name="acc", value=value * k) for k in (1, 2))
+        names = ("acc", "loss")
+        points = tuple(Point(step=k, name=n, value=value * k) for k in (1, 2) for n in names)
         batch = ReportBatch(seq=1, step=2, objective=value * 2, points=points, log=b"<b>hi</b>\n")
         store.beat(claim, who, batch, lease_ms=30_000)
         if value == 0.5:
@@ -56,6 +57,8 @@ def test_the_report_of_a_running_sweep_is_one_file(
     assert data["trials"]["state"] == [2, 1, 0, 0]
     assert data["trials"]["y"] == [1.0, 0.5, None, None]
     assert data["curves"]["n"] == [1, 2] and data["curves"]["len"] == [2, 2]
+    assert data["metrics"] == ["acc", "loss"] and list(data["more"]) == ["loss"]
+    assert data["more"]["loss"]["n"] == [1, 2] and data["more"]["loss"]["len"] == [2, 2]
     assert data["winner"] == 1
     assert "http://" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert list(tmp_path.glob(".*.new")) == []

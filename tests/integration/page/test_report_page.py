@@ -48,7 +48,7 @@ def test_the_first_screen_answers_both_questions(show: Open) -> None:
     best = data.status.best[0]
     assert f"#{best.id.number}" in shown.text(".winner h2")
     said = shown.text("h1")
-    assert "is the best of 16 results" in said and "which matters more" in said
+    assert "is the best of 16 results" in said and "too few trials to tell which" in said
     for name, value in best.params.items():
         assert name in shown.text(".winner") and str(value) in shown.text(".winner")
     for query in (".winner .command", ".winner .evidence", ".bars", "#sorted-plot .main-svg"):
@@ -61,7 +61,7 @@ def test_ten_thousand_trials_are_four_megabytes_and_few_nodes(show: Open, tmp_pa
     shown = show(made(sets, points=50, workers=16, failing=0.02, pruned=0.3, spec=RANGES))
     assert (tmp_path / "page.html").stat().st_size <= 4_000_000
     assert is_clean(shown)
-    assert "320 of 10,000 drawn" in shown.text("#parallel-n")
+    assert " drawn, of those with a result" in shown.text("#parallel-n")
     assert "page 1 of 2" in shown.text("#table-n")
 
 
@@ -296,3 +296,51 @@ def test_replicates_rank_by_the_mean_of_their_set(show: Open) -> None:
         shown.page.evaluate(f"location.hash = '#x-00000/{number}'")
         shown.until(f"document.querySelector('#trial').textContent.includes('{rank} of 4')")
     assert is_clean(shown)
+
+
+def _twelve_metrics() -> SweepData:
+    """A sweep whose objective is logged once; trials of every state, values of 0 and below."""
+    states = [TrialState.FINISHED] * 8 + [TrialState.PRUNED] * 3 + [TrialState.FAILED] * 2
+    data = _few([*states, TrialState.CANCELLED, TrialState.QUEUED, TrialState.QUEUED])
+    once = {t.id.number: [(9.0, t.objective)] for t in data.trials if t.objective is not None}
+    names = ["test/acc", "train/loss", "val/loss", *(f"m{k}" for k in range(9))]
+    trials = [
+        replace(t, metrics=dict.fromkeys(names, 0.0)) if t.metrics else t for t in data.trials
+    ]
+    more = {
+        name: {n: [(x, (k - 5) * y) for x, y in c] for n, c in data.curves.items()}
+        for k, name in enumerate(names[1:])
+    }
+    page = of_trials(trials, once, sid="x-00000", metric="test/acc")
+    return replace(page, more=more)
+
+
+INK = (
+    "id => {const c = document.getElementById(id), p = c.getContext('2d')"
+    ".getImageData(60, 20, c.width - 65, c.height - 80).data; let n = 0;"
+    "for (let i = 0; i < p.length; i += 4) n += p[i + 3] > 99 && Math.max(p[i], p[i + 1], p[i + 2])"
+    " - Math.min(p[i], p[i + 1], p[i + 2]) > 40; return n}"
+)  # pixels with a colour: neither the grid nor text has one
+
+
+def test_a_metric_that_is_logged_once_is_drawn_as_points(show: Open) -> None:
+    shown = show(_twelve_metrics())
+    assert is_clean(shown)
+    assert shown.page.evaluate(INK, "curves-canvas") > 11 * 10, "a dot for each of 11 results"
+    assert "11 trials" in shown.text("#curves-n")
+
+
+def test_each_metric_can_be_chosen_and_training_stands_beside_validation(show: Open) -> None:
+    shown = show(_twelve_metrics())
+    assert shown.count("#metric option") == 12
+    assert not shown.page.is_visible("#beside-canvas")
+    shown.page.select_option("#metric", "val/loss")
+    assert shown.text("#curves-n").startswith("val/loss and train/loss by step")
+    for canvas in ("curves-canvas", "beside-canvas"):
+        assert shown.page.evaluate(INK, canvas) > 100, canvas
+    assert is_clean(shown)
+
+
+def test_only_trials_with_a_result_are_lines_of_the_parameters(show: Open) -> None:
+    shown = show(_twelve_metrics())
+    assert shown.text("#parallel-n").startswith("11 trials, of those with a result")

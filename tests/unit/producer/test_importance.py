@@ -10,7 +10,7 @@ import pytest
 
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Json
-from hpq_producer.analysis.importance import importance_of
+from hpq_producer.analysis.importance import Importance, Share, importance_of
 
 pytest.importorskip("sklearn")
 INERT = tuple(f"inert_{n}" for n in range(5))
@@ -110,3 +110,15 @@ def test_replicates_are_one_set() -> None:
     rows: list[dict[str, Json]] = [{"x": n // 5, "y": n // 10} for n in range(35)]
     found = importance_of(_sweep("x", "y"), rows, [float(n // 5) for n in range(35)])
     assert found.sets == 7 and found.shares == ()
+
+
+def test_an_answer_names_one_parameter_or_says_once_that_there_are_too_few_trials() -> None:
+    def answer(*shares: tuple[str, float, float]) -> str:
+        some = [Share(param=n, share=(a + b) / 2, low=a, high=b) for n, a, b in shares]
+        return Importance(sets=9, shares=tuple(some)).answer
+
+    assert answer(("lr", 0.5, 0.8), ("width", 0.1, 0.3)) == "lr explains 65% (50–80%)"
+    rivals = answer(("lr", 0.3, 0.8), ("width", 0.1, 0.5))
+    assert "lr or width" in rivals and "%" not in rivals
+    nothing = answer(("lr", 0.0, 0.86), ("width", 0.0, 0.8))
+    assert "lr" not in nothing and "%" not in nothing

@@ -37,11 +37,12 @@ def report(
         library(name, "hpq report")
     # Here, since the modules above may be missing.
     from hpq_producer.page.render import sweep_page  # noqa: PLC0415
-    from hpq_producer.page.sweep_data import read_sweep  # noqa: PLC0415
+    from hpq_producer.page.sweep_data import read_report  # noqa: PLC0415
 
     with open_session() as session:
         ids = list(dict.fromkeys(session.find(one) for one in (sweep or (None,))))
-        page = sweep_page([read_sweep(session.reader, sid, session.settings) for sid in ids])
+        settings = session.settings
+        page = sweep_page([read_report(session.reader, sid, settings) for sid in ids])
     file = output or Path(f"{ids[0]}.html")
     draft = file.with_name(f".{file.name}.new")
     try:

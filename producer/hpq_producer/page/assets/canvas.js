@@ -173,47 +173,73 @@ parallel.box.addEventListener('pointerup', (event) => {
 parallel.box.addEventListener('pointerleave', (event) => tip(event, -1));
 $('#unbrush').addEventListener('click', () => { S.brush.clear(); filter(); });
 
-const curves = surface('curves-canvas', (pen, w, h) => {
-  const d = S.d, c = d.curves, all = S.kept.filter((i) => d.curve.has(d.trials.n[i]));
+const stem = (name) => name.replace(/(^|[^a-z])(train(ing)?|val(id(ation)?)?|test|eval)(?=[^a-z]|$)/i, '$1');
+function chosen() { // the metric, and the same of training beside validation
+  const d = S.d, name = d.metrics.includes(S.metric) ? S.metric : d.metrics[0];
+  const other = d.metrics.find((m) => m !== name && stem(m) === stem(name) && stem(m) !== m);
+  return [name, other].filter((one) => one !== undefined);
+}
+async function load(d, name) { // of the dashboard, which sends a metric when it is shown
+  const old = d.sets.get(name);
+  if (old && (!old.isOld || old.isAsked)) return;
+  d.sets.set(name, { ...(old ?? { c: null, curve: new Map() }), isOld: true, isAsked: true });
+  const c = await S.onMetric?.(d, name);
+  d.sets.set(name, c ? { c, curve: unpack(c) } : { ...d.sets.get(name), isAsked: false });
+  if (c && d === S.d) curves.draw();
+}
+function reach(names) { // one scale for both, if both are of a kind
+  const some = names.map((name) => S.d.sets.get(name)?.c).filter((c) => c?.n.length || S.d.curve.size && c === S.d.curves);
+  const ends = (all) => ({ low: Math.min(...all.map((c) => c.low)), high: Math.max(...all.map((c) => c.high)), last: Math.max(...all.map((c) => c.last)) });
+  return (c) => (some.includes(c) && some.every((one) => one.log === c.log) ? ends(some) : c);
+}
+const panes = ['curves-canvas', 'beside-canvas'].map((id, pane) => surface(id, (pen, w, h) => {
+  const d = S.d, names = chosen(), name = names[pane], set = d.sets.get(name), c = set?.c;
+  const all = c ? S.kept.filter((i) => set.curve.has(d.trials.n[i])) : [], curve = (i) => set.curve.get(d.trials.n[i]);
   const isMany = all.length > MANY, some = drawn(S.brush.size ? Infinity : MANY, all);
-  const view = { x: (v) => 54 + v / c.last * (w - 74), y: (v) => h - 46 - (v - c.low) / (c.high - c.low) * (h - 62), some };
-  S.view = view;
+  panes[pane].view = null;
+  if (!c) return;
+  const { low, high, last } = reach(names)(c);
+  const view = { x: (v) => 54 + v / last * (w - 74), y: (v) => h - 46 - (v - low) / (high - low) * (h - 62), some, curve, last };
+  panes[pane].view = view;
   Object.assign(pen, { lineWidth: 1, fillStyle: css('--soft'), strokeStyle: css('--line'), textAlign: 'right' });
-  for (const [v, text] of c.log ? logTicks(c.low, c.high) : ticks(c.low, c.high).map((v) => [v, num(v)])) {
+  for (const [v, text] of c.log ? logTicks(low, high) : ticks(low, high).map((v) => [v, num(v)])) {
     pen.fillText(text, 46, view.y(v) + 4);
     pen.strokeRect(54, view.y(v), w - 74, 0);
   }
   pen.textAlign = 'center';
-  for (const v of ticks(0, c.last, 8)) pen.fillText(num(v), view.x(v), h - 28);
+  for (const v of ticks(0, last, 8)) pen.fillText(num(v), view.x(v), h - 28);
   pen.fillText('step', w / 2, h - 6);
+  if (names.length > 1) pen.fillText(short(name, pen, w - 74), w / 2, 12);
   if (isMany) band(pen, view, all);
   const line = (i, style, width) => {
-    const { x, y } = d.curve.get(d.trials.n[i]);
-    let isUp = true;
+    const { x, y } = curve(i), dots = [];
     pen.beginPath();
-    for (let k = 0; k < x.length; k++) { // NaN is a gap
-      if (Number.isNaN(y[k])) { isUp = true; continue; }
-      pen[isUp ? 'moveTo' : 'lineTo'](view.x(x[k]), view.y(y[k]));
-      isUp = false;
+    for (let k = 0; k < x.length; k++) { // NaN is a gap; a point without a neighbour is a dot
+      if (Number.isNaN(y[k])) continue;
+      const [isFirst, isLast] = [k - 1, k + 1].map((j) => !(y[j] === y[j] && j in y));
+      if (isFirst && isLast) dots.push(k);
+      pen[isFirst ? 'moveTo' : 'lineTo'](view.x(x[k]), view.y(y[k]));
     }
     pen.setLineDash(d.states[d.trials.state[i]] === 'pruned' ? [4, 3] : []);
-    Object.assign(pen, { strokeStyle: style, lineWidth: width });
+    Object.assign(pen, { strokeStyle: style, fillStyle: style, lineWidth: width });
     pen.stroke();
+    for (const k of dots) { pen.beginPath(); pen.arc(view.x(x[k]), view.y(y[k]), width + 1.2, 0, 7); pen.fill(); }
   };
-  inSlices('curves', some, (i) => (isMany && d.rank.get(i) < BEST ? line(i, colour(i), 1.8) : line(i, colour(i, isMany ? .3 : .85), isMany ? .8 : 1.6)), () => {
+  inSlices(id, some, (i) => (isMany && d.rank.get(i) < BEST ? line(i, colour(i), 1.8) : line(i, colour(i, isMany ? .3 : .85), isMany ? .8 : 1.6)), () => {
     if (all.includes(S.sel)) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
     pen.setLineDash([]);
   });
-  const gaps = all.filter((i) => d.curve.get(d.trials.n[i]).y.some(Number.isNaN)).length;
-  title('curves', `${d.metric} by step${c.log ? ', logarithmic' : ''}; ${shown(some.length, all.length)}` + (c.cut ? '; values beyond the scale at its edge' : '') +
+  if (pane) return;
+  const gaps = all.filter((i) => curve(i).y.some(Number.isNaN)).length;
+  title('curves', `${names.join(' and ')} by step${c.log ? ', logarithmic' : ''}; ${shown(some.length, all.length)}` + (c.cut ? '; values beyond the scale at its edge' : '') +
     (isMany ? ', the band holds 80%' : '') + (gaps ? `; ${gaps} with NaN, drawn as a gap` : ''));
-});
+}));
 function band(pen, view, all) {
-  const c = S.d.curves, rows = [];
+  const rows = [];
   for (let k = 0; k <= 60; k++) {
-    const at = k / 60 * c.last, found = [];
+    const at = k / 60 * view.last, found = [];
     for (const i of all) {
-      const { x, y } = S.d.curve.get(S.d.trials.n[i]), j = x.findIndex((v) => v >= at);
+      const { x, y } = view.curve(i), j = x.findIndex((v) => v >= at);
       if (j >= 0 && x[0] <= at && !Number.isNaN(y[j])) found.push(y[j]);
     }
     if (found.length > 9) { found.sort((a, b) => a - b); rows.push([at, quantile(found, .1), quantile(found, .9)]); }
@@ -225,19 +251,32 @@ function band(pen, view, all) {
   pen.fill();
   pen.globalAlpha = 1;
 }
-curves.mark = () => { $('#curves').hidden = !S.d.curve.size; curves.draw(); };
-function curveAt(event) {
-  let [best, near] = [-1, 144];
-  for (const i of S.view?.some ?? []) {
-    const { x, y } = S.d.curve.get(S.d.trials.n[i]);
-    for (let k = 0; k < x.length; k++) {
-      const away = (S.view.x(x[k]) - event.offsetX) ** 2 + (S.view.y(y[k]) - event.offsetY) ** 2;
-      if (away <= near) [best, near] = [i, away];
+const curves = { draw() {
+  const d = S.d, names = chosen(), menu = $('#metric');
+  $('#curves').hidden = !names.length;
+  if (!names.length) return;
+  if ([...menu.options].map((o) => o.value).join('\n') !== d.metrics.join('\n')) menu.replaceChildren(...d.metrics.map((m) => el('option', m, { value: m })));
+  menu.value = names[0];
+  panes[1].box.hidden = names.length < 2;
+  for (const name of names) load(d, name);
+  for (const pane of panes) pane.draw();
+} };
+curves.mark = curves.draw;
+$('#metric').addEventListener('change', (event) => { S.metric = event.target.value; curves.draw(); });
+for (const pane of panes) {
+  const at = (event) => {
+    let [best, near] = [-1, 144];
+    for (const i of pane.view?.some ?? []) {
+      const { x, y } = pane.view.curve(i);
+      for (let k = 0; k < x.length; k++) {
+        const away = (pane.view.x(x[k]) - event.offsetX) ** 2 + (pane.view.y(y[k]) - event.offsetY) ** 2;
+        if (away <= near) [best, near] = [i, away];
+      }
     }
-  }
-  return best;
+    return best;
+  };
+  pane.box.addEventListener('pointermove', (event) => tip(event, at(event)));
+  pane.box.addEventListener('pointerleave', (event) => tip(event, -1));
+  pane.box.addEventListener('pointerup', (event) => { const i = at(event); if (i >= 0) select(i); });
 }
-curves.box.addEventListener('pointermove', (event) => tip(event, curveAt(event)));
-curves.box.addEventListener('pointerleave', (event) => tip(event, -1));
-curves.box.addEventListener('pointerup', (event) => { const i = curveAt(event); if (i >= 0) select(i); });
 S.blocks.push(parallel, curves);

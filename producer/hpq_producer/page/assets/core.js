@@ -48,13 +48,16 @@ function prepare(d) { // ranks, scale and curves from the columns
   const [low, high] = d.scale, pad = (high - low || Math.abs(high) || 1) * .04;
   d.low = low - pad; d.high = high + pad;
   for (const axis of d.axes) axis.values = t.p[d.axes.indexOf(axis)];
-  if (!d.curve) unpack(d);
+  if (d.curve) return;
+  d.curve = unpack(d.curves);
+  d.sets = new Map(Object.entries(d.more).map(([name, c]) => [name, { c, curve: unpack(c) }]));
+  if (d.metric) d.sets.set(d.metric, { c: d.curves, curve: d.curve });
 }
-function unpack(d) {
-  const c = d.curves, words = (text) => new Uint16Array(Uint8Array.from(atob(text), (x) => x.charCodeAt(0)).buffer);
+function unpack(c) { // curves by number
+  const words = (text) => new Uint16Array(Uint8Array.from(atob(text), (x) => x.charCodeAt(0)).buffer);
   const [x, y] = [words(c.x), words(c.y)];
   let at = 0;
-  d.curve = new Map(c.n.map((n, i) => {
+  return new Map(c.n.map((n, i) => {
     const some = { x: [], y: [] };
     for (const end = at + c.len[i]; at < end; at++) {
       some.x.push(x[at] / 65534 * c.last);

@@ -16,7 +16,7 @@ function apply(patch) {
     Object.assign(c, { last: Math.max(c.last, points.at(-1)[0]), low: Math.min(c.low, ...known), high: Math.max(c.high, ...known) });
     if (!(c.high > c.low)) [c.low, c.high] = [c.low - .5, c.low + .5];
   });
-  d.winner = patch.winner; d.scale = patch.scale;
+  d.winner = patch.winner; d.scale = patch.scale; d.metrics = patch.metrics;
   prepare(d);
   keep();
   later();
@@ -38,6 +38,7 @@ function later() { // charts take a second of a busy machine: they may wait
   due ||= setTimeout(() => {
     const began = performance.now();
     due = 0;
+    for (const name of [...S.d.sets.keys()]) if (name !== S.d.metric) S.d.sets.get(name).isOld = true; // read anew
     repaint();
     refresh('mark');
     cost = performance.now() - began;
@@ -62,6 +63,10 @@ function connect() {
   on('away', (why) => say(`Redis does not answer (${why}); trying again`));
   on('gone', () => { stream.close(); say('this sweep was removed; the page shows its last state'); });
 }
+S.onMetric = async (d, name) => {
+  const answer = await fetch(`/curves/${d.id}?metric=${encodeURIComponent(name)}`);
+  if (answer.ok) return answer.json();
+};
 let told = []; // a trial, and what the server said of it
 S.onTrial = async (box) => { // attempts, artifacts and the end of the log
   const path = `/trial/${S.d.id}/${S.d.trials.n[S.sel]}`, more = el('div');
