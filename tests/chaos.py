@@ -82,7 +82,13 @@ ENV = {
 }
 DISK_MIB = 64
 # Counts of faults, and names of workers that were killed: hpq drops its own after an hour.
-NAMES = {"hpq:counters", "hpq:workers", "rq:workers", "rq:workers:hpq:hpq:default"}
+NAMES = {
+    "hpq:counters",
+    "hpq:workers",
+    "hpq:c:default:idle",
+    "rq:workers",
+    "rq:workers:hpq:hpq:default",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
