@@ -82,7 +82,13 @@ ENV = {
 }
 DISK_MIB = 64
 # Counts of faults, and names of workers that were killed: hpq drops its own after an hour.
-NAMES = {"hpq:counters", "hpq:workers", "rq:workers", "rq:workers:hpq:hpq:default"}
+NAMES = {
+    "hpq:counters",
+    "hpq:workers",
+    "hpq:c:default:idle",
+    "rq:workers",
+    "rq:workers:hpq:hpq:default",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +98,10 @@ class Plan:
     seed: int
     trials: int = 300
     sweep_trials: int = 100
-    trial_s: float = 0.3
+    trial_s: float = 1.0
     workers: int = 4
     seconds: float = 1_200.0
-    every_s: float = 1.5
+    every_s: float = 1.0
 
 
 class Chaos:
@@ -120,6 +126,8 @@ class Chaos:
         """Run one sweep after another until all trials ran; audit each, then what is left."""
         self.say(f"seed {self.plan.seed}: {self.plan}")
         self.write_programs()
+        if os.geteuid() == 0:
+            self.say("RLIMIT_NPROC left out: root is not bound by it")
         has_disk = self.mount()
         try:
             with contextlib.closing(self.proxy):
@@ -242,19 +250,17 @@ class Chaos:
 
     def starve(self) -> None:
         """Deny one process more memory, open files or processes for a while."""
-        kind, what = self.rng.choice([*PROCESSES]), self.rng.choice([*LIMITS])
-        if what == "RLIMIT_NPROC" and os.geteuid() == 0:
-            return self.told("RLIMIT_NPROC left out: root is not bound by it")
+        limits = [name for name in LIMITS if name != "RLIMIT_NPROC" or os.geteuid()]
+        kind, what = self.rng.choice([*PROCESSES]), self.rng.choice(limits)
         pids = sorted(self.lab.processes(PROCESSES[kind]))
         if not pids:
-            return None
+            return
         pid, limit = self.rng.choice(pids), getattr(resource, what)
         with contextlib.suppress(OSError):  # it has ended
             soft, hard = resource.prlimit(pid, limit)
             resource.prlimit(pid, limit, (LIMITS[what](Path(f"/proc/{pid}")), hard))
             self.told(f"{what} of a {kind}", str(pid))
             self.later(1.0, 3.0, lambda: self.feed(limit, (soft, hard)))
-        return None
 
     def feed(self, limit: int, values: tuple[int, int]) -> None:
         """Reset a limit of all processes: those that were starved have passed it on."""

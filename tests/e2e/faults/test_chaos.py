@@ -11,5 +11,5 @@ from tests.chaos import Chaos, Plan
 @pytest.mark.parametrize("seed", [1])
 def test_a_sweep_survives_one_blow_after_the_other(lab, seed) -> None:
     """F1, F3, F4, F9, F11, F12, F13, F17, F18: `make chaos` in short."""
-    plan = Plan(seed=seed, trials=36, sweep_trials=12, workers=3, seconds=60.0, every_s=0.7)
+    plan = Plan(seed=seed, trials=36, sweep_trials=12, trial_s=0.3, workers=3, seconds=60.0)
     Chaos(lab, plan, print).run()

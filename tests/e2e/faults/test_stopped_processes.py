@@ -149,6 +149,17 @@ def test_a_runner_that_cannot_start_its_thread_is_ended_and_its_trial_runs_again
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
 
 
+def test_a_worker_that_is_stopped_ends_with_its_killed_supervisor(lab) -> None:
+    """F3, F4: the kernel continues it; else nobody would ever end it and its runner."""
+    sid = lab.steered(1)
+    fleet = lab.worker()
+    lab.wait_for("began-1-1")
+    stop(lab, PROCESSES["worker"])
+    fleet.kill()
+    lab.wait_until(lambda: not lab.processes("hpq_worker"), "the end of worker and runner")
+    assert lab.events(sid) == ["claimed", "requeued"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("kind", PROCESSES)

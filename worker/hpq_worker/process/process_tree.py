@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
+from types import FrameType
 
 PARENT = "--parent="  # an option of a process: the pid with which it ends
 SPARED: set[int] = set()  # children of this process that belong to no runner
@@ -28,9 +29,19 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """Send this process SIGTERM when its parent dies (Linux), or now if that is not `parent`."""
+    """Send this process SIGTERM when its parent dies (Linux), or now if that is not `parent`.
+
+    The kernel sends SIGCONT, since a process that is stopped would not get SIGTERM.
+    """
+    alive = os.getppid()
+
+    def check(_number: int, _frame: FrameType | None) -> None:
+        if os.getppid() != alive:
+            os.kill(os.getpid(), signal.SIGTERM)
+
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+        signal.signal(signal.SIGCONT, check)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
     if parent not in (None, os.getppid()):  # it died before the call
         os.kill(os.getpid(), signal.SIGTERM)
 
