@@ -58,6 +58,18 @@ def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -
     assert [one["end"] for one in attempts] == ["lost", "finished"]
 
 
+def test_a_worker_that_starts_drops_the_names_of_killed_ones_from_the_register(lab) -> None:
+    registers = ("rq:workers", "rq:workers:hpq:hpq:default")
+    for register in registers:
+        lab.redis.sadd(register, "rq:worker:killed")
+    lab.worker()
+    lab.wait_until(
+        lambda: not any(lab.redis.sismember(name, "rq:worker:killed") for name in registers),
+        "the names of live workers alone",
+    )
+    assert lab.redis.scard(registers[0]) == 1
+
+
 @pytest.mark.slow
 def test_a_trial_of_a_killed_worker_goes_to_another_that_lives(lab) -> None:
     """F1, R7: kill -9 of one of two parents, while the other trains."""

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 from rq.worker.base import StopRequested, WorkerStatus
+from rq.worker_registration import clean_worker_registry
 
 from hpq.store.tickets import Tickets
 from hpq_worker.attempt.parts import WorkerParts
@@ -126,6 +127,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
 
     def register_birth(self) -> None:
         self._tickets.remove_worker(self.key)  # R14: a name of an earlier container is no obstacle
+        clean_worker_registry(self.queues[0])  # of workers that were killed: RQ's sets never expire
         super().register_birth()
 
     def _set_ip_address(self, connection: object) -> None:
