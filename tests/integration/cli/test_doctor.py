@@ -14,6 +14,7 @@ from hpq.domain.attempt import WorkerPresence
 from hpq.settings import read
 from hpq.store.trials import TrialStore
 from hpq_producer.doctor.local import checkup
+from tests.data_files import mnist_files
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 Found = dict[str, dict[str, str]]
@@ -60,7 +61,8 @@ def test_doctor_names_the_data_sets_of_this_machine(hpq: Hpq, redis: Redis, tmp_
     assert found["level"] == "note" and "hpq data mnist" in found["remedy"]
     raw = tmp_path / "home" / "data" / "MNIST" / "raw"
     raw.mkdir(parents=True)
-    (raw / "train-labels-idx1-ubyte").touch()
+    for name, content in mnist_files().items():
+        (raw / name).write_bytes(content)
     found = findings(hpq("doctor", "--json"))["data-found"]
     assert found["level"] == "good" and "mnist" in found["what"] and "cifar10" not in found["what"]
     assert str(tmp_path / "home" / "data") in found["what"]
