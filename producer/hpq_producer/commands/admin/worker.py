@@ -170,13 +170,11 @@ def _only(ref: str) -> dict[str, str]:
 
 def _refuse_through_a_connection(settings: Settings) -> None:
     """Refuse the password of a producer or a viewer: a worker cannot train with it."""
-    connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
     found = connection_record.connection_of_url(settings.home, settings.redis_url)
     if found is not None and found.role != "worker":
         raise UserError(
             f"HPQ_REDIS_URL connects to {found.where} as {found.user}; its workers are pods:"
-            " `hpq scale N`. For a worker on this machine, first exit the shell of `hpq connect`,"
-            " or run `hpq connect --stop`",
+            " `hpq scale N`. For a worker on this machine, first run `hpq connect --stop`",
             code="workers-are-pods",
         )
 
