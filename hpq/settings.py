@@ -281,7 +281,7 @@ def unknown_settings(environ: Mapping[str, str]) -> Iterator[Notice]:
     """Yield a warning for each HPQ_* variable that is no setting, and is ignored."""
     for name, close in _unknown(environ, least=0.6):
         if not _SERVICE.search(name):
-            hint = f"did you mean {close}?" if close else "`hpq config` lists the settings"
+            hint = f"did you mean {close}?" if close else "list them: hpq doctor --settings"
             yield Notice("setting-unknown", f"{name}: unknown setting, ignored; {hint}")
 
 
@@ -306,7 +306,7 @@ def _login(environ: Mapping[str, str]) -> str:
 
 
 def describe(settings: Settings) -> dict[str, Json]:
-    """Return each variable with its effective value, secrets hidden, for `hpq config`."""
+    """Return each variable with its effective value, secrets hidden, for `hpq doctor`."""
     shown: dict[str, Json] = {}
     for name in _PARSERS:
         value = getattr(settings, name)

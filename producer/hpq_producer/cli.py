@@ -73,13 +73,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "data": ("admin.data", "Download CIFAR10 or MNIST for the shipped trainers"),
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
         "audit": ("admin.audit", "Verify from its events that a sweep lost no trial"),
-        "config": ("admin.config", "Print the settings in use; hide secrets"),
         "redis-acl": (
             "admin.redis_acl",
             "Print ACL users for producers, workers, viewers and autoscalers",
         ),
         "archive": ("admin.archive", "Write a sweep to one file, or restore it"),
-        "gc": ("admin.gc", "Delete snapshots, logs and caches that no sweep needs"),
     },
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}

@@ -71,7 +71,7 @@ def test_a_connection_in_the_background_serves_every_command_and_outlives_the_po
     os.kill(told["pid"], 0)
     password = namespace.secret("hpq-redis-producer", "password")
     assert password not in record.read_text() and told["namespace"] == namespace.name
-    assert f"namespace {namespace.name}" in outside.ok("config")
+    assert f"namespace {namespace.name}" in outside.ok("doctor", "--settings")
 
     (outside.code / "hello.py").write_text("def train(params, trial): return {'loss': 1.0}\n")
     (outside.code / "sweep.yaml").write_text(SWEEP)

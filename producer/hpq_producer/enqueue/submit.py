@@ -37,6 +37,7 @@ from hpq_producer.enqueue.reuse import (
     reusable_sets,
 )
 from hpq_producer.enqueue.submission import Submission
+from hpq_producer.home_files import remove_unused
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
@@ -130,11 +131,12 @@ def enqueue_sweep(
 
 
 def _bundle(session: Session, code: DiscoveredCode) -> bytes | None:
-    """Return the code to send; keep code that is too large on this disk.
+    """Return the code to send; keep code that is too large on this disk, instead of unused code.
 
     Raises:
         UserError: workers would refuse it: a file grew since its size was read.
     """
+    remove_unused(session.settings.home, session.reader)
     if code.files is None or not code.launch.bundled:
         return None
     bundle = pack(code.files)

@@ -50,10 +50,10 @@ def connection(environ: dict[str, str], tmp_path: Path) -> Iterator[ConnectionRe
 
 
 def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connection) -> None:
-    told = json.loads(hpq("config", "--json", **away).stdout)
+    told = json.loads(hpq("doctor", "--settings", "--json", **away).stdout)
     assert told["connection"] == connection.where and told["HPQ_PREFIX"] == "team"
     assert told["HPQ_REDIS_URL"].startswith("redis://hpq-producer@127.0.0.1:1/0")
-    assert "Service hpq-redis" in hpq("config", COLUMNS="300", **away).stdout
+    assert "Service hpq-redis" in hpq("doctor", "--settings", COLUMNS="300", **away).stdout
     assert connection.url in hpq("connect", "--status", **away).stderr
 
 
@@ -104,7 +104,7 @@ def test_a_password_that_was_changed_is_told_with_the_connection(
 
 
 def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
-    told = json.loads(hpq("config", "--json").stdout)
+    told = json.loads(hpq("doctor", "--settings", "--json").stdout)
     assert told["connection"] is None and told["HPQ_PREFIX"] == "hpq"
     assert urlsplit(told["HPQ_REDIS_URL"]).path == urlsplit(redis_url).path
 

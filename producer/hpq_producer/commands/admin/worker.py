@@ -18,6 +18,7 @@ from hpq.settings import Settings, read
 from hpq_producer import connection_record
 from hpq_producer.connection_record import with_joined
 from hpq_producer.embedded_redis.attach import attach
+from hpq_producer.home_files import remove_unused
 from hpq_producer.session import open_session, warn_of_unknown_settings
 from hpq_producer.targets import parse_targets
 from hpq_producer.terminal.console import print_message
@@ -129,6 +130,7 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
             waiting = [one for one in found if isinstance(one, Sweep) and _waits(one)]
             last = {one.id: reader.events.last_id(one.id) for one in waiting}
             now_ms = reader.now_ms()
+            remove_unused(settings.home, reader)
     except HpqError:
         return  # the worker process reports the error, or waits for Redis
     count = trials_of(len(waiting), "sweep")
