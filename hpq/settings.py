@@ -24,8 +24,7 @@ from hpq.errors import SettingsError
 from hpq.notice import Notice
 
 KEY_LEAST = 16
-WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
-WEBHOOK_RULE = "https:// or http://, a host and a path, without user and password"
+_WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
 
 
 def parse_name(text: str) -> str:
@@ -101,8 +100,8 @@ def parse_url(text: str) -> str:
 
 def parse_webhook(text: str) -> str:
     """Parse the URL of a webhook."""
-    if not WEBHOOK.match(text):
-        raise ValueError(f"use {WEBHOOK_RULE}")
+    if not _WEBHOOK.match(text):
+        raise ValueError("use https:// or http://, a host and a path, without user and password")
     return text
 
 

@@ -28,7 +28,7 @@ LAYERS = {
         notice
         errors
         datasets domain in_process wandb
-        connection search
+        connection search webhook
         settings store.wire
         filestore process
         code store

@@ -13,7 +13,6 @@ from itertools import islice
 
 from hpq.code import signing
 from hpq.code.bundle import keep, pack, unpack
-from hpq.code.sealing import seal as seal_text
 from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
@@ -99,7 +98,6 @@ def enqueue_sweep(
         canary=canary,
         tags=tuple(tags),
         provenance=origin,
-        notify=seal_text(key, sid, spec.notify) if key and spec.notify else "",
         bundle=code.launch.code if bundle is not None else "",
     )
     criteria = _reuse_criteria(submission, sweep)
