@@ -33,7 +33,7 @@ last sweep. The first characters of a sweep's id are enough. SWEEP/7 is trial 7 
 """
 _MEANINGS = {
     ExitCode.DONE: "done",
-    ExitCode.SOME_FAILED: "some trials failed, none has the metric, or the command was declined",
+    ExitCode.SOME_FAILED: "a trial failed, none has the metric, or the command was declined",
     ExitCode.USER: "a file, an option or a setting is wrong",
     ExitCode.OUT_OF_REACH: "Redis or the cluster does not answer, or a value is unreadable",
     ExitCode.UNKNOWN: "no such sweep, trial or worker, or no permission",

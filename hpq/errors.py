@@ -27,6 +27,7 @@ from enum import IntEnum
 
 from hpq.error_ids import Code
 from hpq.notice import Notice
+from hpq.sanitize import visible
 
 
 class ExitCode(IntEnum):
@@ -51,7 +52,7 @@ class HpqError(Exception):
     code: Code = "failed"
 
     def __init__(self, text: str = "", *, code: Code | None = None) -> None:
-        super().__init__(text)
+        super().__init__(visible(text))  # Redis or a file may have supplied a part of it
         if code is not None:
             self.code = code
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from typing import Any
 from hpq.reporting import set_sink
 
 PYTHON = "HPQ_EXEC"  # `hpq exec` names the Python that has all of hpq
+_WAKE_S = 5.0  # after which a worker that says nothing is continued, if it is stopped
 _is_active = threading.Lock()
 
 
@@ -90,6 +92,8 @@ class _Worker:
         )
         for fd in fds:
             os.close(fd)
+        for fd in (self._answers, self._output):
+            os.set_blocking(fd, False)
         self._rest = b""
         self.stop = ""  # why the current trial must end
         self.last: Mapping[str, Any] = {"over": f"sweep {sweep}: the worker of the agent has ended"}
@@ -106,6 +110,7 @@ class _Worker:
 
     def _read(self) -> Mapping[str, Any] | None:
         while b"\n" not in self._rest:
+            self._wait_for([self._commands], [])
             data = os.read(self._commands, 65536)
             if not data:
                 self.stop = self.stop or "the worker process of the agent has ended"
@@ -137,7 +142,15 @@ class _Worker:
         with self._writing, suppress(BrokenPipeError):  # it gave the trial up
             view = memoryview(b"" if self._is_closed else data)  # the number may be another file's
             while view:
-                view = view[os.write(fd, view) :]
+                try:
+                    view = view[os.write(fd, view) :]
+                except BlockingIOError:
+                    self._wait_for([], [fd])
+
+    def _wait_for(self, readable: list[int], writable: list[int]) -> None:
+        """Wait for a pipe of the worker, which continues if it was stopped."""
+        while not any(select(readable, writable, [], _WAKE_S)):
+            self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """End the worker: it returns a trial that is not over to the queue."""
@@ -145,9 +158,12 @@ class _Worker:
             self._is_closed = True
             for fd in (self._commands, self._answers, self._output):
                 os.close(fd)
-        with suppress(ProcessLookupError):
-            self._process.terminate()
-        self._process.wait()
+        self._process.terminate()
+        while True:
+            self._process.send_signal(signal.SIGCONT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_WAKE_S)
+                return
 
 
 def serve(

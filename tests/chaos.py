@@ -1,55 +1,101 @@
-"""`python -m tests.chaos`: run sweeps under random faults, then audit them.
+"""`python -m tests.chaos --trials N`: run sweeps under random faults, then audit them.
 
-Workers, runners and supervisors are killed, stopped and terminated, connections cut, replies lost,
-Redis killed and its scripts flushed. The seed and every fault are printed. A test runs the short
-form.
+Processes are killed, stopped, terminated and starved, connections cut, replies lost, disks filled,
+Redis killed and its scripts flushed. Each trial appends its result to a log outside hpq, with which
+every result is compared. At the end no process and no claim is left. The seed and every fault are
+printed, then the tables of docs/results/faults.md. A test runs the short form.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import random
+import re
+import resource
 import secrets
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hpq.domain.trial import TrialState
+from hpq_worker.process.process_tree import descendants
 from tests.constants import DEADLINE_S
 from tests.lab import Lab
 from tests.proxy import Proxy
 from tests.server import Server, find_server
 
-TRAINER = """
-    import time
+# One write appends a whole line, so that trials of many processes share the log.
+NOTE = """
+    import os, random, sys, time
 
+    def result(trial, attempt, x):
+        value = x + random.random()
+        log = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(log, f"{{trial}} {{attempt}} {{x!r}} {{value!r}}\\n".encode())
+        os.close(log)
+        return value
+"""
+TRAINER = """
     def train(params, trial):
         for step in range(1, 6):
-            trial.report({"loss": params["x"] / step}, step=step)
-            time.sleep(params["seconds"] / 5)
-        return {"loss": params["x"] / 10}
+            trial.report({{"loss": params["x"] / step}}, step=step)
+            time.sleep({seconds} / 5)
+        return {{"loss": result(trial.id, trial.attempt, params["x"])}}
 """
-SCRIPTS = ("claim", "beat", "commit", "release", "presence", "reap")
-OFTEN_LOST = {"HPQ_LOST_MAX": "20"}  # here a healthy trial loses its worker often
+PROGRAM = """
+    time.sleep({seconds})
+    x = json.loads(sys.argv[1].partition("=")[2])
+    print(f"loss={{result(os.environ['HPQ_TRIAL_ID'], os.environ['HPQ_ATTEMPT'], x)!r}}")
+"""
+METRIC = "metric: {name: loss}\nretries: 100\n"
+GRID = METRIC + "method: grid\nparameters: {x: {values: %s}}\n"
+KINDS: dict[str, Callable[[int], str]] = {
+    "trainer": lambda n: "trainer: quick:train\n" + GRID % list(range(1, n + 1)),
+    "program": lambda n: "program: quick_program.py\npreload: [json]\n" + GRID % [*range(1, n + 1)],
+    "bayes": lambda n: (
+        f"trainer: quick:train\nresident: true\n{METRIC}method: bayes\nsampler: tpe\n"
+        f"run_cap: {n}\nparameters: {{x: {{min: 1.0, max: 9.0}}}}\n"
+    ),
+}
+PROCESSES = {
+    "worker": r"-m hpq_worker\.consumer",
+    "runner": r"-m hpq_worker\.runner",
+    "supervisor": r"worker --workers",
+    "suggester": r"-m hpq_worker\.suggest",
+    "preload server": r"preload_server\.py",
+}
+SCRIPTS = ("claim", "beat", "commit", "release", "presence", "reap", "suggest")
+ENV = {
+    "HPQ_LEASE_S": "2",
+    "HPQ_GRACE_S": "5",
+    "HPQ_LOST_MAX": "50",  # here a healthy trial loses its worker often
+}
+DISK_MIB = 64
+# Counts of faults, and names of workers that were killed: hpq drops its own after an hour.
+NAMES = {"hpq:counters", "hpq:workers", "rq:workers", "rq:workers:hpq:hpq:default"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The size of a run; `every_s` is the mean time between two faults."""
+    """The size of a run; `every_s` is the mean time between two faults, `seconds` how long."""
 
     seed: int
     trials: int = 300
-    trial_s: float = 1.0
+    sweep_trials: int = 100
+    trial_s: float = 0.3
     workers: int = 4
-    seconds: float = 300.0
-    every_s: float = 1.0
+    seconds: float = 1_200.0
+    every_s: float = 1.5
 
 
 class Chaos:
@@ -60,46 +106,78 @@ class Chaos:
         self.rng = random.Random(plan.seed)
         self.proxy = Proxy(str(lab.server.socket))
         self.began = time.monotonic()
-        self.stopped: list[tuple[float, int]] = []  # when to continue, pid
+        self.undo: list[tuple[float, Callable[[], object]]] = []  # when a fault ends, and how
         self.blows: Counter[str] = Counter()
+        self.rows: list[str] = []  # of the table of sweeps
+        self.values = lab.folder / "values.log"
+        self.faults: list[Callable[[], None]] = [
+            self.kill_one, self.kill_one, self.end_fleet, self.end_stopped, self.stop, self.stop,
+            self.starve, self.starve, self.cut, self.lose, self.hole, self.restart_redis,
+            self.flush,
+        ]  # fmt: skip
 
     def run(self) -> None:
-        """Run one sweep after another until the time is up; audit each."""
+        """Run one sweep after another until all trials ran; audit each, then what is left."""
         self.say(f"seed {self.plan.seed}: {self.plan}")
-        self.lab.write("quick.py", TRAINER)
-        self.lab.env["HPQ_LEASE_S"] = "2"
+        self.write_programs()
+        has_disk = self.mount()
         try:
-            while self.at < self.plan.seconds:
-                self.one()
+            with contextlib.closing(self.proxy):
+                quiet = self.quiet()
+                left = self.plan.trials
+                for kind in itertools.cycle(KINDS):
+                    if left <= 0:
+                        break
+                    self.one(kind, min(left, self.plan.sweep_trials))
+                    left -= self.plan.sweep_trials
+                self.end_fleets()
+                self.check_left(quiet)
         finally:
-            self.go_on(all_of_them=True)
-            self.proxy.close()
+            self.mend(all_of_them=True)
+            if has_disk:
+                subprocess.run(["umount", "--lazy", str(self.lab.home)], check=True)
 
-    def one(self) -> None:
+    def write_programs(self) -> None:
+        """Write the training code of all kinds of sweeps, and set short leases."""
+        text = {"log": str(self.values), "seconds": self.plan.trial_s}
+        self.lab.write("quick.py", (NOTE + TRAINER).format(**text))
+        self.lab.write("quick_program.py", ("    import json" + NOTE + PROGRAM).format(**text))
+        self.lab.env.update(ENV)
+
+    def quiet(self) -> set[str]:
+        """Run each kind of sweep without a fault; return the shapes of the keys that are left."""
+        for kind, text in KINDS.items():
+            sid = self.lab.enqueue(text(3))
+            self.staff()
+            self.lab.wait_over(sid)
+            self.check(kind, sid, 3)
+        self.end_fleets()
+        self.rows.clear()
+        return self.shapes()
+
+    def one(self, kind: str, trials: int) -> None:
         """Inject faults until the sweep ends or the time is up; then let it finish."""
         lab, plan = self.lab, self.plan
-        numbers = list(range(1, plan.trials + 1))
-        sid = lab.enqueue(
-            "trainer: quick:train\nmethod: grid\nmetric: {name: loss}\nretries: 100\n"
-            f"parameters: {{x: {{values: {numbers}}}, seconds: {{value: {plan.trial_s}}}}}\n",
-            "--new",
-        )
-        blows = (self.kill_worker, self.kill_runner, self.kill_fleet, self.end_fleet, self.stop,
-                 self.cut, self.lose, self.hole, self.restart_redis, self.flush)  # fmt: skip
-        while self.at < plan.seconds and not lab.reader.sweeps.get(sid).state.is_over:
+        sid = lab.enqueue(KINDS[kind](trials), "--new")
+        while self.at < plan.seconds and not self.is_over(sid):
             self.staff()
             self.pause(self.rng.expovariate(1 / plan.every_s))
-            self.rng.choice(blows)()
-        self.go_on(all_of_them=True)
+            self.rng.choice(self.faults)()
+        self.mend(all_of_them=True)
 
         def is_over() -> bool:
             self.staff()  # a supervisor that was told to end is alive for a while
-            return lab.reader.sweeps.get(sid).state.is_over
+            return self.is_over(sid)
 
-        deadline_s = DEADLINE_S + plan.trials * plan.trial_s
-        lab.wait_until(is_over, f"the end of {sid}", deadline_s)
+        lab.wait_until(is_over, f"the end of {sid}", DEADLINE_S + trials * plan.trial_s)
         lab.audit(sid)
-        self.check(sid)
+        self.check(kind, sid, trials)
+
+    def is_over(self, sid: str) -> bool:
+        """True once a sweep has ended; a sweep that is held would never end."""
+        sweep = self.lab.reader.sweeps.get(sid)
+        assert not sweep.held, sweep.held
+        return sweep.state.is_over
 
     @property
     def at(self) -> float:
@@ -107,25 +185,24 @@ class Chaos:
         return time.monotonic() - self.began
 
     def pause(self, seconds: float) -> None:
-        """Wait a little; continue processes that were stopped long enough."""
+        """Wait a little; end faults that lasted long enough."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            self.go_on()
+            self.mend()
             time.sleep(min(0.05, max(0.0, until - time.monotonic())))
 
     def staff(self) -> None:
         """Start missing supervisors, as a Deployment does."""
         alive = sum(fleet.poll() is None for fleet in self.lab.workers)
         for _ in range(self.plan.workers - alive):
-            self.lab.worker(HPQ_REDIS_URL=self.proxy.url, **OFTEN_LOST)
+            self.lab.worker(HPQ_REDIS_URL=self.proxy.url)
 
-    def go_on(self, *, all_of_them: bool = False) -> None:
-        """Send SIGCONT to processes whose stop is over."""
-        due = [x for x in self.stopped if all_of_them or x[0] <= time.monotonic()]
-        for one in due:
-            self.stopped.remove(one)
+    def mend(self, *, all_of_them: bool = False) -> None:
+        """End the faults whose time is over."""
+        for one in [x for x in self.undo if all_of_them or x[0] <= time.monotonic()]:
+            self.undo.remove(one)
             with contextlib.suppress(ProcessLookupError):
-                os.kill(one[1], signal.SIGCONT)
+                one[1]()
 
     def told(self, what: str, more: str = "") -> None:
         """Record a fault."""
@@ -134,32 +211,80 @@ class Chaos:
 
     # --- faults -------------------------------------------------------------------------------
 
-    def signal(self, what: str, pattern: str, number: int) -> int:
-        """Signal one matching process; return its pid, 0 if none matches."""
-        pids = sorted(self.lab.processes(pattern))
+    def signal(self, what: str, kind: str, number: int) -> int:
+        """Signal one process of a kind; return its pid, 0 if there is none."""
+        pids = sorted(self.lab.processes(PROCESSES[kind]))
         if not pids:
             return 0
         pid = self.rng.choice(pids)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-            self.told(what, str(pid))
+            self.told(f"{what} a {kind}", str(pid))
         return pid
 
-    def kill_worker(self) -> None:
-        self.signal("kill -9 of a worker", r"-m hpq_worker\.consumer", signal.SIGKILL)
-
-    def kill_runner(self) -> None:
-        self.signal("kill -9 of a runner", r"-m hpq_worker\.runner", signal.SIGKILL)
-
-    def kill_fleet(self) -> None:
-        self.signal("kill -9 of a fleet", r"worker --workers", signal.SIGKILL)
+    def kill_one(self) -> None:
+        self.signal("kill -9 of", self.rng.choice([*PROCESSES]), signal.SIGKILL)
 
     def end_fleet(self) -> None:
-        self.signal("SIGTERM to a fleet", r"worker --workers", signal.SIGTERM)
+        self.signal("SIGTERM to", "supervisor", signal.SIGTERM)
 
     def stop(self) -> None:
-        if pid := self.signal("SIGSTOP of a worker", r"-m hpq_worker\.consumer", signal.SIGSTOP):
-            self.stopped.append((time.monotonic() + self.rng.uniform(0.5, 5.0), pid))
+        if pid := self.signal("SIGSTOP of", self.rng.choice([*PROCESSES]), signal.SIGSTOP):
+            self.later(0.5, 5.0, lambda: os.kill(pid, signal.SIGCONT))
+
+    def end_stopped(self) -> None:
+        """Stop a process for good, then end its supervisor, which leaves nothing of it."""
+        kind = self.rng.choice(["worker", "runner"])
+        pid = self.signal("SIGSTOP for good, then SIGTERM above, of", kind, signal.SIGSTOP)
+        for fleet in self.lab.processes(PROCESSES["supervisor"]):
+            if pid in descendants(fleet):
+                os.kill(fleet, signal.SIGTERM)
+
+    def starve(self) -> None:
+        """Deny one process more memory, open files or processes for a while."""
+        kind, what = self.rng.choice([*PROCESSES]), self.rng.choice([*LIMITS])
+        if what == "RLIMIT_NPROC" and os.geteuid() == 0:
+            return self.told("RLIMIT_NPROC left out: root is not bound by it")
+        pids = sorted(self.lab.processes(PROCESSES[kind]))
+        if not pids:
+            return None
+        pid, limit = self.rng.choice(pids), getattr(resource, what)
+        with contextlib.suppress(OSError):  # it has ended
+            soft, hard = resource.prlimit(pid, limit)
+            resource.prlimit(pid, limit, (LIMITS[what](Path(f"/proc/{pid}")), hard))
+            self.told(f"{what} of a {kind}", str(pid))
+            self.later(1.0, 3.0, lambda: self.feed(limit, (soft, hard)))
+        return None
+
+    def feed(self, limit: int, values: tuple[int, int]) -> None:
+        """Reset a limit of all processes: those that were starved have passed it on."""
+        for pid in self.lab.processes():
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, limit, values)
+
+    def later(self, least_s: float, most_s: float, undo: Callable[[], object]) -> None:
+        """End a fault after a random time."""
+        self.undo.append((time.monotonic() + self.rng.uniform(least_s, most_s), undo))
+
+    def mount(self) -> bool:
+        """Give HPQ_HOME a small disk, which a fault fills; say so if nothing can be mounted."""
+        home = self.lab.home
+        home.mkdir(parents=True, exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "none", str(home)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            self.say(f"full disks left out: {done.stderr.strip()}")
+            return False
+        self.faults.append(self.fill)
+        return True
+
+    def fill(self) -> None:
+        ballast = self.lab.home / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(4_096)):
+                pass
+        self.told("a full disk under HPQ_HOME")
+        self.later(1.0, 3.0, lambda: ballast.unlink(missing_ok=True))
 
     def cut(self) -> None:
         self.proxy.cut()
@@ -172,7 +297,7 @@ class Chaos:
 
     def hole(self) -> None:
         seconds = self.rng.uniform(0.5, 4.0)
-        self.told("a black hole", f"for {seconds:.1f} s")
+        self.told("packets dropped silently", f"for {seconds:.1f} s")
         self.proxy.hole()
         self.pause(seconds)
         self.proxy.mend()
@@ -189,34 +314,74 @@ class Chaos:
 
     # --- audit --------------------------------------------------------------------------------
 
-    def check(self, sid: str) -> None:
-        """Assert that all trials finished, none is lost or doubled; print the statistics."""
+    def check(self, kind: str, sid: str, count: int) -> None:
+        """Assert that each trial finished once, with the value that its attempt logged."""
+        lines = [line.split() for line in self.values.read_text("ascii").splitlines()]
+        logged = {(trial, int(n)): (float(x), float(value)) for trial, n, x, value in lines}
         trials = list(self.lab.reader.trials.all(sid))
         events = self.lab.reader.events.read(sid)
         ends = Counter(e.trial for e in events if e.what == TrialState.FINISHED)
-        right = sum(t.objective == t.params["x"] / 10 for t in trials)
-        lost = self.plan.trials - len(ends)
+        right = sum(
+            logged.get((str(t.id), t.attempt)) == (t.params["x"], t.objective) for t in trials
+        )
+        lost = count - len(ends)
         doubled = sum(n > 1 for n in ends.values())
         back = Counter(e.fields["reason"] for e in events if e.what == "requeued")
         late = sum(e.what == "resumed" for e in events)
-        stale = self.lab.redis.hget(self.lab.keys.counters, "stale_commits") or b"0"
-        self.say(
-            f"{self.at:6.1f} s  {sid}: {len(ends)} finished, {right} with the right result, "
-            f"{lost} lost, {doubled} doubled; {sum(t.attempt for t in trials)} attempts, "
-            f"requeued {dict(back)}, {late} late results accepted, "
-            f"{int(stale)} stale commits so far"
-        )
-        assert (len(ends), right, lost, doubled) == (self.plan.trials, self.plan.trials, 0, 0)
+        cells = (
+            f"{kind}, {self.at:.0f} s", len(ends), right, lost, doubled,
+            sum(t.attempt for t in trials), late,
+            ", ".join(f"{reason} {n}" for reason, n in back.most_common()),
+        )  # fmt: skip
+        self.rows.append(f"| {' | '.join(map(str, cells))} |")
+        self.say(f"{self.at:6.1f} s  {sid}: {self.rows[-1]}")
+        assert (len(ends), right, lost, doubled) == (count, count, 0, 0)
+
+    def end_fleets(self) -> None:
+        """End all supervisors as a user does, with one SIGTERM."""
+        for fleet in self.lab.workers:
+            if fleet.poll() is None:
+                fleet.terminate()
+        self.lab.wait_until(lambda: not self.lab.processes(), f"no process: {self.lab.processes()}")
+
+    def check_left(self, quiet: set[str]) -> None:
+        """Assert that no claim and no key is left that a run without faults does not leave."""
+        more = sorted(self.shapes() - quiet - NAMES)
+        self.say(f"{self.at:6.1f} s  {len(self.lab.processes())} processes left; more keys: {more}")
+        assert not more
+
+    def shapes(self) -> set[str]:
+        """Return the names of the keys that do not expire, without ids and numbers."""
+        redis = self.lab.redis
+        kept = [str(key, "utf-8") for key in redis.scan_iter() if redis.ttl(key) == -1]
+        sweeps = "|".join(re.escape(sid) for sid in self.lab.reader.sweeps.ids())
+        return {re.sub(r"[0-9a-f]{12,}|\d+", "N", re.sub(sweeps, "S", key)) for key in kept}
+
+
+def _memory(process: Path) -> int:
+    return int((process / "statm").read_text("ascii").split()[0]) * resource.getpagesize()
+
+
+LIMITS: dict[str, Callable[[Path], int]] = {
+    "RLIMIT_AS": _memory,
+    "RLIMIT_NOFILE": lambda process: len(os.listdir(process / "fd")),
+    "RLIMIT_NPROC": lambda _: 1,
+}
+
+
+def table(head: str, rows: list[str]) -> str:
+    """Return a Markdown table."""
+    columns = head.count("|") - 1
+    return "\n".join([head, "|" + "---|" * columns, *rows, ""])
 
 
 def main() -> None:
-    """Run the long form."""
+    """Run the long form, and print the figures of docs/results/faults.md."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000))
-    parser.add_argument("--seconds", type=float, default=300.0)
-    parser.add_argument("--trials", type=int, default=300)
+    parser.add_argument("--trials", type=int, default=Plan.trials)
     args = parser.parse_args()
-    plan = Plan(seed=args.seed, seconds=args.seconds, trials=args.trials)
+    plan = Plan(seed=args.seed, trials=args.trials)
     folder = Path(tempfile.mkdtemp(prefix="hpq-c-"))
     server = Server(folder, find_server())
     server.start()
@@ -224,9 +389,15 @@ def main() -> None:
     try:
         chaos = Chaos(lab, plan, lambda line: print(line, flush=True))
         chaos.run()
-        blows = ", ".join(f"{n} × {what}" for what, n in chaos.blows.most_common())
-        print(f"{chaos.blows.total()} blows: {blows}")
-        print(f"The audit holds; {lab.log().count('Traceback')} tracebacks in the workers' logs.")
+        print(
+            f"\n{datetime.now(UTC):%Y-%m-%d}, seed {plan.seed}, {plan.trials} trials in"
+            f" {chaos.at:.0f} s, {os.cpu_count()} cores, load {os.getloadavg()[2]:.0f},"
+            f" {chaos.blows.total()} faults, {lab.log().count('Traceback')} tracebacks\n"
+        )
+        head = "| sweep ended after | finished | correct results | lost | doubled | attempts |"
+        print(table(f"{head} late results | requeued |", chaos.rows))
+        blows = [f"| {what} | {n} |" for what, n in chaos.blows.most_common()]
+        print(table("| fault | times |", blows))
     finally:
         lab.end()
         server.kill()

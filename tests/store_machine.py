@@ -135,7 +135,7 @@ class Machine(RuleBasedStateMachine):
         failure, state = None, kind
         if isinstance(kind, FailureKind):
             state = TrialState.FAILED
-            failure = Failure(kind=kind, message="m", fingerprint=value.hex())
+            failure = Failure(kind=kind, message="m", fingerprint=value.hex() if value else "m")
         outcome = Outcome(state=state, objective=value, step=1, failure=failure)
         before = self.reader.trials.get(claim.trial)
         first = self.store.commit(claim, outcome)
@@ -188,6 +188,11 @@ class Machine(RuleBasedStateMachine):
         before = self.books()
         assert self.control.retry(SID, sorted(numbers)) == 0
         assert self.books() == before
+
+    @rule()
+    def fail_a_retry(self) -> None:
+        """Bring the window of retried trials to where one more failure ends the retry."""
+        self.redis.hset(self.keys.sweep(SID), "tail_again", "w0\tm\nw1\tm\n" * 2)
 
     def books(self) -> list[tuple[TrialState, int]]:
         return [(trial.state, trial.attempt) for trial in self.reader.trials.all(SID)]

@@ -16,6 +16,7 @@ from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process.signals import Signals
+from hpq_worker.process.watchdog import Progress
 from hpq_worker.suggest.processes import SuggesterProcesses
 
 
@@ -35,7 +36,7 @@ def worker_parts(
     """Create all parts, with a running heartbeat thread."""
     bundles = CodeBundles(settings.home, lambda digest: None)
     trust, files = TrustPolicy(settings, bundles), FileStoreHandle(settings)
-    signals, outage = Signals(settings.grace_s), Outage()
+    signals, outage, progress = Signals(settings.grace_s), Outage(), Progress()
     return WorkerParts(
         settings=settings,
         environ={},
@@ -47,9 +48,10 @@ def worker_parts(
         bundles=bundles,
         files=files,
         garbage=GarbageCollector(settings, files, garbage),
-        heartbeat=Heartbeat(store, worker, settings.lease_ms, signals.wake, outage),
+        heartbeat=Heartbeat(store, worker, settings.lease_ms, signals.wake, outage, progress),
         outage=outage,
         signals=signals,
+        progress=progress,
         suggesters=SuggesterProcesses({}, worker.name, _no_suggester),
         telemetry=Telemetry(None),
     )

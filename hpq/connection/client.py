@@ -36,7 +36,8 @@ from redis.retry import Retry
 from hpq.connection import credentials, tls
 from hpq.connection.credentials import redact
 from hpq.error_ids import Code
-from hpq.errors import Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
+from hpq.errors import DecodeError, Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
+from hpq.sanitize import visible
 
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
 _IS_CONNECT = re.compile(r"Error -?\d+ connecting to ")
@@ -63,6 +64,23 @@ class _Patience(Retry):
             return not refused and (is_retryable is None or is_retryable(error))
 
         return super().call_with_retry(do, fail, may_mend, **kw)
+
+
+class _Client(Redis):
+    """Names the command in an error about damaged data, as the pipelines of redis-py do."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+        except ResponseError as error:
+            if not _DAMAGED.search(str(error)):
+                raise
+            words = " ".join(
+                arg.decode("utf-8", "replace") if isinstance(arg, bytes) else str(arg)
+                for arg in args
+            )
+            text = f"Command ({words[:_COMMAND_LENGTH]}) caused error: {error}"
+            raise ResponseError(text) from None
 
 
 class PasswordUnreadable(ConnectionError):
@@ -99,7 +117,7 @@ def connect(
     try:
         plain, user, path = credentials.split(url)
         tls.check_files(plain)
-        redis = Redis.from_url(
+        redis = _Client.from_url(
             plain,
             credential_provider=None if path is None else _FromFile(user, path),
             retry=retry,
@@ -128,6 +146,7 @@ def guard(url: str, *, in_pod: bool = False) -> Iterator[None]:
 
     Raises:
         OutOfReach: the server does not answer, is loading, full or read-only.
+        DecodeError: a key does not hold what hpq writes.
         Forbidden: the password is wrong, or the ACL refuses.
     """
     try:
@@ -157,6 +176,8 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
         why = f"the user {user} is read-only; use the producer's credentials"
         message = f"{where}: permission denied: {why}"
         return Forbidden(message, code="redis-read-only")
+    if isinstance(error, ResponseError) and _DAMAGED.search(str(error)):
+        return DecodeError(f"{where}: {_damage(str(error))}")
     for kinds, meaning, code, line in _EXPLAINED:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
@@ -167,6 +188,11 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
 
 
 _WRITES = re.compile(r"'(evalsha|script)\b")  # every change is a script
+_COMMAND_LENGTH = 200  # of a command in a message
+_DAMAGED = re.compile(r"WRONGTYPE|: attempt to |not an integer|not a valid float|[Ii]nvalid stream")
+_COMMAND = re.compile(r"Command (?:# \d+ )?\((.*)\) .*?caused error: (.*)", re.DOTALL)
+_KEY = re.compile(r"(?!EVALSHA)\S+ (?:.*STREAMS )?(\S+)", re.DOTALL)
+_SWEEP = re.compile(r":[st]:([A-Za-z0-9._-]+)")
 _AWAY = (ConnectionError, TimeoutError)
 
 # The first match counts: redis-py's tree has ConnectionError above most of the others.
@@ -228,9 +254,19 @@ _IN_POD = {
 }
 
 
+def _damage(text: str) -> str:
+    """Return what is damaged, why, and the remedy, from a server's error about a command."""
+    command, why = found.groups() if (found := _COMMAND.match(text)) else ("", text)
+    if (found := _KEY.match(command)) is None:  # a script, whose error does not name the key
+        return f"a key is not as hpq writes it: {why}; `hpq audit SWEEP` names it"
+    sweep = _SWEEP.search(key := found[1])
+    then = f"`hpq audit {sweep[1] if sweep else 'SWEEP'}` lists what is missing"
+    return f"{key} is not as hpq writes it: {why}; delete it with redis-cli, then {then}"
+
+
 def _reason(error: BaseException) -> str:
     text = str(error).strip().rstrip(".")
-    return redact(text.splitlines()[0]) if text else type(error).__name__
+    return visible(redact(text.splitlines()[0])) if text else type(error).__name__
 
 
 def short_reason(error: BaseException) -> str:

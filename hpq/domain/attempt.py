@@ -25,8 +25,8 @@ class CommitReply(StrEnum):
     REQUEUED = "requeued"  # the failure is retried
     SUSPECT = "suspect"  # requeued uncharged: only this worker fails like this
     ALREADY = "already"  # this commit was recorded before
-    STALE = "stale"  # a later attempt has the trial
-    UNKNOWN = "unknown"  # the store does not know the trial: its data was lost or removed
+    STALE = "stale"  # a later attempt has the trial, or its sweep was removed
+    UNKNOWN = "unknown"  # the store does not know the trial: its data was lost
 
 
 class Reason(StrEnum):

@@ -214,6 +214,11 @@ class Counts:
         return self.total + self.to_come
 
     @property
+    def done(self) -> int:
+        """Number of trials in a terminal state other than cancelled."""
+        return self.ended - self.cancelled
+
+    @property
     def waits(self) -> bool:
         """True if trials wait for a worker, or are yet to be suggested."""
         return self.queued > 0 or self.to_come > 0
@@ -278,6 +283,7 @@ class Sweep:
     schema: int = SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds the sweep, one line
+    retry_ended: str = ""  # why the retried trials that waited were returned to failed, one line
     reached: TargetReached | None = None
     bands: tuple[int, ...] = ()  # early-termination bands that some trial has reached
     counts: Counts = field(default_factory=Counts)

@@ -33,7 +33,8 @@ _ENDS = frozenset({s for s in TrialState if s.is_terminal})
 
 TRANSITIONS: Mapping[TrialState, frozenset[TrialState]] = {
     # Queued to terminal: the sweep was cancelled, or a result arrived after its lease was reaped
-    # and before another worker claimed the trial (its hours are saved).
+    # and before another worker claimed the trial (its hours are saved), or the trial was retried
+    # and others of that retry failed again.
     _Q: frozenset({_R}) | _ENDS,
     _R: frozenset({_Q}) | _ENDS,
     TrialState.FINISHED: frozenset({_Q}),  # the way back is always `hpq retry`

@@ -64,7 +64,7 @@ class SweepControl:
         self._control(sid, "set", *flatten(fields))
 
     def retry(self, sid: str, numbers: Sequence[int]) -> int:
-        """Queue trials in a terminal state again; return how many.
+        """Queue trials in a terminal state again, behind all others; return how many.
 
         Raises:
             NotFound: the sweep does not exist.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
+from hpq.store.wire.fields import decoding
 
 _ENTRIES_PER_READ = 1_000
 
@@ -82,7 +84,11 @@ class EventReader:
         pipe = self._redis.pipeline(transaction=False)
         for trial in trials:
             pipe.hget(self._keys.trial(trial), "event_ids")
-        ids = [eid for raw in pipe.execute() for eid in (raw or b"").decode().split()]
+        ids = [
+            eid
+            for trial, raw in zip(trials, pipe.execute(), strict=True)
+            for eid in _event_ids(self._keys.trial(trial), raw or b"")
+        ]
         key = self._keys.sweep(trials[0].sweep, "events")
         for eid in ids:
             pipe.xrange(key, eid, eid)
@@ -138,16 +144,24 @@ class SweepHistory:
         return [float(raw) if raw else None for raw in pipe.execute()]
 
 
+_EVENT_IDS = re.compile(rb"(?:[0-9-]{1,41} ?)*")
+
+
+def _event_ids(key: str, raw: bytes) -> list[str]:
+    if not _EVENT_IDS.fullmatch(raw):
+        remedy = f"delete the field: redis-cli HDEL {key} event_ids"
+        raise DecodeError(f"{key}: field event_ids: {raw[:60]!r}: not ids of events; {remedy}")
+    return raw.decode().split()
+
+
 def _event(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
     """Decode an entry of a stream of events.
 
     Raises:
         DecodeError: the entry is not an event (the message has the key and the entry's id).
     """
-    try:
-        text = {
-            k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()
-        }
+    text = {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()}
+    with decoding(f"{key}: entry {eid.decode()}"):
         return Event(
             id=eid.decode(),
             what=text.pop("e"),
@@ -155,5 +169,3 @@ def _event(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
             attempt=int(text.pop("a", "0")),
             fields=text,
         )
-    except (KeyError, ValueError) as error:
-        raise DecodeError(f"{key}: entry {eid.decode()}: {error}") from None

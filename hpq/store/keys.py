@@ -12,6 +12,7 @@ P:counters      hash  counts of occurrences (stale_commits, leases_expired, code
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
 P:removing      set   ids of sweeps whose deletion is not done
+P:removed       zset  sweep id → when it was removed, ms; the newest 1,000
 P:garbage:F      stream  s, n of trials (n "": of sweeps) whose files in store F may be removed
 P:provenance    hash  digest → provenance record of an attempt, JSON
 P:ran           zset  that digest → number of sweeps with such attempts; or −ms since when none has

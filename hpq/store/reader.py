@@ -17,6 +17,7 @@ from hpq.store.event_reader import EventReader
 from hpq.store.keys import Keys
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
+from hpq.store.wire.fields import trial_numbers
 from hpq.store.wire.trial import CheckOf
 from hpq.store.worker_reader import WorkerReader, server_memory, server_ms
 
@@ -65,7 +66,10 @@ class StoreReader:
         key = self._keys.sweep(sid)
         running: Any = self._redis.zrange(f"{key}:running", 0, rows - 1) if rows > 0 else []
         ended: Any = self._redis.zrange(f"{key}:ended", 0, recent - 1, desc=True) if recent else []
-        parts = [[int(n) for n in running], [int(n) for n in ended]]
+        parts = [
+            trial_numbers(f"{key}:running", running),
+            trial_numbers(f"{key}:ended", ended),
+        ]
         trials = iter(self.trials.get_many(sid, [n for part in parts for n in part]))
         shown = [tuple(islice(trials, len(part))) for part in parts]
         row: Any = self._redis.hmget(key, "dur_n", "dur_sum", "dur_sq")

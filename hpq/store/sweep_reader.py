@@ -86,9 +86,9 @@ class SweepReader:
 
     def _decode(self, sid: str, answer: list[Any]) -> Sweep | UnreadableSweep | None:
         key, row = self._keys.sweep(sid), answer[0]
-        for error in answer:
+        for part, error in zip(("", *_COUNTED_SETS), answer, strict=True):
             if isinstance(error, ResponseError):  # a key of another type
-                return UnreadableSweep(id=sid, why=f"{key}: {error}")
+                return UnreadableSweep(id=sid, why=f"{self._keys.sweep(sid, part)}: {error}")
             if isinstance(error, Exception):
                 raise error
         if not row or b"created_ms" not in row:

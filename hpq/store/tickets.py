@@ -21,6 +21,7 @@ from rq.serializers import JSONSerializer
 from hpq.store.keys import Keys
 
 TASK = "hpq_worker.ticket.wake"  # the only function a ticket may name
+_TICKET_S = 86_400  # an older one still wakes a worker
 _MAX_TICKETS = 1_000  # minted in one call
 _NOT_A_TICKET = (ResponseError, zlib.error, ValueError, LookupError, TypeError, RecursionError)
 
@@ -58,7 +59,11 @@ class Tickets:
             )
             for _ in range(missing)
         ]
-        queue.enqueue_many(jobs)
+        pipe = self._redis.pipeline()
+        queue.enqueue_many(jobs, pipeline=pipe)
+        for job in jobs:  # else the ticket of a worker that died after the pop would stay
+            pipe.expire(f"rq:job:{job.job_id}", _TICKET_S)
+        pipe.execute()
         return missing
 
     def pop(self, worker_class: str, timeout_s: float) -> bytes | None:

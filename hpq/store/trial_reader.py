@@ -24,6 +24,7 @@ from hpq.domain.trial import (
 from hpq.errors import NotFound, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
+from hpq.store.wire.fields import Row, decoding, trial_numbers
 
 _TIES_MAX = 1000  # trials with the same objective as the last one of a ranking
 _PLACED_MAX = 500  # running trials that a page places among the ranked ones
@@ -97,7 +98,8 @@ class TrialReader:
         oldest: dict[str, TrialView] = {}
         for sid, numbers in zip(sids, pipe.execute(), strict=True):
             with suppress(NotFound):  # the sweep was removed between the two reads
-                for trial in self.get_many(sid, [int(n) for n in numbers]):
+                key = self._keys.sweep(sid, "running")
+                for trial in self.get_many(sid, trial_numbers(key, numbers)):
                     oldest[sid] = trial
         return oldest
 
@@ -129,7 +131,8 @@ class TrialReader:
             ties: Any = self._redis.zrangebyscore(key, score, score, start=0, num=_TIES_MAX)
             rows = rows + [(n, score) for n in ties]
         sign = -1 if desc else 1
-        order = sorted({(sign * score, int(n)) for n, score in rows})
+        with decoding(key):
+            order = sorted({(sign * score, int(n)) for n, score in rows})
         return [n for _, n in order[:top]]
 
     def _replicate_groups(self, sweep: Sweep, firsts: Sequence[int]) -> list[TrialView]:
@@ -178,30 +181,35 @@ class TrialReader:
         pipe = self._redis.pipeline(transaction=False)
         for trial, after in trials:
             pipe.xrange(self._keys.points(trial, metric), min=f"({after}" if after else "-")
-        return [
-            ([_point(metric, fields) for _, fields in rows], rows[-1][0].decode() if rows else old)
-            for rows, (_, old) in zip(pipe.execute(), trials, strict=True)
-        ]
+        found = []
+        for rows, (trial, old) in zip(pipe.execute(), trials, strict=True):
+            values = _values(self._keys.points(trial, metric), rows)
+            points = [Point(step=step, name=metric, value=value) for step, value in values]
+            found.append((points, rows[-1][0].decode() if rows else old))
+        return found
 
     def curves(self, sid: str, wanted: Sequence[tuple[int, str]]) -> list[Curve]:
         """Return the curves of pairs of trial number and metric; takes one round trip.
 
         All values are of attempt 1; `hpq_producer.query.history` finds the others.
         """
+        keys = [self._keys.points(TrialId(sweep=sid, number=n), metric) for n, metric in wanted]
         pipe = self._redis.pipeline(transaction=False)
-        for number, metric in wanted:
-            pipe.xrange(self._keys.points(TrialId(sweep=sid, number=number), metric))
-        return [
-            Curve(
+        for key in keys:
+            pipe.xrange(key)
+        curves = []
+        for (number, metric), key, rows in zip(wanted, keys, pipe.execute(), strict=True):
+            values = _values(key, rows)
+            curve = Curve(
                 trial=number,
                 metric=metric,
-                steps=[int(fields[b"s"]) for _, fields in rows],
-                values=[float(fields[b"v"]) for _, fields in rows],
+                steps=[step for step, _ in values],
+                values=[value for _, value in values],
                 times_ms=[int(eid.partition(b"-")[0]) for eid, _ in rows],
                 attempts=[1] * len(rows),
             )
-            for (number, metric), rows in zip(wanted, pipe.execute(), strict=True)
-        ]
+            curves.append(curve)
+        return curves
 
     def page(self, sweep: Sweep, order: str, first: int, count: int) -> list[int]:
         """Return the numbers of at most `count` trials from place `first` (from 0) of an order.
@@ -218,7 +226,8 @@ class TrialReader:
         for part in parts:
             pipe.zcard(self._keys.sweep(sweep.id, part))
         found, *sizes = pipe.execute()
-        size, running = dict(zip(parts, sizes, strict=True)), [int(n) for n in found]
+        size = dict(zip(parts, sizes, strict=True))
+        running = trial_numbers(self._keys.sweep(sweep.id, "running"), found)
         waiting = [(size[part], self._slice(sweep.id, part)) for part in ("waiting", "dropped")]
         if order == "newest" or sweep.metric is None:
             shown = [(len(running), lambda a, b: running[a:b])]
@@ -233,13 +242,13 @@ class TrialReader:
     def _slice(self, sid: str, part: str, *, desc: bool = False) -> Callable[[int, int], list[int]]:
         key = self._keys.sweep(sid, part)
         redis: Any = self._redis
-        return lambda a, b: [int(n) for n in redis.zrange(key, a, b - 1, desc=desc)]
+        return lambda a, b: trial_numbers(key, redis.zrange(key, a, b - 1, desc=desc))
 
     def _unranked(self, sid: str) -> Callable[[int, int], list[int]]:
         """Read ended trials without an objective: one pass over the sweep's, on the server."""
         keys = [self._keys.sweep(sid, part) for part in ("ended", "rank")]
         redis: Any = self._redis
-        return lambda a, b: sorted(int(n) for n in redis.zdiff(keys))[a:b]
+        return lambda a, b: sorted(trial_numbers(keys[0], redis.zdiff(keys)))[a:b]
 
     def _merged(
         self, sweep: Sweep, running: Sequence[int], ranked: int
@@ -262,7 +271,7 @@ class TrialReader:
             rows: Any = self._redis.zrange(key, start, start + b - a - inside - 1, desc=desc)
             others = iter(rows if b - a > inside else ())
             mixed = (at.get(place) or next(others, None) for place in range(a, b))
-            return [int(n) for n in mixed if n is not None]
+            return trial_numbers(key, (n for n in mixed if n is not None))
 
         return (ranked + len(at), read), frozenset(at.values())
 
@@ -277,7 +286,7 @@ class TrialReader:
         if not answer:
             return b"", after
         entries = answer[0][1]
-        return b"".join(fields[b"d"] for _, fields in entries), entries[-1][0].decode()
+        return b"".join(fields.get(b"d", b"") for _, fields in entries), entries[-1][0].decode()
 
     def file_pointers(self, sid: str, chunk: int = 500) -> Iterator[tuple[bytes, bytes]]:
         """Yield the JSON pointers to artifacts and checkpoint of the trials that may have files.
@@ -288,7 +297,8 @@ class TrialReader:
         # Requeued trials wait with an order below 0; the others that wait were never claimed.
         requeued: Any = self._redis.zrangebyscore(self._keys.sweep(sid, "waiting"), "-inf", 0)
         running: Any = self._redis.zrange(self._keys.sweep(sid, "running"), 0, -1)
-        numbers = sorted({int(n) for n in (*ended, *requeued, *running)})
+        where = self._keys.sweep(sid, "{files,waiting,running}")
+        numbers = sorted(set(trial_numbers(where, (*ended, *requeued, *running))))
         for start in range(0, len(numbers), chunk):
             pipe = self._redis.pipeline(transaction=False)
             for n in numbers[start : start + chunk]:
@@ -314,5 +324,7 @@ def _window(segments: Sequence[_Segment], first: int, count: int) -> list[int]:
     return found
 
 
-def _point(metric: str, fields: dict[bytes, bytes]) -> Point:
-    return Point(step=int(fields[b"s"]), name=metric, value=float(fields[b"v"]))
+def _values(key: str, rows: Sequence[tuple[bytes, Row]]) -> list[tuple[int, float]]:
+    """Decode the steps and values of a metric."""
+    with decoding(key):
+        return [(int(fields[b"s"]), float(fields[b"v"])) for _, fields in rows]

@@ -95,7 +95,7 @@ ALIASES: dict[str, str] = {
     for name in pair.partition(":")[2].split(",")
 }
 _EXIT_CODES = {
-    ExitCode.SOME_FAILED: "some trials failed, or none has the metric",
+    ExitCode.SOME_FAILED: "a trial failed, or none has the metric",
     ExitCode.USER: "wrong file, option or setting",
     ExitCode.OUT_OF_REACH: "no answer from Redis or the cluster",
     ExitCode.UNKNOWN: "not found, or permission denied",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shlex
 import signal
 import socket
 import time
@@ -23,6 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from hpq.errors import OutOfReach
 from hpq.process import make_private
+from hpq.sanitize import shell_hint
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
 from hpq_producer.invitation import folder_of, joined, open_private
 
@@ -211,12 +211,12 @@ def _end(home: Path, name: str, patience_s: float, last: signal.Signals) -> None
 
 def kubectl_command(context: str, namespace: str) -> str:
     """Return `kubectl` with a context and a namespace, for a message."""
-    return f"kubectl --context {shlex.quote(context)} -n {namespace}"
+    return f"kubectl --context {shell_hint([context])} -n {namespace}"
 
 
 def namespace_flags(context: str, namespace: str) -> tuple[str, str]:
     """Return the two options that select a namespace in an hpq command, for a message."""
-    return f" --context {shlex.quote(context)}", f" --namespace {namespace}"
+    return f" --context {shell_hint([context])}", f" --namespace {namespace}"
 
 
 def with_connection(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from hpq_producer.terminal.console import print_message
 
 _MAX_CPU_WORKERS = 4
 _START_S = 20.0
+_HUNG_S = 30.0  # besides the grace, for a supervisor that was told to end
 
 
 @contextmanager
@@ -113,7 +114,7 @@ class LocalWorkers:
         if self._is_left:
             return
         try:
-            self._signal(signal.SIGTERM)
+            self._end()
             if kind is KeyboardInterrupt:
                 print_message(self._hint)
             if not self._wait(self._grace_s + 5.0):
@@ -149,11 +150,20 @@ class LocalWorkers:
             time.sleep(0.05)
         return not is_running
 
+    def _end(self) -> None:
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)  # a process that is stopped gets no other signal
+
     def _end_at_once(self) -> None:
-        """Send SIGTERM until the supervisor ends: a second one kills; two at once merge to one."""
+        """Send SIGTERM until the supervisor ends: a second one kills; two at once merge to one.
+
+        If it hangs, kill it: its workers end with it.
+        """
+        until = time.monotonic() + self._grace_s + _HUNG_S
         while self._is_running():
-            self._signal(signal.SIGTERM)
-            self._wait(1.0)
+            self._end()
+            if not self._wait(1.0) and time.monotonic() > until:
+                self._signal(signal.SIGKILL)
 
     def wait_for_one(self, is_there: Callable[[], bool]) -> None:
         """Return when a worker is live, the supervisor has ended, or 20 s have passed."""

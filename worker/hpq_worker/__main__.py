@@ -67,7 +67,7 @@ def main() -> None:
             hidden,
             monitor,
             threads,
-            is_single_trial=settings.is_for_one,
+            settings,
             is_until_over=args.until_over,
             budget=RunBudget.of(args.count) if args.count else None,
             parent=args.end_with,

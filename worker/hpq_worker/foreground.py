@@ -1,7 +1,8 @@
 """`python -m hpq_worker.foreground FD`: one attempt in a terminal, for `hpq try`; uses no Redis.
 
 It runs as under a worker, but keeps the terminal's standard input and signals, and neither a time
-limit nor a lease ends it. FD has the trial as JSON.
+limit nor a lease ends it. FD has a line of JSON, the trial, and then the bundle of its code, if a
+copy runs.
 """
 
 from __future__ import annotations
@@ -73,15 +74,18 @@ class _NoHeartbeat(Heartbeat):
     end = flush = notify
 
 
-def _run(settings: Settings, data: dict[str, Any]) -> int:
+def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
     """Run the trial; return the exit code of the program, 128 + N for signal N.
 
     Raises:
-        Forbidden: the trial is of a sweep in Redis that a worker here would not trust.
+        Forbidden: a worker here would not trust the trial's sweep in Redis, or its code.
     """
-    bundles = CodeBundles(settings.home, lambda _: None)
+    bundles = CodeBundles(settings.home, lambda _: code or None, in_pod=settings.in_pod)
     trust, sweep = TrustPolicy(settings, bundles), _sweep(data, "sweep")
-    if "stored" in data and (untrusted := trust.untrusted(_sweep(data, "stored"))):
+    untrusted = trust.untrusted(_sweep(data, "stored")) if "stored" in data else None
+    if not untrusted and sweep.launch.bundled:
+        untrusted = bundles.refusal(sweep.launch)
+    if untrusted:
         raise Forbidden(untrusted.text, code=untrusted.code)
     sweep = replace(sweep, timeout_s=0.0, stall_s=math.inf)
     signals, heartbeat = Signals(settings.grace_s), _NoHeartbeat()
@@ -150,10 +154,10 @@ def main() -> None:
     """Run the trial that the file descriptor describes."""
     logging.basicConfig(level=logging.ERROR, format="hpq: %(message)s")
     with open(int(sys.argv[1]), "rb") as file:
-        data = json.load(file)
+        data, code = json.loads(file.readline()), file.read()
     try:
         settings = replace(read(os.environ), store="")
-        sys.exit(_run(settings, data))
+        sys.exit(_run(settings, data, code))
     except HpqError as error:
         print(f"hpq: {error.notice}", file=sys.stderr)
         sys.exit(int(error.exit_code))

@@ -7,6 +7,7 @@ restart cannot fix, the supervisor ends all workers and exits with that error an
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from types import FrameType
 
 from hpq.errors import ExitCode
 from hpq.notice import tagged
+from hpq.settings import LAST_WORDS_S, Settings
 from hpq_worker.consumer.run_limit import UNTIL_OVER, RunBudget
 from hpq_worker.health import telemetry
 from hpq_worker.health.monitor import Monitor
@@ -39,8 +41,8 @@ class Supervisor:
         hidden: Mapping[str, str],
         monitor: Monitor,
         threads: str,
+        settings: Settings,
         *,
-        is_single_trial: bool = False,
         is_until_over: bool = False,
         budget: RunBudget | None = None,
         parent: int | None = None,
@@ -49,7 +51,9 @@ class Supervisor:
         self._slots, self._environ, self._hidden = slots, environ, hidden
         self._monitor, self._threads = monitor, threads
         self._parent = parent  # the process to end with
-        self._is_single_trial = is_single_trial  # ends as its worker does
+        self._settings = settings
+        self._kill_at = math.inf
+        self._stopped_at: dict[int, float] = {}  # by pid
         self._limit_args = [UNTIL_OVER] * is_until_over + ([budget.arg] if budget else [])
         self._idle_args = idle
         self._shared_fds = budget.fds if budget else ()  # by all workers
@@ -87,9 +91,10 @@ class Supervisor:
     def _poll(self) -> int | None:
         for slot in list(self._workers):
             status = self._workers[slot].poll()
-            if status is None:
-                continue
-            self._worker_ended(slot, status)
+            if status is not None:
+                self._worker_ended(slot, status)
+            elif time.monotonic() >= min(self._kill_at, self._hung_at(self._workers[slot].pid)):
+                self._workers[slot].kill()  # `_worker_ended` kills its runner
         if self._signals.is_stopping:
             return None if self._workers else self._exit_code
         if not self._start_at:
@@ -99,8 +104,17 @@ class Supervisor:
                 self._start(slot)
         return None
 
+    def _hung_at(self, pid: int) -> float:
+        """Return when a process that was stopped (SIGSTOP) has lost its trial for sure."""
+        how = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+        if not hasattr(os, "waitid") or os.waitid(os.P_PID, pid, how) is None:
+            self._stopped_at.pop(pid, None)
+            return math.inf
+        now = time.monotonic()
+        return self._stopped_at.setdefault(pid, now) + 2 * self._settings.lease_s
+
     def _worker_ended(self, slot: int, status: int) -> None:
-        del self._workers[slot]
+        self._stopped_at.pop(self._workers.pop(slot).pid, None)
         self._monitor.worker_ended(slot)
         self._kill_orphans()
         report = exit_report.read(self._report_fds.pop(slot))
@@ -109,7 +123,7 @@ class Supervisor:
             if report.is_final and not self._signals.is_stopping:
                 self._exit_code = status
                 self._signals.request_shutdown()  # the other workers end as on SIGTERM
-        if self._is_single_trial and status != ExitCode.OUT_OF_REACH:  # Redis may come back
+        if self._settings.is_for_one and status != ExitCode.OUT_OF_REACH:  # Redis may come back
             self._exit_code = status if status >= 0 else 128 - status
             if not self._signals.is_stopping:
                 self._signals.request_shutdown()
@@ -162,5 +176,9 @@ class Supervisor:
             self._backoff_s[slot] = min(_SLOWEST_S, 2 * wait_s)
 
     def _forward_signal(self) -> None:
+        """Pass a signal on; kill the workers that have not ended by the end of the grace."""
+        is_first = self._kill_at == math.inf
+        wait_s = self._settings.grace_s + LAST_WORDS_S if is_first else 2 * LAST_WORDS_S
+        self._kill_at = min(self._kill_at, time.monotonic() + wait_s)
         for worker in self._workers.values():
             worker.send_signal(signal.SIGTERM)

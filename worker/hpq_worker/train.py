@@ -24,6 +24,7 @@ from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import FailureKind, Json
 from hpq.errors import ExitCode, HpqError, SettingsError, UserError
 from hpq.reporting import set_sink
+from hpq.search.samplers import SEED
 from hpq.settings import read
 from hpq_worker.process.protocol import RunRequest
 from hpq_worker.runner.failures import of_exception
@@ -49,12 +50,13 @@ def main() -> None:
     args = parser.parse_args()
     params, folder, stop = dict(args.set), Path.cwd(), _StopSignal()
     with _one_line(), _checkpoints(args.checkpoint) as checkpoints:
-        settings = read(os.environ)
+        settings, seed = read(os.environ), _seed(os.environ.get("HPQ_SEED") or "0")
+        params = {SEED: seed, **params} if args.trainer in SHIPPED else params
         run = RunRequest(
             trial="by-hand/1",
             attempt=1,
             params=params,
-            seed=_seed(os.environ.get("HPQ_SEED") or "0"),
+            seed=seed,
             trainer=args.trainer,
             out=str(folder / "out"),
             checkpoint=str(checkpoints),

@@ -1,5 +1,5 @@
 -- Claims the next trial of a worker's class: by the sweep's priority, then by the owner with the fewest
--- running trials, then by the sweep's age; within a sweep requeued trials first, then by number.
+-- running trials, then by the sweep's age; within a sweep requeued trials first, then by number, then retried ones.
 -- A repeated call with the same nonce gets the same reply.
 -- KEYS prefix
 -- ARGV {worker_class, worker, host, nonce, lease_ms, schema (the newest that the worker reads), provenance (digest
@@ -72,10 +72,13 @@ local function pick(sid)
     if f[1] ~= host or waited > 2 * FRESH_MS then return false end
     return others().is_far or (f[3] == worker and others().is_idle and waited < BRIEF_MS)
   end
-  for _, n in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', 0, 'LIMIT', 0, 100)) do
-    if not elsewhere(n) then return n end
+  local function begun(from, upto)
+    for _, n in ipairs(redis.call('ZRANGEBYSCORE', waiting, from, upto, 'LIMIT', 0, 100)) do
+      if not elsewhere(n) then return n end
+    end
   end
-  return redis.call('ZRANGEBYSCORE', waiting, '(0', '+inf', 'LIMIT', 0, 1)[1]
+  return begun(int(1 - FRONT), 0) or redis.call('ZRANGEBYSCORE', waiting, '(0', '+inf', 'LIMIT', 0, 1)[1]
+    or begun('-inf', int(-FRONT))
 end
 
 local function claim(sid, n)

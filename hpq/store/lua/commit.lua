@@ -31,8 +31,10 @@ if artifacts ~= '' then store_of(artifacts) end
 
 if is_full() then free_memory(65536) end  -- a result is recorded in any case
 local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
-  'stop', 'worker', 'nonce')
-if not f[1] or not sweep_exists(sid) then return {'unknown', '', 0} end
+  'stop', 'worker', 'nonce', 'again')
+if not f[1] or not sweep_exists(sid) then
+  return {redis.call('ZSCORE', key('removed'), sid) and 'stale' or 'unknown', '', 0}
+end
 if f[2] ~= attempt or is_other_claim(f[10], args.nonce) then
   count('stale_commits')
   return {'stale', '', 0}
@@ -81,7 +83,7 @@ end
 keep_log(sid, n, tonumber(args.log_bytes))  -- before the trial ends: then it is weighed
 local reply = 'done'
 local want = changing(sid, function()
-  local last, in_a_row = tail(sid, worker, mark), streak(sid, worker, mark)
+  local last, in_a_row = tail(sid, worker, mark, f[11]), streak(sid, worker, mark)
   if is_suspect(last, in_a_row) then
     reply = 'suspect'
     if redis.call('EXISTS', key('w', worker)) == 1 then
@@ -122,9 +124,11 @@ local want = changing(sid, function()
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
     end_canary()
   end
+  local halt = f[11] and end_retry or hold
   if outcome == 'failed' and kind ~= 'diverged' then hold_failed_canary(sid, n, attempt, args.error) end
-  if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last) end
-  if args.evidence == 'tampering' then hold_if_tampered(sid, n, attempt, last) end
+  if kind == 'unreported' and not f[11] then hold_if_unreported(sid, n, attempt, args.error) end
+  if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last, halt) end
+  if args.evidence == 'tampering' then halt_if_tampered(sid, n, attempt, last, halt) end
   release_files(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')
 end)
 if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then

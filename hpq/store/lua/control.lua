@@ -35,7 +35,7 @@ function verbs.resume()
   if flag ~= 'paused' or (redis.call('HGET', s, 'held') or '') ~= '' then
     redis.call('HSET', s, 'canary', '0')
   end
-  redis.call('HSET', s, 'held', '', 'tail', '')
+  redis.call('HSET', s, 'held', '', 'tail', '', 'tail_again', '')
 end
 
 function verbs.stop()

@@ -7,7 +7,15 @@
 local args = cjson.decode(ARGV[1])
 local worker, class = args.worker, args.worker_class
 is_full()  -- the writes below succeed on a full server
-redis.call('ZADD', key('workers'), int(NOW), worker)
+local is_new = redis.call('ZADD', key('workers'), int(NOW), worker) == 1
+-- No worker has reaped for a while: what passed then must not hide that all fails now. A window without such
+-- trials stays, or workers of one trial each would never hold a sweep.
+if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. class)) or 0) > FRESH_MS then
+  for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+    local tail = redis.call('HGET', sweep_key(sid), 'tail') or ''
+    if string.find(tail, '\t+\n', 1, true) then redis.call('HSET', sweep_key(sid), 'tail', '') end
+  end
+end
 if args.idle and not is_drained(redis.call('HGET', key('w', worker), 'drain')) then
   redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
 else

@@ -47,6 +47,7 @@ if each('PERSIST') ~= expected then
   return {'torn'}
 end
 redis.call('HSET', s, unpack(ARGV, 2))
+redis.call('ZREM', key('removed'), sid)
 hold_code(sid)
 local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))
 redis.call('DEL', sweep_key(sid, 'ran_on'))  -- hold_ran_on counts them again

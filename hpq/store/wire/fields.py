@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -36,6 +37,19 @@ def _plain(value: Field) -> object:
 def _plain_fields(kind: type[Any]) -> list[tuple[str, Callable[..., Any]]]:
     parsers: dict[Any, Callable[..., Any]] = {"str": str, "int": int, "float": float}
     return [(field.name, parsers[field.type]) for field in fields(kind) if field.type in parsers]
+
+
+@contextmanager
+def decoding(key: str) -> Iterator[None]:
+    """Name the key in an error about what it holds.
+
+    Raises:
+        DecodeError: a field is missing, or not the number that it should be.
+    """
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        raise DecodeError(f"{key}: {error}") from None
 
 
 class Reader:
@@ -93,6 +107,12 @@ class Reader:
         """Return every field that begins with a prefix, named by the rest of its name."""
         names = [name.decode() for name in self.row if name.startswith(prefix)]
         return {name[len(prefix) :]: self.real(name) for name in names}
+
+
+def trial_numbers(key: str, members: Iterable[bytes | int]) -> list[int]:
+    """Decode the numbers of trials that a key holds; raises as `decoding`."""
+    with decoding(key):
+        return [int(n) for n in members]
 
 
 def sweep_id(raw: bytes) -> str:

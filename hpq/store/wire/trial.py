@@ -22,7 +22,7 @@ from hpq.domain.trial import (
 )
 from hpq.errors import DecodeError
 from hpq.store.wire.fields import Reader, Row, dumps_in_order, number
-from hpq.store.wire.records import record, word
+from hpq.store.wire.records import W, record
 
 MAC_BYTES = 16
 SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
@@ -99,9 +99,9 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
     r = Reader(key, row)
     phase = r.text("phase")
     queued: TrialState | None = TrialState.QUEUED
-    state = r.parse("state", queued, lambda text: word(TrialState, text))
+    state = r.parse("state", queued, lambda text: _known(TrialState, text))
     failure = _failure(r)
-    if state is None:  # a state of a newer version is shown as queued
+    if state is None:  # of a newer version, or forged: no view stops for it
         state, phase = TrialState.QUEUED, f"{r.text('state')} (state of a newer hpq)"
     return TrialView(
         **r.plain(TrialView, but=("phase",)),
@@ -146,13 +146,18 @@ def encode_result(trial: TrialView) -> str:
     return dumps_in_order(record)
 
 
+def _known(words: type[W], text: str) -> W | None:
+    return next((word for word in words if word == text), None)
+
+
 def _failure(r: Reader) -> Failure | None:
     name = r.text("kind")
     if not name:
         return None
-    kind = r.parse("kind", None, lambda text: word(FailureKind, text))
-    message = r.text("error") if kind else f"{name}: {r.text('error')}"
-    kind = kind or FailureKind.USER_ERROR
+    message = r.text("error")
+    kind = r.parse("kind", None, lambda text: _known(FailureKind, text))
+    if kind is None:
+        kind, message = FailureKind.USER_ERROR, f"{name}: {message}"
     return Failure(kind=kind, message=message, fingerprint=r.text("fingerprint"))
 
 

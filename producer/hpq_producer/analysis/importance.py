@@ -60,22 +60,33 @@ class Importance:
     looked: str = ""
 
     @property
+    def is_clear(self) -> bool:
+        """Return whether one parameter matters more than every other."""
+        return bool(self.shares) and all(s.high < self.shares[0].low for s in self.shares[1:])
+
+    @property
     def answer(self) -> str:
         """`lr explains 71% (55–82%)`, or the parameters whose intervals overlap."""
         if not self.shares:
             return self.why_none
         rivals = [one for one in self.shares[:3] if one.high >= self.shares[0].low]
-        if len(rivals) == 1:
+        if self.is_clear:
             return f"{clean(rivals[0].param)} explains {rivals[0].share:.0%} ({rivals[0].range})"
-        names = " or ".join(f"{clean(one.param)} ({one.range})" for one in rivals)
+        if rivals[0].low < _NEXT_TO_NOTHING:  # its bars show 0 to 86 %, which is no answer
+            return "too few trials to tell which parameter matters"
+        names = " or ".join(clean(one.param) for one in rivals)
         return f"{names}: too few trials to tell which matters more"
 
     @property
     def verdict(self) -> str:
         """`answer`, and on what it rests: `…; R² 0.85 on 64 trials`."""
+        return "; ".join(filter(None, (self.answer, self.rests)))
+
+    @property
+    def rests(self) -> str:
+        """`R² 0.85 on 64 trials`: on what the shares rest; "" if there are none."""
         sample = f"{self.sets:,} of " if self.sets < self.of else ""
-        rests = f"; R² {self.r2:.2f} on {sample}{self.of:,} trials" if self.shares else ""
-        return self.answer + rests
+        return f"R² {self.r2:.2f} on {sample}{self.of:,} trials" if self.shares else ""
 
     @property
     def negligible(self) -> frozenset[str]:

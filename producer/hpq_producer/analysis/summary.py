@@ -77,7 +77,7 @@ class SweepSummary:
     sweep: Sweep
     objectives: list[float] = field(default_factory=list)
     sets: list[dict[str, Json]] = field(default_factory=list)  # their varying parameters
-    pruned: int = 0  # pruned trials with an objective
+    finished: list[int] = field(default_factory=list)  # places of finished trials in both lists
     reused: int = 0  # trials whose results were copied from older sweeps
     of_other_code: int = 0  # of these
     total_ms: int = 0  # of all attempts
@@ -98,8 +98,9 @@ class SweepSummary:
             self.total_ms += trial.total_ms
             self.before_ms += trial.before_ms
             if trial.objective is not None and trial.state in _RANKED:
+                if trial.state is TrialState.FINISHED:
+                    self.finished.append(len(self.objectives))
                 self.objectives.append(trial.objective)
-                self.pruned += trial.state is TrialState.PRUNED
                 leaves = {**flatten(trial.params), **trial.params}
                 # A condition may omit a parameter.
                 self.sets.append({n: leaves[n] for n in self.sweep.varying if n in leaves})
@@ -113,6 +114,17 @@ class SweepSummary:
                     )
                 self._failed[kind] = new
         return self
+
+    @property
+    def results(self) -> list[float]:
+        """The objectives of finished trials, for means and medians: a pruned one is of a step."""
+        return [self.objectives[i] for i in self.finished]
+
+    @property
+    def pruned(self) -> str:
+        """`; 10 pruned not counted`: the ranked trials that `results` leaves out."""
+        rest = len(self.objectives) - len(self.finished)
+        return f"; {rest:,} pruned not counted" if rest else ""
 
     @property
     def saved(self) -> TimeSaved | None:
@@ -142,10 +154,13 @@ class SweepSummary:
 
     @property
     def effects(self) -> list[Effect]:
-        """The effect of each varying parameter, the largest first; none of too few trials."""
-        if len(self.objectives) < MIN_TRIALS_FOR_EFFECTS:
+        """The effect of each varying parameter on finished trials, the largest first.
+
+        None of too few trials.
+        """
+        if len(self.finished) < MIN_TRIALS_FOR_EFFECTS:
             return []
-        rows = list(zip(self.sets, self.objectives, strict=True))
+        rows = [(self.sets[i], self.objectives[i]) for i in self.finished]
         found = [
             effect(name, [some[name] for some, _ in rows if name in some],
                    [objective for some, objective in rows if name in some])

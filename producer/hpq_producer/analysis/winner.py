@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import NormalDist
 
+from hpq.domain.identity import slug
 from hpq.domain.sweep import Goal, ObjectiveValue, Sweep
-from hpq.domain.trial import Point, ReplicateGroup, TrialId, TrialView
+from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq.search.samplers import SEED
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.scores import flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
@@ -24,7 +27,10 @@ from hpq_producer.terminal.text import clean, measure, value
 _GROUPS = 50  # the best, whose replicates give the noise
 _COMPARED = 10  # of them, whose order is judged
 _DRAWS = 1_000  # repetitions of the sweep, with the measured noise
-_SURE = 0.975  # of them: the lead is beyond the noise; one-sided, as the leader was chosen
+# Of them, from which the lead counts as real. The leader was chosen by its value: of two equal
+# sets either may lead, so each end of a two-sided test at 5 % has 2.5 %.
+SURE = 0.975
+CONFIRMS = "confirms-"  # a tag: and the id of the sweep whose best trials this one repeats
 _EDGE = 0.05  # of a range, at each end
 _LATE = 0.9  # of the steps: a best value after it may not be the last
 _STILL = 0.02  # of the curve's range: less is no rise
@@ -52,14 +58,21 @@ class Winner:
     stays_first: float | None = None  # share of repetitions with other seeds
     order_holds: float | None = None
     ignores_seed: bool = False  # all repetitions of each set gave the same value
+    confirmed: str = ""  # what a sweep of `hpq best --confirm` found, or that it is not over
+
+    @property
+    def has_verdict(self) -> bool:
+        """Return whether seeds, or a tie, tell something of the lead."""
+        known = self.stays_first is not None or self.ignores_seed or bool(self.confirmed)
+        return known or self.gap == 0
 
     def lines(self, sid: str, negligible: Container[str] = ()) -> Iterator[tuple[str, str]]:
         """Yield a label and a sentence for each thing known; the verdict comes first.
 
         `negligible` names parameters that hardly matter, so that their range need not grow.
         """
-        if self.gap is not None:
-            yield "verdict", self._verdict(sid, self.gap)
+        if self.gap is not None or self.confirmed:
+            yield "verdict", self.confirmed or self._verdict(sid, self.gap or 0.0)
         if self.order_holds != self.stays_first:
             text = f"the best {min(_COMPARED, self.of)} would keep their order in"
             yield "order", f"{text} {self.order_holds:.0%} of repetitions"
@@ -85,19 +98,22 @@ class Winner:
             )
         if self.stays_first is None:
             return f"unknown: {lead}; measure the noise: hpq best {sid} -n 2 --confirm 5"
-        is_sure = self.stays_first >= _SURE
-        return (
-            f"{'yes' if is_sure else 'not certain'}: {lead}, {'beyond' if is_sure else 'within'}"
-            f" the noise; it would stay first in {self.stays_first:.0%} of repetitions"
-        )
+        share = f"it would stay first in {100 * self.stays_first:.3g}% of repetitions"
+        if self.stays_first >= SURE:
+            return f"yes: {lead}; {share} with other seeds"
+        return f"not certain: {lead}; {share} (yes: from {100 * SURE:.3g}%)"
 
 
 def judge_winner(
-    reader: StoreReader, sweep: Sweep, best: Sequence[TrialView] = ()
+    reader: StoreReader,
+    sweep: Sweep,
+    best: Sequence[TrialView] = (),
+    trials: Iterable[TrialView] | None = None,
 ) -> Winner | None:
     """Judge a sweep's best trial from a bounded number of reads; None if there is none.
 
-    `best` are the two best trials if they were read already.
+    `best` are the two best trials, and `trials` all of them, if they were read already. Trials that
+    `--into` added are read if the winner is at the edge of the first file's range.
     """
     if sweep.replicates > 1 or not best:
         best = reader.trials.best(sweep, _GROUPS if sweep.replicates > 1 else 2)
@@ -105,7 +121,38 @@ def judge_winner(
         return None
     number = best[0].id.number
     curve = reader.trials.metric_history(TrialId(sweep=sweep.id, number=number), sweep.metric.name)
-    return judge(sweep, best, curve)
+    found = judge(sweep, best, curve)
+    if found.edges and sweep.files:
+        tried = reader.trials.all(sweep.id) if trials is None else trials
+        found = replace(found, edges=dict(_edges(sweep, best[0], tried)))
+    return replace(found, confirmed=_confirmed(reader, sweep, best[0]))
+
+
+def _confirmed(reader: StoreReader, sweep: Sweep, winner: TrialView) -> str:
+    """Return the verdict of the newest sweep that repeated this winner with other seeds."""
+    start = f"{slug(f'{sweep.name}-confirm')}-"
+    ids = [sid for sid in reader.sweeps.ids() if sid.startswith(start)]
+    for one in reader.sweeps.get_each(ids):
+        if not isinstance(one, Sweep) or CONFIRMS + sweep.id not in one.tags:
+            continue
+        if not one.state.is_over:
+            counts = one.counts
+            return f"{one.id} measures the noise: {counts.ended:,} of {counts.total:,} trials ended"
+        best = reader.trials.best(one, _GROUPS)
+        if any(_apart(t) == _apart(winner) for t in best[:1]):
+            (_, verdict), *_ = judge(one, best, ()).lines(one.id)
+            return f"{verdict} (trials of {one.id}; its first is #{winner.id.number} here)"
+        if any(_apart(t) == _apart(winner) for t in best):
+            return (
+                f"not certain: with {one.replicates} other seeds, other parameters lead those of"
+                f" #{winner.id.number}; hpq best {one.id}"
+            )
+    return ""
+
+
+def _apart(trial: TrialView) -> dict[str, Json]:
+    """Return the parameters without the seed, which repetitions change."""
+    return {name: v for name, v in trial.params.items() if name != SEED}
 
 
 def judge(sweep: Sweep, best: Sequence[TrialView], curve: Sequence[Point]) -> Winner:
@@ -199,20 +246,38 @@ def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[b
     return is_rising, ""
 
 
-def _edges(sweep: Sweep, trial: TrialView) -> Iterator[tuple[str, str]]:
-    """Yield `lr`, `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of their range."""
-    space = space_of(sweep)
+def _edges(
+    sweep: Sweep, trial: TrialView, tried: Iterable[TrialView] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield `lr`, `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of their range.
+
+    The range is the file's and that of all tried values, which `--into` extends. A confirmation
+    repeats chosen parameters and searches no range.
+    """
+    if any(tag.startswith(CONFIRMS) for tag in sweep.tags):
+        return
+    space, values = space_of(sweep), _values(tried)
     for name, v in flatten(trial.params).items():
         ends = _ends(space.get(name)) if name in sweep.varying else None
         if ends is None or not isinstance(v, int | float):
             continue
-        low, high = ends
-        log = v > 0 and is_log(space[name], ends)
+        low, high = min(ends[0], *values[name], v), max(ends[1], *values[name], v)
+        log = v > 0 and is_log(space[name], (low, high))
         place = math.log(v / low) / math.log(high / low) if log else (v - low) / (high - low)
         if min(place, 1 - place) <= _EDGE:
             end = "lowest" if place < 0.5 else "highest"
             text = f"{clean(name)}={value(v)} is the {end} of {value(low)} to {value(high)}"
             yield name, text
+
+
+def _values(tried: Iterable[TrialView]) -> Mapping[str, set[float]]:
+    """Return the finite numbers that trials had, by parameter."""
+    found: defaultdict[str, set[float]] = defaultdict(set)
+    for trial in tried:
+        for name, v in flatten(trial.params).items():
+            if isinstance(v, int | float) and math.isfinite(v):
+                found[name].add(v)
+    return found
 
 
 def _ends(leaf: Distribution | None) -> tuple[float, float] | None:

@@ -18,9 +18,11 @@ from hpq_producer.audit.results import Results
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
 # Events that move no trial. `restarted`: the checkpoint of an attempt is gone; `prune`: the trial
-# shall stop; `target`: its value ends the sweep; `suggested`: a sampler added parameters.
+# shall stop; `target`: its value ends the sweep; `suggested`: a sampler added parameters;
+# `retry_ended`: waiting retried trials failed again unrun, each with an event of its own.
 NO_STEPS = frozenset(
-    "created added suggested held pause resume stop cancel set restarted prune target".split()
+    "created added suggested held pause resume stop cancel set restarted prune target"
+    " retry_ended".split()
 )
 
 # event → the states that allow it, and the state after it
@@ -79,10 +81,11 @@ class Audit:
 class _TrialReplay:
     """The state of one trial after its events, and the events as lines."""
 
-    __slots__ = ("attempt", "is_reaped", "lines", "state")
+    __slots__ = ("attempt", "is_reaped", "is_retried", "lines", "state")
 
     def __init__(self) -> None:
-        self.state, self.attempt, self.is_reaped, self.lines = _Q, 0, False, ""
+        self.state, self.attempt, self.lines = _Q, 0, ""
+        self.is_reaped = self.is_retried = False
 
 
 class Replay:
@@ -130,6 +133,7 @@ class Replay:
             if beat_ms := _whole(event.fields.get("beat_ms")):
                 self._latencies_ms.append(max(0, event.at_ms - beat_ms))
         trial.is_reaped = event.what == "requeued" and reason == "lost"
+        trial.is_retried = event.what == "retried"
         trial.state = STEPS[event.what][1]
         self._results.add(event)
         trial.attempt = max(trial.attempt, event.attempt)
@@ -151,7 +155,8 @@ class Replay:
         if trial.state not in sources or target not in TRANSITIONS[trial.state]:
             return f"{what} while it was {trial.state}"
         needs_reap = what == "resumed" or (target in _ENDS and what not in ("cancelled", "reused"))
-        if trial.state is _Q and needs_reap and not is_late:
+        is_unrun = trial.is_retried and what == "failed"  # its retry ended before its turn
+        if trial.state is _Q and needs_reap and not (is_late or is_unrun):
             return f"{what} while it was queued and its lease had not expired"
         return None
 

@@ -6,7 +6,6 @@ The commands are `sh`, `printf` and `cat`, which every worker image has.
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from hpq.connection.credentials import redact
 from hpq.domain.trial import Artifacts
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.filestore.base import ID_FILE, Gone, UnreadableFile, checked_name
+from hpq.sanitize import shell_hint
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import WORKER_SELECTOR, container_of, is_done, pod_of
 from hpq_producer.connection_record import kubectl_command
@@ -92,9 +92,9 @@ def find_volume(api: KubernetesApi, left: Artifacts) -> PodVolume:
 
 def copy_command(api: KubernetesApi, kept: str, path: str) -> str:
     """Return the kubectl command that copies a file of the store; it needs pods/exec."""
-    kubectl, source = kubectl_command(api.context, api.namespace), shlex.quote(f"/{kept}")
-    words = shlex.join(["exec", "deploy/hpq-worker", "--", "sh", "-c", f'cat "$HPQ_STORE"{source}'])
-    return f"{kubectl} {clean(words)} > {clean(shlex.quote(path))}"
+    kubectl, source = kubectl_command(api.context, api.namespace), shell_hint([f"/{kept}"])
+    words = shell_hint(["exec", "deploy/hpq-worker", "--", "sh", "-c", f'cat "$HPQ_STORE"{source}'])
+    return f"{kubectl} {words} > {shell_hint([path])}"
 
 
 def _is_running(raw: Raw) -> bool:

@@ -11,6 +11,7 @@ from hpq.code.signing import home_id
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
+from hpq.sanitize import shell_hint
 from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.diagnosis.waiting import (
     CLUSTER_HINT,
@@ -19,7 +20,6 @@ from hpq_producer.diagnosis.waiting import (
 )
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import print_message
-from hpq_producer.terminal.text import shell_line
 
 _SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little
 _LOSES = "a trial that loses its worker restarts from the beginning"
@@ -91,18 +91,34 @@ def cluster_hint(session: Session) -> str:
     return CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
 
 
-def print_if_edited(session: Session, sweep: Sweep) -> None:
-    """Say that a sweep runs the code that was enqueued, if the code was edited since."""
+def edited_since(session: Session, sweep: Sweep, folder: str) -> str:
+    """Return which files of a working copy differ from the code of a sweep; "" if none does.
+
+    `folder` is the working directory of that copy, as `code_dir` is the one of the enqueue.
+    """
     launch = sweep.launch
-    root = Path(launch.root)
-    if not launch.is_frozen or launch.home != home_id(session.settings.home) or not root.is_dir():
-        return
+    below = os.path.relpath(launch.root, launch.code_dir) if launch.root else ""
+    root = Path(os.path.normpath(os.path.join(folder, below)))
     edited = changed(root, session.reader.sweeps.manifest(launch.code))
-    if edited:
-        more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
-        command = shell_line(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
+    more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
+    return f"{root / edited[0]}{more}" if edited else ""
+
+
+def print_if_edited(session: Session, sweep: Sweep) -> None:
+    """Say which code a sweep runs, if the code here was edited since the enqueue."""
+    launch = sweep.launch
+    root = Path(launch.root or launch.code_dir)
+    is_elsewhere = launch.bundled and launch.home != home_id(session.settings.home)
+    if not launch.code_dir or is_elsewhere or not root.is_dir():
+        return
+    edited = edited_since(session, sweep, launch.code_dir)
+    if edited and not launch.bundled:
+        text = f"{edited} changed since; {sweep.id} runs it as it is now (--live)"
+        print_message(Notice("code-edited", text))
+    elif edited:
+        command = shell_hint(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
         text = (
-            f"{root / edited[0]}{more} changed since; {sweep.id} runs the code that was enqueued."
+            f"{edited} changed since; {sweep.id} runs the code that was enqueued."
             f" To run the new code: {command}"
         )
         print_message(Notice("code-edited", text))

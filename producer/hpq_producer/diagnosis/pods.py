@@ -8,6 +8,7 @@ from typing import Any
 
 from hpq.domain.status import Worker
 from hpq.notice import Notice
+from hpq.sanitize import shell_hint
 from hpq_producer.cluster.objects import Deployment, Pod
 from hpq_producer.cluster.pods import ClusterStatus
 from hpq_producer.connection_record import kubectl_command
@@ -67,7 +68,8 @@ def explain_no_pod(cluster: ClusterStatus, queue: str) -> Notice | None:
         return Notice(
             "no-deployment",
             f"no worker of queue {queue!r} is running, and namespace {cluster.namespace} has no"
-            f" Deployment for it (queues: {queues}); hpq manifests --with queue={queue}:GPUS",
+            f" Deployment for it (queues: {queues}); "
+            + shell_hint(["hpq", "manifests", "--with", f"queue={queue}:GPUS"]),
         )
     if deployment.wanted == 0:
         return Notice(

@@ -44,7 +44,7 @@ def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settle
             if is_settled(status):
                 break
             if deadline is not None and time.monotonic() > deadline:
-                done = f"{status.sweep.counts.ended}/{planned(status.sweep.counts)}"
+                done = f"{status.sweep.counts.done}/{planned(status.sweep.counts)}"
                 text = f"{sid} is not over after {timeout_s:g} s: {done} trials ended"
                 late = TimedOut(text)
                 break

@@ -45,7 +45,7 @@ def status_lines(
     sweep, counts = status.sweep, status.sweep.counts
     has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
     filled = (
-        Span(progress_text(counts.ended, int(counts.planned), _BAR_WIDTH), Style.GREEN)
+        Span(progress_text(counts.done, int(counts.planned), _BAR_WIDTH), Style.GREEN)
         if has_bar
         else None
     )
@@ -53,7 +53,7 @@ def status_lines(
     items: list[Line] = [
         [Span(sweep.id, Style.BOLD)],
         [state_span(sweep, why)],
-        [*progress, Span(f"{counts.ended}/{planned(counts)}")],
+        [*progress, Span(f"{counts.done}/{planned(counts)}")],
         *([Span(text)] for text in state_counts(sweep)),
         [Span(duration(elapsed_ms(status)))],
     ]
@@ -131,11 +131,12 @@ def time_left(status: SweepStatus) -> TimeLeft | None:
 def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice]:
     """Return what the user must know or do, most urgent first, each with the remedy."""
     sweep = status.sweep
+    unmet = explain_unreported_metric(status)
     out: list[Notice] = []
     state, counts = sweep.state, sweep.counts
     if state is SweepState.HELD:
         out.append(Notice("sweep-held", f"held: {clean(sweep.held)}"))
-        out.append(Notice("sweep-held-remedy", _how_to_resume(sweep)))
+        out.append(Notice("sweep-held-remedy", _how_to_resume(sweep, unmet)))
         if sweep.canary:
             text = f"or run the other trials: hpq resume {sweep.id}"
             out.append(Notice("canary-failed", text))
@@ -147,8 +148,11 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
         text = f"{passed}; the other trials wait (run them now: hpq resume {sweep.id})"
         out.append(Notice("canary-runs", text))
-    if unmet := explain_unreported_metric(status):
+    if unmet:
         out.append(unmet)
+    if sweep.retry_ended:
+        text = f"{clean(sweep.retry_ended)}; the rest of the retry was not run and failed"
+        out.append(Notice("retry-ended", f"{text}: hpq results {sweep.id} --state failed"))
     if failed := counts.failed - counts.diverged:
         seen = [t for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
@@ -166,12 +170,19 @@ def explain_unreported_metric(status: SweepStatus) -> Notice | None:
     return Notice("metric-unreported", clean(words)) if words else None
 
 
-def _how_to_resume(sweep: Sweep) -> str:
-    """Return what to do about a held sweep: with fixed code or file it is another sweep."""
+def _how_to_resume(sweep: Sweep, unmet: Notice | None) -> str:
+    """Return what to do about a held sweep: with fixed code or file it is another sweep.
+
+    `unmet` is about a trial that does not report the sweep's metric.
+    """
+    if unmet and unmet.text.partition(": ")[2] in clean(sweep.held):
+        return f"to run the other trials without the metric: hpq resume {sweep.id}"
     retry = f"hpq retry --failed {sweep.id}"
+    drop = f"to drop trials that cannot run: hpq cancel {sweep.id} --where EXPR"
     if not (sweep.launch.code_dir or sweep.launch.bundled):
-        return f"fix the cause, then {retry}"
-    return f"fix the code or the sweep file, then run the file again; if both are correct: {retry}"
+        return f"fix the cause, then {retry}; {drop}"
+    fix = "fix the code or the sweep file, then run the file again"
+    return f"{fix}; if both are correct: {retry}; {drop}"
 
 
 def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
@@ -189,13 +200,12 @@ def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
 def exit_code(sweep: Sweep, best: float | None) -> ExitCode:
     """Return 5 if the sweep is held, 1 if it is no success, or 0; `best` is its best objective.
 
-    It is no success if trials failed, if it was cancelled, or if it ended without an objective.
-    Diverged trials are not failures: their parameters were bad.
+    It is no success if a trial failed, of whatever kind; if the sweep was cancelled; or if it ended
+    without an objective. Trials that were pruned, or cancelled one by one, are no failures.
     """
     if sweep.state is SweepState.HELD:
         return ExitCode.HELD
-    failed = sweep.counts.failed - sweep.counts.diverged
     is_blank = sweep.state.is_over and sweep.metric is not None and best is None
-    if failed > 0 or sweep.flag == "cancelled" or is_blank:
+    if sweep.counts.failed or sweep.flag == "cancelled" or is_blank:
         return ExitCode.SOME_FAILED
     return ExitCode.DONE

@@ -15,6 +15,7 @@ from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, FUNCTION, MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.notice import Notice
+from hpq.sanitize import shell_hint
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
 from hpq_producer.session import Server
@@ -104,13 +105,13 @@ def how_to_start(server: Server, worker_class: str = DEFAULT_CLASS) -> str:
         return f"{how_to_scale(worker_class)}; `hpq workers` shows the pods"
     if worker_class == FUNCTION:
         return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
-    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
+    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {shell_hint([worker_class])}"
     return f"start one: hpq worker{flag}"
 
 
 def how_to_scale(worker_class: str = DEFAULT_CLASS) -> str:
     """Return how to start pods of a class whose Deployment is not known."""
-    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {worker_class}"
+    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {shell_hint([worker_class])}"
     return f"`hpq scale N{flag}` starts N pods, unless an autoscaler sets their number"
 
 

@@ -95,9 +95,11 @@ def main(home: str, server_lock: int) -> None:
     while end == DIED and starts <= RESTARTS:
         if starts:
             server_lock = open_lock(os.path.join(home, SERVER))
-            fcntl.flock(
-                server_lock, fcntl.LOCK_EX
-            )  # a child of the dead server may hold it briefly
+            until_s = time.monotonic() + STOP_S
+            while not (is_free := try_lock(server_lock)) and time.monotonic() < until_s:
+                time.sleep(0.01)  # a child of the dead server may hold it briefly
+            if not is_free:  # the next command starts a server, or names the process
+                break
         starts += 1
         server = _start(
             str(record["path"]), server_socket, os.path.join(home, DATA_DIR), server_lock

@@ -79,7 +79,10 @@ def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
         _stop_strays(home, last, server_lock, socket)
         home.write_record(Record(binary=binary, socket=socket, host=this_host()))
         keep_log = home.log.exists() and home.log.stat().st_size < LOG_BYTES
-        with open(home.log, "ab" if keep_log else "wb", opener=private_file) as log:
+        with (
+            open(home.log, "ab" if keep_log else "wb", opener=private_file) as log,
+            contextlib.suppress(subprocess.TimeoutExpired),  # then the caller's time is over, too
+        ):
             subprocess.run(
                 [sys.executable, "-I", "-S", keeper.__file__, home.path, str(server_lock)],
                 stdin=subprocess.DEVNULL,
@@ -89,6 +92,7 @@ def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
                 env={k: v for k, v in os.environ.items() if not k.startswith("HPQ_")},
                 pass_fds=(keeper_lock, server_lock),
                 start_new_session=True,
+                timeout=START_S,
                 check=False,  # it forks and logs its errors
             )
     finally:

@@ -14,6 +14,7 @@ from hpq.domain.identity import ParameterSet, same_data
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json
 from hpq.errors import UserError
+from hpq.sanitize import shell_hint
 from hpq.search.samplers import replicated
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.sweep import encode_appended_file
@@ -126,7 +127,8 @@ def _check_comparable(sweep: Sweep, submission: Submission) -> None:
     if difference:
         raise UserError(
             f"{submission.file}: {difference}, so its trials are not comparable with those of"
-            f" {sweep.id}; start a new sweep: hpq enqueue {submission.file}",
+            f" {sweep.id}; start a new sweep: "
+            + shell_hint(["hpq", "enqueue", str(submission.file)]),
             code="sweep-differs",
         )
 

@@ -11,13 +11,14 @@ from hpq.domain.sweep import SCHEMA, Counts, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
+from hpq.sanitize import shell_hint
 from hpq.search.samplers import SEED, replicated
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new
+from hpq_producer.analysis.winner import CONFIRMS
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
 from hpq_producer.session import Session
-
-_TAG = "confirms-"  # and the id of the first sweep
+from hpq_producer.terminal.text import clean
 
 
 def enqueue_confirmation(
@@ -32,9 +33,10 @@ def enqueue_confirmation(
 
     The caller has refused trials whose parameters were changed.
     """
-    for first in (tag.removeprefix(_TAG) for tag in sweep.tags if tag.startswith(_TAG)):
-        text = f"{sweep.id} already confirms {first}; for more seeds: hpq best {first}"
-        raise UserError(f"{text} -n {len(best)} --confirm {sweep.replicates + seeds}")
+    for first in (tag.removeprefix(CONFIRMS) for tag in sweep.tags if tag.startswith(CONFIRMS)):
+        text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "
+        words = ["hpq", "best", first, "-n", str(len(best)), "--confirm"]
+        raise UserError(text + shell_hint([*words, str(sweep.replicates + seeds)]))
     key, prefix = signing.key_of(session.settings, make=True), session.settings.prefix
     launch, numbers = sweep.launch, [trial.id.number for trial in best]
     if launch.trainer not in SHIPPED:
@@ -52,7 +54,7 @@ def enqueue_confirmation(
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
         method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None, canary=0,
         flag="", held="", reached=None, bands=(), files=(), counts=Counts(),
-        tags=(_TAG + sweep.id,),
+        tags=(CONFIRMS + sweep.id,),
     )  # fmt: skip
     confirmation, sign = signing.signed(key, prefix, confirmation)
     rows = []

@@ -6,9 +6,10 @@ from itertools import islice
 
 from hpq.domain.identity import slug
 from hpq.domain.sweep import Sweep
+from hpq.sanitize import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.submission import Submission
-from hpq_producer.terminal.text import clean, shell_line
+from hpq_producer.terminal.text import clean
 
 _NEWEST = 1_000  # ids that are read, in one call
 _MOST = 4  # sweeps that are read: the new one, and the newest others of its name
@@ -39,7 +40,7 @@ def _explain(reader: StoreReader, submission: Submission, sweep: Sweep, new: Swe
     more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""
     what = f"{clean(edited[0])}{more}" if edited else "the code"
     finished = f"{sweep.counts.finished} of {sweep.counts.planned:g} finished"
-    again = shell_line(["hpq", "run", str(submission.file), "--reuse", "--any-code"])
+    again = shell_hint(["hpq", "run", str(submission.file), "--reuse", "--any-code"])
     return (
         f"{what} changed since {sweep.id} ({finished}). Starting sweep {new.id} with the new code."
         f"\nTo continue the old one:\n  hpq run {sweep.id}\nTo import its results:\n  {again}"

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hpq.domain.sweep import Launch
 from hpq.notice import Notice
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
 from hpq_producer.scaffold.script import rejections
+from hpq_producer.sweepfile.errors import Problems
 from hpq_producer.sweepfile.spec import SweepSpec
 
 
@@ -26,29 +26,34 @@ class Submission:
     file: Path
     code: DiscoveredCode
     digest: str  # identifies the sweep: file, seed and code
-
-    @property
-    def warnings(self) -> tuple[Notice, ...]:
-        """The warnings to show before the sweep runs."""
-        namesake = self.code.namesake
-        more = (Notice("program-ambiguous", namesake),) if namesake else ()
-        return (*self.spec.warnings, *more, *_rejections(self.spec, self.code))
+    warnings: tuple[Notice, ...] = ()  # to show before the sweep runs
 
 
 _AS_FLAGS = "${args_no_boolean_flags}"
+_WAY_OUT = "; a command that names its options, such as --{0}=${{{0}}}, is not checked"
 _PASSES_OPTIONS = frozenset({"${args}", "${args_no_equals}", _AS_FLAGS})
 
 
-def _rejections(spec: SweepSpec, code: DiscoveredCode) -> Iterator[Notice]:
-    """Yield warnings about parameters that the program's argparse rejects as options."""
-    names = spec.source.get("parameters")
+def _check_options(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
+    """Return warnings of parameters that the program's argparse may reject as options.
+
+    Raises:
+        SweepFileError: it surely rejects some.
+    """
+    names, out = spec.source.get("parameters"), Problems(spec.source_map)
     macros = _PASSES_OPTIONS & set(spec.command)
     if code.files is None or not isinstance(names, dict) or len(macros) != 1:
-        return
+        return ()
     if starts_program(spec.command, spec.program) and spec.program.endswith(".py"):
         script = code.folder / spec.program
-        for line in rejections(script, names, flags_alone=_AS_FLAGS in macros):
-            yield Notice("option-rejected", line)
+        for name, why, is_sure in rejections(script, names, flags_alone=_AS_FLAGS in macros):
+            path = ("parameters", name)
+            if is_sure:
+                out.add(path, why + _WAY_OUT.format(name), code="option-rejected")
+            else:
+                out.warn(path, why, code="option-rejected")
+    out.raise_errors()
+    return out.sorted_warnings()
 
 
 def prepare(
@@ -60,10 +65,13 @@ def prepare(
 
     Raises:
         UserError: the code is missing, or too large to be sent.
+        SweepFileError: the script's argparse rejects a parameter.
     """
     code = find_code(spec, file, Path.cwd(), code_dir, is_live=is_live)
     sweep_digest = digest(spec.source, spec.seed, _code_identity(code.launch))
-    return Submission(spec=spec, file=file, code=code, digest=sweep_digest)
+    namesake = (Notice("program-ambiguous", code.namesake),) if code.namesake else ()
+    warnings = (*spec.warnings, *namesake, *_check_options(spec, code))
+    return Submission(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
 
 
 def _code_identity(launch: Launch) -> str:

@@ -10,53 +10,45 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from hpq_producer.terminal.charts import axis_of, is_wide
+
 Curve = Sequence[tuple[float, float]]  # steps and values
 
 POINTS = 50
 _TOP = 65_534  # the highest number; the next one is NaN
-_BEYOND = 3.0  # times the middle 98 % of the values: the scale reaches no further
-_LOG_RATIO = 50.0  # 98th / 2nd percentile: from here on, a curve's axis is logarithmic
 
 
-def pack_curves(curves: Mapping[int, Curve]) -> dict[str, Any]:
+def pack_curves(
+    curves: Mapping[int, Curve], is_log: bool | None = None, points: int = POINTS
+) -> dict[str, Any]:
     """Return trials, lengths, and the points as base64 of little-endian uint16, with their scale.
 
     A value beyond the scale is drawn at its end. `log`: the ends are logarithms to base 10.
+    By default their values decide on that.
     """
-    thin = {n: thinned(curve, POINTS) for n, curve in sorted(curves.items()) if curve}
+    thin = {n: thinned(curve, points) for n, curve in sorted(curves.items()) if curve}
     flat = [point for curve in thin.values() for point in curve]
-    low, high, is_log = scale_of([value for _, value in flat])
+    values = [value for _, value in flat]
+    scale = axis_of(values, is_wide(values) if is_log is None else is_log)
+    low, high, is_log = scale.low, scale.high, scale.is_log
     last = max((step for step, _ in flat), default=1) or 1
     reach = (high - low) or 1.0
     steps = array("H", (round(max(0.0, step) / last * _TOP) for step, _ in flat))
-    values = array("H", (_place(value, low, reach, is_log) for _, value in flat))
+    places = array("H", (_place(value, low, reach, is_log) for value in values))
     if sys.byteorder == "big":
         steps.byteswap()
-        values.byteswap()
+        places.byteswap()
     return {
         "n": list(thin),
         "len": [len(curve) for curve in thin.values()],
         "x": b64encode(steps.tobytes()).decode(),
-        "y": b64encode(values.tobytes()).decode(),
+        "y": b64encode(places.tobytes()).decode(),
         "last": last,
         "low": low,
         "high": low + reach,
         "log": is_log,
+        "cut": scale.is_cut,
     }
-
-
-def scale_of(values: Sequence[float]) -> tuple[float, float, bool]:
-    """Return the ends of a scale that outliers do not flatten, and whether it is logarithmic."""
-    found = sorted(v for v in values if math.isfinite(v))
-    if not found:
-        return 0.0, 1.0, False
-    near, far = found[len(found) // 50], found[-1 - len(found) // 50]
-    is_log = near > 0 and far / near >= _LOG_RATIO
-    if is_log:
-        found = [math.log10(v) for v in found if v > 0]
-    low, high = found[len(found) // 100], found[-1 - len(found) // 100]
-    room = _BEYOND * ((high - low) or abs(high) or 1.0)
-    return max(found[0], low - room), min(found[-1], high + room), is_log
 
 
 def _place(value: float, low: float, reach: float, is_log: bool) -> int:

@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 
 import uvicorn
 from markupsafe import Markup
+from redis.exceptions import RedisError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from hpq.connection.client import TRANSIENT
+from hpq.connection.client import short_reason
 from hpq.domain.trial import TrialId
 from hpq.errors import HpqError, NotFound
 from hpq_producer.analysis.attempts import attempts_of
@@ -46,6 +47,10 @@ _SWEEPS, _LOG_LINES = 200, 60
 _QUIET_S = 15.0  # between comments that keep a stream open
 _LAST_S = 0.8  # from a signal to the end: a call of Redis may hang, and nothing is lost
 Page = Callable[[Request], Awaitable[Response]]
+_NO_TOKEN = """\
+This page needs the token of this dashboard.
+Open the link that `hpq dashboard` printed in its terminal; each start prints a new link.
+"""
 _LISTINGS = {"/": "All sweeps", "/workers": "Workers"}
 
 
@@ -62,7 +67,7 @@ class Dashboard:
             "Cache-Control": "no-store",
         }
         self._lists = {"/": self._sweeps, "/workers": self._workers}
-        self.hub = Hub(session.reader, session.settings.python, self._lists)
+        self.hub = Hub(session.reader, session.settings, self._lists)
 
     def app(self) -> Starlette:
         """Return the application; its routes answer GET and HEAD only."""
@@ -81,9 +86,9 @@ class Dashboard:
         async def answer(request: Request) -> Response:
             try:
                 response = self._refusal(request) or await page(request)
-            except HpqError as error:
+            except (RedisError, HpqError) as error:
                 status = 404 if isinstance(error, NotFound) else 503
-                response = PlainTextResponse(f"{error}\n", status)
+                response = PlainTextResponse(f"{short_reason(error)}\n", status)
             for name, text in self._headers.items():
                 response.headers.setdefault(name, text)
             return response
@@ -103,7 +108,7 @@ class Dashboard:
         if not self._token or _is_same(request.cookies.get(cookie, ""), self._token):
             return None
         if not _is_same(given, self._token):
-            return PlainTextResponse("open the address that hpq dashboard printed\n", 403)
+            return PlainTextResponse(_NO_TOKEN, 403)
         # Not a redirect: after a link from another site, it would carry no strict cookie.
         there = Markup('<meta http-equiv="refresh" content="0;url={}">').format(request.url.path)
         page = HTMLResponse(there)
@@ -181,8 +186,8 @@ class Dashboard:
                 yield _event(message)
         except NotFound:
             yield _event(("gone", "", ""))
-        except (*TRANSIENT, HpqError) as error:  # the browser comes back
-            yield _event(("away", "", str(error)))
+        except (RedisError, HpqError) as error:  # the browser comes back
+            yield _event(("away", "", short_reason(error)))
         finally:
             self.hub.unsubscribe(subscriber)
 

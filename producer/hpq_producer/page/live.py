@@ -11,15 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hpq.connection.client import TRANSIENT
+from redis.exceptions import RedisError
+
+from hpq.connection.client import short_reason
 from hpq.domain.status import Event
 from hpq.domain.trial import TrialView
 from hpq.errors import HpqError, NotFound
+from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import finite
 from hpq_producer.page.curves import POINTS, thinned
 from hpq_producer.page.render import sweep_head
-from hpq_producer.page.sweep_data import SweepData, encode_trials, read_sweep
+from hpq_producer.page.sweep_data import SweepData, encode_scale, encode_trials, read_sweep
 from hpq_producer.terminal.text import clean
 
 _BLOCK_MS = 200  # of one read: how long a new subscriber may wait for its first
@@ -57,9 +60,9 @@ class Subscriber:
 class LiveSweep:
     """A sweep as its browsers have it, and the patch that brings them up to date."""
 
-    def __init__(self, reader: StoreReader, sid: str, python: str) -> None:
-        self._reader, self._sid, self._python = reader, sid, python
-        self.data = read_sweep(reader, sid, python)
+    def __init__(self, reader: StoreReader, sid: str, settings: Settings) -> None:
+        self._reader, self._sid, self._settings = reader, sid, settings
+        self.data = read_sweep(reader, sid, settings)
         self.last = self.data.status.last_event  # of the newest event that the data holds
         self._known, self._read_s = self.data.importance, 0.0
         self._computed_s = self.made_s = time.monotonic()
@@ -76,13 +79,14 @@ class LiveSweep:
         """
         old, self._read_s = self.data, time.monotonic()
         numbers = {event.trial for event in events if event.trial}
-        self.data = read_sweep(self._reader, self._sid, self._python, old, numbers, self._known)
+        self.data = read_sweep(self._reader, self._sid, self._settings, old, numbers, self._known)
         if self._read_s - self._computed_s >= _IMPORTANCE_S and self.data.trials != old.trials:
             self._computed_s = math.inf
             threading.Thread(target=self._compute, args=(self.data,), daemon=True).start()
         self.last = events[-1].id if events else self.last
         began = not any(t.params for t in old.trials) and any(t.params for t in self.data.trials)
-        if began or self.data.sweep.varying != old.sweep.varying:  # the axes change
+        varying = self.data.sweep.varying != old.sweep.varying
+        if began or varying or self.data.is_log != old.is_log:  # the axes change
             return ("reset", "", "")
         before = {t.id.number: t for t in old.trials}
         changed = [t for t in self.data.trials if before.get(t.id.number) != t]
@@ -103,6 +107,7 @@ class LiveSweep:
         record = {
             "winner": self.data.winner.trial if self.data.winner else 0,
             "names": [clean(name) for name in self.data.names],
+            "scale": encode_scale(self.data),
             "trials": encode_trials(self.data.sweep, trials, self.data.names),
             "curves": {
                 n: [[s, finite(v)] for s, v in thinned(c, POINTS)] for n, c in curves.items()
@@ -116,9 +121,9 @@ class Hub:
     """Reads what open pages show, in one thread; `close` ends every stream."""
 
     def __init__(
-        self, reader: StoreReader, python: str, listings: Mapping[str, Callable[[], str]]
+        self, reader: StoreReader, settings: Settings, listings: Mapping[str, Callable[[], str]]
     ) -> None:
-        self._reader, self._python, self._listings = reader, python, listings
+        self._reader, self._settings, self._listings = reader, settings, listings
         self._subscribers: set[Subscriber] = set()  # read as a copy: streams come and go
         self._lock = threading.RLock()  # of all below
         self._sweeps: dict[str, LiveSweep] = {}
@@ -140,7 +145,7 @@ class Hub:
         """
         live = self._sweeps.get(sid)
         if live is None or sid not in self._topics():  # the thread reads no other
-            live = LiveSweep(self._reader, sid, self._python)  # takes seconds: without the lock
+            live = LiveSweep(self._reader, sid, self._settings)  # takes seconds: without the lock
         with self._lock:
             self._sweeps[sid] = live
         return live
@@ -201,9 +206,9 @@ class Hub:
                     self._patch(sid, news.get(sid, []))
                 for topic in topics & set(self._listings):
                     self._list(topic)
-            except (*TRANSIENT, HpqError) as error:
+            except (RedisError, HpqError) as error:
                 for topic in topics:
-                    self._publish(topic, ("away", "", str(error)))
+                    self._publish(topic, ("away", "", short_reason(error)))
             self._closed.wait(max(0.01, _PAUSE_S - (time.monotonic() - began)))
 
     def _patch(self, sid: str, events: Sequence[Event]) -> None:

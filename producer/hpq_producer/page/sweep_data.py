@@ -11,6 +11,8 @@ from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Json, TrialId, TrialState, TrialView
 from hpq.errors import HpqError
+from hpq.sanitize import shell_line
+from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_early_end
@@ -22,6 +24,7 @@ from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.page.curves import Curve, pack_curves
 from hpq_producer.query.history import read_curves
 from hpq_producer.reports.export import trial_command
+from hpq_producer.terminal.charts import axis_of, is_wide
 from hpq_producer.terminal.text import clean, value
 
 _RUNNING = 64  # running trials that the ETA counts one by one
@@ -39,6 +42,16 @@ class SweepData:
     winner: Winner | None
     command: str = ""  # that runs the winner again
     known: Importance | None = None  # computed for a moment before; it takes seconds
+
+    was_log: bool | None = None  # the metric's axis a moment before; open pages keep it
+
+    @cached_property
+    def is_log(self) -> bool:
+        """Whether every panel draws the metric on a logarithmic axis."""
+        values = [v for curve in self.curves.values() for _, v in curve]
+        return (
+            is_wide([*values, *self.summary.objectives]) if self.was_log is None else self.was_log
+        )
 
     @property
     def sweep(self) -> Sweep:
@@ -65,7 +78,7 @@ class SweepData:
 def read_sweep(
     reader: StoreReader,
     sid: str,
-    python: str = "",
+    settings: Settings,
     before: SweepData | None = None,
     changed: Collection[int] = (),
     known: Importance | None = None,
@@ -85,17 +98,21 @@ def read_sweep(
         wanted = {*changed, *(t.id.number for t in status.running), *new}
         fresh = reader.trials.get_many(sid, sorted(wanted))
     trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
+    curves = dict(_curves(reader, status.sweep, fresh))
+    news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
     best = status.best[0].id if status.best else None
     is_same = before is not None and before.status.best[:1] and before.status.best[0].id == best
+    every = [trials[n] for n in sorted(trials)]
     return SweepData(
         status=status,
-        trials=[trials[n] for n in sorted(trials)],
-        curves={**(before.curves if before else {}), **dict(_curves(reader, status.sweep, fresh))},
-        winner=judge_winner(reader, status.sweep, status.best),
+        trials=every,
+        curves={**(before.curves if before else {}), **curves},
+        winner=judge_winner(reader, status.sweep, status.best, every),
         command=before.command
         if before and is_same
-        else (_command(reader, best, python) if best else ""),
+        else (_command(reader, best, settings) if best else ""),
         known=known,
+        was_log=before and before.is_log and not any(v is not None and v <= 0 for v in news),
     )
 
 
@@ -108,11 +125,11 @@ def _curves(
         yield curve.trial, list(zip(curve.steps, curve.values, strict=True))
 
 
-def _command(reader: StoreReader, trial: TrialId, python: str) -> str:
+def _command(reader: StoreReader, trial: TrialId, settings: Settings) -> str:
     try:
-        return trial_command(reader, trial, python)
-    except HpqError:  # e.g. its template names a variable that this machine lacks
-        return f"hpq show {trial}"
+        return trial_command(reader, trial, settings)
+    except HpqError:  # e.g. another key signed it, or a value has control characters
+        return shell_line(["hpq", "show", str(trial)])
 
 
 def encode_sweep(data: SweepData) -> dict[str, Any]:
@@ -129,8 +146,18 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "winner": data.winner.trial if data.winner else 0,
         "axes": _axes(data),
         "trials": encode_trials(sweep, data.trials, data.names),
-        "curves": pack_curves(data.curves),
+        "curves": pack_curves(data.curves, data.is_log),
+        "scale": encode_scale(data),
     }
+
+
+def encode_scale(data: SweepData) -> list[float]:
+    """Return the ends of the metric's axis, which all panels of results share."""
+    results = data.summary.objectives
+    goal = data.sweep.metric.goal if data.sweep.metric else Goal.MINIMIZE
+    best = (max if goal is Goal.MAXIMIZE else min)(results, default=None)
+    scale = axis_of(results, data.is_log, best)
+    return [scale.low, scale.high]
 
 
 def encode_trials(

@@ -241,7 +241,7 @@ class Sweep:
 
     def __repr__(self) -> str:
         counts = self._read.counts
-        return f"<sweep {self.id}: {self._read.state}, {counts.ended}/{planned(counts)} trials>"
+        return f"<sweep {self.id}: {self._read.state}, {counts.done}/{planned(counts)} trials>"
 
     def _repr_html_(self) -> str:
         with api_session() as session:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from hpq.code.signing import RowSigner
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import ALTERED, FailureKind, Json, TrialState, TrialView
 from hpq.errors import HpqError, NotFound, UserError
+from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import best_values
 from hpq_producer.analysis.scores import flatten, param_value
@@ -118,6 +120,18 @@ def refuse_altered(trials: Iterable[TrialView]) -> None:
     """Raise a UserError if the parameters of a trial are not those that were signed."""
     if altered := next((t.id for t in trials if t.failure is ALTERED), None):
         raise UserError(f"{altered}: {ALTERED.message}", code="parameters-altered")
+
+
+def refuse_unsigned(settings: Settings, sweep: Sweep, otherwise: str) -> None:
+    """Raise a UserError if this machine's key did not sign a sweep.
+
+    `otherwise` says what --unsigned does.
+    """
+    try:
+        RowSigner.required(settings, sweep)
+    except UserError as error:
+        text = f"{error}; --unsigned {otherwise} all the same: read it before you run it"
+        raise UserError(text, code="code-not-signed") from None
 
 
 def rank_trials(sweep: Sweep, trials: Iterable[TrialView]) -> list[TrialView]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hpq.code import bundle
-from hpq.code.signing import RowSigner
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
+from hpq_producer.query.selection import refuse_unsigned
 
 Origin = dict[str, Any]
 _GIT = re.compile(r"(?i)(^|/)(\.git(/|$)|HEAD$)")  # a repository, also one without a work tree
@@ -128,11 +128,7 @@ def write_code(reader: StoreReader, sid: str, folder: Path, settings: Settings |
             unwritable.
     """
     if settings is not None:
-        try:
-            RowSigner.required(settings, reader.sweeps.get(sid))
-        except UserError as error:
-            text = f"{error}; --unsigned writes its code all the same: read it before you run it"
-            raise UserError(text, code="code-not-signed") from None
+        refuse_unsigned(settings, reader.sweeps.get(sid), "writes its code")
     files = read_code(reader, sid)
     if bad := next(filter(_GIT.search, files), None):
         text = f"{sid}: git would run commands of its file {bad!r}; nothing was written"

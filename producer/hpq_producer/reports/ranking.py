@@ -86,7 +86,7 @@ def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None 
             Span(str(rank)),
             Span(str(trial.id.number)),
             *(Span(param_text(trial.params, p)) for p in sweep.varying),
-            Span(duration(trial.duration_ms)),
+            Span("reused" if trial.reused else duration(trial.duration_ms)),
             Span(ALTERED.kind, Style.RED)
             if trial.failure is ALTERED
             else Span(score(trial), Style.BOLD),

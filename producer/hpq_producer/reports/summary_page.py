@@ -57,21 +57,30 @@ def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]
     rest = len(summary.objectives) - shown
     if rest > 0:
         low, high = min(summary.objectives), max(summary.objectives)
-        mean = sum(v / len(summary.objectives) for v in summary.objectives)
         worst = low if sweep.metric and sweep.metric.goal is Goal.MAXIMIZE else high
-        text = f"… and {rest} more, the worst {measure(worst)}; mean of all {measure(mean)}"
+        text = f"… and {rest} more, the worst {measure(worst)}"
+        if found := summary.results:
+            mean = measure(sum(v / len(found) for v in found))
+            text += f"; mean of {len(found):,} finished {mean}{summary.pruned}"
         yield [Span(text, Style.DIM)]
 
 
 def winner_lines(
     winner: Winner | None, sid: str, importance: Importance | None = None
 ) -> Iterator[Line]:
-    """Yield one line for each piece of evidence that the winner is real."""
+    """Yield one line for each piece of evidence that the winner is real.
+
+    Without importance, as `hpq best` prints it, a verdict that no seed supports is left out.
+    """
     if winner is None or winner.of < 2:
         return
-    yield []
-    yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]
-    for label, text in winner.lines(sid, importance.negligible if importance else ()):
+    found = dict(winner.lines(sid, importance.negligible if importance else ()))
+    if importance is None and not winner.has_verdict:
+        found.pop("verdict", None)
+    if found:
+        yield []
+        yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]
+    for label, text in found.items():
         yield [Span(f"{label:9}", Style.DIM), Span(text)]
 
 
@@ -106,8 +115,9 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
     if metric and metric.goal is Goal.MINIMIZE:  # the longest bar is the worst
         name += " (lower is better)"
     yield []
-    pruned = f"; {trials_of(summary.pruned, 'pruned trial')} included" if summary.pruned else ""
-    yield [Span(f"median {name} by parameter value, largest effect first{pruned}", Style.DIM)]
+    yield [Span(f"median {name} by parameter value, largest effect first", Style.DIM)]
+    if summary.pruned:  # a line of its own, which 80 columns do not cut
+        yield [Span(f"of {len(summary.finished):,} finished trials{summary.pruned}", Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)
@@ -239,14 +249,14 @@ def comparison_cells(
     summary: SweepSummary, best: Sequence[TrialView], state: str
 ) -> dict[str, str]:
     """Return what a comparison tells of a sweep, by label."""
-    sweep, found = summary.sweep, summary.importance
-    matters = found.shares[0] if found.shares else None
+    sweep, found, results = summary.sweep, summary.importance, summary.results
+    matters = found.shares[0] if found.is_clear else None
     return {
         "state": state,
         "trials": ", ".join(state_counts(sweep)),
         "metric": clean(sweep.metric.name) if sweep.metric else "",
         "best": score(best[0]) if best else "",
-        "median": measure(median(summary.objectives)) if summary.objectives else "",
+        "median": f"{measure(median(results))} of {len(results):,} finished" if results else "",
         "trained": duration(summary.total_ms) if summary.total_ms else "",
         "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",
         "failed": ", ".join(f"{failure_words(f.kind)}: {f.count}" for f in summary.failures),

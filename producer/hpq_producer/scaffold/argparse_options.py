@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hpq_producer.scaffold.script_contents import (
     TYPES,
@@ -19,6 +19,7 @@ from hpq_producer.scaffold.script_contents import (
 _ONE = frozenset({None, "?"})  # nargs of an option that takes one value
 _IGNORED = frozenset({"help", "version"})
 # Methods and arguments of a parser that gets options elsewhere, or accepts unknown ones.
+_MAKES = ("ArgumentParser", ".add_argument_group", ".add_mutually_exclusive_group")
 _OPEN = frozenset({"parse_known_args", "add_subparsers", "parents"})
 
 
@@ -43,15 +44,10 @@ def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]
 def accepted(tree: ast.Module, literals: Literals) -> dict[str, Option] | None:
     """Return the option of each flag; None if the parser may accept flags not read here."""
     nodes = list(ast.walk(tree))
-    made = {
-        target.id
-        for node in nodes
-        if isinstance(node, ast.Assign) and called(node.value).endswith("ArgumentParser")
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    made = _parsers(nodes)
     calls = [node for node in nodes if isinstance(node, ast.Call)]
-    passed = {one.id for node in calls for one in node.args if isinstance(one, ast.Name)}
+    given = [one for node in calls for one in (*node.args, *keywords(node).values())]
+    passed = {one.id for one in given if isinstance(one, ast.Name)}
     used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     used |= {key.arg or "" for key in nodes if isinstance(key, ast.keyword)}
     if not made or made & passed or used & _OPEN:
@@ -64,6 +60,37 @@ def accepted(tree: ast.Module, literals: Literals) -> dict[str, Option] | None:
         option = _option(node, flags, keywords(node), literals)
         found |= {flag: option for flag in (*flags, *([f"--{option.off}"] if option.off else []))}
     return found or None
+
+
+def reads_argv(tree: ast.Module) -> bool:
+    """True if argparse itself surely parses the command line, as it was passed to the script."""
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    modules = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    parsers = {
+        getattr(node, "module", None) or alias.name
+        for node in modules
+        for alias in node.names
+        if alias.name in ("argparse", "ArgumentParser")
+    }
+    parses = [n for n in nodes if isinstance(n, ast.Call) and called(n).endswith(".parse_args")]
+    whole = bool(parses) and not any(node.args or node.keywords for node in parses)
+    loads = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    used = [n.value for n in nodes if isinstance(n, ast.Attribute)]
+    hidden = {n.id for n in loads if n not in used} & _parsers(nodes)  # returned, or in a list
+    return parsers == {"argparse"} and whole and not hidden and "argv" not in names
+
+
+def _parsers(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names of the variables that hold a parser, or a group of one."""
+    return {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and called(node.value).endswith(_MAKES)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:

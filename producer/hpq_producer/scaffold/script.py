@@ -64,16 +64,19 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
     )
 
 
-def rejections(path: Path, names: Iterable[str], *, flags_alone: bool) -> Iterator[str]:
-    """Yield why a script's argparse rejects `--name=value` of each name; nothing if in doubt.
+def rejections(
+    path: Path, names: Iterable[str], *, flags_alone: bool
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield each name whose `--name=value` the script's argparse rejects, why, and if it is sure.
 
-    `flags_alone`: the command passes `--name` for true values.
+    Nothing if in doubt. `flags_alone`: the command passes `--name` for true values.
     """
     try:
         tree = _parse(path)
     except UserError:  # not Python
         return
     options = argparse_options.accepted(tree, Literals(tree)) or {}
+    sure = argparse_options.reads_argv(tree)
     long = {flag.removeprefix("--"): one for flag, one in options.items() if flag[:2] == "--"}
     for name in names if long else ():
         started = [other for other in long if other.startswith(name)]  # abbreviations are accepted
@@ -82,12 +85,10 @@ def rejections(path: Path, names: Iterable[str], *, flags_alone: bool) -> Iterat
             near += [other for other in long if other == _initials(name)]
             near += get_close_matches(name, long, n=1, cutoff=0.5)
             hint = f"; did you mean --{near[0]}?" if near else ""
-            yield f"{path.name} has no option --{name}{hint}"
+            yield name, f"{path.name} has no option --{name}{hint}", sure
         elif long.get(name, long[(started or [name])[0]]).kind is Kind.FLAG and not flags_alone:
-            yield (
-                f"{path.name}: --{name} takes no value; write ${{args_no_boolean_flags}} instead of"
-                " ${args} in `command:`"
-            )
+            flag = f"{path.name}: --{name} takes no value"
+            yield name, f"{flag}; write ${{args_no_boolean_flags}} instead of ${{args}}", sure
 
 
 def _initials(name: str) -> str:

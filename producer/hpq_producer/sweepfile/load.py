@@ -5,7 +5,6 @@ One reading reports every problem, one per line. No parameters are drawn and not
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -28,6 +27,7 @@ from hpq.domain.sweep import (
 from hpq.domain.trainer_specs import SHIPPED, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
+from hpq.sanitize import shell_hint
 from hpq.search.conditions import Partial
 from hpq.search.samplers import LIMIT
 from hpq.search.space import Space
@@ -73,7 +73,7 @@ def load(
     """
     content = text or sweep_source.read(path)
     if path.suffix == ".py":
-        line = f"{path}: a script; `hpq init {shlex.quote(str(path))}` writes its sweep file"
+        line = f"{path}: a script; `{shell_hint(['hpq', 'init', str(path)])}` writes its sweep file"
         raise SweepFileError(line, code="sweep-file-is-script")
     document = yaml_reader.parse(content, str(path))
     if text:  # the user never saw its lines
@@ -110,7 +110,8 @@ def load(
             spec = replace(spec, points=points)
     set_counts.check_count(spec, limit, out)
     out.raise_errors()
-    return replace(spec, text=text, warnings=out.sorted_warnings())
+    seen = replace(spec, warnings=out.sorted_warnings(), source_map=out.source_map)
+    return replace(seen, text=text)
 
 
 def _flags(**flags: tuple[str, Json]) -> list[Override]:

@@ -17,6 +17,7 @@ from hpq.search import samplers
 from hpq.search.samplers import LIMIT
 from hpq.search.search_spec import BY_DEFAULT, Sampler
 from hpq.search.space import Space
+from hpq_producer.sweepfile.errors import SourceMap
 
 LIST = "list"  # the method of a file that lists its parameter sets
 
@@ -62,6 +63,7 @@ class SweepSpec:
     source: Mapping[str, Json] = field(default_factory=dict)
     text: str = ""  # YAML of a sweep that Python code enqueues; "": a file has it
     warnings: tuple[Notice, ...] = ()
+    source_map: SourceMap = field(default=SourceMap(file=""), repr=False, compare=False)
 
     @property
     def trials(self) -> int | None:

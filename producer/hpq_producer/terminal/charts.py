@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpq_producer.terminal.text import measure
 
-_LEAST_CUT, _FAR = 5, 50.0  # values; times the range of the others
+_LEAST_CUT, _FAR = 5, 3.0  # values; times the range of their middle 80 %
+_LOG_RATIO = 50.0  # 98th / 2nd percentile: from here on, an axis is logarithmic
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Where bars begin and end."""
+    """Where bars and axes begin and end. `is_log`: the ends are logarithms to base 10."""
 
     low: float
     high: float
     is_cut: bool = False  # values lie beyond it
+    is_log: bool = False
 
     @property
     def is_from_zero(self) -> bool:
@@ -29,24 +31,37 @@ class Scale:
         return self.low == 0
 
 
-def scale_of(values: Sequence[float]) -> Scale:
-    """From zero; from the smallest value if all are so alike that bars would say nothing.
+def is_wide(values: Sequence[float]) -> bool:
+    """Return True if these values belong on a logarithmic axis, which has no place for 0."""
+    found = sorted(v for v in values if math.isfinite(v))
+    outer = len(found) // 50
+    return bool(found) and found[0] > 0 and found[-1 - outer] / found[outer] >= _LOG_RATIO
 
-    A tenth of the values, far beyond the others, is left out: it would hide what they differ in.
+
+def axis_of(values: Sequence[float], is_log: bool = False, best: float | None = None) -> Scale:
+    """Return the scale of a page's panels and of bars: the one rule on what a scale leaves out.
+
+    Values farther from the middle 80 % than three times its range are left out: a tenth of them
+    would hide what the others differ in. The best value stays.
     """
-    finite = sorted(v for v in values if math.isfinite(v))
-    count = len(finite)
-    outer = max(1, count // 10)
+    finite = sorted(v for v in values if math.isfinite(v) and (v > 0 or not is_log))
+    if is_log:
+        finite = [math.log10(v) for v in finite]
+        best = None if best is None else math.log10(best)
+    count, outer = len(finite), max(1, len(finite) // 10)
     if count >= _LEAST_CUT and (far := _FAR * (finite[-1 - outer] - finite[outer])):
         lowest, highest = finite[outer] - far, finite[-1 - outer] + far
-        finite = [v for v in finite if lowest <= v <= highest]
-    is_cut = len(finite) < count
-    if not finite:
-        return Scale(low=0, high=1)
-    low, high = min(finite), max(finite)
-    if 0 <= low <= high / 2 or low == high >= 0:
-        return Scale(low=0, high=high or 1, is_cut=is_cut)
-    return Scale(low=low, high=high, is_cut=is_cut)
+        finite = [v for v in finite if lowest <= v <= highest or v == best]
+    low, high = (finite[0], finite[-1]) if finite else (0.0, 1.0)
+    return Scale(low=low, high=high, is_cut=0 < len(finite) < count, is_log=is_log)
+
+
+def scale_of(values: Sequence[float]) -> Scale:
+    """From zero; from the smallest value if all are so alike that bars would say nothing."""
+    scale = axis_of(values)
+    if 0 <= scale.low <= scale.high / 2 or scale.low == scale.high >= 0:
+        return replace(scale, low=0, high=scale.high or 1)
+    return scale
 
 
 def bar(value: float, scale: Scale, columns: int) -> str:

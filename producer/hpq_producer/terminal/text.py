@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shlex
-from collections.abc import Iterable
 from functools import lru_cache
 
 from rich.cells import cell_len, chop_cells
@@ -190,24 +188,3 @@ def size(count: float) -> str:
 def exact_seconds(ms: float) -> str:
     """Milliseconds as 2.31s, however many."""
     return f"{ms / 1000:.2f}s"
-
-
-def shell_line(words: Iterable[str]) -> str:
-    """Words as a shell reads them; what could act on a terminal stands in bash's $'\\x1b'."""
-    return " ".join(_ansi_c(word) if CONTROL.search(word) else _quoted(word) for word in words)
-
-
-def _quoted(word: str) -> str:
-    """In double quotes where that reads better: "--model={'width': 16}"."""
-    # What means something between them, to an interactive shell too, stays in single quotes.
-    return f'"{word}"' if "'" in word and not re.search(r'["$`\\!]', word) else shlex.quote(word)
-
-
-def _ansi_c(word: str) -> str:
-    plain = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + CONTROL.sub(lambda found: _bytes(found[0]), plain) + "'"
-
-
-def _bytes(char: str) -> str:
-    # Bytes, since what \u means to a shell depends on its locale.
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "replace"))

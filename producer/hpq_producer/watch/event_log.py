@@ -53,6 +53,9 @@ def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
         return f"{sweep.id}: {clean(event.fields.get('count', '?'))} more trials queued"
     if event.what == "held":
         return f"held: {clean(event.fields.get('why', ''))}"
+    if event.what == "retry_ended":
+        fields = {name: clean(text) for name, text in event.fields.items()}
+        return f"{fields.get('count', '?')} retried trials not run: {fields.get('why', '')}"
     if trial is None:
         if event.what == "set":
             changes = in_words({k: v for k, v in event.fields.items() if k != "touched"})
@@ -176,7 +179,11 @@ def _event_lines(reader: StoreReader, change: SweepUpdate) -> list[str]:
     numbers = sorted({e.trial for e in change.events if e.trial})
     sweep = change.status.sweep
     trials = {t.id.number: t for t in reader.trials.get_many(sweep.id, numbers)}
-    return [event_line(event, trials.get(event.trial), sweep) for event in change.events]
+    return [
+        event_line(event, trials.get(event.trial), sweep)
+        for event in change.events
+        if "not_run" not in event.fields  # the line of `retry_ended` stands for all
+    ]
 
 
 def _notes(

@@ -125,6 +125,35 @@ def test_a_worker_that_fails_what_passes_elsewhere_steps_back_and_says_why(lab) 
     assert "worker-suspect" in ids(lab.log(0)) and "KeyError: 'gpu'" in lab.log(0)
 
 
+BAD_ONES = """
+    import sys
+
+    if int(sys.argv[1].partition("=")[2]) % 2:
+        raise KeyError("lr")
+    print("loss=1")
+"""
+
+
+def test_a_retry_of_bad_trials_ends_by_itself_and_leaves_the_sweep_alone(lab) -> None:
+    """Guards: of 14 trials each second one fails, also when `hpq retry` queues it again."""
+    lab.write("train.py", BAD_ONES)
+    lab.worker()
+    sid = lab.enqueue(
+        f"program: train.py\n{HEAD}parameters: {{x: {{values: {list(range(14))}}}}}\n"
+    )
+    lab.wait_over(sid)
+    lab.ok("retry", sid, "--failed")
+    lab.wait_over(sid)
+    sweep = lab.reader.sweeps.get(sid)
+    assert (sweep.counts.finished, sweep.counts.failed, sweep.held) == (7, 7, "")
+    events = lab.reader.events.read(sid)
+    assert sum(e.what == "claimed" for e in events) == 14 + 5
+    (ended,) = (e for e in events if e.what == "retry_ended")
+    assert ended.fields["count"] == "2" and "KeyError train.py:5" in ended.fields["why"]
+    waited = lab.hpq("wait", sid)
+    assert waited.returncode == 1 and ids(waited.stderr) == ["retry-ended", "trials-failed"]
+
+
 BREAKS_LATER = """
     import sys
 

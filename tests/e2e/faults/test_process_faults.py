@@ -143,6 +143,32 @@ def test_a_trial_that_takes_its_worker_along_each_time_is_poison(lab, short_leas
     assert lab.trial(sid, 2).state is TrialState.FINISHED
 
 
+def test_work_directories_that_were_removed_are_the_fault_of_the_machine(lab) -> None:
+    """F11: `rm -r` of HPQ_HOME/work while a trial runs; another machine finishes it."""
+    lab.write(
+        "train.py",
+        f"""
+        import os, time
+        from pathlib import Path
+        here = Path({str(lab.code)!r})  # on the other machine, it runs in a copy
+        (here / "began").touch()
+        while not (here / "go").exists():
+            time.sleep(0.01)
+        (Path(os.environ["HPQ_CHECKPOINT_DIR"]) / "state").write_text("step 8")
+        print("loss=1")
+        """,
+    )
+    sid = lab.enqueue(SWEEP.replace("[1, 2]", "[1]"))
+    lab.worker()
+    lab.wait_for("began")
+    shutil.rmtree(lab.home / "work")
+    lab.go()
+    lab.wait_until(lambda: "worker-fault" in ids(lab.log()), "the line that says why")
+    lab.worker(HPQ_HOME=str(lab.folder / "other"), HPQ_CODE_KEY=(lab.home / "code.key").read_text())
+    lab.wait_over(sid)
+    assert lab.trial(sid).state is TrialState.FINISHED
+
+
 @pytest.mark.parametrize("shift_s", [3600, -3600], ids=["ahead", "behind"])
 def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(lab, shift_s, short_lease) -> None:
     """F20: one of two workers lives an hour later or earlier; leases are Redis's."""

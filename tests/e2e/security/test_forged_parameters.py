@@ -317,6 +317,7 @@ def test_a_sweep_whose_signature_was_removed_is_not_shown_as_if_it_were_verified
     sid = lab.enqueue(SWEEP)
     lab.worker()
     lab.wait_over(sid)
+    best = lab.reader.status(sid, rows=0).best[0].id
     lab.redis.hset(lab.keys.sweep(sid), mapping={"signature": "", "signer": ""})
     for words in (("results",), ("summary",), ("show", "1"), ("best", "-n", "3")):
         assert "parameters-unverified" in ids(lab.hpq(*words).stderr)
@@ -330,6 +331,12 @@ def test_a_sweep_whose_signature_was_removed_is_not_shown_as_if_it_were_verified
         put(lab, sid, number, row[16:])
     done = lab.hpq("best", sid)
     assert done.returncode == 0 and ids(done.stderr) == ["parameters-unverified"]
+    for words in (("best", sid, "--args"), ("show", f"{sid}/1", "--command")):
+        refused(lab.hpq(*words), "code-not-signed", "--unsigned")
+        assert lab.hpq(*words, "--unsigned").returncode == 0
+    settings = read(lab.env)
+    command = read_sweep(reader_of(lab.redis, settings), sid, settings).command
+    assert command == f"hpq show {best}", "the page names the trial, and copies no parameters"
 
 
 def test_a_forged_id_of_a_sweep_leads_nowhere(lab) -> None:
@@ -373,7 +380,7 @@ def test_every_view_marks_parameters_that_were_changed_after_the_trials_ran(lab)
     assert {shown[n]["failure"]["kind"] for n in marked} == {FailureKind.DISTRUSTED}
     message = shown[2]["failure"]["message"]
     reader = reader_of(lab.redis, read(lab.env))
-    page = encode_sweep(read_sweep(reader, sid))["trials"]
+    page = encode_sweep(read_sweep(reader, sid, read(lab.env)))["trials"]
     texts = {words: lab.ok(*words, sid) for words in (("results",), ("summary",))}
     texts["page"] = json.dumps(page)
     code = f"import hpq; print(hpq.Sweep({sid!r}).trial(2).failure)"

@@ -11,9 +11,13 @@ import subprocess
 
 import pytest
 
+from hpq.code import bundle
+from hpq.settings import read
+from hpq_producer.page.sweep_data import read_sweep
+from hpq_producer.session import reader_of
 from tests.commands import HPQ
 from tests.constants import DEADLINE_S
-from tests.ids import ids
+from tests.ids import ids, refused
 
 NO_SERVER = "redis://127.0.0.1:1/0"
 SWEEP = """
@@ -130,7 +134,134 @@ def test_a_trial_of_a_sweep_runs_with_its_parameters_and_the_code_as_it_is_now(l
     assert lab.hpq("try", f"{sid}/3").returncode == 2, "Python finds no file"
     assert ids(lab.hpq("try", sid).stderr) == ["trial-missing"]
     lab.redis.hset(lab.keys.sweep(sid), "signature", "0" * 64)
-    assert ids(lab.hpq("try", f"{sid}/3").stderr) == ["code-not-signed"]
+    assert ids(lab.hpq("try", f"{sid}/3").stderr)[-1:] == ["code-not-signed"]
+
+
+EXACT = """
+    import json, os, sys
+    from pathlib import Path
+
+    from helper import version
+    about = [version, sys.argv[1:], os.environ["HPQ_SEED"], Path("data.txt").read_text()]
+    print(json.dumps(about))
+    print("val_loss=1")
+"""
+
+
+def edited_since_its_trials(lab, more: str = "") -> tuple[str, list]:
+    """A sweep whose code was edited since; its id, and what its third trial printed."""
+    lab.write("train.py", EXACT)
+    lab.write("helper.py", "version = 'old'\n")
+    lab.write("data.txt", "beside the code")
+    sid = lab.enqueue(SWEEP + more)
+    lab.worker()
+    lab.wait_over(sid)
+    lab.write("helper.py", "version = 'new'\n")
+    return sid, json.loads(lab.printed(sid, 3).splitlines()[0])
+
+
+def printed(done: subprocess.CompletedProcess[str]) -> list:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[0])
+
+
+def test_a_trial_runs_again_as_enqueued_after_its_code_was_edited(lab) -> None:
+    sid, was = edited_since_its_trials(lab)
+    assert was == ["old", ["--lr=0.1", "--net={'layers': 2}"], "0", "beside the code"]
+    before = stored(lab, sid)
+    of_worker = set((lab.home / "work").iterdir())
+    done = lab.hpq("try", f"{sid}/3", "--as-enqueued")
+    assert printed(done) == was and ids(done.stderr) == ["code-edited"]
+    assert stored(lab, sid) == before and set((lab.home / "work").iterdir()) <= of_worker
+    done = lab.hpq("try", f"{sid}/3")
+    assert printed(done) == ["new", *was[1:]] and ids(done.stderr) == ["code-edited"]
+    assert f"hpq try {sid}/3 --as-enqueued" in done.stderr
+    lab.write("helper.py", "version = 'old'\n")
+    for words in ((), ("--as-enqueued",)):
+        done = lab.hpq("try", f"{sid}/3", *words)
+        assert printed(done) == was and not ids(done.stderr)
+
+
+def test_the_line_of_show_and_of_the_page_runs_the_code_and_the_seed_as_enqueued(lab) -> None:
+    sid, was = edited_since_its_trials(lab, more="    replicates: 2\n")
+    shown = lab.hpq("show", f"{sid}/3", "--command")
+    assert shown.stdout == f"HPQ_SEED=0 hpq try {sid}/3 --as-enqueued\n"
+    assert ids(shown.stderr) == ["code-edited"]
+    assert lab.ok("show", f"{sid}/4", "--command").startswith("HPQ_SEED=1 ")
+    best = lab.reader.status(sid, rows=0).best[0].id
+    page = read_sweep(reader_of(lab.redis, read(lab.env)), sid, read(lab.env))
+    assert page.command == lab.ok("show", best, "--command").rstrip()
+    elsewhere = lab.folder / "elsewhere"
+    elsewhere.mkdir()
+    ran = subprocess.run(
+        ["sh", "-c", shown.stdout], cwd=elsewhere, env=lab.env, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert printed(ran) == was
+    lab.write("helper.py", "version = 'old'\n")
+    assert not ids(lab.hpq("show", f"{sid}/3", "--command").stderr)
+
+
+def test_hpq_seed_is_the_seed_of_a_try(lab) -> None:
+    lab.write("train.py", "import os\nprint(os.environ['HPQ_SEED'])\n")
+    lab.write("s.yaml", SWEEP)
+    sid = lab.enqueue(SWEEP + "    replicates: 2\n", "--seed", "5")
+    for words in (("s.yaml",), (f"{sid}/2",), (f"{sid}/2", "--as-enqueued")):
+        assert lab.hpq("try", *words, HPQ_SEED="41").stdout == "41\n"
+    assert lab.hpq("try", f"{sid}/2", "--as-enqueued").stdout == "6\n"
+    assert ids(lab.hpq("try", "s.yaml", HPQ_SEED="-1").stderr) == ["setting-invalid"]
+
+
+def test_a_reused_result_runs_again_with_the_seed_that_it_ran_with(lab) -> None:
+    lab.write("train.py", "import os\nprint('seed', os.environ['HPQ_SEED'])\nprint('val_loss=1')\n")
+    grid = "program: train.py\nmethod: grid\nmetric: {name: val_loss}\n"
+    grid += "parameters: {x: {values: [1]}}\n"
+    old = lab.enqueue(grid, "--seed", "5")
+    lab.worker()
+    lab.wait_over(old)
+    bayes = grid.replace("grid", "bayes").replace("values: [1]", "min: 0, max: 9") + "run_cap: 1\n"
+    new = lab.enqueue(bayes, "--reuse")
+    assert lab.trial(new, 1).reused and lab.reader.sweeps.get(new).seed == 0
+    assert "seed 5\n" in lab.ok("try", f"{new}/1", "--as-enqueued")
+
+
+def test_only_a_trial_whose_code_was_copied_runs_as_enqueued(lab) -> None:
+    lab.write("train.py", "print('ran')\n")
+    lab.write("s.yaml", SWEEP)
+    refused(lab.hpq("try", "s.yaml", "--as-enqueued", HPQ_REDIS_URL=NO_SERVER), "usage")
+    live = lab.enqueue(SWEEP, "--live")
+    refused(lab.hpq("try", f"{live}/1", "--as-enqueued"), "code-not-kept")
+    sid = lab.enqueue(SWEEP)
+    digest = lab.reader.sweeps.get(sid).launch.code
+    lab.redis.delete(lab.keys.bundle(digest))
+    done = lab.hpq("try", f"{sid}/1", "--as-enqueued")
+    refused(done, "code-not-kept")
+    assert "ran" not in done.stdout
+
+
+def test_nothing_unsigned_runs_as_enqueued(lab) -> None:
+    lab.write("train.py", "print('ran')\n")
+    sid = lab.enqueue(SWEEP)
+    digest = lab.reader.sweeps.get(sid).launch.code
+    key, record = lab.keys.bundle(digest), lab.redis.hgetall(lab.keys.sweep(sid))
+    evil = bundle.pack({"train.py": (b"print('evil')\n", 0o644)})
+    whole = lab.redis.get(key)
+    for forged in (evil, whole[:-9], b"x"):
+        lab.redis.set(key, forged)
+        done = lab.hpq("try", f"{sid}/1", "--as-enqueued")
+        refused(done, "code-altered", exit=4)
+        assert not done.stdout
+    lab.redis.set(key, whole)
+    launch = json.loads(record[b"launch"])
+    for changed in ({"program": "other.py"}, {"code": digest[::-1]}, {"code_dir": "/"}):
+        lab.redis.hset(lab.keys.sweep(sid), "launch", json.dumps(launch | changed))
+        done = lab.hpq("try", f"{sid}/1", "--as-enqueued")
+        refused(done, "code-not-signed", exit=4)
+        assert not done.stdout
+    lab.redis.hset(lab.keys.sweep(sid), mapping=record)
+    other = {"HPQ_CODE_KEY": "another, of 16 letters"}
+    refused(lab.hpq("try", f"{sid}/1", "--as-enqueued", **other), "code-not-signed", exit=4)
+    assert "ran" in lab.ok("try", f"{sid}/1", "--as-enqueued")
 
 
 def test_a_function_is_tried_too_and_its_exception_is_exit_code_1(lab) -> None:

@@ -23,6 +23,7 @@ from hpq.store.scripts import Scripts
 from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
 from hpq.store.wire.trial import encode_new
+from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
 from hpq_producer.sweepfile.errors import Problems, SourceMap
@@ -39,9 +40,9 @@ RANDOM = (
 )
 
 
-def finish(store: TrialStore, claim: Claim | None) -> None:
+def finish(store: TrialStore, claim: Claim | None, value: float = 0.5) -> None:
     assert claim is not None
-    outcome = Outcome(state=TrialState.FINISHED, objective=0.5, step=3)
+    outcome = Outcome(state=TrialState.FINISHED, objective=value, step=3)
     store.commit(claim, outcome)
 
 
@@ -70,6 +71,24 @@ def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are
     assert [key for key in redis.keys("*") if b"staged" in key] == []
     control.remove(sid)
     assert redis.hlen(keys.digests) == 0
+
+
+def test_the_range_of_a_sweep_is_that_of_all_its_files(
+    desk: Desk, store: TrialStore, take: Take
+) -> None:
+    sid = desk.sweep(GRID)
+    for value in (0.9, 0.8, 0.1):
+        finish(store, take(), value)
+    first = judge_winner(desk.reader, desk.reader.sweeps.get(sid))
+    assert first is not None and list(first.edges) == ["x"]
+    desk.into(sid, GRID.replace("[1, 2, 3]", "[4, 5]"))
+    for _ in range(2):
+        finish(store, take())
+    sweep = desk.reader.sweeps.get(sid)
+    found = judge_winner(desk.reader, sweep)
+    assert found is not None and found.trial == 3 and found.edges == {}
+    every = list(desk.reader.trials.all(sid))
+    assert judge_winner(desk.reader, sweep, desk.reader.trials.best(sweep, 2), every) == found
 
 
 def test_a_file_with_fewer_trials_than_the_sweep_adds_none_and_cancels_none(desk: Desk) -> None:

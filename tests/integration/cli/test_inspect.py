@@ -24,11 +24,12 @@ import yaml
 from redis import Redis
 
 from hpq.code.signing import sign
-from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.attempt import CommitReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
+from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
@@ -114,13 +115,14 @@ def test_ls_of_nothing_says_what_makes_a_sweep_and_prints_no_data(hpq: Hpq, redi
 
 def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
     assert yaml.safe_load(hpq("best", "--yaml").stdout) == {"x": 2}
-    assert hpq("best", "--args").stdout == "--x=2\n"
+    refused(hpq("best", "--args"), "code-not-signed", "--unsigned")
+    assert hpq("best", "--args", "--unsigned").stdout == "--x=2\n"
     refused(hpq("best", "--args", "--yaml"), "usage")
     record = json.loads(hpq("best", "demo", "--json").stdout)
     assert (record["trial"], record["objective"], record["param"]) == (2, 0.9, {"x": 2})
     said = hpq("best").stdout.splitlines()
-    assert said[:4] == ["trial  demo-00000/2", "acc    0.9000", "x      2", ""]
-    (verdict,) = (line for line in said if line.startswith("verdict"))
+    assert said == ["trial  demo-00000/2", "acc    0.9000", "x      2"], "no seeds tell more"
+    (verdict,) = (line for line in hpq("summary").stdout.splitlines() if "verdict" in line)
     assert "leads #1" in verdict and "hpq best demo-00000 -n 2 --confirm 5" in verdict
     ranked = hpq("best", "-n", "5", "-o", "csv").stdout
     assert ranked.splitlines()[0] == hpq("results", "-o", "csv").stdout.splitlines()[0]
@@ -135,6 +137,8 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     store: TrialStore,
     who: WorkerPresence,
     control: SweepControl,
+    redis: Redis,
+    keys: Keys,
 ) -> None:
     control.stop(done.id)
     answer = hpq("best", "-n", "2", "--confirm", "3", HPQ_USER="me")
@@ -149,14 +153,32 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     assert (sweep.counts.queued, sweep.replicates, sweep.owner) == (6, 3, "me")
     assert sweep.seed > done.seed, "seeds that the sweep has not used"
     assert [t.params["x"] for t in reader.trials.all(sid)] == [2, 2, 2, 1, 1, 1]
+    assert f"{sid} measures the noise: 0 of 6" in hpq("best", done.id).stdout
     for value in (0.90, 0.91, 0.92, 0.50, 0.51, 0.52):
         finish(store, claim(store, who), value)
     said = hpq("best", sid, "-n", "2").stdout
-    assert "0.9100 ± 0.0100" in said and "beyond the noise" in said
+    assert "0.9100 ± 0.0100" in said and "verdict  yes" in said
     assert "would stay first in 100%" in said
+    for command in ("best", "summary"):
+        linked = hpq(command, done.id).stdout
+        assert "verdict  yes" in linked and sid in linked and "--confirm" not in linked
     refused(hpq("best", sid, "--confirm", "2"), "usage", f"hpq best {done.id}", exit=2)
+    redis.hset(keys.sweep(sid), "tags", json.dumps(["confirms-x; id\x1b[31m"]))
+    again = "hpq best 'x; id [31m' -n 2 --confirm 5"
+    refused(hpq("best", sid, "--confirm", "2"), "usage", again)
     record = json.loads(hpq("summary", sid, "--json").stdout)
     assert record["winner"]["order_holds"] == 1.0 and record["importance"]["why_none"]
+
+
+def test_a_confirmation_that_other_parameters_win_is_no_yes(
+    hpq: Hpq, done: Sweep, store: TrialStore, who: WorkerPresence, control: SweepControl
+) -> None:
+    control.stop(done.id)
+    sid = hpq("best", "-n", "2", "--confirm", "2", HPQ_USER="me").stdout.strip()
+    for value in (0.50, 0.51, 0.90, 0.91):
+        finish(store, claim(store, who), value)
+    said = hpq("best", done.id).stdout
+    assert "verdict  not certain" in said and sid in said
 
 
 def test_code_that_another_key_signed_is_not_confirmed(
@@ -308,20 +330,27 @@ def test_show_tells_all_of_a_sweep_and_of_a_trial(hpq: Hpq, done: Sweep) -> None
 def test_the_command_of_a_trial_runs_its_program_by_hand(
     hpq: Hpq, sweep_of: MakeSweep, tmp_path: Path
 ) -> None:
-    odd = "it's \x1b[31m"
-    code = ("import sys; print(sys.argv[1:])", odd, "${x}")
-    sweep_of(2, launch=Launch(command=("${interpreter}", "-c", *code, "${args}"), code_dir="/tmp"))
-    line = hpq("show", "2", "--command", HPQ_PYTHON=sys.executable).stdout
-    assert line.startswith(f"cd /tmp && {sys.executable} -c ") and inert(line)
-    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
-    assert ran.stdout == f"{[odd, '2', '--x=2']!r}\n"
+    code = "import os, sys; print(os.environ['HPQ_SEED'], sys.argv[1:])"
+    odd = "it's `id` \\'"
+    for name, word in (("one", odd), ("two", "it's \x1b[31m")):
+        command = ("${interpreter}", "-c", code, word, "${x}", "${args}")
+        sweep_of(2, f"{name}-00000", launch=Launch(command=command, code_dir="/tmp"))
+    words = ("show", "one/2", "--command")
+    refused(hpq(*words), "code-not-signed", "--unsigned")
+    line = hpq(*words, "--unsigned", HPQ_PYTHON=sys.executable).stdout
+    assert line.startswith(f"cd /tmp && HPQ_SEED=0 {sys.executable} -c ") and inert(line)
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
+    assert ran.stdout == f"0 {[odd, '2', '--x=2']!r}\n"
+    done = hpq("show", "two/2", "--command", "--unsigned")
+    refused(done, "value-not-for-shells", "hpq show two-00000/2 -o json")
+    assert not done.stdout
 
 
 def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: Sweep) -> None:
     answer = hpq("show", "demo", "--command")
     refused(answer, "trial-missing", "demo-00000/1")
-    line = hpq("show", "1", "--command").stdout
-    assert line == f"{sys.executable} -P -m hpq.train digits --set x=1\n"
+    line = hpq("show", "1", "--command", "--unsigned").stdout
+    assert line == f"HPQ_SEED=0 {sys.executable} -P -m hpq.train digits --set x=1\n"
 
 
 def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep) -> None:
@@ -399,6 +428,83 @@ def test_wait_posts_the_outcome_itself_and_warns_if_no_webhook_accepts_it(
     assert answer.returncode == 1 and "notice-lost" in ids(answer.stderr), answer.stderr
     assert b"s3cret" not in b"".join(redis.dump(key) or b"" for key in redis.scan_iter())
     refused(hpq("wait", "--notify", "ftp://x"), "setting-invalid")
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [
+        (["finished", "finished", "pruned", "cancelled"], 0),
+        (["finished", "finished", "diverged", "diverged"], 1),
+        (["finished", "finished", "finished", "stalled"], 1),
+        (["finished", "unreported", "finished", "finished"], 0),
+        (["unreported", "unreported", "unreported"], 5),
+    ],
+)
+def test_wait_and_watch_exit_by_one_rule(
+    hpq: Hpq,
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    ends: list[str],
+    code: int,
+) -> None:
+    sweep_of(4, worker_class="default")
+    for end_ in ends:
+        state, failure = TrialState.FAILED, None
+        if end_ in ("finished", "pruned", "cancelled"):
+            state = TrialState(end_)
+        else:
+            state = TrialState.FINISHED if end_ == "unreported" else state
+            failure = Failure(kind=FailureKind(end_), message="no 'acc'; did you mean 'Acc'?")
+        value = 0.5 if state is not TrialState.CANCELLED and failure is None else None
+        outcome = Outcome(state=state, objective=value, failure=failure)
+        if store.commit(claim(store, who), outcome) is CommitReply.REQUEUED:
+            store.commit(claim(store, who), outcome)
+    waited = hpq("wait")
+    assert waited.returncode == code == hpq("watch", "--until-done", "--lines").returncode
+    if code == 5:
+        held = ["sweep-held", "sweep-held-remedy", "metric-unreported"]
+        assert ids(waited.stderr) == ["no-worker", *held]
+        assert "did you mean 'Acc'?" in waited.stderr and "hpq resume demo-00000" in waited.stderr
+
+
+def test_cancelled_trials_are_not_counted_as_done(
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    sweep_of(5)
+    finish(store, claim(store, who), 0.5)
+    control.cancel("demo-00000", [2, 3])
+    for words in (("ls",), ("watch", "--once"), ("wait", "--timeout", "0")):
+        answer = hpq(*words)
+        said = answer.stdout + answer.stderr
+        assert " 1/5 " in said and "3/5" not in said, words
+    assert "2 cancelled" in hpq("ls").stdout
+
+
+def test_watch_prints_one_line_if_a_retry_ends_before_its_trials_ran(
+    environ: dict[str, str],
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    control: SweepControl,
+) -> None:
+    sweep_of(8)
+    finish(store, claim(store, who), 0.5)
+    for _ in range(7):
+        fail(store, claim(store, who), "old")
+    control.resume("demo-00000")
+    assert control.retry("demo-00000", range(2, 9)) == 7
+    with running(environ, "watch") as process:
+        assert next_line(process).startswith("demo-00000  waiting")
+        assert ids(next_line(process)) == ["no-worker"]
+        for _ in range(5):
+            fail(store, claim(store, who), "again")
+        assert process.wait(DEADLINE_S) == 1
+        assert process.stdout is not None
+        lines = process.stdout.read().decode().splitlines()
+    ended = "2 retried trials not run: 5 of 5 retried trials failed: f"
+    assert lines.count(ended) == 1 and not [one for one in lines if one.startswith("#7 ")]
+    assert "retry-ended" in ids("\n".join(lines))
 
 
 def test_wait_gives_up_in_time_and_says_what_it_waits_for(hpq: Hpq, sweep_of: MakeSweep) -> None:
@@ -836,7 +942,7 @@ def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
     launch = Launch(command=("${interpreter}", "-c", show, "${args_json_file}"))
     sid = f"demo-{uuid4().hex}"  # the file is in /tmp, which another run of this test shares
     sweep_of(2, sid, launch=launch)
-    line = hpq("show", "2", "--command").stdout
+    line = hpq("show", "2", "--command", "--unsigned").stdout
     ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     Path(f"/tmp/hpq-{sid}-2.json").unlink()
     assert json.loads(ran.stdout) == {"x": 2}
@@ -912,9 +1018,28 @@ def test_ls_marks_what_no_live_worker_takes(
     answer = hpq("ls")
     assert answer.stdout.splitlines()[1].split()[1] == "waiting"
     assert answer.stderr.startswith("! demo-00000: ") and ids(answer.stderr) == ["no-worker"]
-    assert json.loads(hpq("ls", "--json").stdout)[0]["not_taken"]["code"] == "no-worker"
+    (record,) = json.loads(hpq("ls", "--json", "--where", "state == waiting").stdout)
+    assert (record["state"], record["not_taken"]["code"]) == ("waiting", "no-worker")
+    assert json.loads(hpq("ls", "--json", "--where", "state == running").stdout) == []
     claim(store, who)
     assert hpq("ls").stderr == ""
+    (record,) = json.loads(hpq("ls", "--json").stdout)
+    assert (record["state"], record["not_taken"]) == ("running", None)
+
+
+def test_ls_says_once_why_several_sweeps_of_the_private_server_wait(
+    hpq_process: Hpq, tmp_path: Path
+) -> None:
+    private = {"HPQ_REDIS_URL": "", "COLUMNS": "300", "KUBECONFIG": str(tmp_path / "none")}
+    for epochs in (1, 2, 3):
+        (tmp_path / "sweep.yaml").write_text(
+            "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: grid\n"
+            f"parameters: {{epochs: {{value: {epochs}}}}}\n"
+        )
+        assert hpq_process("enqueue", "sweep.yaml", **private).returncode == 0
+    answer = hpq_process("ls", **private)
+    assert len(answer.stdout.splitlines()) == 4 and ids(answer.stderr) == ["no-worker"]
+    assert "and 2 more" in answer.stderr and "hpq run SWEEP" in answer.stderr
 
 
 def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(

@@ -134,6 +134,22 @@ def test_code_of_another_key_is_written_only_on_request(hpq, repo) -> None:
     assert (repo / "back" / "train.py").exists()
 
 
+def test_the_command_of_another_keys_trial_is_printed_only_on_request(hpq, repo, environ) -> None:
+    (repo / "train.py").write_text("import sys; print(sys.argv[1:])\n")
+    sid = enqueue(hpq)
+    (repo / "train.py").write_text("print('edited since')\n")
+    other = {"HPQ_CODE_KEY": "another, of 16 letters"}
+    words = ("show", f"{sid}/2", "--command")
+    refused(hpq(*words, **other), "code-not-signed", "--unsigned")
+    line = hpq(*words, "--unsigned", **other).stdout
+    # It runs the code as enqueued, too, and in no place that another user of /tmp can prepare.
+    assert f"hpq show {sid} --code . --unsigned" in line and f"/tmp/hpq-{sid} " not in line
+    path = f"{Path(sys.executable).parent}:{environ['PATH']}"
+    env = {**environ, **other, "PATH": path, "TMPDIR": str(repo / "home")}
+    ran = subprocess.run(["sh", "-c", line], env=env, capture_output=True, text=True)
+    assert ran.stdout == "['--x=2']\n", (line, ran.stderr)
+
+
 @pytest.mark.parametrize(
     "name", [".git/config", "lib/.GIT/hooks/post-checkout", "bare/HEAD", "../out.py", "a/../../b"]
 )
@@ -190,8 +206,8 @@ def test_a_trainer_of_ones_own_has_a_command_that_runs_it(hpq, repo) -> None:
     )
     text = "trainer: mine:train\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
     (repo / "sweep.yaml").write_text(text)
-    line = hpq("show", f"{enqueue(hpq)}/2", "--command").stdout
-    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    line = hpq("show", f"{enqueue(hpq, '--live')}/2", "--command").stdout
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
     assert ran.stdout == "step 3 loss=2\nloss=1\n", (line, ran.stderr)
 
 
@@ -199,8 +215,8 @@ def test_a_script_for_wandb_runs_by_hand_with_the_stand_in_and_the_set(hpq, repo
     (repo / "train.py").write_text(
         "import wandb\nwandb.init()\nwandb.log({'loss': wandb.config.x}, step=1)\n"
     )
-    line = hpq("show", f"{enqueue(hpq)}/2", "--command").stdout
-    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    line = hpq("show", f"{enqueue(hpq, '--live')}/2", "--command").stdout
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
     assert ran.stdout == "loss=2.0\n", (line, ran.stderr)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -93,7 +94,7 @@ def test_a_result_that_was_taken_is_trained_after_a_retry(
     two_finished(desk, store, who, take)
     new = desk.sweep(WIDER, "--reuse")
     assert control.retry(new, [1]) == 1
-    claim = take()
+    *_, claim = (take() for _ in range(4))  # last
     assert claim is not None and (claim.trial.number, claim.attempt, claim.unbegun) == (1, 2, 1)
     trial = desk.reader.trials.get(claim.trial)
     assert (trial.reused, trial.objective) == ("", None)
@@ -109,6 +110,8 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     assert desk.reader.sweeps.get(known).state is SweepState.FINISHED
     assert "2 results" in desk.hpq("summary", known).stdout
     assert desk.hpq("watch", known, "--once").stdout.count("reused") == 2
+    ranked = desk.hpq("best", known, "--top", "2").stdout
+    assert len(re.findall(r"(?m) reused +0\.[19]", ranked)) == 2 and " 0s " not in ranked
     assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
     assert take() is None and redis.zcard(keys.worker_class("default", "open")) == 0
     assert audit_sweep(desk.reader, known).violations == ()
@@ -408,7 +411,7 @@ def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
     third = desk.sweep(late + "run_cap: 5\n", "--reuse")
     assert [t.seed for t in desk.reader.trials.all(third)] == [5, 5]
     assert control.retry(new, [1]) == 1
-    assert "HPQ_SEED" not in desk.hpq("show", f"{new}/1", "--command").stdout
+    assert "HPQ_SEED=0 " in desk.hpq("show", f"{new}/1", "--command").stdout
     # With replicates each of a set has to have the seed that it would be given here.
     several = late + "run_cap: 4\nreplicates: 2\n"
     assert desk.trials(desk.sweep(several, "--reuse")) == []

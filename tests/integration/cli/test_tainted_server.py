@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Launch, Metric
-from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.domain.trial import Failure, FailureKind, Point, TrialState
 from hpq.sanitize import CONTROL, GuardedStream
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
 from tests.constants import DEADLINE_S
+from tests.ids import refused
 
 SID = "demo-00000"
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8m\x9b31m\rok\x08\x08\u202edne\x7f\u2028"
@@ -90,7 +91,10 @@ def tainted(
     failure = Failure(kind=FailureKind.USER_ERROR, message=EVIL, fingerprint=EVIL)
     store.commit(claims[0], Outcome(state=TrialState.FAILED, failure=failure))
     first = keys.trial(claims[0].trial)
-    redis.hset(first, mapping={"phase": EVIL, "worker": EVIL, "host": EVIL, "restarted": EVIL})
+    redis.hset(
+        first,
+        mapping={"kind": EVIL, "phase": EVIL, "worker": EVIL, "host": EVIL, "restarted": EVIL},
+    )
     redis.hset(first, mapping={f"m:loss{EVIL}": "1.5", f"m:{EVIL}": "2", "objective": "1.5"})
     redis.zadd(keys.sweep(SID, "rank"), {"1": 1.5})
     redis.xadd(f"{first}:log", {"d": EVIL.encode() + b"\n" + EVIL.encode("latin-1", "ignore")})
@@ -122,6 +126,78 @@ def test_the_live_page_draws_no_control_character_of_a_tainted_server(
     drawn = on_a_terminal(["watch", SID, "--until-done"], environ)
     for part in ("\x1b]", "\x07", "\x1b[8m", "\x9b", "\u202e", "\u2028", "\x08", "\x7f"):
         assert part not in drawn, part
+
+
+SWEEP, TRIAL = f"hpq:s:{SID}", f"hpq:t:{SID}/1"
+# What is damaged, what with, and what meets it.
+DAMAGED = (
+    (TRIAL, "event_ids", f"{EVIL}", ["show", f"{SID}/1"]),
+    (f"{SWEEP}:ended", "", "", ["report", "-o", "x.html"]),
+    (f"{SWEEP}:ended", "member", EVIL, ["report", "-o", "x.html"]),
+    (f"{SWEEP}:running", "", "", ["ls"]),
+    (f"{SWEEP}:params", "", "", ["show", f"{SID}/1"]),
+    (f"{SWEEP}:events", "", "", ["wait"]),
+    (f"{SWEEP}:rank", "member", EVIL, ["best"]),
+    (f"{TRIAL}:p:loss", "", "", ["results", "--history"]),
+    (f"{TRIAL}:p:loss", "entry", EVIL, ["results", "--history"]),
+    (f"{TRIAL}:log", "", "", ["logs", f"{SID}/1"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "part", "text", "words"), DAMAGED, ids=lambda v: str(v).replace(EVIL, "evil")
+)
+def test_damaged_data_is_named_with_its_key(
+    sweep_of, store: TrialStore, who: WorkerPresence, redis: Redis, hpq, key: str, part: str,
+    text: str, words: list[str],
+) -> None:  # fmt: skip
+    sweep_of(2, SID, owner="me", metric=Metric(name="loss"))
+    claim = store.claim(who, nonce="a", lease_ms=600_000)
+    assert claim is not None
+    point = Point(step=1, name="loss", value=1.0)
+    store.beat(claim, who, ReportBatch(seq=1, step=1, points=(point,), log=b"x"), lease_ms=600_000)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
+    if part == "event_ids":
+        redis.hset(key, part, text)
+    elif part == "member":
+        redis.zadd(key, {text: -1.0 if key.endswith("rank") else 9e12})
+    elif part == "entry":
+        redis.xadd(key, {"s": text, "v": text})
+    else:
+        redis.delete(key)
+        redis.set(key, "x")
+    done = hpq(*words)
+    if words == ["ls"]:  # the other sweeps are listed
+        assert done.returncode == 0 and key in done.stderr + done.stdout
+    else:
+        refused(done, "value-unreadable", key, exit=3)
+    assert not CONTROL.search((done.stdout + done.stderr).replace("\n", ""))
+
+
+def test_a_script_that_meets_damaged_data_says_so(sweep_of, redis: Redis, hpq) -> None:
+    sweep_of(2, SID, owner="me")
+    redis.delete(f"{SWEEP}:events")
+    redis.set(f"{SWEEP}:events", "x")
+    refused(hpq("pause", SID), "value-unreadable", "hpq audit", exit=3)
+
+
+@pytest.mark.parametrize("word", ["a_kind_of_a_newer_version", EVIL, "No Kind"])
+def test_an_unknown_word_stops_no_view(
+    sweep_of, store: TrialStore, who: WorkerPresence, redis: Redis, hpq, word: str
+) -> None:
+    sweep_of(2, SID, owner="me", metric=Metric(name="loss"))
+    claim = store.claim(who, nonce="a", lease_ms=600_000)
+    assert claim is not None
+    failure = Failure(kind=FailureKind.USER_ERROR, message="it broke", fingerprint="f")
+    store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
+    redis.hset(TRIAL, "kind", word)
+    views = (["report", "-o", "x.html"], ["summary"], ["show", f"{SID}/1"], ["watch", "--once"])
+    for words in (*views, ["results"]):
+        assert hpq(*words).returncode == 0, words
+    assert "it broke" in hpq("show", f"{SID}/1").stdout
+    redis.hset(TRIAL, "state", word)
+    for words in (*views, ["results"]):
+        assert hpq(*words).returncode == 0, words
 
 
 def test_a_guarded_stream_keeps_colours_and_lines_and_escapes_the_rest(capsys) -> None:

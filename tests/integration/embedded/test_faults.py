@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq_producer.embedded_redis import keeper
+from hpq_producer.embedded_redis import keeper, launch
 from hpq_producer.embedded_redis.attach import attach, running_socket
 from hpq_producer.embedded_redis.binary import Binary
 from tests.ids import raises
@@ -230,3 +230,29 @@ def test_a_socket_directory_of_somebody_elses_is_refused(home: Home, kind: str) 
         home.attach()
     folder.rmdir() if kind == "open" else folder.unlink()
     assert not home.processes()
+
+
+def test_a_keeper_that_hangs_before_it_runs_ends_the_wait_for_the_server(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = home.path.parent / "stuck"
+    stuck.write_text("#!/bin/sh\nexec sleep 1000\n", "utf-8")
+    stuck.chmod(0o700)
+    monkeypatch.setattr(launch.sys, "executable", str(stuck))
+    monkeypatch.setattr(launch, "START_S", 0.5)
+    with raises("private-redis-failed"):
+        home.attach()
+
+
+@pytest.mark.slow
+def test_a_keeper_ends_if_a_process_holds_the_lock_of_the_dead_server(home: Home) -> None:
+    user = home.user()
+    user.attach()
+    record = home.record()
+    os.kill(record.keeper_pid, signal.SIGSTOP)
+    os.kill(record.server_pid, signal.SIGKILL)
+    lock = keeper.open_lock(home.place.path / keeper.SERVER)
+    home.until(lambda: keeper.try_lock(lock))
+    os.kill(record.keeper_pid, signal.SIGCONT)
+    home.until_unkept()
+    os.close(lock)

@@ -38,14 +38,24 @@ HOSTILE = "<img src=x onerror=document.title='owned'>"
 
 
 class Served:
-    """A running `hpq dashboard`."""
+    """A running `hpq dashboard`, and the cookie of a browser that has opened its link."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
-        self.process, self.url = process, url
+    def __init__(self, process: subprocess.Popen[str], link: str) -> None:
+        self.process, self.link = process, link
+        there = urlsplit(link)
+        self.url = f"{there.scheme}://{there.netloc}"
+        self.cookie = f"hpq-dashboard-{there.port}", there.query.removeprefix("token=")
+
+    def show(self, tab: Tab, path: str = "/") -> Tab:
+        """Open a page in a browser that has the cookie."""
+        name, value = self.cookie
+        tab.page.context.add_cookies([{"name": name, "value": value, "url": self.url}])
+        return tab.open(self.url + path)
 
     def get(
         self, path: str, method: str = "GET", **headers: str
     ) -> tuple[int, Mapping[str, str], str]:
+        headers = {"Cookie": "=".join(self.cookie), **headers}
         there = urlsplit(self.url)
         host = "127.0.0.1" if there.hostname not in ("127.0.0.1", "::1") else there.hostname
         connection = http.client.HTTPConnection(host, there.port, timeout=DEADLINE_S)
@@ -59,6 +69,7 @@ class Served:
     def stream(self, topic: str, after: str = "0", **headers: str) -> Iterator[Events]:
         there = urlsplit(self.url)
         connection = http.client.HTTPConnection(there.hostname, there.port, timeout=DEADLINE_S)
+        headers = {"Cookie": "=".join(self.cookie), **headers}
         connection.request("GET", f"/events?topic={topic}&after={after}", headers=headers)
         answer = connection.getresponse()
         try:
@@ -76,8 +87,9 @@ class Events:
 
     def next(self) -> tuple[str, str, str]:
         """Return id, name and data of the next event."""
-        found = {"id": "", "event": "", "data": ""}
+        found, until = {"id": "", "event": "", "data": ""}, time.monotonic() + DEADLINE_S
         while line := self.answer.readline().decode():
+            assert time.monotonic() < until  # a quiet stream has comments
             name, _, value = line.rstrip("\n").partition(": ")
             found[name] = value
             if line == "\n" and found["event"]:
@@ -105,7 +117,7 @@ def serve(
         while True:
             try:
                 socket.create_connection(("127.0.0.1", there.port), timeout=1).close()
-                return Served(process, url.rstrip("/"))
+                return Served(process, url)
             except OSError:
                 assert process.poll() is None and time.monotonic() < until
                 time.sleep(0.02)
@@ -142,7 +154,7 @@ def test_a_finished_trial_appears_on_the_open_page(
     sweep: Sweep = sweep_of(4)
     finish(store, begin(0.1, 0.5), 0.5)
     second = begin(0.2, 0.7)
-    shown = tab().open(f"{serve().url}/sweep/{sweep.id}")
+    shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
     assert "acc 0.5000" in shown.text("h1")
     finish(store, second, 0.75)
@@ -163,7 +175,7 @@ def test_a_running_trial_moves_without_an_event(
 ) -> None:
     sweep: Sweep = sweep_of(2)
     claim = begin(0.1, 0.2)
-    shown = tab().open(f"{serve().url}/sweep/{sweep.id}")
+    shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
     points = (Point(step=3, name="acc", value=0.625),)
     store.beat(
@@ -178,7 +190,7 @@ def test_a_selected_trial_shows_attempts_artifacts_and_the_end_of_its_log(
 ) -> None:
     sweep: Sweep = sweep_of(2)
     begin(0.1, 0.2, log=f"epoch 1\n{HOSTILE}\n".encode())
-    shown = tab().open(f"{serve().url}/sweep/{sweep.id}#{sweep.id}/1")
+    shown = serve().show(tab(), f"/sweep/{sweep.id}#{sweep.id}/1")
     shown.until("document.querySelector('#trial pre') !== null")
     assert HOSTILE in shown.text("#trial pre") and "owned" not in shown.page.title()
     assert shown.count("#trial img") == 0 and shown.messages == []
@@ -194,7 +206,7 @@ def test_a_log_that_arrives_after_the_panel_was_drawn_again_appears(
     shown.page.route(
         "**/trial/**", lambda route: route.continue_() if is_free else held.append(route)
     )
-    shown.open(f"{serve().url}/sweep/{sweep.id}#{sweep.id}/1")
+    serve().show(shown, f"/sweep/{sweep.id}#{sweep.id}/1")
     shown.until("document.querySelector('#live').textContent.includes('updated')")
     assert len(held) > 1
     is_free = True
@@ -208,7 +220,7 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
 ) -> None:
     served = serve()
-    shown = tab().open(served.url)
+    shown = served.show(tab())
     assert "No sweep yet" in shown.text("#listing")
     sweep: Sweep = sweep_of(2)
     shown.until("document.querySelector('#listing a') !== null")
@@ -216,7 +228,7 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     shown.page.wait_for_url("**/sweep/*")  # until it is loaded, the new page has no body
     shown.until("document.body.dataset.ready === 'yes'")
     assert sweep.id in shown.text(".sweep") and shown.messages == []
-    workers = tab().open(f"{served.url}/workers")
+    workers = served.show(tab(), "/workers")
     store.present(who, idle=True, lifetime_ms=30_000)
     workers.until("document.querySelector('#listing').textContent.includes('w1')")
     assert workers.messages == []
@@ -227,7 +239,7 @@ def test_a_click_that_a_new_sweep_interrupts_opens_its_link(
 ) -> None:
     first: Sweep = sweep_of(2)
     served = serve()
-    shown, other = tab().open(served.url), tab().open(served.url)
+    shown, other = served.show(tab()), served.show(tab())
     shown.page.hover("#listing a")
     shown.page.mouse.down()
     sweep_of(3, "demo-11111")
@@ -243,7 +255,7 @@ def test_a_sweep_removed_while_shown_keeps_its_last_state(
 ) -> None:
     sweep: Sweep = sweep_of(1)
     finish(store, begin(0.1, 0.5), 0.5)
-    shown = tab().open(f"{serve().url}/sweep/{sweep.id}")
+    shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
     control.remove(sweep.id)
     shown.until("document.querySelector('#live').textContent.includes('removed')")
@@ -354,13 +366,36 @@ def test_a_stream_of_a_sweep_that_is_gone_says_so_and_one_in_an_outage_comes_bac
         assert events.next()[1] == "patch"
 
 
+@pytest.mark.parametrize("part", ["ended", "rank"])
+def test_a_page_of_damaged_data_names_the_key_and_follows_the_sweep_once_it_is_mended(
+    serve, sweep_of, begin, store: TrialStore, redis: Redis, keys: Keys, part: str
+) -> None:
+    sweep: Sweep = sweep_of(4)
+    finish(store, begin(0.1, 0.5), 0.5)
+    served, key = serve(), keys.sweep(sweep.id, part)
+    with served.stream(sweep.id) as events:
+        assert events.next()[1] == "patch"
+        redis.rename(key, "aside")
+        redis.set(key, "x")
+        redis.xadd(keys.sweep(sweep.id, "events"), {"e": "paused"})
+        assert next(e for e in iter(events.next, None) if e[1] == "away")[2].count(key)
+        status, _, text = served.get(f"/sweep/{sweep.id}x")
+        assert status == 404
+        redis.delete(key)
+        redis.rename("aside", key)
+        assert next(e for e in iter(events.next, None) if e[1] == "patch")
+    redis.set("hpq:workers", "x")
+    status, _, text = served.get("/workers")
+    assert status == 503 and "WRONGTYPE" in text
+
+
 def test_equal_digits_on_the_screen_do_not_change_the_ranks(
     serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
 ) -> None:
     sweep: Sweep = sweep_of(2)
     for value in (0.12345671, 0.12345678):
         finish(store, begin(0.1, value), value)
-    shown = tab().open(f"{serve().url}/sweep/{sweep.id}#{sweep.id}/2")
+    shown = serve().show(tab(), f"/sweep/{sweep.id}#{sweep.id}/2")
     shown.until("document.querySelector('#trial').textContent.includes('1 of 2')")
 
 
@@ -380,7 +415,7 @@ def test_it_only_shows(serve) -> None:
 
 
 def test_a_page_of_another_host_is_refused(serve) -> None:
-    served = serve()
+    served = serve("--no-token")
     assert served.get("/", Host="evil.example")[0] == 421
     assert served.get("/", Host="localhost:1")[0] == 200
     assert served.get("/", Host="[")[0] == 421
@@ -389,18 +424,47 @@ def test_a_page_of_another_host_is_refused(serve) -> None:
     assert status == 200 and "frame-ancestors 'none'" in policy and "unsafe-eval" not in policy
 
 
-def test_outside_loopback_a_token_is_needed_once(serve, sweep_of) -> None:
-    served = serve("--host", "0.0.0.0")
-    there = urlsplit(served.url)
-    token = there.query.removeprefix("token=")
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_token_is_needed_once(serve, sweep_of, host: str) -> None:
+    sweep: Sweep = sweep_of(2)
+    served = serve("--host", host)
+    name, token = served.cookie
     assert len(token) > 20
-    for path in ("/", "/workers", "/plotly.js", "/events?topic=/", "/?token=wrong"):
-        assert served.get(path)[0] == 403, path
-    status, headers, page = served.get(f"/workers?token={token}")
+    pages = ("/", "/workers", f"/sweep/{sweep.id}", f"/trial/{sweep.id}/1", "/plotly.js")
+    for path in (*pages, "/events?topic=/", "/?token=wrong", "/?token=", "/?token=%C3%A9"):
+        for cookie in ("", f"{name}=", f"{name}=wrong", f"{name}=\xe9"):
+            status, _, text = served.get(path, Cookie=cookie)
+            assert status == 403 and sweep.id not in text, (path, cookie)
+    status, headers, page = served.get(f"/workers?token={token}", Cookie="")
     cookie = headers["set-cookie"]
     assert status == 200 and "url=/workers" in page and token not in page
     assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
     assert served.get("/workers", Cookie=cookie.partition(";")[0])[0] == 200
+
+
+def test_the_printed_link_opens_pages_that_follow_their_sweep(
+    serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
+) -> None:
+    sweep_of(2)
+    served, shown = serve(), tab()
+    assert shown.page.goto(served.url).status == 403
+    shown.page.goto(served.link)
+    shown.page.wait_for_url(f"{served.url}/")  # without the token, as a link to send would have it
+    shown.page.click("#listing a")
+    shown.page.wait_for_url("**/sweep/*")
+    shown.until("document.querySelector('#live')?.textContent.startsWith('live')")
+    finish(store, begin(0.2, 0.75), 0.75)
+    shown.until("document.querySelector('h1').textContent.includes('0.7500')")
+    assert served.cookie[1] not in shown.page.content()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_without_a_token_the_dashboard_names_its_readers(serve, host: str) -> None:
+    served = serve("--no-token", "--host", host)
+    assert "token" not in served.link and served.get("/", Cookie="")[0] == 200
+    served.process.send_signal(signal.SIGINT)
+    _, err = served.process.communicate(timeout=DEADLINE_S)
+    assert ("this machine" in err) == (host == "127.0.0.1"), err
 
 
 def test_a_sweep_or_trial_that_does_not_exist_is_not_found(serve, sweep_of) -> None:

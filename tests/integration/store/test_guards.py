@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 import pytest
 
 from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
+from hpq.domain.trial import Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
+from hpq_producer.audit.sweep_audit import audit_sweep
+from tests.store_calls import beat
 
 LEASE = 30_000
 PASSES = Outcome(state=TrialState.FINISHED, objective=1.0)
@@ -41,6 +44,15 @@ class Crew:
         claim = self.take(name)
         assert claim is not None
         return self.store.commit(claim, outcome)
+
+    def until_it_rests(self, name: str, is_bad: Callable[[int], bool]) -> list[int]:
+        """A worker takes what it gets until nothing is left; return the numbers in that order."""
+        taken = []
+        while claim := self.take(name):
+            bad = is_bad(claim.trial.number)
+            assert self.store.commit(claim, fails() if bad else PASSES) is CommitReply.DONE
+            taken.append(claim.trial.number)
+        return taken
 
     @property
     def held(self) -> str:
@@ -87,7 +99,11 @@ def test_a_canary_that_fails_holds_the_sweep_and_retry_tries_it_again(crew) -> N
     assert it.reader.sweeps.get(it.sid).state is SweepState.HELD
     it.control.retry(it.sid, [1])
     assert it.demand() == 1
+    it.one("a", fails())
+    assert it.held == "canary #1 failed: no"
+    it.control.retry(it.sid, [1])
     assert it.one("a", PASSES) is CommitReply.DONE and it.demand() == 19
+    assert it.reader.trials.get(TrialId(sweep=it.sid, number=1)).state is TrialState.FINISHED
 
 
 def test_resume_lets_the_rest_run_after_a_canary_failed(crew) -> None:
@@ -250,3 +266,169 @@ def test_what_fails_after_its_sweep_was_ended_is_not_tried_again(crew, verb) -> 
     assert it.store.commit(second, fails()) is CommitReply.DONE
     assert it.store.commit(first, fails("signal 9", FailureKind.KILLED)) is CommitReply.DONE
     assert it.reader.sweeps.get(it.sid).counts.queued == it.demand() == 0
+
+
+def is_bad(number: int) -> bool:
+    """24 of the first 511 trials fail whenever they run, 21 apart."""
+    return number % 21 == 0 and number <= 511
+
+
+def test_bad_trials_of_a_healthy_sweep_are_retried_last_and_do_not_stop_it(crew) -> None:
+    it = crew("a", trials=600)
+    taken = [it.take("a") for _ in range(511)]
+    for claim in taken:
+        it.store.commit(claim, fails() if is_bad(claim.trial.number) else PASSES)
+    bad = [n for n in range(1, 512) if is_bad(n)]
+    assert it.control.retry(it.sid, bad) == len(bad) == 24
+
+    assert it.until_it_rests("a", is_bad) == [*range(512, 601), *bad[:5]]
+
+    sweep = it.reader.sweeps.get(it.sid)
+    assert sweep.state is SweepState.FINISHED and not sweep.held and it.demand() == 0
+    assert sweep.counts.finished == 576 and sweep.counts.failed == 24
+    assert sweep.retry_ended == "5 of 5 retried trials failed: KeyError a.py:3"
+    ends = [e for e in it.reader.events.read(it.sid) if e.what == "retry_ended"]
+    assert [e.fields["count"] for e in ends] == ["19"]
+    assert audit_sweep(it.reader, it.sid).violations == ()
+
+
+def test_a_retry_that_passes_runs_to_its_end(crew) -> None:
+    it = crew("a", trials=100)
+    it.until_it_rests("a", lambda n: n % 5 == 0)
+    bad = list(range(5, 101, 5))
+    it.control.retry(it.sid, bad)
+    assert it.until_it_rests("a", lambda n: n % 10 == 0) == bad
+    assert it.reader.sweeps.get(it.sid).counts.failed == 10
+    assert it.reader.sweeps.get(it.sid).retry_ended == ""
+
+
+def test_what_the_end_of_a_retry_returns_has_the_failure_that_it_had(crew) -> None:
+    it = crew("a", trials=9)
+    it.until_it_rests("a", lambda n: n % 2 == 0)
+    it.control.retry(it.sid, [9])
+    it.one("a", fails("nan", FailureKind.DIVERGED))
+
+    def failure(number: int) -> Failure | None:
+        return it.reader.trials.get(TrialId(sweep=it.sid, number=number)).failure
+
+    before = {n: failure(n) for n in (6, 8, 9)}
+    assert before[6] and before[9] and before[9].kind is FailureKind.DIVERGED
+    it.control.retry(it.sid, range(1, 10))
+    assert failure(6) is None and it.reader.sweeps.get(it.sid).counts.diverged == 0
+    for _ in range(5):
+        it.one("a", fails("another"))
+    assert it.take("a") is None
+    assert {n: failure(n) for n in (6, 8, 9)} == before
+    ended = it.reader.sweeps.get(it.sid)
+    assert failure(7) == Failure(kind=FailureKind.USER_ERROR, message=ended.retry_ended)
+    assert (ended.counts.failed, ended.counts.diverged) == (9, 1)
+    it.control.retry(it.sid, [7, 9])  # a window of its own: two failures do not end it
+    assert it.reader.sweeps.get(it.sid).retry_ended == ""
+    for _ in range(2):
+        it.one("a", fails("another"))
+    assert audit_sweep(it.reader, it.sid).violations == ()
+
+
+def test_a_retry_does_not_hide_that_the_trials_of_the_sweep_fail(crew) -> None:
+    it = crew("a")
+    for _ in range(4):
+        it.one("a", fails())
+    it.control.retry(it.sid, range(1, 5))
+    it.one("a", fails())
+    assert it.held == "5 of 5 trials failed: KeyError a.py:3"
+    it.control.retry(it.sid, [5])  # of a held sweep: it resumes, with a new window
+    assert it.held == ""
+    it.one("a", fails())
+    assert it.held == ""
+
+
+@pytest.mark.parametrize("restart", ["resume", "worker"])
+def test_what_passed_before_a_restart_does_not_hide_a_broken_environment(crew, restart) -> None:
+    it = crew("ab", trials=300)
+    for _ in range(200):
+        it.one("a", PASSES)
+    it.store.absent(it.who["b"])
+    if restart == "resume":
+        it.control.pause(it.sid)
+        it.control.resume(it.sid)
+    else:
+        it.store.absent(it.who["a"])
+        it.store.present(it.who["a"], idle=True, lifetime_ms=3 * LEASE)
+    for _ in range(5):
+        assert it.held == ""
+        it.one("a", fails())
+    assert it.held == "5 of 5 trials failed: KeyError a.py:3"
+
+
+def test_a_worker_that_starts_beside_another_begins_no_window(crew) -> None:
+    it = crew("a")
+    it.store.reap("default", lease_ms=LEASE, lost_max=3)  # as each live worker does
+    for _ in range(3):
+        it.one("a", PASSES)
+    late = WorkerPresence(name="late", host="h", worker_class="default")
+    it.store.present(late, idle=True, lifetime_ms=3 * LEASE)
+    it.store.absent(late)
+    for _ in range(7):
+        it.one("a", fails())
+    assert it.held == ""
+    it.one("a", fails())
+    assert it.held == "8 of 10 trials failed: KeyError a.py:3"
+
+
+def test_workers_of_one_trial_each_hold_a_sweep_that_fails(crew) -> None:
+    it = crew("a")
+    for _ in range(5):
+        assert it.held == ""
+        it.one("a", fails())
+        it.store.absent(it.who["a"])
+        it.store.present(it.who["a"], idle=True, lifetime_ms=3 * LEASE)
+    assert it.held == "5 of 5 trials failed: KeyError a.py:3"
+
+
+LACKS = "the metric 'acc' was never reported; the trial reported Acc; did you mean 'Acc'?"
+
+
+def lacks(state: TrialState = TrialState.FINISHED) -> Outcome:
+    failure = Failure(kind=FailureKind.UNREPORTED, message=LACKS, fingerprint=LACKS)
+    return Outcome(state=state, failure=failure)
+
+
+@pytest.mark.parametrize("state", [TrialState.FINISHED, TrialState.FAILED])
+def test_the_third_trial_without_the_metric_holds_a_sweep_that_nobody_reported(crew, state) -> None:
+    it = crew("a")
+    for i in range(3):
+        assert it.held == ""
+        if i == 1:
+            it.one("a", Outcome(state=TrialState.PRUNED))
+            it.one("a", Outcome(state=TrialState.CANCELLED))
+        it.one("a", lacks(state))
+    assert it.held.endswith(LACKS)
+    it.control.resume(it.sid)  # once is enough
+    for _ in range(4):
+        it.one("a", lacks())
+    assert it.held == ""
+
+
+@pytest.mark.parametrize("seen", ["passed", "running", "diverged"])
+def test_a_metric_that_one_trial_reported_holds_nothing(crew, seen) -> None:
+    it = crew("ab")
+    if seen == "running":
+        beat(it.store, it.who["b"], it.take("b"), 1, 1, objective=0.5)
+    else:
+        it.one("b", PASSES if seen == "passed" else fails("nan", FailureKind.DIVERGED))
+    for _ in range(4):
+        it.one("a", lacks())
+    assert it.held == ""
+
+
+def test_retried_trials_without_the_metric_hold_nothing(crew) -> None:
+    it = crew("a", trials=5)
+    it.one("a", lacks())
+    it.one("a", lacks())
+    it.control.retry(it.sid, [1, 2])
+    for _ in range(2):
+        it.one("a", Outcome(state=TrialState.CANCELLED))
+    it.one("a", Outcome(state=TrialState.CANCELLED))
+    for _ in range(2):
+        it.one("a", lacks())
+    assert it.held == ""

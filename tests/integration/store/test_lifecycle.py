@@ -253,8 +253,9 @@ def test_retry_queues_ended_trials_with_a_new_attempt(
     assert control.retry(sweep.id, [1, 2]) == 2
     counts = reader.sweeps.get(sweep.id).counts
     assert (counts.queued, counts.failed, counts.cancelled) == (2, 0, 0)
-    again = take(store, who, "b")
-    assert again is not None and again.trial.number == 1 and again.attempt == 2
+    fresh, again = take(store, who, "b"), take(store, who, "c")  # what never ran goes first
+    assert (fresh.trial.number, fresh.attempt) == (2, 1)
+    assert (again.trial.number, again.attempt) == (1, 2)
 
 
 def test_a_sweep_whose_first_five_trials_fail_alike_is_held(

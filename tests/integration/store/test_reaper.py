@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,11 @@ from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
 from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
+from hpq_worker.lease.report_buffer import ReportBuffer
+from hpq_worker.process.watchdog import Progress
 
 LEASE = 30_000
 
@@ -49,6 +53,48 @@ def test_the_reaper_tells_what_is_queued_again_from_what_is_over(
     control.cancel(sid, [told.trial.number + 1])
     again, over = said()
     assert again.startswith("1 trial ") and over.startswith("2 trials ") and "poison" in over
+
+
+def test_a_machine_that_was_suspended_requeues_no_trial_at_once(
+    store: TrialStore, sweep_of, take, who: WorkerPresence, redis: Redis, keys, reader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The server's clock ran on meanwhile, so all leases of the machine's workers have expired."""
+    now = [1_000.0]
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: now[clock == time.CLOCK_MONOTONIC])
+    sweep_of(1)
+    store.reap("default", lease_ms=LEASE, lost_max=2)
+    busy = replace(who, fields={"state": "busy", "fault": ""})
+    settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.01"})
+    reaper = Reaper(settings, store, lambda: (busy, False), Telemetry(None), Outage())
+    claim = take()
+    redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
+    state = lambda: reader.trials.get(claim.trial).state  # noqa: E731
+    for passed_s in (3_600, 14, 14):  # a longer pause would be another sleep
+        now[0] += passed_s
+        reaper.run_once()
+        assert state() is TrialState.RUNNING
+    now[0] += 14
+    reaper.run_once()
+    assert state() is TrialState.QUEUED
+
+
+@pytest.mark.parametrize(("age_s", "is_renewed"), [(10.0, True), (31.0, False)])
+def test_a_beat_renews_from_the_last_turn_of_the_main_loop(
+    store: TrialStore, sweep_of, take, who: WorkerPresence, redis: Redis, keys, age_s, is_renewed
+) -> None:
+    sweep_of(1)
+    claim, progress = take(), Progress()
+    progress._at -= age_s
+    outage, reports = Outage(), ReportBuffer(None)
+    heartbeat = Heartbeat(store, who, LEASE, lambda: None, outage, progress)
+    heartbeat._send(claim, reports)
+    (_, lease), now = redis.zrange(keys.leases, 0, -1, withscores=True)[0], redis.time()
+    now_ms = 1000 * now[0] + now[1] / 1000
+    assert (lease > now_ms) is True
+    assert heartbeat._send(claim, reports) is is_renewed
+    if is_renewed:
+        assert lease <= now_ms + LEASE - 1000 * age_s
 
 
 def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(

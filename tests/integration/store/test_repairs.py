@@ -350,6 +350,8 @@ def test_a_worker_that_claims_and_is_never_heard_again_is_forgotten(
 def test_a_ticket_that_is_minted_reaches_a_worker_of_its_class(redis, keys) -> None:
     tickets = Tickets(redis, keys)
     assert tickets.mint("default", 1) == 1
+    (job,) = redis.scan_iter("rq:job:*")
+    assert redis.ttl(job) > 0  # a worker may die with it
     popped = tickets.pop("default", 0.1)
     assert popped is not None and tickets.is_ticket(popped)
     assert tickets.pop("default", 0.1) is None

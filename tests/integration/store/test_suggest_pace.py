@@ -26,6 +26,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq.store.wire.search import encode_search
+from hpq_worker.suggest import loop
 from hpq_worker.suggest.loop import Suggester
 
 pytestmark = pytest.mark.torch
@@ -82,8 +83,14 @@ def trials(redis: Redis, reader: StoreReader, suggester: Suggester) -> Trials:
 
 
 @pytest.mark.parametrize("suggester", [2], indirect=True)
-def test_of_several_workers_nobody_waits_for_a_gaussian_process(trials: Trials) -> None:
-    assert trials(16, 10) == {"tpe"}
+def test_of_several_workers_nobody_waits_long_for_a_gaussian_process(
+    trials: Trials, suggester: Suggester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "_PATIENCE_S", 10**6)
+    assert trials(12, 10) == {"gp"}
+    monkeypatch.setattr(loop, "_PATIENCE_S", suggester._waited_s)
+    assert suggester._waited_s > 0
+    assert trials(4, 10) == {"tpe"}
     assert trials(2, 10**8) == {"gp"}
 
 
@@ -98,7 +105,7 @@ def test_one_slow_set_does_not_switch_the_gaussian_process_off(
 ) -> None:
     """It is tried again now and then, and what it takes then counts."""
     assert trials(12, 700_000) == {"gp"}
-    suggester._make_s[Sampler.GP] = 400.0
+    suggester._make_s[Sampler.GP], suggester._waited_s = 400.0, loop._PATIENCE_S
     assert trials(8, 700_000) == {"tpe"}
     assert trials(8, 700_000) == {"tpe", "gp"}
     assert trials(4, 700_000) == {"gp"}

@@ -186,8 +186,9 @@ def test_failures_are_counted_by_kind_with_an_example() -> None:
     ("counts", "fields", "code"),
     [
         (Counts(finished=3), {}, ExitCode.DONE),
-        (Counts(finished=3, failed=2, diverged=2), {}, ExitCode.DONE),
+        (Counts(finished=2, failed=2, diverged=2), {}, ExitCode.SOME_FAILED),
         (Counts(finished=3, failed=1), {}, ExitCode.SOME_FAILED),
+        (Counts(finished=2, pruned=1, cancelled=1), {}, ExitCode.DONE),
         (Counts(finished=3, cancelled=1), {"flag": "cancelled"}, ExitCode.SOME_FAILED),
         (Counts(finished=3, cancelled=1), {"flag": "stopped"}, ExitCode.DONE),
         (Counts(queued=3, failed=5), {"held": "5 of 5"}, ExitCode.HELD),

@@ -6,13 +6,15 @@ import base64
 import json
 import math
 from array import array
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
-from hpq_producer.page.curves import POINTS, pack_curves, scale_of, thinned
+from hpq_producer.page.curves import POINTS, pack_curves, thinned
 from hpq_producer.page.sweep_data import encode_sweep
-from tests.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
+from hpq_producer.terminal.charts import axis_of, is_wide
+from tests.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
 
 
 def test_a_thinned_curve_keeps_its_ends_and_its_peak() -> None:
@@ -35,13 +37,29 @@ def test_packed_curves_unpack_to_their_values_and_nan_is_its_own_number() -> Non
 
 
 def test_one_outlier_does_not_flatten_the_others() -> None:
-    low, high, is_log = scale_of([*(1 + x / 1000 for x in range(1000)), 1e30, math.inf, math.nan])
-    assert low == 1 and high < 6 and not is_log
+    scale = axis_of([*(1 + x / 1000 for x in range(1000)), 1e30, math.inf, math.nan])
+    assert scale.low == 1 and scale.high < 6 and scale.is_cut
+    best = axis_of([*(1 + x / 1000 for x in range(1000)), 1e30], best=1e30)
+    assert best.high == 1e30, "the best value stays"
 
 
-def test_losses_over_decades_get_a_logarithmic_scale() -> None:
-    low, high, is_log = scale_of([10 ** (-x / 100) for x in range(400)])
-    assert is_log and low == pytest.approx(-3.99) and high == 0
+def test_losses_over_decades_get_a_logarithmic_scale_and_zero_has_no_place_on_it() -> None:
+    losses = [10 ** (-x / 100) for x in range(400)]
+    scale = axis_of(losses, is_wide(losses))
+    assert scale.is_log and scale.low == pytest.approx(-3.99) and scale.high == 0
+    for value in (0.0, -1.0):
+        assert not is_wide([*losses, value])
+
+
+@pytest.mark.parametrize(("result", "is_log"), [(1e-3, True), (0.0, False)])
+def test_every_panel_of_the_metric_has_the_same_kind_of_axis(result: float, is_log: bool) -> None:
+    data = made(SETS_OF_ARTICLE, metric="loss")
+    trials = [replace(t, objective=result if t.id.number == 3 else 0.5) for t in data.trials]
+    curves = {t.id.number: [(float(x), 10 ** -(x % 4)) for x in range(24)] for t in trials}
+    shown = encode_sweep(of_trials(trials, curves, sid="x-00000", metric="loss"))
+    assert shown["curves"]["log"] is is_log
+    low, high = shown["scale"]
+    assert (low < 0) is is_log and high <= 0.5
 
 
 def test_axes_follow_the_sweep_file_and_the_most_important_parameter_is_first() -> None:

@@ -81,6 +81,7 @@ NAMES = ("lr", "bs", "learning_rate", "batch_size", "batch-siz", "amp", "ema", "
         ("for n in names: p.add_argument(f'--{n}')", False, []),
         ("q = argparse.ArgumentParser(parents=[p])", False, []),
         ("add_model_arguments(p)", False, []),
+        ("add_model_arguments(parser=p)", False, []),
         ("def x(:", False, []),
     ],
 )
@@ -91,24 +92,63 @@ def test_options_that_argparse_rejects_are_found_unless_in_doubt(
     script.write_text(PARSER + more)
     found = list(rejections(script, NAMES, flags_alone=flags_alone))
     assert len(found) == len(rejected)
-    assert all(f"--{name}" in line for name, line in zip(rejected, found, strict=True))
-    for line in found:
+    assert [name for name, _, _ in found] == rejected
+    for name, line, is_sure in found:
+        assert f"--{name}" in line and not is_sure  # nothing here calls parse_args
         assert ("learning_rate" in line) <= ("--lr?" in line)
         assert ("batch_size" in line) <= ("--batch-size?" in line)
     script.write_text("print('no parser')")
     assert not list(rejections(script, NAMES, flags_alone=flags_alone))
 
 
-def test_plan_warns_of_an_option_that_the_script_lacks(tmp_path: Path) -> None:
+SURE = PARSER + "p.parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "is_sure"),
+    [
+        (SURE, True),
+        (SURE.replace("import argparse", "from argparse import *"), False),
+        (SURE.replace("import argparse", "import argparse, simple_parsing"), True),
+        (SURE.replace("import argparse", "import argparse\nfrom tap import ArgumentParser"), False),
+        (SURE.replace("parse_args()", "parse_args(words)"), False),
+        (SURE + "sys.argv[1:] = []", False),
+        (SURE + "from sys import argv; argv.clear()", False),
+        (SURE + "def parser(): return p", False),
+        (SURE + "g = p.add_argument_group('x')\nparsers = [g]", False),
+    ],
+)
+def test_a_rejection_is_sure_only_if_argparse_alone_reads_the_command_line(
+    tmp_path: Path, script: str, is_sure: bool
+) -> None:
+    (tmp_path / "train.py").write_text(script)
+    found = [sure for _, _, sure in rejections(tmp_path / "train.py", NAMES, flags_alone=False)]
+    assert set(found) <= {is_sure} and (found or not is_sure)
+
+
+@pytest.mark.parametrize(
+    ("command", "rejected"),
+    [
+        ("", [7, 8]),  # --amp and --optimizer
+        ("command: ['${program}', '${args}']\n", []),  # executable: perhaps no Python
+        ("command: [python, '${program}', '${args_no_boolean_flags}']\n", [8]),
+        ("command: [python, '${program}', '${args_json}']\n", []),
+        ("command: [python, '${program}', '--optimizer=${optimizer}']\n", []),
+    ],
+)
+def test_an_option_that_the_script_rejects_is_refused_or_warned_of_if_in_doubt(
+    tmp_path: Path, command: str, rejected: list[int]
+) -> None:
+    text = BAYES.replace("  optimizer", "  amp: {value: true}\n  optimizer") + command
+    (tmp_path / "sweep.yaml").write_text(text)
+    home = {"HOME": str(tmp_path)}
     (tmp_path / "train.py").write_text(PARSER)
-    text = BAYES.replace("  optimizer", "  amp: {value: true}\n  optimizer")
-    for command, count in (
-        ("", 2),  # --amp and --optimizer
-        ("command: ['${program}', '${args}']\n", 0),  # executable: perhaps no Python
-        ("command: [python, '${program}', '${args_no_boolean_flags}']\n", 1),
-        ("command: [python, '${program}', '${args_json}']\n", 0),
-    ):
-        (tmp_path / "sweep.yaml").write_text(text + command)
-        done = run_here(["plan", "sweep.yaml", "--json"], tmp_path, {"HOME": str(tmp_path)})
-        codes = [warning["code"] for warning in json.loads(done.stdout)["warnings"]]
-        assert codes.count("option-rejected") == count, (command, done.stdout)
+    done = run_here(["plan", "sweep.yaml", "--json"], tmp_path, home)
+    codes = [warning["code"] for warning in json.loads(done.stdout)["warnings"]]
+    assert codes.count("option-rejected") == len(rejected), (command, done.stdout)
+
+    (tmp_path / "train.py").write_text(SURE)
+    for words in (["plan", "sweep.yaml"], ["enqueue", "sweep.yaml"]) if rejected else ():
+        done = run_here(words, tmp_path, home)
+        assert done.returncode == 2 and done.stderr.count("[option-rejected]") == len(rejected)
+        assert [f"sweep.yaml:{line}:" in done.stderr for line in rejected] == [True] * len(rejected)

@@ -10,7 +10,7 @@ from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.reports.ranking import result_row, show_ranking
-from hpq_producer.reports.summary_page import effect_lines
+from hpq_producer.reports.summary_page import comparison_cells, effect_lines, rest_line
 from hpq_producer.terminal.charts import scale_of
 from hpq_producer.terminal.style import plain
 
@@ -64,14 +64,18 @@ def test_effects_scale_their_bars_to_the_room_or_leave_them_out(
     assert any("█" in line for line in rows) == has_bars
 
 
-def test_effects_say_that_pruned_trials_count_and_their_columns_align() -> None:
-    pruned = [replace(t, state=TrialState.PRUNED, objective=1234.0) for t in TRIALS[1:]]
-    _, title, *rows = [
-        plain(line) for line in effect_lines(SweepSummary(SWEEP).add([*TRIALS, *pruned]))
-    ]
-    assert "by parameter value" in title and "2 pruned trials included" in title
+def test_medians_and_means_are_of_finished_trials_and_say_how_many_they_leave_out() -> None:
+    pruned = [replace(t, state=TrialState.PRUNED, objective=1234.0) for t in TRIALS]
+    summary = SweepSummary(SWEEP).add([*TRIALS * 2, *pruned])
+    _, title, counts, *rows = [plain(line) for line in effect_lines(summary, 80)]
     assert "lower is better" in title, "a long bar reads as a good one"
+    assert "6 finished" in counts and "3 pruned" in counts and len(counts) < 80
+    assert not any("1234" in row for row in rows)
     assert len({row.index("trial") for row in rows if "trial" in row}) == 1
+    cells = comparison_cells(summary, (), "finished")
+    assert cells["median"].endswith("of 6 finished") and "1234" not in cells["median"]
+    (rest,) = map(plain, rest_line(SWEEP, summary, 1))
+    assert "mean of 6 finished" in rest and "3 pruned" in rest
 
 
 def test_results_say_why_a_trial_was_pruned() -> None:

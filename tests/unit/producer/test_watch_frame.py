@@ -154,19 +154,21 @@ def test_what_needs_the_user_stands_above_the_trials() -> None:
     held, paused = _scene(held="5 of 5 trials failed: KeyError train.py:31"), _scene(flag="paused")
     stuck = replace(_scene(running=0), not_taken=Notice("no-worker", "start one"))
     retry, resume = "hpq retry --failed demo-00000", "hpq resume demo-00000"
+    cancel = "hpq cancel demo-00000 --where EXPR"
     for scene, codes, words in (
         (
             held,
             ["sweep-held", "sweep-held-remedy"],
-            ["5 of 5 trials failed: KeyError train.py:31", retry],
+            ["5 of 5 trials failed: KeyError train.py:31", f"{retry}; to drop trials that"],
         ),
         (paused, ["sweep-paused"], [resume]),
         (stuck, ["no-worker"], ["start one"]),
     ):
         needs = needed_actions(scene.sweep_status, scene.not_taken)
         assert [notice.code for notice in needs] == codes
-        above = _text(scene)[:6]
-        assert all(any(f"! {notice.text}" in line for line in above) for notice in needs)
+        above = " ".join(line[2:].strip() for line in _text(scene)[:6])
+        assert all(notice.text in above for notice in needs)
+        assert scene is not held or cancel in above
         assert all(word in notice.text for word, notice in zip(words, needs, strict=True))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, ObjectiveValue, Sweep
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialState, TrialView
-from hpq_producer.analysis.winner import expected_best, judge, pooled_sd
+from hpq_producer.analysis.winner import SURE, expected_best, judge, pooled_sd
 
 PARAMETERS: Json = {
     "lr": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1},
@@ -51,6 +51,7 @@ def test_without_replicates_the_noise_is_unknown_and_the_remedy_is_named() -> No
     assert (found.gap, found.noise, found.second) == (pytest.approx(0.01), None, 3)
     lines = dict(found.lines(SWEEP.id))
     assert "hpq best demo-00000 -n 2 --confirm 5" in lines["verdict"]
+    assert not found.has_verdict
     assert "luck" not in lines and found.luck == pytest.approx(1.77, abs=0.02)
 
 
@@ -58,14 +59,12 @@ def test_with_replicates_the_gap_is_held_against_the_noise() -> None:
     sweep = replace(SWEEP, replicates=3, counts=Counts(finished=6))
     near = [_trial(1, 0.92, 0.90, 0.92, 0.94), _trial(4, 0.91, 0.89, 0.91, 0.93)]
     found = judge(sweep, near, ())
-    assert (
-        found.noise == pytest.approx(0.02)
-        and "within the noise" in dict(found.lines("s"))["verdict"]
-    )
+    assert found.noise == pytest.approx(0.02) and found.has_verdict
+    assert dict(found.lines("s"))["verdict"].startswith("not certain")
     assert found.stays_first is not None and 0.5 < found.stays_first < 0.95
     far = [_trial(1, 0.92, 0.90, 0.92, 0.94), _trial(4, 0.41, 0.39, 0.41, 0.43)]
     found = judge(sweep, far, ())
-    assert "beyond the noise" in dict(found.lines("s"))["verdict"]
+    assert dict(found.lines("s"))["verdict"].startswith("yes")
     assert (found.stays_first, found.order_holds) == (1.0, 1.0)
 
 
@@ -73,13 +72,14 @@ def test_one_rule_decides_the_verdict_and_the_share_that_stays_first() -> None:
     sweep = replace(SWEEP, replicates=3, counts=Counts(finished=27))
     spread = (-0.02, 0.0, 0.02)
     rest = [_trial(4 + n, 0.9, *(0.9 + one for one in spread)) for n in range(8)]
-    for lead, others, verdict in ((0.05, rest[:1], "beyond"), (0.035, rest, "within")):
+    for lead, others, verdict in ((0.05, rest[:1], "yes"), (0.035, rest, "not certain")):
         first = _trial(1, 0.9 + lead, *(0.9 + lead + one for one in spread))
         found = judge(sweep, [first, *others], ())
         assert found.stays_first is not None and found.gap == pytest.approx(lead)
-        assert (found.stays_first >= 0.975) == (verdict == "beyond")
+        assert (found.stays_first >= SURE) == (verdict == "yes")
         text = dict(found.lines("s"))["verdict"]
-        assert f"{verdict} the noise" in text and f"{found.stays_first:.0%}" in text
+        assert text.startswith(verdict) and f"{100 * found.stays_first:.3g}%" in text
+        assert (f"{100 * SURE:.3g}%" in text) == (verdict == "not certain"), "what it misses"
 
 
 def test_one_of_two_equal_sets_is_seldom_taken_for_the_winner() -> None:
@@ -126,6 +126,8 @@ def test_a_winner_at_the_edge_of_a_range_says_so(params: dict[str, Json], edge: 
     assert edge in " ".join(found.edges.values()) and len(found.edges) == bool(edge)
     assert found.gap is None
     assert "edge" not in dict(found.lines("s", negligible=found.edges))
+    repeats = replace(SWEEP, tags=("confirms-demo-11111",))
+    assert judge(repeats, [_trial(7, 0.94, **params)], ()).edges == {}
 
 
 def test_a_curve_that_still_rises_and_one_that_fell_say_so() -> None:

@@ -252,6 +252,20 @@ def test_a_result_on_disk_is_left_to_its_worker_while_that_lives(
     assert others.flush(store) == 1 and reader.trials.get(claim.trial).state is TrialState.FINISHED
 
 
+@pytest.mark.parametrize("was_aside", [False, True])
+def test_a_spooled_result_of_a_removed_sweep_is_dropped(
+    tmp_path, store, sweep_of, take, control, was_aside
+) -> None:
+    sweep, spool = sweep_of(1), Spool(tmp_path, "hpq")
+    spool.put(claim := take(), Outcome(state=TrialState.FINISHED))
+    if was_aside:
+        spool.settle(claim, CommitReply.UNKNOWN)
+    spool.close()
+    control.remove(sweep.id)
+    assert spool.flush(store) == 1
+    assert not list(tmp_path.rglob("*.*"))
+
+
 def test_a_spooled_result_that_redis_does_not_know_stays_on_disk(
     tmp_path, store, sweep_of, take, redis
 ) -> None:

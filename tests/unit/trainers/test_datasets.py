@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
+import fcntl
 import gzip
 import itertools
+import os
 import pickle
 import struct
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -104,7 +108,7 @@ def same(a: Arrays, b: Arrays) -> bool:
 
 
 def load(name: str, where: Path, cache: Path, *counts: int) -> data.DataSet:
-    trial = SimpleNamespace(data=where, cache=cache, phase=print)
+    trial = SimpleNamespace(data=where, cache=cache, phase=print, should_stop=False)
     return data.load_data(name, trial, *counts)
 
 
@@ -187,7 +191,9 @@ def test_progress_begins_at_one_file_and_names_the_number_of_pictures(
         ("mnist", mnist(tmp_path / "MNIST" / "raw"), ""),
     ):
         phases: list[str] = []
-        trial = SimpleNamespace(data=folder, cache=tmp_path / "cache", phase=phases.append)
+        trial = SimpleNamespace(
+            data=folder, cache=tmp_path / "cache", phase=phases.append, should_stop=False
+        )
         data.load_data(name, trial, 20, 20)
         assert phases[:3] == [f"loading {name}"] + [f"loading {name}: file {n}{of}" for n in (1, 2)]
 
@@ -210,10 +216,77 @@ def test_a_tar_that_was_cut_between_two_pictures_is_damaged(tmp_path: Path, more
     tar = packed(pictures(tmp_path / "cifar10"), tmp_path / "my-cifar.tar")
     with tarfile.open(tar) as opened:
         last = opened.getmembers()[-1].offset
-    with tar.open("r+b") as file:
-        file.truncate(last + more)
+    bz2_of_it = tmp_path / "my-cifar.tar.bz2"  # its end shows no cut
+    bz2_of_it.write_bytes(bz2.compress(tar.read_bytes()[: last + more]))
     with pytest.raises(DataMissing, match=r"my-cifar.tar.*hpq data cifar10"):
-        load("cifar10", tar, tmp_path / "cache", 10, 10)
+        load("cifar10", bz2_of_it, tmp_path / "cache", 10, 10)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(folder: Path) -> Path:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "hurt", "said"),
+    [
+        ("cifar10", lambda at: pictures(at / "cifar"), "", ""),
+        ("cifar10", lambda at: pictures(at / "cifar"), "test/ship", "test/ship is missing"),
+        ("cifar10", lambda at: batches(at / "cifar"), "", ""),
+        ("cifar10", lambda at: batches(at / "cifar"), "data_batch_2", "data_batch_2 is cut"),
+        ("cifar10", lambda at: batches(at / "cifar"), "-test_batch", "test_batch is missing"),
+        ("mnist", lambda at: mnist(at / "mnist"), "", ""),
+        ("mnist", lambda at: mnist(at / "mnist", suffix=".gz"), "", ""),
+        ("mnist", lambda at: mnist(at / "mnist"), "-t10k-labels-idx1-ubyte", "is missing"),
+        ("mnist", lambda at: mnist(at / "mnist"), "t10k-images-idx3-ubyte", "ubyte is cut"),
+        ("mnist", lambda at: mnist(at / "m", suffix=".gz"), "t10k-images-idx3-ubyte.gz", "is cut"),
+        ("mnist", lambda at: packed(mnist(at / "x"), at / "mnist.tar"), "mnist.tar", "is cut"),
+        (
+            "mnist",
+            lambda at: packed(mnist(at / "x"), at / "mnist.tar.gz"),
+            "mnist.tar.gz",
+            "is cut",
+        ),
+        (
+            "mnist",
+            lambda at: packed(mnist(at / "x"), at / "mnist.tar.xz"),
+            "mnist.tar.xz",
+            "is cut",
+        ),
+    ],
+)
+def test_damage_that_sizes_headers_and_ends_show_is_found_without_reading_all(
+    name: str, make: Callable[[Path], Path], hurt: str, said: str, tmp_path: Path
+) -> None:
+    made = make(tmp_path)
+    where = made.parent if made.is_file() else made
+    if not hurt:
+        assert find(name, where).path == where
+        return
+    target = where / hurt.removeprefix("-")
+    if made.is_file():
+        assert find(name, made).path == made
+    if target.is_dir():
+        emptied(target)
+    elif hurt.startswith("-"):
+        target.unlink()
+    else:
+        cut(target)
+    with pytest.raises(DataMissing, match=f"{said}.*hpq data {name} DIR"):
+        find(name, made)
+
+
+def test_a_whole_archive_beside_a_cut_one_is_found(tmp_path: Path) -> None:
+    whole = packed(mnist(tmp_path / "x"), tmp_path / "mnist-b.tar.xz")
+    torn = tmp_path / "mnist-a.tar.xz"
+    torn.write_bytes(whole.read_bytes()[:-8])
+    assert find("mnist", tmp_path).path == whole
 
 
 def test_wrongly_shaped_data_is_one_line_that_says_the_shape(tmp_path: Path) -> None:
@@ -226,8 +299,9 @@ def test_wrongly_shaped_data_is_one_line_that_says_the_shape(tmp_path: Path) -> 
         load("mnist", folder, tmp_path / "cache", 20, 20)
 
     (folder / "t10k-labels-idx1-ubyte").unlink()
+    tar = packed(folder, tmp_path / "mnist.tar")
     with pytest.raises(DataMissing, match=r"'t10k-labels-idx1' is missing"):
-        load("mnist", folder, tmp_path / "cache", 20, 20)
+        load("mnist", tar, tmp_path / "cache", 20, 20)
 
 
 def test_asking_for_more_images_than_there_are_says_how_many(tmp_path: Path) -> None:
@@ -254,6 +328,29 @@ def test_data_is_loaded_once_and_decoded_once_a_machine(
     assert np.array_equal(again["train_images"], first.train.images)
 
 
+def test_a_stop_ends_a_trial_that_waits_for_another_decoder_or_decodes(tmp_path: Path) -> None:
+    folder, cache, phases = pictures(tmp_path / "cifar10"), tmp_path / "cache", list[str]()
+    cache.mkdir()
+
+    class Stopping(SimpleNamespace):
+        @property
+        def should_stop(self) -> bool:
+            return len(phases) > 1
+
+    trial = Stopping(data=folder, cache=cache, phase=phases.append)
+    lock = os.open(cache, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(SystemExit) as waits:
+            data.load_data("cifar10", trial, 20, 20)
+    finally:
+        os.close(lock)
+    assert not waits.value.code and phases[1].startswith("waiting")
+    with pytest.raises(SystemExit):
+        data.load_data("cifar10", trial, 20, 20)
+    assert list(cache.iterdir()) == []
+
+
 def test_changed_data_is_decoded_anew(tmp_path: Path) -> None:
     folder = pictures(tmp_path / "cifar10", per_class=1)
     before = find("cifar10", folder).stamp()
@@ -276,8 +373,9 @@ def test_an_idx_file_that_is_short_is_named(tmp_path: Path, left: int) -> None:
     folder = mnist(tmp_path / "MNIST" / "raw")
     path = folder / "train-images-idx3-ubyte"
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(DataMissing, match="train-images-idx3-ubyte "):
-        load("mnist", tmp_path, tmp_path / "cache", 20, 20)
+    for place in (tmp_path, packed(folder, tmp_path / "mnist.tar")):
+        with pytest.raises(DataMissing, match="train-images-idx3-ubyte "):
+            load("mnist", place, tmp_path / "cache", 20, 20)
 
 
 def test_what_idx_files_decode_to_can_be_written_to(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, TensorDataset
 
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.errors import BadParams, Diverged
@@ -206,6 +206,17 @@ def test_each_epoch_is_announced_to_a_sampler_of_a_data_loader() -> None:
     assert epochs == [1, 2, 3]
 
 
+class Endless(IterableDataset):
+    def __iter__(self) -> Iterator[Batch]:
+        return iter([])
+
+
+def with_weight(weight: torch.Tensor) -> nn.Module:
+    model = linear()
+    model.weight = nn.Parameter(weight)
+    return model
+
+
 IMAGES, LABELS = torch.zeros(SIZE, 6, dtype=torch.float64), torch.zeros(SIZE, dtype=torch.int64)
 ONE = (IMAGES, LABELS)
 
@@ -232,6 +243,13 @@ ONE = (IMAGES, LABELS)
         ({"train": Given([(IMAGES, F.one_hot(LABELS, 10))] * STEPS)}, "for labels (4, 10)"),
         ({"train": Given([(IMAGES, LABELS[:, None])] * STEPS)}, "for labels (4, 1)"),
         ({"loss": nn.CrossEntropyLoss()}, "loss: its reduction is 'mean'"),
+        ({"train": [ONE] * 3}, "the training set: it has no batch_size"),
+        ({"train": DataLoader(Endless(), SIZE)}, "the training set: it has no len()"),
+        ({"model": with_weight(torch.zeros(10, 6).to_sparse())}, "weight is sparse"),
+        ({"model": with_weight(torch.zeros(10, 6) + 1j)}, "weight is complex"),
+        ({"model": nn.Sequential(nn.Embedding(9, 9, sparse=True))}, "0 has sparse gradients"),
+        ({"plan": Plan()}, "plan: its dtype is torch.float32, that of the images torch.float64"),
+        ({"plan": Plan(dtype=torch.int64)}, "plan: its dtype is torch.int64"),
     ],
 )
 def test_what_cannot_be_trained_on_is_said_in_one_line(changes, said) -> None:
@@ -346,6 +364,27 @@ def assert_resumed_at_2(capsys: pytest.CaptureFixture[str], path: Path) -> None:
 
 def resumed(trial: Recorded, **changes: Any) -> Recorded:
     return fitted(trial, dropping(), changes.pop("train", None) or shuffled(), **changes)
+
+
+class Stateful(nn.Linear):
+    def __init__(self, state: object) -> None:
+        super().__init__(6, 10)
+        self.state = state
+
+    def get_extra_state(self) -> object:
+        return self.state
+
+    def set_extra_state(self, state: object) -> None:
+        assert state == self.state
+
+
+def test_an_extra_state_that_no_resume_could_read_is_named_and_nothing_is_saved(tmp_path, capsys):
+    for state in (tmp_path, lambda: None):  # a class that is refused; what cannot be saved at all
+        fitted(Recorded(stop_after=2, checkpoint_dir=tmp_path), model=Stateful(state))
+        assert "_extra_state" in capsys.readouterr().err and not list(tmp_path.iterdir())
+    fitted(Recorded(stop_after=2, checkpoint_dir=tmp_path), model=Stateful({"seen": 3}))
+    fitted(Recorded(checkpoint_dir=tmp_path), model=Stateful({"seen": 3}))
+    assert "continues at epoch 1 " in capsys.readouterr().out
 
 
 def test_a_trial_that_goes_on_says_from_where(tmp_path, capsys) -> None:

@@ -20,6 +20,7 @@ from hpq_worker.files import artifacts
 from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
+from hpq_worker.process.call_thread import CallThread
 
 # Opens a file as it is told, says so, and closes it when its standard input ends.
 HOLDS = "import sys; f = open(sys.argv[1], sys.argv[2]); print(flush=True); sys.stdin.read()"
@@ -31,7 +32,8 @@ def kept(tmp_path) -> Iterator[CheckpointPublisher]:
     claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, params={})
     place = AttemptPaths.create(tmp_path / "home", claim)
     files = open_files(str(tmp_path / "store"))
-    yield CheckpointPublisher(files, "hpq", claim, place, ReportBuffer(None), lambda: None, SIGNALS)
+    reports, thread = ReportBuffer(None), CallThread("files")
+    yield CheckpointPublisher(files, "hpq", claim, place, reports, lambda: None, SIGNALS, thread)
     place.remove(keep_out=False)
 
 
@@ -80,9 +82,9 @@ class Broken:
 def test_a_checkpoint_that_nobody_can_read_does_not_hold_up_its_sweep(kept, monkeypatch) -> None:
     monkeypatch.setattr("hpq_worker.files.artifacts.TRIES_S", (0.0, 0.0))
     (kept._paths.checkpoint / "state").write_text("whole")
-    assert looks(kept) and kept._fetch(kept._copies[-1]) == ""
+    assert looks(kept) and kept._fetch(kept._copies[-1], lambda: True) == ""
     kept._files = Broken(kept._files)
-    assert "[Errno 5]" in kept._fetch(kept._copies[-1])
+    assert "[Errno 5]" in kept._fetch(kept._copies[-1], lambda: True)
     assert not list(kept._paths.checkpoint.iterdir())
 
 
@@ -94,7 +96,7 @@ def test_a_store_that_is_away_is_waited_for_and_not_taken_for_an_empty_one(kept,
     (tmp_path / "store").rename(tmp_path / "mounted")
     (tmp_path / "store").mkdir()
     with pytest.raises(OSError, match="is away"):
-        kept._fetch(kept._copies[-1])
+        kept._fetch(kept._copies[-1], lambda: True)
     (kept._paths.checkpoint / "state").write_text("newer")
     with pytest.raises(OSError, match="is away"):
         looks(kept)

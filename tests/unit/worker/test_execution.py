@@ -23,6 +23,7 @@ from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, end_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import Signals
+from hpq_worker.process.watchdog import Progress
 
 RUN = RunRequest(trial="s-00000/1", attempt=1, params={}, argv=("train.py",))
 
@@ -45,7 +46,7 @@ class Said:
                       launch=Launch(program="train.py"))  # fmt: skip
         claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, params={})
         self.execution = Execution(
-            claim, sweep, runner, self.reports, self._socket, Mask(()), grace_s=3.0
+            claim, sweep, runner, self.reports, self._socket, Mask(()), 3.0, Progress()
         )
 
     def send(self, data: bytes) -> None:

@@ -30,6 +30,7 @@ from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.workdir import AttemptPaths, full_disk
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
+from hpq_worker.process.call_thread import CallThread
 from hpq_worker.process.protocol import RunRequest
 from hpq_worker.process.secrets import Mask
 from hpq_worker.runner.caller import Caller
@@ -44,6 +45,7 @@ class AttemptRunner:
     def __init__(self, parts: AttemptParts) -> None:
         self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
         self._runner: RunnerProcess | None = None
+        self._thread = CallThread("files", parts.progress)
         self._warned = set[str]()  # sweeps whose metric a warning named
 
     def run(self, claim: Claim, sweep: Sweep) -> Result:
@@ -88,6 +90,7 @@ class AttemptRunner:
             reports,
             self._heartbeat.notify,
             self._parts.signals,
+            self._thread,
         )
 
     def _execute(
@@ -114,6 +117,7 @@ class AttemptRunner:
                 socket,
                 mask,
                 self._settings.grace_s,
+                self._parts.progress,
                 lambda near: self._warn_of_near_miss(claim, sweep, reports, near),
             )
             publisher.start(execution.read_arrived)
@@ -121,20 +125,25 @@ class AttemptRunner:
                 result = execution.run(run, self._heartbeat, self._parts.signals)
             finally:
                 publisher.stop()
+        removed = paths.removed(*([place.tree.path] if place.tree else []))
         try:
             note = place.close(paths.out)
         except OSError as error:  # the result counts all the same
             note = f"cannot move the files that were written beside the code to HPQ_OUT: {error}"
         if note:
             reports.log(f"hpq: {note}\n".encode())
-        return replace(result, outcome=self._judge(sweep, place, result.outcome))
+        return replace(result, outcome=self._judge(sweep, place, result.outcome, removed))
 
-    def _judge(self, sweep: Sweep, place: Place, outcome: Outcome | None) -> Outcome | None:
-        """Blame this machine for a failure if its disk is full or lacks the code's directory."""
+    def _judge(
+        self, sweep: Sweep, place: Place, outcome: Outcome | None, removed: str
+    ) -> Outcome | None:
+        """Blame this machine for a failure if its disk is full or a directory was removed."""
         if outcome is None or outcome.failure is None:
             return self._parts.bundles.judge(sweep, outcome)
         failure = place.as_enqueued(outcome.failure)
         fault, folder = full_disk(self._settings.home), sweep.launch.code_dir
+        if removed:
+            fault = f"another process removed directories in {os.path.dirname(removed)}"
         if self._parts.bundles.works_in(sweep.launch) and not os.path.isdir(folder):
             fault = f"the code's directory {folder} is gone"
         if not fault:

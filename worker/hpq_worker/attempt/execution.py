@@ -29,6 +29,7 @@ from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, read_end, read_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import ShutdownLevel, Signals
+from hpq_worker.process.watchdog import TURN_S, Progress
 from hpq_worker.runner.caller import Caller
 from hpq_worker.runner.failures import ruins_process
 from hpq_worker.runner.process import RunnerProcess
@@ -66,6 +67,7 @@ class Execution:
         socket: ReportSocket | None,
         mask: Mask,
         grace_s: float,
+        progress: Progress,
         on_near_miss: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Prepare an attempt.
@@ -78,7 +80,7 @@ class Execution:
         self._reading, self._is_running = Lock(), False
         self._exit_code = 0  # that a program has reported, besides its exit status
         self._sweep, self._runner, self._reports = sweep, runner, reports
-        self._mask, self._grace_s = mask, grace_s
+        self._mask, self._grace_s, self._progress = mask, grace_s, progress
         self._is_program = not sweep.launch.trainer
         self._reads_printed = self._is_program  # until the program uses the report API
         self._reported: set[str] = set()  # a name from the socket is not read from the output
@@ -108,6 +110,7 @@ class Execution:
                 if fd is not None:
                     selector.register(fd, selectors.EVENT_READ)
             while self._end is None and not self._has_exited:
+                self._progress.stamp()
                 now = time.monotonic()
                 if now >= self._kill_at:
                     break
@@ -117,8 +120,7 @@ class Execution:
                     self._stop(Halt.STALLED)
                 limits = (self._kill_at, timeout_at, self._stall.stalled_at)
                 nearest = min(t for t in limits if t > now or t == math.inf)
-                wait_s = None if nearest == math.inf else max(0.0, nearest - now)
-                for key, _ in selector.select(wait_s):
+                for key, _ in selector.select(min(TURN_S, nearest - now)):
                     if key.fd == signals.wake_fd:
                         os.read(key.fd, 512)
                         self._check_requests(signals, heartbeat)

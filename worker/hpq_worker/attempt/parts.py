@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
@@ -17,6 +17,7 @@ from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.signals import Signals
+from hpq_worker.process.watchdog import Progress
 from hpq_worker.runner.caller import Caller
 from hpq_worker.suggest.processes import SuggesterProcesses
 
@@ -32,6 +33,7 @@ class AttemptParts:
     files: FileStoreHandle
     heartbeat: Heartbeat
     signals: Signals
+    progress: Progress = field(default_factory=Progress)  # of the main thread
     terminal: type[ReportBuffer] | None = None  # of `hpq try`: prints what the trial prints
     caller: Caller | None = None  # runs the trials in place of a runner
 

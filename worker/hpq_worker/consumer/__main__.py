@@ -48,6 +48,7 @@ from hpq_worker.process import secrets as hidden
 from hpq_worker.process.logs import configure
 from hpq_worker.process.process_tree import PARENT, adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
+from hpq_worker.process.watchdog import Progress, Watchdog
 from hpq_worker.runner.caller import Caller
 from hpq_worker.suggest.processes import SuggesterProcesses
 
@@ -96,10 +97,11 @@ def _consumer(
     return RqWorker(Tickets(redis, Keys(settings.prefix)), parts, loop, run_limit)
 
 
-def _signals(settings: Settings, args: Sequence[str]) -> Signals:
+def _signals(settings: Settings, args: Sequence[str], progress: Progress) -> Signals:
     signals = Signals(settings.grace_s)
     signals.install()
     parents = [int(arg.removeprefix(PARENT)) for arg in args if arg.startswith(PARENT)]
+    Watchdog(progress, settings.lease_s, settings.grace_s).start(*parents)
     end_with_parent(*parents)  # a worker must not outlive a supervisor that was killed
     adopt_orphans()
     return signals
@@ -118,7 +120,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     Raises:
         HpqError: the server cannot be used, or HPQ_HOME cannot be written.
     """
-    signals = _signals(settings, args)
+    signals = _signals(settings, args, progress := Progress())
     _check_server(settings)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
@@ -148,9 +150,10 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
         bundles=bundles,
         files=files,
         garbage=GarbageCollector(settings, files, garbage),
-        heartbeat=Heartbeat(beat_store, worker, settings.lease_ms, signals.wake, outage),
+        heartbeat=Heartbeat(beat_store, worker, settings.lease_ms, signals.wake, outage, progress),
         outage=outage,
         signals=signals,
+        progress=progress,
         suggesters=_suggesters(settings, environ, name),
         telemetry=Telemetry.from_args(args),
         caller=caller,

@@ -138,6 +138,7 @@ class ClaimLoop:
         """
         nonce, pause_s = secrets.token_hex(8), 0.1
         while not self.is_stopping:
+            self._parts.progress.stamp()
             try:
                 answer = call(nonce)
             except RedisError as error:

@@ -37,6 +37,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         self, tickets: Tickets, parts: WorkerParts, loop: ClaimLoop, run_limit: RunLimit
     ) -> None:
         self._tickets, self._loop, self._outage = tickets, loop, parts.outage
+        self._progress = parts.progress
         self._run_limit, self._is_done = run_limit, False
         self._is_waiting = False
         self._block_s = _BOUNDED_BLOCK_S if run_limit.is_bounded else _BLOCK_S
@@ -101,6 +102,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
                     return None, self.queues[0]
 
     def _pop(self) -> bytes | None:
+        self._progress.stamp()
         self._is_waiting = True  # before the check below, so that no signal is missed
         try:
             if self._loop.is_stopping:

@@ -1,19 +1,13 @@
-"""Consistent copies of a checkpoint directory, which training code writes at any time.
-
-Also calls that may hang on a disk or a store, in a thread that the process need not wait for.
-"""
+"""Consistent copies of a checkpoint directory, which training code writes at any time."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
-from typing import TypeVar
 
 from hpq.filestore.base import is_safe_name
 from hpq.filestore.local import regular
@@ -66,27 +60,3 @@ def _written() -> Iterator[tuple[int, int]]:
                 lines = Path(f"/proc/{pid}/fdinfo/{fd}").read_text("ascii").split()
                 if int(lines[lines.index("flags:") + 1], 8) & os.O_ACCMODE != os.O_RDONLY:
                     yield stat.st_dev, stat.st_ino
-
-
-_TICK_S = 0.05
-_GIVE_UP_S = 0.5  # in which a late call may remove what it has begun
-T = TypeVar("T")
-
-
-def call_until(call: Callable[[], T], is_late: Callable[[], bool]) -> T | None:
-    """Return or raise what `call` does; None if `is_late` is true first.
-
-    A late `call` continues in a daemon thread.
-    """
-    future: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=work, name="file-call", daemon=True).start()
-    while not wait({future}, _TICK_S).done and not is_late():
-        pass
-    return future.result() if wait({future}, _GIVE_UP_S).done else None

@@ -11,13 +11,15 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import replace
-from threading import Event, Thread
+from threading import Event
 
 from hpq.domain.trial import Artifacts, Checkpoint, Claim
 from hpq.error_ids import Code
 from hpq.filestore.base import (
     Files,
+    GoOn,
     UnreadableFile,
     copy_in,
     copy_out,
@@ -27,9 +29,10 @@ from hpq.filestore.base import (
 )
 from hpq.notice import tagged
 from hpq_worker.files import artifacts
-from hpq_worker.files.checkpoint_copy import Signature, call_until, freeze, is_being_written, scan
+from hpq_worker.files.checkpoint_copy import Signature, freeze, is_being_written, scan
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
+from hpq_worker.process.call_thread import CallThread
 from hpq_worker.process.signals import Signals
 
 log = logging.getLogger("hpq.files")
@@ -52,6 +55,7 @@ class CheckpointPublisher:
         reports: ReportBuffer,
         notify: Callable[[], None],
         signals: Signals,
+        thread: CallThread,
     ) -> None:
         self._files, self._claim, self._paths = files, claim, paths
         self._reports, self._notify, self._signals = reports, notify, signals
@@ -59,7 +63,8 @@ class CheckpointPublisher:
         self._trials = folder_of(prefix, claim.trial) + "/"
         self._number = 0
         self._stopped = Event()
-        self._thread: Thread | None = None
+        self._thread = thread
+        self._running: Future[None] | None = None
         self._read_arrived: Callable[[], None] = lambda: None
         self._newest: Signature = ()  # the files of the newest copy in the store
         self._seen: Signature = ()  # at the last scan
@@ -86,9 +91,11 @@ class CheckpointPublisher:
                 line = f"attempt {self._claim.attempt} starts from the beginning: {none}"
                 self._log_line(line, "training-restarted")
             return True
-        why = call_until(lambda: self._fetch(pointer), self._is_stopping)
-        if why is None or self._is_stopping():
+        why = self._thread.call_until(lambda go_on: self._fetch(pointer, go_on), self._is_stopping)
+        if self._is_stopping():
             return False
+        if why is None:
+            raise OSError(f"store {pointer.store} hangs")
         if why:
             self._reports.restart(why)
             self._log_line(f"training restarts from the beginning: {why}", "training-restarted")
@@ -103,7 +110,7 @@ class CheckpointPublisher:
     def _is_stopping(self) -> bool:
         return self._signals.is_stopping
 
-    def _fetch(self, pointer: Checkpoint) -> str:
+    def _fetch(self, pointer: Checkpoint, go_on: GoOn) -> str:
         """Return why the checkpoint cannot be restored; "" if it was."""
         if self._files is None:
             return f"its checkpoint is in store {pointer.store}; this worker has no HPQ_STORE"
@@ -112,7 +119,7 @@ class CheckpointPublisher:
         # Redis may name any folder, and most training code unpickles what it finds.
         if not is_safe_name(pointer.path) or not pointer.path.startswith(self._trials):
             return "the path of its checkpoint leads out of the trial's folder"
-        why = self._copy_back(self._files, pointer.path)
+        why = self._copy_back(self._files, pointer.path, go_on)
         if why:
             if not is_reachable(self._files):
                 raise OSError(f"store {pointer.store} is away")
@@ -120,15 +127,14 @@ class CheckpointPublisher:
             self._paths.checkpoint.mkdir()
         return why
 
-    def _copy_back(self, files: Files, path: str) -> str:
+    def _copy_back(self, files: Files, path: str, go_on: GoOn) -> str:
         why = ""
         for pause_s in artifacts.TRIES_S:
             Event().wait(pause_s)
             try:
                 names = [name for name in files.names(path) if is_safe_name(name)]
                 for name in names:
-                    to = self._paths.checkpoint / name
-                    copy_out(files, f"{path}/{name}", to, lambda: not self._is_stopping())
+                    copy_out(files, f"{path}/{name}", self._paths.checkpoint / name, go_on)
                 return "" if names else "the files of its checkpoint are gone from the store"
             except FileNotFoundError:
                 return "files of its checkpoint are gone from the store"
@@ -147,20 +153,19 @@ class CheckpointPublisher:
         """Start to publish checkpoints; `read_arrived` adds to the reports what waits in pipes."""
         self._read_arrived = read_arrived
         if self._files is not None:
-            self._thread = Thread(target=self._loop, name="checkpoints", daemon=True)
-            self._thread.start()
+            self._running = self._thread.submit(self._loop)
 
     def stop(self) -> None:
         """Stop; a copy under way is abandoned."""
         self._stopped.set()
         until = time.monotonic() + _HUNG_S
         while self._is_alive and time.monotonic() < until and not self._signals.is_late():
-            assert self._thread is not None
-            self._thread.join(0.05)
+            assert self._running is not None
+            wait({self._running}, 0.05)
 
     @property
     def _is_alive(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._running is not None and not self._running.done()
 
     def _loop(self) -> None:
         wait_s = _SCAN_S
@@ -195,7 +200,7 @@ class CheckpointPublisher:
             self._publish(now, self._position, lambda: not self._stopped.is_set())
         self._changes = 0
 
-    def _publish(self, found: Signature, position: Checkpoint, go_on: Callable[[], bool]) -> None:
+    def _publish(self, found: Signature, position: Checkpoint, go_on: GoOn) -> None:
         assert self._files is not None
         is_settled = time.monotonic() - self._changed_at > _OPEN_S
         if not is_settled and is_being_written(self._paths.checkpoint, found):
@@ -242,10 +247,9 @@ class CheckpointPublisher:
         position, self._changes = self._reports.position(), 0
         if found != self._seen:
             self._changed_at = time.monotonic()
-        is_late = self._signals.is_late
-        call_until(
-            lambda: self._attempt(lambda: self._publish(found, position, lambda: not is_late())),
-            is_late,
+        self._thread.call_until(
+            lambda go_on: self._attempt(lambda: self._publish(found, position, go_on)),
+            self._signals.is_late,
         )
 
     def publish_artifacts(self) -> Artifacts | None:
@@ -253,13 +257,13 @@ class CheckpointPublisher:
 
         Files that cannot be copied stay in the directory, and the log names it.
         """
-        out, to, is_late = self._paths.out, f"{self._base}/artifacts", self._signals.is_late
+        out, to = self._paths.out, f"{self._base}/artifacts"
         if self._files is None:
             return artifacts.publish(out, None, to, lambda: True, self._log_line)
         files = self._files
-        kept = call_until(
-            lambda: (artifacts.publish(out, files, to, lambda: not is_late(), self._log_line),),
-            is_late,
+        kept = self._thread.call_until(
+            lambda go_on: (artifacts.publish(out, files, to, go_on, self._log_line),),
+            self._signals.is_late,
         )
         if kept is None:
             self._log_line(f"cannot store the trial's files: the store hangs; they stay at {out}")

@@ -141,6 +141,11 @@ class AttemptPaths:
             lock=lock,
         )
 
+    def removed(self, *others: Path) -> str:
+        """Return a directory of the attempt, or of `others`, that is gone; "" if none is."""
+        own = (self.work, self.python_path, Path(self.socket).parent)
+        return next((str(path) for path in own + others if not path.is_dir()), "")
+
     def remove(self, *, keep_out: bool) -> None:
         """Remove the directories, except (`keep_out`) files left in HPQ_OUT; never fails."""
         shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)

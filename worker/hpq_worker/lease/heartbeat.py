@@ -17,6 +17,7 @@ from hpq.domain.trial import Claim
 from hpq.store.trials import TrialStore
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
+from hpq_worker.process.watchdog import Progress
 
 _GAP_S = 0.25
 _AFTER_ERROR_S = 1.0
@@ -33,9 +34,10 @@ class Heartbeat:
         lease_ms: int,
         wake: Callable[[], object],
         outage: Outage,
+        progress: Progress,
     ) -> None:
         self._store, self._worker, self._lease_ms, self._wake = store, worker, lease_ms, wake
-        self._outage = outage
+        self._outage, self._progress = outage, progress
         self._changed = Condition()
         self._claim: Claim | None = None
         self._reports: ReportBuffer | None = None
@@ -75,6 +77,7 @@ class Heartbeat:
             self._changed.wait_for(lambda: not self._sending)
         try:
             while claim is not None and reports is not None and not reports.is_empty:
+                self._progress.stamp()
                 batch = reports.batch()
                 reply = self._store.beat(claim, self._worker, batch, lease_ms=self._lease_ms)
                 reports.acknowledge(reply not in _REJECTED)
@@ -111,9 +114,13 @@ class Heartbeat:
                     self._changed.notify_all()
 
     def _send(self, claim: Claim, reports: ReportBuffer) -> bool:
+        # Renewed from the last turn of the main loop on: the lease of one that hangs ends.
+        lease_ms = self._lease_ms - int(1000 * self._progress.age_s)
+        if lease_ms <= 0:
+            return False
         batch = reports.idle_batch() if reports.is_empty else reports.batch()
         try:
-            reply = self._store.beat(claim, self._worker, batch, lease_ms=self._lease_ms)
+            reply = self._store.beat(claim, self._worker, batch, lease_ms=lease_ms)
         except RedisError as error:
             self._outage.failed("beats", error)
             return False

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from threading import Event, Thread
+from concurrent.futures import wait
+from functools import partial
+from threading import Event
 from typing import Any
 
 from hpq.domain.sweep import Sweep, SweepState
@@ -16,6 +18,7 @@ from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.webhook import TIMEOUT_S, notice, post
+from hpq_worker.process.call_thread import CallThread
 
 log = logging.getLogger("hpq.notices")
 _NEWEST = 20  # sweeps that are checked beside the open ones
@@ -44,7 +47,7 @@ class Notices:
         self._newest_ms = 0
         self._waits: dict[str, float] = {}  # since when no trial of the queue runs, by sweep
         self._looked_at = -_EVERY_S
-        self._stop, self._threads = Event(), list[Thread]()
+        self._stop, self._thread = Event(), CallThread("notices")
 
     def look(self, *, at_once: bool = False) -> None:
         """Send new notices; check at most every few seconds, unless `at_once`.
@@ -76,15 +79,13 @@ class Notices:
                 self._store.drop_notice(sweep.id, was)
             url = self._settings.notify
             if url and what in _EVENTS and self._store.take_notice(sweep.id, what):
-                self._send(url, self._body(sweep, what))
+                self._thread.submit(partial(self._post, url, self._body(sweep, what)))
         self._seen = seen
         self._newest_ms = max([self._newest_ms, *(s.created_ms for s in sweeps)])
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
-        until = time.monotonic() + TIMEOUT_S
-        for thread in self._threads:
-            thread.join(timeout=max(0.0, until - time.monotonic()))
+        wait({self._thread.submit(lambda: None)}, TIMEOUT_S)
         self._stop.set()
 
     def _state(self, sweep: Sweep, is_idle: bool, now: float) -> str:
@@ -100,11 +101,6 @@ class Notices:
         if what == _STALLED:
             why = f"trials wait, and no worker runs one; see hpq show {sweep.id}"
         return notice(sweep, what, best, why)
-
-    def _send(self, url: str, body: dict[str, Any]) -> None:
-        thread = Thread(target=self._post, args=(url, body), name="notice", daemon=True)
-        self._threads = [*filter(Thread.is_alive, self._threads), thread]
-        thread.start()
 
     def _post(self, url: str, body: dict[str, Any]) -> None:
         if not post(url, body, self._stop.wait):

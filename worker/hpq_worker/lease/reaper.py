@@ -20,6 +20,7 @@ from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.redis_outage import Outage
 
 log = logging.getLogger("hpq.reaper")
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts a suspended machine's sleep
 _SHARE = 0.8  # of an interval: a lone worker settles the counts at each run
 _METRICS_S = 30.0  # between two reads of the server's metrics
 
@@ -29,8 +30,8 @@ class Reaper:
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
     sends the provenance record again if the server has dropped it; `server_figures` reads the
-    server's figures of the worker's class. After an outage the reaper waits one lease: other
-    workers may have been cut off just as this one.
+    server's figures of the worker's class. After an outage, or a sleep of this machine, the reaper
+    waits one lease: other workers may have been cut off just as this one.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Reaper:
         self._outage, self._send_provenance = outage, send_provenance
         self._server_figures, self._notices = server_figures, notices
         self._stop = Event()
-        self._contact_at = time.monotonic()
+        self._contact_at = time.clock_gettime(_CLOCK)
         self._paused_until = 0.0
         self._thread = Thread(target=self._loop, name="reaper", daemon=True)
 
@@ -80,7 +81,7 @@ class Reaper:
             self._reap(self._report_presence())
             if self._notices:
                 self._notices.look()
-            self._contact_at = time.monotonic()
+            self._contact_at = time.clock_gettime(_CLOCK)
             self._outage.answered("reaper")
             self._telemetry.redis_answered(self._server_metrics())
         except RedisError as error:
@@ -103,7 +104,7 @@ class Reaper:
         )
 
     def _reap(self, as_of_ms: int) -> None:
-        now, lease_s = time.monotonic(), self._settings.lease_s
+        now, lease_s = time.clock_gettime(_CLOCK), self._settings.lease_s
         if now - self._contact_at > lease_s / 2 + self._settings.reap_s:
             self._paused_until = now + lease_s
         if now < self._paused_until:

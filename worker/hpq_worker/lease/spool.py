@@ -99,6 +99,7 @@ class Spool:
         """Remove a result that Redis has answered; one that it does not know stays as `.unknown`.
 
         Its data may return, from a backup or with the right server: `flush` tries again.
+        Redis answers `stale` for a sweep that was removed.
         """
         self._settle(self._path(claim), claim, answer)
 

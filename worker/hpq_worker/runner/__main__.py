@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import traceback
@@ -27,6 +28,8 @@ from hpq_worker.runner.preload import PreloadClient
 from hpq_worker.runner.program import Program
 from hpq_worker.runner.stall import dump_on_signal
 from hpq_worker.runner.trial_api import Send, Trial
+
+_START_S = 20
 
 
 class ProcessState:
@@ -64,7 +67,10 @@ class Runner:
 
     def main(self) -> None:
         """Serve until the parent ends."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_START_S)  # `start` never returns if there is no memory for the thread
         threading.Thread(target=self._read_commands, daemon=True).start()
+        signal.alarm(0)
         state = ProcessState()
         while True:
             run = self._runs.get()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import signal
 import sys
@@ -25,6 +24,7 @@ import hpq_worker
 from hpq.code.command import is_own
 from hpq.domain.trial import Failure, FailureKind
 from hpq.errors import BadParams, DataMissing, DeviceUnusable, Diverged, HpqError
+from hpq.sanitize import shell_hint
 from hpq.settings import IN_POD
 
 _PREFIX = re.compile(r"\[[A-Za-z_]*?(?P<rank>\d+)\]:\s?(?=(?P<rest>.*))")
@@ -173,7 +173,7 @@ def _of_python(argv: Sequence[str]) -> str:
     if os.environ.get(IN_POD):
         return f"{hint} of the pod's image; add `RUN pip install` to an image FROM hpq-worker"
     hint += ", the Python of hpq" if is_own(python) else f"; hpq's own is {sys.executable}"
-    install = f"run `{shlex.quote(python)} -m pip install PACKAGE`"
+    install = f"run `{shell_hint([python, '-m', 'pip', 'install', 'PACKAGE'])}`"
     return f"{hint}; {install}, or set HPQ_PYTHON to the Python that has the module"
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from select import select
 from typing import Any
 
 from hpq_worker.process.process_tree import SPARED
-from hpq_worker.process.protocol import RunRequest
+from hpq_worker.process.protocol import LineBuffer, RunRequest
 from hpq_worker.runner import preload_server
 from hpq_worker.runner.stall import abort
 
+_WAKE_S = 5.0  # after which a server that does not answer is continued, if it is stopped
 # Variables of one trial. Any other may decide what a module does at its import.
 _OF_A_TRIAL = ("HPQ_", "MASTER_", "PET_", "WANDB_")
 
@@ -73,7 +76,7 @@ class PreloadClient:
                 command, env=env, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),)
             )
         SPARED.add(self._process.pid)
-        self._answers = self._channel.makefile("r", encoding="utf-8")
+        self._buffer, self._lines = LineBuffer(), list[bytes]()
         self._answer()
 
     def _send(self, request: Mapping[str, Any]) -> None:
@@ -84,7 +87,7 @@ class PreloadClient:
         """Read an answer; end the server if it refuses, or has ended."""
         answer: dict[str, Any] = {"refused": "the process that imported the modules has ended"}
         with suppress(OSError):
-            if line := self._answers.readline():
+            if line := self._line():
                 answer = json.loads(line)
         if reason := answer.get("refused"):
             if self._key and not self.pid:  # else it was interrupted, or its program runs on
@@ -93,10 +96,21 @@ class PreloadClient:
             self._close()
         return answer
 
+    def _line(self) -> bytes:
+        """Wait for a line of the server; b"" if it has ended."""
+        assert self._process is not None
+        while not self._lines:
+            if not select([self._channel], [], [], _WAKE_S)[0]:
+                self._process.send_signal(signal.SIGCONT)
+            elif data := self._channel.recv(65_536):
+                self._lines += self._buffer.feed(data)
+            else:
+                return b""
+        return self._lines.pop(0)
+
     def _close(self) -> None:
         if self._process is not None:
             SPARED.discard(self._process.pid)
-            self._answers.close()
             self._channel.close()
             self._process.kill()
             self._process.wait()

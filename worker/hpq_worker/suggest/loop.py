@@ -32,6 +32,7 @@ _IDLE_S = 600.0  # without a suggestion, after which the process frees its memor
 _BLOCK_MS = 1_000
 _CLAIMS = 17  # over which the pace is averaged: all workers may claim at once, then none for long
 _SHARE = 0.01  # of a worker's time, which it may wait for a suggestion
+_PATIENCE_S = 10.0  # that workers wait in all for a slow sampler, however short their trials are
 _SLOW_S = 0.3  # assumed time of a slow suggestion, until one was measured
 _BUSY = 0.5  # of the time between two claims, which a slow suggestion may take
 _RETRY_SHARE = 0.05  # of the time, spent on measuring whether a slow sampler is still slow
@@ -51,6 +52,7 @@ class Suggester:
         self._busy_since = self._made_at = time.monotonic()
         self._make_s: dict[Sampler, float] = {}  # to make a set
         self._gap_s = 0.0  # between two claims
+        self._waited_s = 0.0  # for the slow sampler and its imports
         self._without_gp = 0  # sets of other samplers since the last slow one
         self._claims: deque[int] = deque(maxlen=_CLAIMS)
 
@@ -167,9 +169,9 @@ class Suggester:
     def _is_hurried(self) -> bool:
         """True if a slow sampler would not keep up with several workers.
 
-        One worker waits: its sets depend on the events alone.
+        One worker waits: its sets depend on the events alone. Several wait for _PATIENCE_S in all.
         """
-        if self._answer.ahead < 2:
+        if self._answer.ahead < 2 or self._waited_s < _PATIENCE_S:
             return False
         if self._warming.is_alive():
             return True
@@ -225,6 +227,7 @@ class Suggester:
             self._known = number + len(sets) - 1
             self._results.waiting.update(range(number, self._known + 1))
             self._made_at = time.monotonic()
+            self._waited_s += 0.0 if hurried else self._made_at - self._busy_since
             self._record_time(by, self._made_at - begun)
 
     def _record_time(self, by: Sampler, duration_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ from hpq_worker.process import process_tree, secrets
 log = logging.getLogger("hpq.suggest")
 _MOST = 4  # suggesters beside one worker; other workers start the rest
 _AGAIN_S = 2.0  # between two starts for one sweep
+_BEGIN_S = 30.0  # in which a process that starts has taken the lease
+_END_S = 5.0  # after SIGTERM
 _FAULTS = 3  # in a row, after which starts become rarer and the reason is shown
 _FIRST_TRY_S, _LAST_TRY_S = 30.0, 600.0
 
@@ -33,6 +36,7 @@ class _Starts:
     faults: int = 0  # in a row
     reason: str = ""
     is_tpe_alone: bool = False
+    kill_at: float = 0.0  # if it hangs; 0: it was not told to end
 
     @property
     def pause_s(self) -> float:
@@ -88,6 +92,7 @@ class SuggesterProcesses:
         lacking = missing(sampler, is_installed)
         if lacking is not None:
             return Notice("extra-missing", f"{lacking}, where this worker runs")
+        self._end_hung(sweep.id)
         self._forget_ended()
         starts = self._starts.get(sweep.id)
         is_early = starts is not None and time.monotonic() - starts.started_at < starts.pause_s
@@ -122,7 +127,21 @@ class SuggesterProcesses:
         finally:
             os.close(end)
         process_tree.SPARED.add(process.pid)
-        self._processes[sid], starts.started_at = (sampler, process), time.monotonic()
+        self._processes[sid] = sampler, process
+        starts.started_at, starts.kill_at = time.monotonic(), 0.0
+
+    def _end_hung(self, sid: str) -> None:
+        """End the process of a sweep that has no suggester: without the lease it must have ended.
+
+        It is stopped or hangs, unless it starts.
+        """
+        starts, now = self._starts.get(sid), time.monotonic()
+        if sid not in self._processes or starts is None or now - starts.started_at < _BEGIN_S:
+            return
+        process = self._processes[sid][1]
+        starts.kill_at = starts.kill_at or now + _END_S
+        process.kill() if now >= starts.kill_at else process.terminate()
+        process.send_signal(signal.SIGCONT)  # a process that is stopped gets no SIGTERM
 
     def _forget_ended(self) -> None:
         for sid, (sampler, process) in list(self._processes.items()):

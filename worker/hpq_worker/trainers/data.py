@@ -6,11 +6,14 @@ to trial, one at a time; a file keeps what was decoded, so that a machine decode
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -19,7 +22,7 @@ from uuid import uuid4
 import numpy as np
 import torch
 
-from hpq.datasets import FOLDERS, UNREADABLE, Files, find
+from hpq.datasets import FOLDERS, UNREADABLE, Files, damaged, find
 from hpq.errors import BadParams, DataMissing
 from hpq.process import make_private
 from hpq_worker.runner.trial_api import Trial
@@ -30,6 +33,8 @@ from hpq_worker.trainers.step import Batch
 VERSION = 2  # of what decoding makes of the same files
 _DIGITS = "sklearn/datasets/data/digits.csv.gz"  # a line an image: 64 pixels and the label
 Prepare = Callable[[torch.Tensor], torch.Tensor]
+WAIT_S = 120.0  # for a process that decodes; a tar of 60,000 pictures takes it half a minute
+_POLL_S = 0.5
 TEST_BATCH = {"cpu": 500, "cuda": 2_000}  # images; the figures hardly depend on it
 
 
@@ -108,6 +113,7 @@ def load_data(
 
     Raises:
         DataMissing: it is not there, damaged, smaller than asked for, or a package is missing.
+        SystemExit: the trial was stopped meanwhile.
     """
     key = (name, trial.data, train_images, test_images)
     if key not in _held:
@@ -146,9 +152,14 @@ def _found(name: str, trial: Trial) -> Arrays:
     source = find(name, trial.data)
     total = " of 60,000" if source.layout is FOLDERS else ""  # counting would read the directories
 
+    def end_if_stopped() -> None:
+        if trial.should_stop:
+            sys.exit()
+
     def files() -> Files:
         reported = time.monotonic()
         for number, file in enumerate(source.files(), 1):
+            end_if_stopped()
             yield file
             if time.monotonic() > reported + 1.0:  # a tar of 60,000 pictures takes half a minute
                 reported = time.monotonic()
@@ -159,11 +170,13 @@ def _found(name: str, trial: Trial) -> Arrays:
             return decode(source.layout, files())
         except (*UNREADABLE, KeyError, ValueError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else f"{error}"
-            text = f"data set {name}: {source.path} is damaged: {why}"
-            remedy = f"repair it, or download another with `hpq data {name} DIR`"
-            raise DataMissing(f"{text}; {remedy}") from None
+            raise damaged(name, source.path, why) from None
 
-    return decoded(trial.cache, name, source.stamp(), make)
+    def on_wait() -> None:
+        end_if_stopped()
+        trial.phase(f"waiting for another process that decodes {name}")
+
+    return decoded(trial.cache, name, source.stamp(), make, on_wait)
 
 
 def _digits() -> Arrays:
@@ -179,23 +192,56 @@ def _digits() -> Arrays:
     return train | {"test_images": images[test], "test_labels": labels[test]}
 
 
-def decoded(cache: Path, name: str, stamp: object, make: Callable[[], Arrays]) -> Arrays:
+def decoded(
+    cache: Path,
+    name: str,
+    stamp: object,
+    make: Callable[[], Arrays],
+    on_wait: Callable[[], object] = lambda: None,
+) -> Arrays:
     """Return the arrays of the data set with this stamp from the cache; decode them if not there.
 
-    The file appears whole, by a rename: any number of workers may read and make it at once. If the
-    cache cannot be written, each process decodes.
+    One process decodes, others wait and call `on_wait` often; a process that waits too long, or
+    that cannot write to the cache, decodes as well. The file appears whole, by a rename.
     """
     known = json.dumps([VERSION, stamp]).encode()
     path = cache / f"{name}-{hashlib.sha256(known).hexdigest()[:16]}.pt"
+    if (found := _cached(path)) is not None:
+        return found
+    with _turn(cache, on_wait):
+        if (found := _cached(path)) is not None:
+            return found
+        arrays, draft = make(), path.with_suffix(f".{uuid4().hex}")
+        with suppress(OSError, RuntimeError):
+            make_private(cache)
+            try:
+                torch.save({part: torch.from_numpy(x.copy()) for part, x in arrays.items()}, draft)
+                draft.replace(path)
+            finally:
+                draft.unlink(missing_ok=True)
+    return arrays
+
+
+def _cached(path: Path) -> Arrays | None:
     with suppress(Exception):  # not there, or torn: the disk was full, or the machine went down
         found = torch.load(path, mmap=True, weights_only=True)
         return {part: tensor.numpy() for part, tensor in found.items()}
-    arrays, draft = make(), path.with_suffix(f".{uuid4().hex}")
-    with suppress(OSError, RuntimeError):
-        make_private(cache)
-        try:
-            torch.save({part: torch.from_numpy(x.copy()) for part, x in arrays.items()}, draft)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-    return arrays
+    return None
+
+
+@contextmanager
+def _turn(cache: Path, on_wait: Callable[[], object]) -> Iterator[None]:
+    """Hold the lock of the cache, which ends with its process; without one after WAIT_S."""
+    give_up = time.monotonic() + WAIT_S
+    with ExitStack() as held:
+        with suppress(OSError):  # no directory, or a file system without locks
+            make_private(cache)
+            lock = os.open(cache, os.O_RDONLY)
+            held.callback(os.close, lock)
+            while time.monotonic() < give_up:
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                on_wait()
+                time.sleep(_POLL_S)
+        yield

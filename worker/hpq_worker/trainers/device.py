@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpq.errors import DeviceUnusable
+from hpq.errors import BadParams, DeviceUnusable
 from hpq_worker.trainers.step import Plan
 
 _CONTEXT = 600 * 2**20  # bytes of a CUDA context, with the libraries' code
@@ -36,7 +36,13 @@ def plan(**changes: Any) -> Plan:
 
 
 def placed(model: nn.Module, plan: Plan) -> nn.Module:
-    """Move a network to the device, channels last; batch norms of half a network stay float32."""
+    """Move a network to the device, channels last; batch norms of half a network stay float32.
+
+    Raises:
+        BadParams: the plan's dtype is not one of real numbers.
+    """
+    if not plan.dtype.is_floating_point:
+        raise BadParams(f"plan: its dtype is {plan.dtype}; pass one such as torch.float32")
     # torch has no such format for the weights of a 3D convolution.
     in_3d = any(weight.dim() == 5 for weight in chain(model.parameters(), model.buffers()))
     layout = torch.preserve_format if in_3d else torch.channels_last

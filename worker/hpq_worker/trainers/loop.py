@@ -6,6 +6,7 @@ trial that resumes reports the figures of one that never stopped.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
@@ -74,7 +75,8 @@ def fit(
         BadParams: the network or the batches cannot be trained on.
         Diverged: the loss of an epoch is not finite.
     """
-    steps, size = _steps_and_size(model, train, epochs, loss)
+    steps, size = _steps_and_size(train, epochs)
+    _check_network(model, loss)
     epochs, plan = int(epochs), plan or device.plan()
     # Python's own numbers: others would make the checkpoint a pickle that names code.
     momentum, weight_decay, most = map(float, (momentum, weight_decay, max_learning_rate))
@@ -106,21 +108,38 @@ def fit(
         at.save(trial.checkpoint_s)
 
 
-def _steps_and_size(model: nn.Module, train: Loader, epochs: float, loss: Loss) -> tuple[int, int]:
-    steps, size = len(train), train.batch_size
+def _steps_and_size(train: Loader, epochs: float) -> tuple[int, int]:
+    size = getattr(train, "batch_size", None)
     if not (epochs >= 1 and epochs == epochs // 1):
         raise BadParams(f"epochs: {epochs} is not a whole number from 1")
     if not size:
-        raise BadParams("the training set: it has no batch_size")
+        raise BadParams("the training set: it has no batch_size; use a DataLoader, or set it")
+    try:
+        steps = len(train)
+    except TypeError:
+        text = "the training set: it has no len(), the number of batches in an epoch"
+        raise BadParams(f"{text}; use a data set with a length, or define __len__") from None
     if steps < 1:
         raise BadParams(f"batch_size: {size} leaves no whole batch in an epoch")
-    if any(is_lazy(p) for p in model.parameters()):
-        raise BadParams("the network: call it with a batch first, which makes its lazy weights")
+    return steps, int(size)
+
+
+def _check_network(model: nn.Module, loss: Loss) -> None:
+    for name, weight in model.named_parameters():
+        if is_lazy(weight):
+            raise BadParams("the network: call it with a batch first, which makes its lazy weights")
+        if weight.is_complex() or weight.layout != torch.strided:
+            kind = "complex" if weight.is_complex() else "sparse"
+            raise BadParams(
+                f"the network: {name} is {kind}; make it a dense tensor of real numbers"
+            )
+    for name, module in model.named_modules():
+        if getattr(module, "sparse", None) is True:
+            raise BadParams(f"the network: {name} has sparse gradients; make it with sparse=False")
     if not any(p.requires_grad for p in model.parameters()):
         raise BadParams("the network: it has no parameter that requires_grad")
     if (kind := getattr(loss, "reduction", "sum")) != "sum":
         raise BadParams(f"loss: its reduction is {kind!r}, not 'sum'")
-    return steps, int(size)
 
 
 def _train(at: Progress, train: Loader, rates: torch.Tensor, trial: Trial) -> None:
@@ -196,6 +215,10 @@ class Progress:
     ) -> None:
         self.step, self.generator, self.run = step, generator, run
         self.path = folder / FILE if folder is not None else None  # None: nothing is saved
+        if self.path is not None and (name := _unreadable(step.model)):
+            self.path = None
+            text = "a checkpoint could not be read; return tensors, numbers, text, lists or dicts"
+            print(f"hpq: no checkpoint: with {name} of get_extra_state, {text}", file=sys.stderr)
         self.saved_at, self.total_s = time.monotonic(), 0.0  # training of the epochs before
         self.begin(1)
 
@@ -284,3 +307,16 @@ class Progress:
         torch.set_rng_state(states[0])
         if len(states) > 1 and self.step.sums.is_cuda:
             torch.cuda.set_rng_state(states[1])
+
+
+def _unreadable(model: nn.Module) -> str:
+    """Return the first of the network's extra states that torch saves and then refuses to load."""
+    for name, state in model.state_dict().items():
+        if not isinstance(state, torch.Tensor):
+            file = io.BytesIO()
+            try:
+                torch.save(state, file)
+                torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+            except Exception:  # pickle raises whatever the state's class does
+                return name
+    return ""

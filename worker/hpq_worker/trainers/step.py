@@ -47,11 +47,18 @@ def measure(
     """Return the batch's loss; add the loss and the number of hits to `sums` (2,) on the device.
 
     Raises:
-        BadParams: the network or the labels have another shape than those of a classifier.
+        BadParams: the network or the labels have another shape than those of a classifier, or
+            the images another dtype than the plan.
     """
     images, labels = batch
     with torch.autocast(images.device.type, plan.autocast, enabled=plan.autocast is not None):
-        logits = model(images)
+        try:
+            logits = model(images)
+        except RuntimeError as error:
+            if images.dtype == plan.dtype or "type" not in str(error):
+                raise
+            text = f"plan: its dtype is {plan.dtype}, that of the images {images.dtype}"
+            raise BadParams(f"{text}; convert the images, or pass another Plan ({error})") from None
     shape = tuple(getattr(logits, "shape", ()))
     if len(shape) != 2 or tuple(labels.shape) != shape[:1]:  # other hits would be nonsense
         returned, given = shape or type(logits).__name__, tuple(labels.shape)

@@ -13,7 +13,7 @@ local function int(x) return string.format('%.0f', x) end
 local clock = redis.call('TIME')
 local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-local FRONT = 1000000000  -- the score of a requeued trial is its number minus this: before all others
+local FRONT = 1000000000  -- the score of a requeued trial is its number minus this, of a retried one minus twice this
 local COMING = 1000       -- at most this many trials still to be suggested count
 local FRESH_MS = 30000    -- a worker that was silent for longer does not count
 

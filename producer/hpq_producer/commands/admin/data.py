@@ -11,8 +11,8 @@ from typer import Argument
 
 from hpq.datasets import WANTED, find
 from hpq.errors import DataMissing, UserError
+from hpq.sanitize import shell_line
 from hpq_producer.session import load_settings
-from hpq_producer.terminal.text import shell_line
 
 
 def data(
@@ -38,6 +38,7 @@ def data(
         if done.returncode:
             last = done.stdout.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
             raise DataMissing(last[0]) from None
+        find(name, place)  # an older file may be damaged
     print(f"{name} is in {place}")
     if settings.data.absolute() != place:
         print(shell_line(["export", f"HPQ_DATA={place}"]))

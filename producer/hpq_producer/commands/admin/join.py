@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import shlex
 import shutil
 import stat
 import subprocess
@@ -25,6 +24,7 @@ from hpq.connection.client import FIRST_S, check_server, connect
 from hpq.connection.credentials import redact
 from hpq.errors import Forbidden, OutOfReach, UserError
 from hpq.notice import Notice
+from hpq.sanitize import shell_hint
 from hpq.settings import Settings, read, variable
 from hpq_producer import connection_record, invitation
 from hpq_producer.commands.admin.worker import start
@@ -67,7 +67,7 @@ def invite(
         except OSError as error:
             text = f"{file}: {error.strerror}; name a new file in a directory that you can write"
             raise UserError(text, code="file-unwritable") from None
-        name = shlex.quote(file.name)
+        name = shell_hint([file.name])
         print_message(f"{file} written; copy it to the other machine, and type: hpq join {name}")
     host = urlsplit(settings.redis_url).hostname or "localhost"  # a socket's URL has none
     if host in ("localhost", "::1") or host.startswith("127."):
@@ -163,7 +163,7 @@ def _token(file: Path | None) -> str:
         return ""
     try:
         with open(0 if file is None else file, "rb", closefd=file is not None) as source:
-            name = shlex.quote(str(file or "FILE"))
+            name = shell_hint([str(file or "FILE")])
             _refuse_exposed(source.fileno(), str(file or "stdin"), f"run `chmod 600 {name}`")
             return source.read().decode("ascii", "replace")
     except OSError as error:

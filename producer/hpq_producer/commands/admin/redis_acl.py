@@ -18,6 +18,7 @@ from hpq.connection.credentials import with_place
 from hpq.connection.server import change_password
 from hpq.errors import UserError
 from hpq.notice import Notice
+from hpq.sanitize import shell_line
 from hpq.settings import Settings
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.invitation import open_private
@@ -25,7 +26,6 @@ from hpq_producer.manifests.acl import ROLES, Version, line, users
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.text import shell_line
 
 _HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
 keep it:   ACL SAVE if the server has an aclfile, else CONFIG REWRITE; otherwise a restart loses it

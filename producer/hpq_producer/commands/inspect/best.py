@@ -17,7 +17,7 @@ from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import best_trials, refuse_altered
+from hpq_producer.query.selection import best_trials, refuse_altered, refuse_unsigned
 from hpq_producer.reports.export import to_args
 from hpq_producer.reports.ranking import show_ranking
 from hpq_producer.reports.summary_page import winner_lines
@@ -36,6 +36,9 @@ def best(
     as_yaml: Annotated[bool, Option("--yaml", help="Print the parameters as YAML.")] = False,
     output: Output = Format.TABLE,
     as_args: Annotated[bool, Option("--args", help="Print command-line arguments.")] = False,
+    unsigned: Annotated[
+        bool, Option("--unsigned", help="Print --args that your key did not sign.")
+    ] = False,
     confirm: Annotated[
         int | None,
         Option(
@@ -59,6 +62,8 @@ def best(
         raise UserError("--confirm queues a sweep and prints its id; remove --yaml and --args")
     with open_session() as session:
         found = session.verifiable(sweep)
+        if as_args and not unsigned:
+            refuse_unsigned(session.settings, found, "prints its parameters")
         # One trial alone has no rival to compare with.
         trials = best_trials(session.reader, found, max(n, 2) if confirm else n, only)
         if confirm or as_args or as_yaml or n == 1:
@@ -110,7 +115,7 @@ def _show(
         show_data(records if several else records[0], output)
     elif as_args:
         for trial in trials:
-            print(to_args(trial.params, sweep.launch.command))
+            print(to_args(trial.params, sweep.launch.command, trial.id))
     elif several:
         show_ranking(sweep, trials)
     else:

@@ -16,12 +16,15 @@ from hpq_producer.terminal.console import print_message
 
 
 def dashboard(
-    host: Annotated[
-        str, Option(help="Address to listen on. Any address but loopback needs a token.")
-    ] = ("127.0.0.1"),
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0: any free one.")] = 8765,
+    no_token: Annotated[
+        bool, Option("--no-token", help="Serve the pages without a token in the address.")
+    ] = False,
 ) -> None:
     """Serve live pages of all sweeps and workers, until Ctrl-C; it changes nothing.
+
+    The command prints a link. Its token opens the pages; the browser keeps it as a cookie.
 
     Examples:
       hpq dashboard
@@ -33,17 +36,15 @@ def dashboard(
     from hpq_producer.page.dashboard import serve  # noqa: PLC0415
 
     with open_session() as session, _listener(host, port) as listener:
-        token = "" if _is_loopback(host) else secrets.token_urlsafe(24)
+        token = "" if no_token else secrets.token_urlsafe(24)
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         name = f"[{name}]" if ":" in name else name
         query = f"?token={token}" if token else ""
         print(f"http://{name}:{listener.getsockname()[1]}/{query}", flush=True)
-        who = (
-            "anyone with this address can read every sweep"
-            if token
-            else "only this machine can open it"
-        )
-        print_message(f"hpq: {who}; Ctrl-C ends it")
+        who = "anyone with this link"
+        if no_token:
+            who = "every user of this machine" if _is_loopback(host) else "every machine in reach"
+        print_message(f"hpq: {who} can read every sweep; Ctrl-C ends it")
         serve(session, host, listener, token)
 
 

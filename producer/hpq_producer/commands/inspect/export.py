@@ -14,13 +14,14 @@ from typer import Argument, Option
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Curve, TrialView
 from hpq.errors import UserError
+from hpq.sanitize import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_producer.query.history import read_curves
 from hpq_producer.reports.optuna_journal import OptunaJournal
 from hpq_producer.reports.tensorboard_logs import TensorBoardLogs
 from hpq_producer.session import open_session
 from hpq_producer.terminal.console import print_message
-from hpq_producer.terminal.text import shell_line, trials_of
+from hpq_producer.terminal.text import trials_of
 
 
 class Peer(StrEnum):
@@ -71,7 +72,7 @@ def export(
     rest = len(trials) - len(chosen)
     missing = "started" if to is Peer.TENSORBOARD else "ended"
     left = f"; {trials_of(rest)} not {missing}" if rest else ""
-    opens = shell_line([*_OPEN[to], str(path)])
+    opens = shell_hint([*_OPEN[to], str(path)])
     print_message(f"{sweep.id}: {trials_of(len(chosen))} written{left}; to open them: {opens}")
 
 

@@ -14,6 +14,7 @@ from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep
+from hpq_producer.diagnosis.verdict import state_span
 from hpq_producer.query.filter import Filter
 from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_producer.session import Session, open_session
@@ -47,11 +48,12 @@ def ls(
         found = reader.sweeps.get_each(reader.sweeps.ids(None if everything or picks else n))
         sweeps = [one for one in found if isinstance(one, Sweep)]
         best = dict(zip((s.id for s in sweeps), reader.trials.best_objectives(sweeps), strict=True))
-        if picks:
-            sweeps = _picked(sweeps, best, tag, only)[: None if everything else n]
-            found = list(sweeps)
-        took = _sizes(session, sweeps) if sizes else None
         waits = explain_waits(reader, sweeps, session.server)
+        if picks:
+            sweeps = _picked(sweeps, best, waits, tag, only)[: None if everything else n]
+            found = list(sweeps)
+            waits = {one.id: waits[one.id] for one in sweeps if one.id in waits}
+        took = _sizes(session, sweeps) if sizes else None
         if output.is_data:
             show_data([_record(one, best, waits, took) for one in found], output)
         elif found:
@@ -77,13 +79,17 @@ def ls(
 
 
 def _picked(
-    sweeps: Sequence[Sweep], best: Mapping[str, float | None], tag: str | None, where: Filter | None
+    sweeps: Sequence[Sweep],
+    best: Mapping[str, float | None],
+    waits: Mapping[str, Notice],
+    tag: str | None,
+    where: Filter | None,
 ) -> list[Sweep]:
     """Return the sweeps with the tag that match the expression; its names are those of -o json."""
     found = [sweep for sweep in sweeps if tag is None or tag in sweep.tags]
     if where is None:
         return found
-    records = [sweep_record(sweep, best[sweep.id]) for sweep in found]
+    records = [_record(sweep, best, waits, None) for sweep in found]
     picked = [s for s, r in zip(found, records, strict=True) if where.matches(r.get)]
     where.check_names(records[0] if records else where.names)
     return picked
@@ -112,7 +118,7 @@ def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
     """Yield a line for each reason, however many sweeps share it."""
     alike: dict[str, list[str]] = {}
     for sid, why in waits.items():
-        text = str(why).replace(f"hpq set {sid} ", "hpq set SWEEP ")
+        text = str(why).replace(sid, "SWEEP")
         alike.setdefault(text, []).append(sid)
     for text, those in alike.items():
         if those[1:]:
@@ -140,5 +146,6 @@ def _record(
     if isinstance(one, UnreadableSweep):
         return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
     why = waits.get(one.id)
-    record = sweep_record(one, best[one.id]) | {"not_taken": why.record() if why else None}
+    record = sweep_record(one, best[one.id])
+    record |= {"state": state_span(one, why).text, "not_taken": why.record() if why else None}
     return record if took is None else record | {"about_bytes": took[one.id]}

@@ -41,7 +41,7 @@ def report(
 
     with open_session() as session:
         ids = list(dict.fromkeys(session.find(one) for one in (sweep or (None,))))
-        page = sweep_page([read_sweep(session.reader, sid, session.settings.python) for sid in ids])
+        page = sweep_page([read_sweep(session.reader, sid, session.settings) for sid in ids])
     file = output or Path(f"{ids[0]}.html")
     draft = file.with_name(f".{file.name}.new")
     try:

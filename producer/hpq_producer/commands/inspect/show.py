@@ -17,6 +17,7 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
 from hpq_producer.commands.common_flags import Output
+from hpq_producer.diagnosis.notices import print_if_edited
 from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.provenance import provenance_record, write_code
@@ -51,7 +52,7 @@ def show(
         Path | None, Option(metavar="DIR", help="Write the code, as enqueued, to DIR.")
     ] = None,
     unsigned: Annotated[
-        bool, Option("--unsigned", help="Write code that your key did not sign.")
+        bool, Option("--unsigned", help="Write code or print a command that your key did not sign.")
     ] = False,
 ) -> None:
     """Show a sweep or a trial in full.
@@ -72,8 +73,9 @@ def show(
         elif as_origin:
             show_data(provenance_record(session.reader, found), output)
         elif as_command:
-            ours = session.settings
-            print(trial_command(session.reader, found, ours.python, ours.gpus_per_trial))
+            print(trial_command(session.reader, found, session.settings, unsigned=unsigned))
+            if isinstance(found, TrialId):
+                print_if_edited(session, session.reader.sweeps.get(found.sweep))
         elif isinstance(found, TrialId):
             _show_trial(session.reader, found, output)
         else:

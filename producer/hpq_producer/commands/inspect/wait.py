@@ -40,8 +40,9 @@ def wait(
 ) -> None:
     """Wait until a sweep ends; the exit code is its result.
 
-    0: all trials finished. 1: some failed, or none has the metric. 5: the sweep is held, or the
-    timeout passed.
+    0: each trial finished, was pruned, or was cancelled by `hpq cancel SWEEP/7` or `hpq stop`.
+    1: a trial failed, also by divergence; the sweep was cancelled; or no trial has the metric.
+    5: the sweep is held, or the timeout passed. `hpq run` exits by the same rule.
 
     Examples:
       hpq wait && hpq best --yaml

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from hpq.errors import UserError
+from hpq.sanitize import shell_hint
 from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
@@ -68,7 +68,7 @@ def init(
         print_message(f"! {place}")
     if spec.metric is None:
         print_message("! found no metric: see the comment in the file")
-    print_message(f"next: hpq plan {shlex.quote(str(out))}")
+    print_message(f"next: {shell_hint(['hpq', 'plan', str(out)])}")
     print(out)
 
 
@@ -84,7 +84,7 @@ def _example(name: str, out: Path) -> None:
     if program := load(files[name]).program:
         _copy(files[name].with_name(program), out.with_name(program))
     _write(out, text)
-    print_message(f"next: hpq plan {shlex.quote(str(out))}")
+    print_message(f"next: {shell_hint(['hpq', 'plan', str(out)])}")
     print(out)
 
 

@@ -47,10 +47,11 @@ const NONE = -.09; // the place of a missing value, below the axis
 function axesOf(d) { // how each axis places a trial between 0 and 1
   const varies = d.axes.filter((a) => new Set(a.values).size > 1).slice(0, 11);
   const axes = varies.map((a, k) => ({ ...a, ...placing(a, random(k + 7)) }));
-  const place = (i) => (d.trials.y[i] === null ? NONE : clamp((d.trials.y[i] - d.low) / (d.high - d.low), 0, 1));
+  const place = (i) => (d.trials.y[i] === null ? NONE : clamp((d.to(d.trials.y[i]) - d.low) / (d.high - d.low), 0, 1));
   const flip = (v) => (d.max || v === NONE ? v : 1 - v);
-  const marks = ticks(d.low, d.high).map((v) => [flip((v - d.low) / (d.high - d.low)), num(v)]);
-  if (d.metric) axes.push({ name: d.metric, place: (i) => flip(place(i)), marks, last: true });
+  const found = d.log ? logTicks(d.low, d.high) : ticks(d.low, d.high).map((v) => [v, num(v)]);
+  const marks = found.map(([v, text]) => [flip((v - d.low) / (d.high - d.low)), text]);
+  if (d.metric) axes.push({ name: d.metric, kind: d.log ? 'log' : '', place: (i) => flip(place(i)), marks, last: true });
   return axes;
 }
 function placing(a, next) {
@@ -70,6 +71,7 @@ function placing(a, next) {
   return { place: at((v, i) => (to(v) - low) / reach + jitter[i] * spread), marks: marks.map(([v, text]) => [(v - low) / reach, text]) };
 }
 
+const lines = () => drawn(S.brush.size ? Infinity : MANY, S.kept.filter(S.d.isRanked)); // others have no place on the metric's axis
 const PAD = { left: 24, right: 60, top: 34, bottom: 40 };
 const parallel = surface('parallel-canvas', (pen, w, h) => {
   const d = S.d, axes = S.axes, high = h - PAD.top - PAD.bottom;
@@ -77,7 +79,7 @@ const parallel = surface('parallel-canvas', (pen, w, h) => {
   const gap = (w - PAD.left - PAD.right) / Math.max(1, axes.length - 1);
   axes.forEach((axis, k) => { axis.x = PAD.left + k * gap; });
   S.toY = (at) => PAD.top + (1 - at) * high;
-  const some = drawn(S.brush.size ? Infinity : MANY), kept = new Set(some), thin = some.length > 100;
+  const some = lines(), kept = new Set(some), thin = some.length > 100;
   const line = (i, style, width) => {
     pen.beginPath();
     axes.forEach((axis, k) => {
@@ -90,7 +92,7 @@ const parallel = surface('parallel-canvas', (pen, w, h) => {
     Object.assign(pen, { strokeStyle: style, lineWidth: width });
     pen.stroke();
   };
-  if (S.brush.size) for (const i of drawn(MANY, d.trials.n.map((_, i) => i))) if (!kept.has(i)) line(i, css('--line'), 1);
+  if (S.brush.size) for (const i of drawn(MANY, d.order)) if (!kept.has(i)) line(i, css('--line'), 1);
   inSlices('parallel', some, (i) => line(i, colour(i, thin ? .55 : .85), thin ? 1 : 1.6), () => {
     pen.setLineDash([]);
     if (S.sel >= 0 && (!S.brush.size || kept.has(S.sel))) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
@@ -98,7 +100,7 @@ const parallel = surface('parallel-canvas', (pen, w, h) => {
     axes.forEach((axis, k) => drawAxis(pen, axis, k, gap, high));
   });
   const hidden = d.axes.length - axes.filter((a) => !a.last).length;
-  title('parallel', (some.length ? shown(some.length) : 'no trial is inside every range') + '; grey: not ranked' + beyond() + (hidden ? `; ${hidden} constant or less important not shown` : '') + '; a missing value lies below its axis');
+  title('parallel', (some.length ? `${shown(some.length, d.order.length)}, of those with a result` : 'no trial with a result is inside every range') + beyond() + (hidden ? `; ${hidden} constant or less important not shown` : '') + '; a missing value lies below its axis');
 });
 function drawAxis(pen, axis, k, gap, high) {
   const isLast = k === S.axes.length - 1, room = isLast ? PAD.right - 10 : Math.max(30, gap - 14);
@@ -134,7 +136,7 @@ function lineAt(x, y) { // the drawn trial whose line is nearest
   if (k < 1) return -1;
   const [a, b] = [S.axes[k - 1], S.axes[k]], t = (x - a.x) / (b.x - a.x), ease = t * t * (3 - 2 * t);
   let [best, near] = [-1, 9];
-  for (const i of drawn(S.brush.size ? Infinity : MANY)) {
+  for (const i of lines()) {
     const away = Math.abs(S.toY(a.place(i) * (1 - ease) + b.place(i) * ease) - y);
     if (away <= near) [best, near] = [i, away];
   }
@@ -203,7 +205,7 @@ const curves = surface('curves-canvas', (pen, w, h) => {
     pen.setLineDash([]);
   });
   const gaps = all.filter((i) => d.curve.get(d.trials.n[i]).y.some(Number.isNaN)).length;
-  title('curves', `${d.metric} by step${c.log ? ', logarithmic' : ''}; ${shown(some.length, all.length)}` +
+  title('curves', `${d.metric} by step${c.log ? ', logarithmic' : ''}; ${shown(some.length, all.length)}` + (c.cut ? '; values beyond the scale at its edge' : '') +
     (isMany ? ', the band holds 80%' : '') + (gaps ? `; ${gaps} with NaN, drawn as a gap` : ''));
 });
 function band(pen, view, all) {

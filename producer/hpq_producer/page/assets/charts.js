@@ -8,36 +8,41 @@ function layout(height, more = {}) {
     hoverlabel: { bgcolor: css('--ink'), bordercolor: css('--ink'), font: { color: css('--bg'), size: 12 }, align: 'left' },
     xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...rest };
 }
-const isBeyond = (i) => S.d.trials.y[i] < S.d.low || S.d.trials.y[i] > S.d.high;
-const symbol = (i) => (!S.d.rank.has(i) ? 'x' : !isBeyond(i) ? 'circle' : S.d.trials.y[i] < S.d.low ? 'triangle-down' : 'triangle-up');
+const place = (i) => S.d.to(S.d.trials.y[i]); // on the metric's axis
+const isBeyond = (i) => place(i) < S.d.low || place(i) > S.d.high;
+const symbol = (i) => (!S.d.rank.has(i) ? 'x' : !isBeyond(i) ? 'circle' : place(i) < S.d.low ? 'triangle-down' : 'triangle-up');
 const dots = (some, x, y, size = 7, more = {}) => ({ type: 'scatter', mode: 'markers', x: some.map(x), y: some.map(y), customdata: some, hoverinfo: 'text', cliponaxis: false,
   text: some.map((i) => safe(about(i))), marker: { color: some.map((i) => colour(i, .85)), symbol: some.map(symbol), size: some.map((i) => (isBeyond(i) ? size + 4 : size)), line: { width: 0 } }, ...more });
 const ring = (more = {}) => ({ type: 'scatter', mode: 'markers', x: [], y: [], hoverinfo: 'skip', cliponaxis: false,
   marker: { size: 13, color: 'rgba(0,0,0,0)', line: { width: 2.5, color: css('--ink') } }, ...more });
-const inside = (i) => (S.d.rank.has(i) ? clamp(S.d.trials.y[i], S.d.low, S.d.high) : S.d.max ? S.d.low : S.d.high); // beyond the scale: at its edge
+const inside = (i) => S.d.from(S.d.rank.has(i) ? clamp(place(i), S.d.low, S.d.high) : S.d.max ? S.d.low : S.d.high); // beyond the scale: at its edge
 function beyond() { // what the scale leaves out, which each chart must say
   const far = S.d.order.filter(isBeyond).map((i) => S.d.trials.y[i]).sort((a, b) => a - b);
   return far.length ? `; ${count(far.length)} beyond the scale at its edge (${[...new Set([far[0], far.at(-1)])].map((v) => num(v)).join(' to ')})` : '';
 }
 const whole = (n) => ({ tickformat: ',d', dtick: n < 10 ? 1 : undefined });
-const metricAxis = () => ({ range: [S.d.low, S.d.high], title: { text: safe(S.d.metric), font: { size: 12.5 } } });
+const metricAxis = (room = 0) => { // by the server's scale
+  const d = S.d, range = d.max ? [d.low, d.high + room] : [d.low - room, d.high], marks = d.log ? logTicks(d.low, d.high) : [];
+  return { range, ...(d.log ? { type: 'log', tickvals: marks.map(([at]) => 10 ** at), ticktext: marks.map(([, text]) => text) } : {}),
+    title: { text: safe(d.metric) + (d.log ? '  (log)' : ''), font: { size: 12.5 } } };
+};
 
 const decades = (values) => { const logs = values.filter((v) => v !== null).map(Math.log10).sort((a, b) => a - b), marks = logTicks(logs[0], logs.at(-1));
   return { tickvals: marks.map(([at]) => 10 ** at), ticktext: marks.map(([, text]) => text) }; };
 
 const charts = {
   sorted() {
-    const d = S.d, order = d.order, y = inside, x = (i) => d.rank.get(i) + 1;
+    const d = S.d, t = d.trials, order = d.order, y = inside, x = (i) => d.rank.get(i) + 1;
     if (!order.length) return null;
-    const isFew = order.length <= 200, middle = order[Math.floor(order.length / 2)], room = .16 * (d.high - d.low);
+    const isFew = order.length <= 200, full = order.filter((i) => d.states[t.state[i]] === 'finished'), middle = full[Math.floor(full.length / 2)], room = .16 * (d.high - d.low);
     const out = d.trials.n.length - order.length;
     title('sorted', `${count(order.length)} ranked` + (out ? `; ${count(out)} not ranked: failed, not ended or without a value` : '') + beyond());
     const line = { ...dots(order, x, y), mode: isFew ? 'lines+markers' : 'lines', line: { color: css(isFew ? '--line' : '--accent'), width: isFew ? 1.5 : 2.5 } };
     if (!isFew) delete line.marker;
-    const note = (i, text, ax) => ({ x: x(i), y: y(i), text: safe(text), showarrow: true, arrowhead: 0, arrowcolor: css('--soft'), ax, ay: d.max ? -24 : 24, font: { color: css('--ink'), size: 12 } });
+    const note = (i, text, ax) => ({ x: x(i), y: d.to(y(i)), text: safe(text), showarrow: true, arrowhead: 0, arrowcolor: css('--soft'), ax, ay: d.max ? -24 : 24, font: { color: css('--ink'), size: 12 } });
     return { data: [line, ring()], mark: (i) => [[[x(i)], [y(i)]]], has: (i) => d.rank.has(i),
-      layout: layout(210, { xaxis: { title: { text: 'rank' }, ...whole(order.length), range: [1 - order.length * .015 - .4, order.length * 1.015 + .4], showgrid: false }, yaxis: { ...metricAxis(), range: d.max ? [d.low, d.high + room] : [d.low - room, d.high] },
-        annotations: [note(order[0], `#${d.trials.n[order[0]]}  ${num(d.trials.y[order[0]])}`, 50), ...(order.length > 3 ? [note(middle, `median ${num(d.trials.y[middle])}`, 30)] : [])] }) };
+      layout: layout(210, { xaxis: { title: { text: 'rank' }, ...whole(order.length), range: [1 - order.length * .015 - .4, order.length * 1.015 + .4], showgrid: false }, yaxis: metricAxis(room),
+        annotations: [note(order[0], `#${d.trials.n[order[0]]}  ${num(d.trials.y[order[0]])}`, 50), ...(full.length > 3 ? [note(middle, `median ${num(d.trials.y[middle])}`, 30)] : [])] }) };
   },
   slices() {
     const d = S.d, axes = d.axes.filter((a) => new Set(a.values).size > 1).slice(0, 12);

@@ -42,14 +42,10 @@ function prepare(d) { // ranks, scale and curves from the columns
   const mean = new Map(d.order.map((i) => [i, sums.get(set(i))[0] / sums.get(set(i))[1]]));
   d.order.sort((a, b) => sign * (mean.get(a) - mean.get(b)) || a - b);
   d.rank = new Map(d.order.map((i, rank) => [i, rank]));
-  const values = d.order.map((i) => t.y[i]).sort((a, b) => a - b);
-  let [low, high] = [values[0] ?? 0, values.at(-1) ?? 1];
-  if (values.length > 9) { // a few bad trials must not flatten the others
-    const [a, b] = [quantile(values, .1), quantile(values, .9)], room = 2 * (b - a) || Infinity;
-    [low, high] = d.max ? [Math.max(low, a - room), high] : [low, Math.min(high, b + room)];
-  }
-  d.cut = values.filter((v) => v < low || v > high).length;
-  const pad = (high - low || Math.abs(high) || 1) * .04;
+  d.log = d.curves.log; // the server's choice, for every panel
+  d.to = d.log ? (v) => (v > 0 ? Math.log10(v) : -Infinity) : (v) => v;
+  d.from = d.log ? (v) => 10 ** v : (v) => v;
+  const [low, high] = d.scale, pad = (high - low || Math.abs(high) || 1) * .04;
   d.low = low - pad; d.high = high + pad;
   for (const axis of d.axes) axis.values = t.p[d.axes.indexOf(axis)];
   if (!d.curve) unpack(d);

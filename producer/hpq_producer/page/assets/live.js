@@ -16,7 +16,7 @@ function apply(patch) {
     Object.assign(c, { last: Math.max(c.last, points.at(-1)[0]), low: Math.min(c.low, ...known), high: Math.max(c.high, ...known) });
     if (!(c.high > c.low)) [c.low, c.high] = [c.low - .5, c.low + .5];
   });
-  d.winner = patch.winner;
+  d.winner = patch.winner; d.scale = patch.scale;
   prepare(d);
   keep();
   later();
@@ -50,7 +50,12 @@ function connect() {
   stream = new EventSource(`/events?topic=${encodeURIComponent(LIVE)}&after=${lastId ?? S.d?.event ?? ''}`);
   const on = (name, act) => stream.addEventListener(name, (event) => { lastId = event.lastEventId || lastId; act(event.data); });
   stream.onopen = () => say('live');
-  stream.onerror = () => { say('connection lost; trying again'); if (stream.readyState === EventSource.CLOSED) setTimeout(connect, 1000); };
+  stream.onerror = () => {
+    say('connection lost; trying again');
+    if (stream.readyState !== EventSource.CLOSED) return;
+    say('hpq dashboard refuses this page; open the link that it printed'); // another start, another token
+    setTimeout(connect, 1000);
+  };
   on('patch', (data) => apply(JSON.parse(data)));
   on('html', (data) => whenCalm(() => { $('#listing').innerHTML = JSON.parse(data); document.body.dataset.ready = 'yes'; }));
   on('reset', () => location.reload());

@@ -1,0 +1,110 @@
+"""Whether the main thread of a worker makes progress; a worker that hangs loses trial and process.
+
+The main loop stamps at each turn, and file operations of a followed thread stamp by themselves. The
+heartbeat renews a lease from the last stamp on, so it ends one lease after the main thread hung.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from _thread import start_new_thread
+from threading import Event, get_ident
+
+from hpq.errors import ExitCode, HpqError
+from hpq.settings import LAST_WORDS_S
+from hpq_worker.process import exit_report
+from hpq_worker.process.process_tree import kill_orphans
+
+TURN_S = 0.5  # the longest wait of a main loop between two stamps
+_TICK_S = 1.0
+# Longer than a call to a Redis that hangs, or a wait for a ticket: those end by themselves.
+_LEAST_S = 30.0
+
+
+class Progress:
+    """The last turn of one thread."""
+
+    def __init__(self) -> None:
+        self._turns, self._at = 0, time.monotonic()
+
+    def stamp(self) -> None:
+        """Record a turn."""
+        self._turns, self._at = self._turns + 1, time.monotonic()
+
+    @property
+    def turns(self) -> int:
+        """How often the thread has stamped."""
+        return self._turns
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the last turn."""
+        return time.monotonic() - self._at
+
+    def follow(self) -> None:
+        """Let file operations of the calling thread stamp, as those of a long `rmtree`."""
+        if not _followed:
+            sys.addaudithook(_audited)
+        _followed[get_ident()] = self
+
+
+_followed: dict[int, Progress] = {}
+
+
+def _audited(_event: str, _args: object) -> None:
+    if (progress := _followed.get(get_ident())) is not None:
+        progress.stamp()
+
+
+class Watchdog:
+    """A thread that ends this process if `progress` stops, or its parent is gone for too long.
+
+    It counts its own ticks: a process that was stopped or suspended does not count as hung.
+    """
+
+    def __init__(self, progress: Progress, lease_s: float, grace_s: float) -> None:
+        self._progress, self._grace_s = progress, grace_s
+        self._limit_s = max(_LEAST_S, 2 * lease_s)
+        self._main, self._began = get_ident(), Event()
+
+    def start(self, parent: int | None = None) -> None:
+        """Watch the calling thread, and the process `parent` (default: the present parent).
+
+        Raises:
+            MemoryError: no thread can be started.
+        """
+        self._parent = parent or os.getppid()
+        self._progress.follow()
+        # A thread that dies would leave its work undone, as a lease that no beat renews.
+        threading.excepthook = lambda found: self._end(f"{found.exc_type.__name__} in a thread")
+        start_new_thread(self._watch, ())  # Thread.start waits for ever if memory is short
+        if not self._began.wait(_LEAST_S):
+            raise MemoryError("cannot start a thread")
+
+    def _watch(self) -> None:
+        turns, still_s, orphaned_s = -1, 0.0, 0.0
+        self._began.set()
+        while True:
+            still_s = still_s + _TICK_S if self._progress.turns == turns else 0.0
+            turns = self._progress.turns
+            orphaned_s += _TICK_S if os.getppid() != self._parent else 0.0
+            if still_s > self._limit_s:
+                self._end(f"its main thread hung for {still_s:.0f} s{self._place()}")
+            if orphaned_s > self._grace_s + LAST_WORDS_S:
+                self._end("the process that started it has ended")
+            time.sleep(_TICK_S)
+
+    def _place(self) -> str:
+        frame = sys._current_frames().get(self._main)
+        return f" at {frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+
+    def _end(self, why: str) -> None:
+        try:
+            # Through the supervisor's pipe: a write to stderr may wait for its reader.
+            exit_report.write(HpqError(f"a worker ended: {why}", code="worker-fault"), sys.argv)
+            kill_orphans(())
+        finally:
+            os._exit(int(ExitCode.OUT_OF_REACH))
