@@ -68,10 +68,11 @@ else:  # with `__getattr__`, a type checker would accept every misspelt name
             module = import_module(home)
         except ModuleNotFoundError as error:
             lacking = (error.name or "").partition(".")[0]
-            whole = "hpq" if home.startswith("hpq_producer") else "hpq[trainers]"
+            trains = not home.startswith("hpq_producer")
+            whole = "torch numpy pillow scikit-learn" if trains else lacking
             raise ImportError(
                 f"hpq.{name} needs {lacking}, which {sys.executable} does not have; run"
-                f' `{sys.executable} -m pip install "{whole}"`, or set HPQ_PYTHON to a Python'
+                f" `{sys.executable} -m pip install {whole}`, or set HPQ_PYTHON to a Python"
                 " that has it",
                 name=lacking,
             ) from error

@@ -13,8 +13,6 @@ from importlib.util import find_spec
 from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.search.space import Space
 
-OPTUNA = "pip install 'hpq[bayes]'"
-
 
 class Sampler(StrEnum):
     """What suggests parameters: draws, one of Optuna's samplers, or GP and then TPE (auto)."""
@@ -93,5 +91,4 @@ def unaided(sampler: Sampler, has_module: Callable[[str], bool]) -> str | None:
 
 
 def _install(absent: Sequence[str]) -> str:
-    torch = " torch" if "torch" in absent else ""
-    return f"{', '.join(absent)}: {OPTUNA}{torch}"
+    return f"{', '.join(absent)}: pip install {' '.join(absent)}"

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from hpq.errors import OutOfReach
 from hpq.process import make_private
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
 from hpq_producer.invitation import folder_of, joined, open_private
 

@@ -9,7 +9,7 @@ from typing import Any
 from hpq.errors import UserError
 
 
-def library(name: str, what: str, install: str = "hpq[report]") -> Any:
+def library(name: str, what: str, install: str = "pandas plotly jinja2") -> Any:
     """Import a library for `what`; `install` is what pip installs it with.
 
     Raises:
@@ -22,4 +22,4 @@ def library(name: str, what: str, install: str = "hpq[report]") -> Any:
         text = (
             f"{what} needs {lacking}, which is missing here; run: {sys.executable} -m pip install"
         )
-        raise UserError(f'{text} "{install}"', code="extra-missing") from None
+        raise UserError(f"{text} {install}", code="extra-missing") from None

@@ -18,5 +18,5 @@ def shipped(name: str) -> Path:
     for root in (_HERE, *_HERE.parents[:2]):
         if (root / name).is_dir():
             return root / name
-    text = f"{_HERE}: the folder {name} is missing; run: pip install --force-reinstall hpq"
+    text = f"{_HERE}: the folder {name} is missing; install hpq again"
     raise UserError(text, code="install-incomplete")

@@ -24,10 +24,10 @@ MOST_MODULES = 15  # of a package, its __init__ aside
 # hpq. `hpq` itself and hpq.train are the lazy facade of the two others.
 LAYERS = {
     "hpq": """
-        error_ids gpus reporting
+        error_ids gpus reporting sanitize
         notice
         errors
-        datasets domain in_process sanitize wandb
+        datasets domain in_process shell wandb
         connection search webhook
         settings store.wire
         filestore process

@@ -85,7 +85,7 @@ try:
     from hpq import fit
 except ImportError as error:
     assert re.fullmatch({lacking!r}, error.name), error.name
-    for part in ("hpq.fit", error.name, sys.executable, "hpq[trainers]", "HPQ_PYTHON"):
+    for part in ("hpq.fit", error.name, sys.executable, "pip install torch", "HPQ_PYTHON"):
         assert part in str(error), part
     print("refused")
 """

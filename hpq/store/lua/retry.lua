@@ -39,7 +39,6 @@ local function retry(n)
   -- Its failure stays under other names: the end of the retry may return the trial to `failed`.
   redis.call('HSET', t, 'state', 'queued', 'again', f[2] or '', 'again_error', f[4] or '',
     'again_fingerprint', f[5] or '')
-  if is_canary then redis.call('HDEL', t, 'again') end
   redis.call('ZADD', sweep_key(sid, 'waiting'), n - (is_canary and 1 or 2) * FRONT, n)
   return f[3]
 end

@@ -117,7 +117,7 @@ def importance_of(sweep: Sweep, sets: Sequence[Params], objectives: Sequence[flo
     try:
         numpy, forest = import_module("numpy"), import_module("sklearn.ensemble")
     except ImportError:
-        lacks = "not computed: pip install 'hpq[trainers]' (scikit-learn)"
+        lacks = "not computed: pip install scikit-learn"
         return Importance(sets=count, why_none=lacks)
     results = _clipped(numpy, [objective for _, objective in rows])
     r2, shares = _permuted(numpy, forest, varying, results)

@@ -28,7 +28,12 @@ from hpq.errors import UserError
 from hpq.store.keys import SWEEP_PARTS
 
 FORMAT = 1
-_LINE = 64 * 1024 * 1024  # bytes; hpq writes no longer line
+ITEMS = 500  # of one line, at most
+_LINE = 32 * 1024 * 1024  # bytes; hpq writes no longer line
+_SHORT = 1024 * 1024  # bytes of a line whose values cannot take much memory
+_TEXTS, _AROUND_TEXTS = 20_000, 64 * 1024  # of a longer line: its texts, and bytes around them
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+_OF_SWEEP, _OF_TRIAL = 64 * 1024 * 1024, 128 * 1024 * 1024  # bytes; code, logs and curves fit
 _SHARED = ("provenance", "code", "bundle")  # hashes that all sweeps share
 _WIDTH = {"hash": 2, "zset": 2, "set": 1}
 _BAND = re.compile(r"band:[1-9][0-9]{0,15}\Z")
@@ -121,8 +126,10 @@ def read(path: Path) -> Iterator[Header | Row]:
 def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:
     header = _header(_parse(file.readline(_LINE), 1))
     yield header
-    count = 0
+    count, most = 0, _OF_SWEEP + header.trials * _OF_TRIAL
     while line := file.readline(_LINE):
+        if file.tell() > most:
+            raise _too_large(f"line {count + 2}")
         data = _parse(line, count + 2)
         if "end" in data:
             if data["end"] != count or file.read(1):
@@ -137,7 +144,19 @@ def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:
     raise ArchiveInvalid("truncated: its last line is missing; copy it again", code="archive-torn")
 
 
+def _too_large(where: str) -> ArchiveInvalid:
+    remedy = "archive the sweep again: hpq archive SWEEP FILE"
+    return ArchiveInvalid(f"{where}: larger than what hpq writes; {remedy}")
+
+
 def _parse(line: bytes, number: int) -> dict[str, Any]:
+    around = len(line)
+    for count, text in enumerate(_TEXT.finditer(line) if around > _SHORT else ()):
+        around -= text.end() - text.start()
+        if count > _TEXTS:
+            break
+    if len(line) > _SHORT and around > _AROUND_TEXTS:
+        raise _too_large(f"line {number}")
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
@@ -171,6 +190,8 @@ def _row(data: dict[str, Any], header: Header) -> Row:
         or kind != _kind(trial, part, kind)
     ):
         raise ValueError(f"{part!r:.40} of trial {trial!r:.20} as {kind!r:.20}")
+    if len(data["items"]) > ITEMS:
+        raise ValueError(f"more than {ITEMS} items")
     items = tuple(tuple(_bytes(value) for value in item) for item in data["items"])
     if not items or not all(_fits(item, kind) for item in items):
         raise ValueError(f"items that do not fit a {kind}")

@@ -13,10 +13,10 @@ from hpq import __version__
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.errors import UserError
 from hpq.store.archive import ArchiveReader, Item
-from hpq_producer.archive.format import Header, Row, encode_end, encode_header, encode_row
+from hpq_producer.archive.format import ITEMS, Header, Row, encode_end, encode_header, encode_row
 from hpq_producer.session import Session
 
-_ITEMS, _BYTES = 500, 256 * 1024  # limits of one line; a single larger item gets a line of its own
+_BYTES = 256 * 1024  # of one line; a single larger item gets a line of its own
 
 
 def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
@@ -81,7 +81,7 @@ def _cut(trial: int, part: str, kind: str, items: Iterator[Item]) -> Iterator[Ro
     size = 0
     for item in items:
         more = sum(map(len, item))
-        if some and (len(some) >= _ITEMS or size + more > _BYTES):
+        if some and (len(some) >= ITEMS or size + more > _BYTES):
             yield Row(trial=trial, part=part, kind=kind, items=tuple(some))
             some, size = [], 0
         some.append(item)

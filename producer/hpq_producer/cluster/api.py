@@ -52,7 +52,7 @@ class KubernetesApi:
         except ModuleNotFoundError as error:
             raise UserError(
                 f"cannot reach a cluster: the Python package {error.name} is not installed;"
-                " run: pip install 'hpq[cluster]'",
+                " run: pip install kubernetes",
                 code="extra-missing",
             ) from None
 

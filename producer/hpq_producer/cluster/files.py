@@ -17,7 +17,7 @@ from hpq.connection.credentials import redact
 from hpq.domain.trial import Artifacts
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.filestore.base import ID_FILE, Gone, UnreadableFile, checked_name
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import WORKER_SELECTOR, container_of, is_done, pod_of
 from hpq_producer.connection_record import kubectl_command

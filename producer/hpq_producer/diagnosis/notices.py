@@ -11,7 +11,7 @@ from hpq.code.signing import home_id
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Sweep
 from hpq.notice import Notice
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.diagnosis.waiting import (
     CLUSTER_HINT,

@@ -8,7 +8,7 @@ from typing import Any
 
 from hpq.domain.status import Worker
 from hpq.notice import Notice
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq_producer.cluster.objects import Deployment, Pod
 from hpq_producer.cluster.pods import ClusterStatus
 from hpq_producer.connection_record import kubectl_command

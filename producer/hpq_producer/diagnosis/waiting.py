@@ -15,7 +15,7 @@ from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, FUNCTION, MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.notice import Notice
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.diagnosis.pods import explain_no_pod
 from hpq_producer.session import Server
@@ -184,7 +184,8 @@ def _may_run(worker: Worker, sweep: Sweep) -> bool:
 def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], server: Server) -> Notice:
     launch, who = sweep.launch, _each(willing)
     if launch.trainer in SHIPPED:
-        text = f"{who} lacks trainer {launch.trainer!r}; install hpq[trainers] where it runs"
+        needs = "torch, numpy, pillow and scikit-learn"
+        text = f"{who} lacks trainer {launch.trainer!r}; install {needs} where it runs"
         return Notice("trainer-missing", text)
     what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))

@@ -249,7 +249,7 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
         yield note(
             "no-torch",
             "torch is not installed here: shipped trainers cannot run on this machine",
-            "pip install 'hpq[trainers]'",
+            "pip install torch torchvision numpy pillow scikit-learn",
         )
     if mismatch := cuda_mismatch():
         yield poor(

@@ -14,8 +14,8 @@ from hpq.domain.identity import ParameterSet, same_data
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json
 from hpq.errors import UserError
-from hpq.sanitize import shell_hint
 from hpq.search.samplers import replicated
+from hpq.shell import shell_hint
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.sweep import encode_appended_file
 from hpq.store.wire.trial import encode_new

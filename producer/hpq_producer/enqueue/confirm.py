@@ -11,8 +11,8 @@ from hpq.domain.sweep import SCHEMA, Counts, Sweep
 from hpq.domain.trainer_specs import SHIPPED
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
-from hpq.sanitize import shell_hint
 from hpq.search.samplers import SEED, replicated
+from hpq.shell import shell_hint
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new
 from hpq_producer.analysis.winner import CONFIRMS

@@ -6,7 +6,7 @@ from itertools import islice
 
 from hpq.domain.identity import slug
 from hpq.domain.sweep import Sweep
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.terminal.text import clean

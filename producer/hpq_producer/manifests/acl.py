@@ -16,14 +16,17 @@ Version = tuple[int, int]
 # `default`, and skips commands that `default` may not run.
 DEFAULT_OFF = "user default off resetpass ~* &* +@all"
 
-_READS = ("-@all", "+@read", "+@connection", "-@dangerous", "-scan", "-randomkey", "-dbsize")
-_WRITES = ("-@all", "+@read", "+@write", "+@connection", "+@transaction", "-@dangerous", "-@admin",
-           "-scan", "-randomkey", "-dbsize", "+evalsha", "+script|load")  # fmt: skip
-# Scripts and readers need clock and version. Below 7.0 CLIENT is one dangerous command.
-_ALL = ("+time", "+info")
-_NAMES_ITSELF = ("+client|setname", "+client|setinfo")
-# KEDA runs a script of its own, limited to these commands.
-_SCALES = ("-@all", "+@connection", "-@dangerous", "+llen", "+type", "+eval", "+evalsha")
+# What hpq and RQ send, and what the scripts call. AUTH and HELLO need no right.
+_LINK = "ping select"
+_READS = f"""{_LINK} exists get hexists hget hgetall hkeys hlen hmget info memory|usage scard
+    smembers smismember time xrange xread xrevrange zcard zcount zdiff zmscore zrange zrangebyscore
+    zrevrange zscore"""
+_WRITES = f"""{_READS} del evalsha exec expire hdel hincrby hincrbyfloat hset hsetnx llen ltrim
+    multi persist pexpire rename rpush sadd script|load set sismember srem strlen unlink xadd xdel
+    xlen zadd zincrby zrank zrem zremrangebyscore zrevrangebyscore zrevrank"""
+_WORKS = f"{_WRITES} blpop client|setname lpush"
+_SCALES = f"{_LINK} eval evalsha llen type"  # KEDA runs a script of its own
+_SINCE_7_2 = "client|setinfo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +50,17 @@ def users(prefix: str, version: Version) -> list[User]:
         "viewer": (f"{reads}{prefix}:*",),
         "autoscaler": (f"~{prefix}:demand:*",),  # EVAL requires write access to its keys
     }
-    does = {"producer": _WRITES, "worker": _WRITES, "viewer": _READS, "autoscaler": _SCALES}
-    more = _ALL if version >= (7, 0) else (*_ALL, *_NAMES_ITSELF)
+    sends = {"producer": _WRITES, "worker": _WORKS, "viewer": _READS, "autoscaler": _SCALES}
+    # 7.0 refuses the name of a subcommand that it lacks; 6.2 takes any.
+    more = [] if (7, 0) <= version < (7, 2) else [_SINCE_7_2]
     return [
         User(
             role=role,
             name=f"{prefix}-{role}",
-            rules=("resetkeys", "resetchannels", *keys_of[role], *does[role], *more),
+            rules=(
+                *("resetkeys", "resetchannels", *keys_of[role], "-@all"),
+                *(f"+{command}" for command in (*sends[role].split(), *more)),
+            ),
         )
         for role in ROLES
     ]

@@ -11,8 +11,8 @@ from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Json, TrialId, TrialState, TrialView
 from hpq.errors import HpqError
-from hpq.sanitize import shell_line
 from hpq.settings import Settings
+from hpq.shell import shell_line
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_early_end

@@ -42,9 +42,9 @@ class OptunaJournal:
     """
 
     def __init__(self, path: Path, sweep: Sweep) -> None:
-        self._optuna = library("optuna", "--to optuna", "hpq[bayes]")
+        self._optuna = library("optuna", "--to optuna", "optuna")
         self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
-        journal = library("optuna.storages.journal", "--to optuna", "hpq[bayes]")
+        journal = library("optuna.storages.journal", "--to optuna", "optuna")
         self._file, self._buffer = journal.JournalFileBackend(str(path)), _Buffer()
         maximize = sweep.metric and sweep.metric.goal is Goal.MAXIMIZE
         with warnings.catch_warnings():

@@ -40,6 +40,7 @@ from hpq_producer.terminal.text import (
 )
 
 _CURVE, _LEAST_CURVE = 60, 8  # columns
+_MOST_METRICS = 200  # lines, and curves that are read
 _MOST_INFO = 30  # lines of what a script has set; --json has all
 _INDENT = "  "
 _GONE = {
@@ -190,12 +191,19 @@ def _time(trial: TrialView) -> str:
     return (last if trial.duration_ms else "") + f"{duration(trial.total_ms)} in all"
 
 
+def shown_metrics(trial: TrialView, sweep: Sweep) -> list[str]:
+    """Return at most 200 metrics of a trial: the objective, then the others by name."""
+    objective = sweep.metric.name if sweep.metric else ""
+    return sorted(trial.metrics, key=lambda name: (name != objective, name))[:_MOST_METRICS]
+
+
 def _metrics(
     trial: TrialView, sweep: Sweep, curves: Mapping[str, Sequence[Point]], columns: int
 ) -> Iterator[Line]:
     objective = sweep.metric.name if sweep.metric else ""
-    wide = max((width(clean(name)) for name in trial.metrics), default=0)
-    for name, last in sorted(trial.metrics.items(), key=lambda kv: (kv[0] != objective, kv[0])):
+    names = shown_metrics(trial, sweep)
+    wide = max((width(clean(name)) for name in names), default=0)
+    for name in names:
         room = max(_LEAST_CURVE, min(_CURVE, columns - wide - 2 - 9 - 2 - len(_INDENT)))
         points = [(p.step, p.value) for p in curves.get(name, ())]
         means = (
@@ -206,7 +214,10 @@ def _metrics(
         style = Style.BOLD if name == objective else Style.PLAIN
         shown = clean(name)
         blanks = " " * (wide - width(shown))
-        yield [Span(f"{shown}{blanks}  "), Span(f"{measure(last):>9}", style), Span(f"  {drawn}")]
+        last = f"{measure(trial.metrics[name]):>9}"
+        yield [Span(f"{shown}{blanks}  "), Span(last, style), Span(f"  {drawn}")]
+    if rest := len(trial.metrics) - len(names):
+        yield [Span(f"{rest:,} more metrics are not shown", Style.DIM)]
 
 
 def _checkpoint(trial: TrialView) -> str:

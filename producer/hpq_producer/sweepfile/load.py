@@ -27,10 +27,10 @@ from hpq.domain.sweep import (
 from hpq.domain.trainer_specs import SHIPPED, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
-from hpq.sanitize import shell_hint
 from hpq.search.conditions import Partial
 from hpq.search.samplers import LIMIT
 from hpq.search.space import Space
+from hpq.shell import shell_hint
 from hpq_producer.sweepfile import (
     compatibility,
     conditions,

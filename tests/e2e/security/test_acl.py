@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from hashlib import sha256
 from importlib.util import find_spec
@@ -13,14 +14,64 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 
 from hpq.store.reader import StoreReader
 from hpq_producer.manifests.secrets import secret_objects
-from tests.ids import refused
+from tests.commands import stdout_of
+from tests.desk import run_here
+from tests.ids import ids, refused
 from tests.lab import Lab, MakeLab
+from tests.proxy import Proxy
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
 KEDA = """
 local cmd = {zset='zcard', set='scard', list='llen', hash='hlen', none='llen'}
 return redis.call(cmd[redis.call('type', KEYS[1]).ok], KEYS[1])
 """  # what its redis scaler asks by
+
+
+_SENT = re.compile(rb"\*\d+\r\n\$\d+\r\n([A-Za-z]+)\r\n(?:\$\d+\r\n([A-Za-z_-]+)\r\n)?")
+_CONTAINERS = ("client", "memory", "script")  # what hpq and RQ send of these is a subcommand
+FREE = {"auth", "hello", "quit", "reset"}  # commands for which a server checks no right
+IDLE = {"ping", "select"}  # of a client that was idle, and of a URL with a database
+
+
+class Recorder(Proxy):
+    """A proxy that keeps the names of the commands that its clients send."""
+
+    def __init__(self, server: str) -> None:
+        super().__init__(server)
+        self.sent: set[str] = set()
+
+    def aimed_at(self, request: bytes) -> None:
+        for words in _SENT.findall(request):
+            name, sub = (word.decode().lower() for word in words)
+            self.sent.add(f"{name}|{sub}" if name in _CONTAINERS else name)
+
+
+def called(commands: set[str]) -> set[str]:
+    """Those of a server's commands that hpq's scripts name; it checks them against the ACL, too."""
+    folder = Path(str(find_spec("hpq.store").origin)).with_name("lua")  # type: ignore[union-attr]
+    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.lua"))
+    return commands & {word.lower() for word in re.findall(r"'([A-Z]+)'", text)}
+
+
+def arities(admin: Redis) -> dict[str, int]:
+    """Return a server's commands and subcommands, each with its least number of words."""
+    rows = [(row["name"], row["arity"], row) for row in admin.command().values()]
+    found = {name: abs(arity) for name, arity, _ in rows}
+    for name, _, row in rows:
+        if subs := row.get("subcommands"):
+            found.pop(name)
+            found |= {sub[0].decode(): abs(sub[1]) for sub in subs}
+    return found
+
+
+def is_allowed(admin: Redis, user: str, command: str, words: int) -> bool:
+    """Ask a server whether a user may run a command, whatever its keys."""
+    name = command.split("|")
+    try:
+        said = admin.execute_command("ACL", "DRYRUN", user, *name, *["1"] * (words - len(name)))
+    except ResponseError as error:
+        said = error
+    return "permissions to run" not in str(said)
 
 
 def servers() -> dict[str, str]:
@@ -46,8 +97,8 @@ def users(make_lab: MakeLab, tmp_path: Path):
     for text in lab.ok("redis-acl", "--passwords", tmp_path).splitlines():
         lab.redis.execute_command(*text.split())
 
-    def as_(role: str) -> dict[str, str]:
-        url = lab.server.url.replace("unix://", f"unix://hpq-{role}@")
+    def as_(role: str, url: str = lab.server.url) -> dict[str, str]:
+        url = url.replace("://", f"://hpq-{role}@")
         return {"HPQ_REDIS_URL": url, "HPQ_REDIS_PASSWORD_FILE": str(tmp_path / role)}
 
     # Nobody comes in as `default` any more; the test's own eyes are an administrator's.
@@ -59,37 +110,68 @@ def users(make_lab: MakeLab, tmp_path: Path):
     return lab, as_
 
 
-def client(lab: Lab, role: str) -> Redis:
-    path = str(lab.server.socket)
-    return Redis(unix_socket_path=path, username=f"hpq-{role}", password=f"pass of {role}")
+def client(lab: Lab, role: str, url: str = "") -> Redis:
+    return Redis.from_url(url or lab.server.url, username=f"hpq-{role}", password=f"pass of {role}")
 
 
 def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     """Security: nobody is `default`; each role has what `hpq redis-acl` prints, and no more."""
     lab, as_ = users
     lab.redis.execute_command("ACL", "LOG", "RESET")
-    lab.env |= as_("producer")
-    lab.worker(**as_("worker"))
+    recorders = {role: Recorder(str(lab.server.socket)) for role in ROLES}
+    by = {role: as_(role, recorder.url) for role, recorder in recorders.items()}
+    lab.env |= by["producer"]
+    lab.redis.hset("rq:job:hpq_hpq_x", "data", "not a ticket's")
+    lab.redis.rpush("rq:queue:hpq:hpq:default", "hpq_hpq_x")
+    lab.worker(**by["worker"])
     lab.wait_until(lambda: lab.reader.workers.live(), "the worker")
     sid = lab.steered(3)
     lab.wait_for("began-1-1")
-    with client(lab, "autoscaler") as scaler:
+    with client(lab, "autoscaler", recorders["autoscaler"].url) as scaler:
         assert scaler.llen(lab.keys.demand("default")) == 3
         assert scaler.eval(KEDA, 1, lab.keys.demand("default")) == 3
-    assert "running" in lab.ok("watch", "--once", sid, **as_("viewer"))
+    lab.ok("cancel", f"{sid}/1", "--yes")
+    lab.wait_for("began-2-1")
+    assert "running" in lab.ok("watch", "--once", sid, **by["viewer"])
     lab.ok("pause", sid)
     lab.ok("resume", sid)
     lab.go()
     lab.wait_over(sid)
     for words in (("ls",), ("show", sid), ("best", sid), ("results", sid), ("workers",),
-                  ("logs", f"{sid}/1"), ("summary", sid), ("doctor",)):  # fmt: skip
-        lab.ok(*words, **as_("viewer"))
+                  ("ls", "--size"), ("logs", f"{sid}/1"), ("summary", sid), ("doctor",),
+                  ("audit", sid),
+                  ("show", sid, "--code", lab.folder / "code-of-it"),
+                  ("archive", sid, lab.folder / "it.hpq"), ("logs", f"{sid}/1", "--follow"),
+                  ("watch", sid)):  # fmt: skip
+        stdout_of(run_here(words, lab.code, lab.env | by["viewer"]))
     lab.ok("retry", f"{sid}/1", "--yes")
     lab.wait_over(sid)
     lab.ok("rm", sid, "--yes")
+    lab.ok("archive", "--restore", lab.folder / "it.hpq")
     refused = [e for e in lab.redis.acl_log() if e["reason"] != b"auth"]
     assert not refused, refused
     assert "Traceback" not in lab.log() and "NOPERM" not in lab.log()
+    compare(lab.redis, {role: recorder.sent for role, recorder in recorders.items()})
+    for recorder in recorders.values():
+        recorder.close()
+
+
+def compare(admin: Redis, sent: dict[str, set[str]]) -> None:
+    """Assert that a server allows each role what it sent and what its scripts call, no more."""
+    words = arities(admin)
+    reads = sent["viewer"]  # of the commands that show sweeps, on any role's machine
+    writes = reads | sent["producer"] | called(set(words))
+    needs = {
+        "producer": writes,
+        "worker": writes | sent["worker"],
+        "viewer": reads,
+        "autoscaler": sent["autoscaler"] | {"evalsha", "type"},  # as KEDA may ask
+    }
+    for role, needed in needs.items():
+        user = f"hpq-{role}"
+        found = {name for name, least in words.items() if is_allowed(admin, user, name, least)}
+        needed |= IDLE
+        assert found - FREE == needed & set(words) - FREE, (role, sorted(found ^ needed))
 
 
 def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
@@ -105,13 +187,18 @@ def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
 
 
 EVERYBODY = (
-    ("KEYS", "*"), ("SCAN", "0"), ("RANDOMKEY",), ("DBSIZE",), ("FLUSHALL",),
-    ("CONFIG", "GET", "*"),
-    ("ACL", "LIST"), ("CLIENT", "LIST"), ("CLIENT", "KILL", "TYPE", "normal"), ("SHUTDOWN",),
-    ("MONITOR",), ("REPLICAOF", "no", "one"), ("SAVE",),
-    ("SCRIPT", "FLUSH"), ("GET", "other"), ("GET", "hpqx:s"), ("LLEN", "rq:queue:default"),
+    ("KEYS", "*"), ("SCAN", "0"), ("RANDOMKEY",), ("DBSIZE",), ("FLUSHALL",), ("FLUSHDB",),
+    ("CONFIG", "GET", "*"), ("MODULE", "LIST"), ("SHUTDOWN",),
+    ("ACL", "LIST"), ("CLIENT", "LIST"), ("CLIENT", "KILL", "TYPE", "normal"),
+    ("MONITOR",), ("REPLICAOF", "no", "one"), ("SAVE",), ("SCRIPT", "FLUSH"), ("SCRIPT", "KILL"),
+    ("FUNCTION", "LOAD", "REPLACE", "#!lua name=l\nredis.register_function('f', print)"),
+    ("FUNCTION", "FLUSH"), ("FUNCTION", "LIST"), ("FCALL", "f", "0"), ("EVAL_RO", "return 1", "0"),
+    ("RESTORE", "hpq:x", "0", "x"), ("DUMP", "hpq:x"), ("MIGRATE", "h", "1", "hpq:x", "0", "1"),
+    ("SORT", "hpq:x", "STORE", "hpq:y"), ("COPY", "hpq:x", "hpq:y"), ("SWAPDB", "0", "1"),
+    ("GET", "other"), ("GET", "hpqx:s"), ("LLEN", "rq:queue:default"),
     ("HGETALL", "rq:job:somebodys"), ("PUBLISH", "c", "x"), ("SET", "other", "x"),
 )  # fmt: skip
+REFUSED_IN_A_SCRIPT = r"NOPERM|permission|can't (run|access)|not allowed from script"
 READERS = (
     ("HSET", "hpq:s:x", "flag", "paused"), ("DEL", "hpq:sweeps"), ("EXPIRE", "hpq:sweeps", "1"),
     ("RPUSH", "hpq:demand:default", "1"), ("RPUSH", "rq:queue:hpq:hpq:default", "x"),
@@ -128,16 +215,59 @@ REFUSED = {
 
 
 def test_each_user_is_refused_what_is_not_its_business(users) -> None:
-    """B9, R9: each user tries 30 commands on other keys, RQ's jobs, the server and scripts."""
+    """B9, R9: each user tries 40 commands on other keys, RQ's jobs, the server and scripts."""
     lab, _ = users
     for role, commands in REFUSED.items():
         with client(lab, role) as redis:
             for words in commands:
                 with pytest.raises(NoPermissionError):
-                    redis.execute_command(*words)
-            assert redis.ping() and redis.time()
+                    assert not redis.execute_command(*words), (role, words)
+            assert redis.ping()
+    for role in ("producer", "worker"):  # whatever a script does, it does with its user's rights
+        with client(lab, role) as redis:
+            for call in ("'GET', 'other'", "'HGET', 'hpqx:s:x', 'flag'", "'SCRIPT', 'FLUSH'",
+                         "'FUNCTION', 'FLUSH'", "'KEYS', '*'", "'CONFIG', 'GET', '*'"):  # fmt: skip
+                with pytest.raises(ResponseError, match=REFUSED_IN_A_SCRIPT):
+                    redis.evalsha(redis.script_load(f"return redis.call({call})"), 0)
     with client(lab, "autoscaler") as redis, pytest.raises((NoPermissionError, ResponseError)):
         redis.eval("return redis.call('DEL', KEYS[1])", 1, "hpq:demand:default")
+
+
+def test_two_teams_share_a_server_and_nothing_else(make_lab: MakeLab, tmp_path: Path) -> None:
+    """By prefix nothing crosses; within a prefix, `--force` acts on another user's sweep."""
+    lab = make_lab()
+    teams = {}
+    for team in ("red", "blue"):
+        (folder := tmp_path / team).mkdir()
+        for role in ROLES:
+            (folder / role).write_text(f"{team}'s {role}\n", "utf-8")
+        for text in lab.ok("redis-acl", "--passwords", folder, HPQ_PREFIX=team).splitlines():
+            lab.redis.execute_command(*text.split())
+        url = lab.server.url.replace("://", f"://{team}-producer@")
+        teams[team] = {
+            "HPQ_REDIS_URL": url, "HPQ_REDIS_PASSWORD_FILE": str(folder / "producer"),
+            "HPQ_PREFIX": team, "HPQ_HOME": str(folder / "home"),
+        }  # fmt: skip
+    red, blue = teams["red"], teams["blue"]
+    lab.write("t.py", "print('loss=1')\n")
+    text = "program: t.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
+    ours, theirs = (lab.enqueue(text, **team) for team in (red, blue))
+    lab.ok("show", ours, **red)
+    refused(lab.hpq("show", theirs, **red), "sweep-not-found", exit=4)
+    for words in (("ls",), ("show", theirs), ("cancel", theirs, "--yes", "--force"),
+                  ("rm", theirs, "--yes", "--force"), ("pause", theirs, "--force"),
+                  ("enqueue", "sweep-1.yaml", "--new"), ("workers",)):  # fmt: skip
+        done = run_here(words, lab.code, {**lab.env, **red, "HPQ_PREFIX": "blue"})
+        assert done.returncode == 4 and set(ids(done.stderr)) == {"redis-forbidden"}
+    as_red = Redis.from_url(red["HPQ_REDIS_URL"], password="red's producer")
+    for key in (f"blue:s:{theirs}", "blue:sweeps", "rq:job:hpq_blue_1"):
+        call = f"'DEL', '{key}'"
+        with pytest.raises(ResponseError, match=REFUSED_IN_A_SCRIPT):
+            as_red.evalsha(as_red.script_load(f"return redis.call({call})"), 0)
+    as_red.close()
+    ann = {**red, "HPQ_USER": "ann"}
+    refused(lab.hpq("cancel", ours, "--yes", **ann), "sweep-of-another", exit=4)
+    lab.ok("cancel", ours, "--yes", "--force", **ann)
 
 
 def test_lines_without_passwords_let_nobody_in(make_lab, server_program: str) -> None:

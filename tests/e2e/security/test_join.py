@@ -165,9 +165,12 @@ def test_a_worker_goes_on_after_the_password_was_rotated_and_the_old_token_is_re
     second.join(token)
     sid = lab.steered(2)
     lab.wait_for("began-1-1")
-    parent = lab.parent()
+    parent, old_key = lab.parent(), (lab.home / "code.key").read_text()
     done = lab.hpq("redis-acl", "--rotate")
     assert done.returncode == 0 and "acl-unsaved" in ids(done.stderr), done
+    new_key = (lab.home / "code.key").read_text().strip()
+    assert new_key != old_key and oct((lab.home / "code.key").stat().st_mode).endswith("600")
+    assert all(fingerprint(key.encode()) in done.stderr for key in (old_key, new_key))
     url = done.stdout.strip().removeprefix("export HPQ_REDIS_URL=")
     assert PASSWORD not in url and str(lab.server.socket) in url
     lab.redis.close()
@@ -183,8 +186,32 @@ def test_a_worker_goes_on_after_the_password_was_rotated_and_the_old_token_is_re
     lab.wait_until(lambda: "invalid username-password" in lab.log(), "a refusal")
     second.ok("join", "--no-worker", second.token("again"))
     lab.go()
-    lab.wait_over(sid)
+    lab.wait_over(sid)  # with the key that its worker started with
     assert lab.parent() == parent
+    after = lab.steered(3)
+    assert lab.refusal(after).code == "code-not-signed"
+    second.ok("leave")
+    second.join(second.token("third"))
+    lab.wait_over(after)
+
+
+def test_a_sweep_that_waited_while_the_key_changed_runs_again_from_its_file(lab: Lab) -> None:
+    """The key is a variable's; a worker with the new key leaves the sweep, and loses none of it."""
+    lab.env["HPQ_CODE_KEY"] = "k" * 20
+    before = lab.steered(2)
+    url, key = lab.ok("redis-acl", "--rotate").splitlines()
+    for name, line in (("HPQ_REDIS_URL", url), ("HPQ_CODE_KEY", key)):
+        lab.env[name] = line.removeprefix(f"export {name}=")
+    assert len(lab.env["HPQ_CODE_KEY"]) == 64 and not (lab.home / "code.key").exists()
+    lab.redis.close()
+    lab.redis = Redis.from_url(lab.env["HPQ_REDIS_URL"])
+    lab.reader = type(lab.reader)(lab.redis, lab.keys, 12_000)
+    lab.worker()
+    assert lab.refusal(before).code == "code-not-signed"
+    lab.go()
+    again = lab.ok("enqueue", lab.code / "sweep-1.yaml", "--new", "--reuse").strip()
+    lab.wait_over(again)
+    assert lab.reader.sweeps.get(before).counts.queued == 2
 
 
 def test_roles_rotate_with_their_files_and_a_worker_of_a_role_joins(

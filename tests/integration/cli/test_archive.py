@@ -26,6 +26,7 @@ from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import Session
+from tests.commands import HPQ
 from tests.ids import refused
 
 LEASE = 30_000
@@ -233,6 +234,10 @@ DAMAGES: dict[str, tuple[Callable[[bytes, list[str]], bytes], str]] = {
         lambda _, lines: edited(lines, 2, items=[["1"]]),
         INVALID,
     ),
+    "with more items than hpq writes in a line": (
+        lambda _, lines: edited(lines, 3, part="stores", kind="set", items=[["a"]] * 501),
+        INVALID,
+    ),
     "with an item that is no text": (
         lambda _, lines: edited(lines, 2, items=[[1, 2]]),
         INVALID,
@@ -256,6 +261,38 @@ def test_nothing_is_restored_of_a_file_that_is(
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{path}: ") and what in ("", caught.value.code)
     assert set(redis.keys("*")) == before
+
+
+TINY = '["a"], ' * (24 << 17) + '["a"]'
+EMPTY = "[], " * (24 << 18) + "[]"
+LONG = '["' + "a" * (72 << 20) + '"]'
+
+
+@pytest.mark.parametrize("items", [TINY, EMPTY, LONG], ids=["tiny", "empty", "long"])
+def test_a_small_file_cannot_take_all_memory(
+    environ: dict[str, str], redis, tmp_path, items: str
+) -> None:
+    """A line of 24 to 72 MiB, which takes a few KiB in the file and up to 100 times in memory."""
+    head = {"hpq-archive": 1, "hpq": "0", "schema": 1, "sweep": SID, "trials": 1}
+    row = '{"trial": 0, "part": "ids", "kind": "set", "items": [' + items + "]}"
+    (tmp_path / "s.hpq").write_bytes(packed([json.dumps(head), row, '{"end": 1}']))
+    assert (tmp_path / "s.hpq").stat().st_size < 1 << 18
+    words = ["prlimit", f"--as={700 << 20}", HPQ, "archive", "--restore", "s.hpq"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    refused(done, INVALID, "hpq archive SWEEP")
+
+
+def test_a_file_without_end_is_refused_before_it_is_read_whole(session: Session, tmp_path) -> None:
+    head = {"hpq-archive": 1, "hpq": "0", "schema": 1, "sweep": SID, "trials": 1}
+    row = {"trial": 1, "part": "log", "kind": "stream", "items": [["1-1", "d", "x" * (4 << 20)]]}
+    with gzip.open(tmp_path / "s.hpq", "wt", compresslevel=1) as file:
+        file.write(json.dumps(head) + "\n")
+        for _ in range(60):
+            file.write(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match="larger than what hpq writes"):
+        restore(session, tmp_path / "s.hpq")
 
 
 def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:

@@ -174,6 +174,20 @@ def test_damaged_data_is_named_with_its_key(
     assert not CONTROL.search((done.stdout + done.stderr).replace("\n", ""))
 
 
+def test_a_trial_shows_at_most_200_metrics_and_counts_the_rest(
+    sweep_of, store: TrialStore, who: WorkerPresence, redis: Redis, hpq
+) -> None:
+    sweep_of(1, SID, owner="me", metric=Metric(name="zz"))
+    claim = store.claim(who, nonce="a", lease_ms=600_000)
+    assert claim is not None
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
+    redis.hset(TRIAL, mapping={"m:zz": "1", **{f"m:x{i}": "2" for i in range(5_000)}})
+    before = redis.info("stats")["total_commands_processed"]
+    shown = hpq("show", f"{SID}/1").stdout
+    assert redis.info("stats")["total_commands_processed"] - before < 300
+    assert "zz" in shown and "4,801 more" in shown and len(re.findall(r"(?m)^  x\d", shown)) == 199
+
+
 def test_a_script_that_meets_damaged_data_says_so(sweep_of, redis: Redis, hpq) -> None:
     sweep_of(2, SID, owner="me")
     redis.delete(f"{SWEEP}:events")

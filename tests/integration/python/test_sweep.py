@@ -384,7 +384,7 @@ def test_without_pandas_the_remedy_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     for read in (done.history, done.to_pandas):
-        with raises("extra-missing", "pandas", "hpq[report]") as caught:
+        with raises("extra-missing", "pandas", "pip install pandas plotly") as caught:
             read()
         assert isinstance(caught.value, UserError) and "\n" not in str(caught.value)
     assert pandas is not None
@@ -428,5 +428,5 @@ def test_a_figure_that_cannot_be_drawn_says_why(
     with raises("no-result", "no metric"):
         hpq.Sweep(sweep_of(1, "bare-00000", metric=None).id).figure("curves")
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with raises("extra-missing", "plotly", "hpq[report]"):
+    with raises("extra-missing", "plotly", "pip install pandas plotly"):
         done.figure("history")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from redis import Redis
@@ -19,6 +21,7 @@ from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
+from tests.constants import DEADLINE_S
 
 LEASE = 30_000
 
@@ -53,6 +56,28 @@ def test_the_reaper_tells_what_is_queued_again_from_what_is_over(
     control.cancel(sid, [told.trial.number + 1])
     again, over = said()
     assert again.startswith("1 trial ") and over.startswith("2 trials ") and "poison" in over
+
+
+def test_a_reaper_that_cannot_read_what_redis_holds_goes_on(
+    store: TrialStore, who: WorkerPresence, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls, has_gone_on = itertools.count(), Event()
+    busy = replace(who, fields={"state": "busy", "fault": ""})
+
+    def describe() -> tuple[WorkerPresence, bool]:
+        number = next(calls)
+        if number in (1, 2):
+            raise ValueError("no record")
+        if number > 3:
+            has_gone_on.set()
+        return busy, False
+
+    settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.01"})
+    reaper = Reaper(settings, store, describe, Telemetry(None), Outage())
+    reaper.start()
+    assert has_gone_on.wait(DEADLINE_S)
+    reaper.stop()
+    assert len(caplog.messages) == 1
 
 
 def test_a_machine_that_was_suspended_requeues_no_trial_at_once(

@@ -24,7 +24,8 @@ from hpq.code.command import argv
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Artifacts, Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq.errors import UserError
-from hpq.sanitize import CONTROL, shell_line
+from hpq.sanitize import CONTROL
+from hpq.shell import shell_line
 from hpq_producer.analysis.records import column_order, flat_record, trial_record
 from hpq_producer.reports.export import to_args
 from hpq_producer.terminal.output import guard_formula, to_yaml, write_csv

@@ -255,12 +255,12 @@ def test_what_a_sampler_lacks_is_one_line() -> None:
     assert missing(Sampler.RANDOM, lambda _: False) is None
     assert missing(Sampler.TPE, lambda _: True) is None
     line = missing(Sampler.GP, lambda name: name == "optuna")
-    assert line and "scipy, torch" in line and line.endswith("pip install 'hpq[bayes]' torch")
+    assert line and "scipy, torch" in line and line.endswith("pip install scipy torch")
 
 
 def test_what_the_default_would_do_better_with_is_one_line() -> None:
     assert missing(Sampler.AUTO, lambda name: name == "optuna") is None
-    line = "sampler auto is tpe alone without torch: pip install 'hpq[bayes]' torch"
+    line = "sampler auto is tpe alone without torch: pip install torch"
     assert unaided(Sampler.AUTO, lambda name: name != "torch") == line
     assert unaided(Sampler.AUTO, lambda _: True) is None
     assert unaided(Sampler.AUTO, lambda _: False) is None  # `missing` says it

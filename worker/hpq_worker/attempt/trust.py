@@ -140,6 +140,7 @@ def _matches(line: str, launch: Launch) -> bool:
 
 def _cannot_import_trainers() -> Notice | None:
     if importlib.util.find_spec("torch") is None:
-        text = "torch is not installed where this worker runs; `pip install 'hpq[trainers]'`"
+        install = "run `pip install torch numpy pillow scikit-learn`"
+        text = f"torch is not installed where this worker runs; {install}"
         return Notice("extra-missing", text)
     return None

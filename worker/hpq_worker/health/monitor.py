@@ -83,7 +83,7 @@ def _metrics(health: Health, queue: str) -> WorkerMetrics:
         module = import_module("hpq_worker.health.prometheus")
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"HPQ_PORT: /metrics needs {error.name}; run `pip install 'hpq[worker]'`, or unset it",
+            f"HPQ_PORT: /metrics needs {error.name}; `pip install prometheus-client`, or unset it",
             code="extra-missing",
         ) from None
     found: WorkerMetrics = module.WorkerMetrics(health, queue)

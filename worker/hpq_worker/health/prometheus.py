@@ -1,4 +1,4 @@
-"""The Prometheus metrics of a supervisor. Needs prometheus_client (`hpq[worker]`).
+"""The Prometheus metrics of a supervisor. Needs prometheus_client.
 
 No label names a trial, a sweep or a parameter: their number has no bound. Every supervisor exports
 the same metrics of Redis: take max() of them, not sum().

@@ -124,6 +124,8 @@ class Heartbeat:
         except RedisError as error:
             self._outage.failed("beats", error)
             return False
+        except MemoryError:  # the next beat may have it; without beats the lease ends
+            return False
         self._outage.answered("beats")
         reports.acknowledge(reply not in _REJECTED)
         if reply is not HeartbeatReply.OK and reply is not self.reply:

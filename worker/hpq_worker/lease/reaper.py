@@ -72,8 +72,14 @@ class Reaper:
             log.info("could not remove the presence record: %s", error)
 
     def _loop(self) -> None:
+        logged = ""
         while not self._stop.wait(self._settings.reap_s):
-            self.run_once()
+            try:
+                self.run_once()
+            except Exception as error:  # damaged data in Redis must not end a worker that trains
+                if repr(error) != logged:
+                    logged = repr(error)
+                    log.error("cannot look for lost workers now: %s", logged)
 
     def run_once(self) -> None:
         """Report presence, and requeue trials whose lease expired."""

@@ -24,8 +24,8 @@ import hpq_worker
 from hpq.code.command import is_own
 from hpq.domain.trial import Failure, FailureKind
 from hpq.errors import BadParams, DataMissing, DeviceUnusable, Diverged, HpqError
-from hpq.sanitize import shell_hint
 from hpq.settings import IN_POD
+from hpq.shell import shell_hint
 
 _PREFIX = re.compile(r"\[[A-Za-z_]*?(?P<rank>\d+)\]:\s?(?=(?P<rest>.*))")
 _CAUSE = re.compile(

@@ -184,7 +184,7 @@ def _digits() -> Arrays:
         package = distribution("scikit-learn")
         rows = np.loadtxt(str(package.locate_file(_DIGITS)), np.uint8, delimiter=",")
     except (PackageNotFoundError, OSError):
-        text = "data set digits: it comes with scikit-learn; pip install 'hpq[trainers]'"
+        text = "data set digits: it comes with scikit-learn; pip install scikit-learn"
         raise DataMissing(text) from None
     images, labels = rows[:, :64].reshape(-1, 8, 8), rows[:, 64].astype(np.int64)
     test = rank_in_class(labels) % 5 == 4  # a fifth of each class, the same on every machine

@@ -11,7 +11,7 @@ from typer import Argument
 
 from hpq.datasets import WANTED, find
 from hpq.errors import DataMissing, UserError
-from hpq.sanitize import shell_line
+from hpq.shell import shell_line
 from hpq_producer.session import load_settings
 
 

@@ -24,8 +24,8 @@ from hpq.connection.client import FIRST_S, check_server, connect
 from hpq.connection.credentials import redact
 from hpq.errors import Forbidden, OutOfReach, UserError
 from hpq.notice import Notice
-from hpq.sanitize import shell_hint
 from hpq.settings import Settings, read, variable
+from hpq.shell import shell_hint
 from hpq_producer import connection_record, invitation
 from hpq_producer.commands.admin.worker import start
 from hpq_producer.invitation import CODE_KEY, Invitation, open_private
@@ -243,7 +243,7 @@ def _warn_of_differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> 
     remedies = {
         "hpq": "install the same version on both",
         "python": "start `hpq worker` in an environment with that Python, or set HPQ_PYTHON",
-        "torch": "install that version, e.g. `pip install 'hpq[trainers]'`",
+        "torch": "install the same version on both",
     }
     for name, remedy in remedies.items():
         there, here = (_short(name, one.get(name, "")) for one in (theirs, ours))

@@ -12,14 +12,16 @@ from urllib.parse import urlsplit
 
 from typer import Option
 
+from hpq.code.signing import fingerprint, key_of
 from hpq.connection import credentials as passwords_of
 from hpq.connection.client import check_server, connect, guard
 from hpq.connection.credentials import with_place
 from hpq.connection.server import change_password
 from hpq.errors import UserError
 from hpq.notice import Notice
-from hpq.sanitize import shell_line
 from hpq.settings import Settings
+from hpq.shell import shell_line
+from hpq_producer import invitation
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.invitation import open_private
 from hpq_producer.manifests.acl import ROLES, Version, line, users
@@ -31,6 +33,11 @@ _HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
 keep it:   ACL SAVE if the server has an aclfile, else CONFIG REWRITE; otherwise a restart loses it
 use it:    HPQ_REDIS_URL=redis://{worker}@HOST HPQ_REDIS_PASSWORD_FILE=DIR/worker hpq worker
 the user `default` is unchanged; with another administrator: ACL SETUSER default off"""
+
+
+_KEY_CHANGED = """code key changed: {old} to {new}; invite each machine again, restart its workers
+workers that started with key {old} run the sweeps that it signed; for other workers, enqueue the
+sweep's file again with --new --reuse"""
 
 
 def redis_acl(
@@ -46,14 +53,16 @@ def redis_acl(
     ] = None,
     aclfile: Annotated[bool, Option(help="Print lines for an aclfile, not for redis-cli.")] = False,
     rotate: Annotated[
-        bool, Option(help="Change the password of HPQ_REDIS_URL's user; disconnect its clients.")
+        bool,
+        Option(help="Change the password of HPQ_REDIS_URL's user and the code key; disconnect."),
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Print the ACL users for producers, workers, viewers and autoscalers.
 
-    --rotate ends all tokens of `hpq invite`. It prints the new URL, or writes the new password
-    into the password file. With --passwords DIR, it does so for the users of the roles in DIR.
+    --rotate ends all tokens of `hpq invite`: it changes the password and the code key, and
+    disconnects the user's clients. It writes both into their files; what a variable holds, it
+    prints. With --passwords DIR, it changes the passwords of the roles in DIR.
 
     Examples:
       hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
@@ -77,7 +86,7 @@ def redis_acl(
 
 
 def _rotate(settings: Settings, folder: Path | None) -> None:
-    """Change passwords on the server, and in the files that hold them."""
+    """Change the code key, and passwords on the server and in the files that hold them."""
     url = settings.redis_url
     if not url:
         line = "no server whose password can change: set HPQ_REDIS_URL to the server's URL"
@@ -102,9 +111,26 @@ def _rotate(settings: Settings, folder: Path | None) -> None:
                 changed = with_place(parts, netloc)
                 print(shell_line(["export", f"HPQ_REDIS_URL={changed}"]))
     print_message(f"password changed: {', '.join(files)}; tokens with the old one no longer work")
+    _change_key(settings)
     if not is_saved:
         line = "the server has no aclfile and no redis.conf: restart it with the new password only"
         warn(Notice("acl-unsaved", line))
+
+
+def _change_key(settings: Settings) -> None:
+    """Replace the code key where it is kept: under HPQ_HOME, by `hpq join`, or in a variable."""
+    old, new = key_of(settings, make=False), secrets.token_hex(32)
+    if not old:
+        return
+    joined = invitation.folder_of(settings.home)
+    is_joined = invitation.joined(joined).get("HPQ_CODE_KEY") == settings.code_key
+    if settings.code_key and not is_joined:
+        print(shell_line(["export", f"HPQ_CODE_KEY={new}"]))
+    else:
+        path = (joined if settings.code_key else settings.home) / invitation.CODE_KEY
+        _draft(path, new).replace(path)
+    marks = {"new": fingerprint(new.encode()), "old": fingerprint(old)}
+    print_message(_KEY_CHANGED.format(**marks))
 
 
 def _draft(path: Path, password: str) -> Path:

@@ -31,7 +31,7 @@ def dashboard(
       hpq dashboard --host 0.0.0.0
     """
     for name in ("starlette", "uvicorn", "jinja2", "plotly"):
-        library(name, "hpq dashboard", "hpq[dashboard]")
+        library(name, "hpq dashboard", "starlette uvicorn plotly jinja2")
     # Here, since the modules above may be missing.
     from hpq_producer.page.dashboard import serve  # noqa: PLC0415
 

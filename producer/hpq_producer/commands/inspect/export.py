@@ -14,7 +14,7 @@ from typer import Argument, Option
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Curve, TrialView
 from hpq.errors import UserError
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_producer.query.history import read_curves
 from hpq_producer.reports.optuna_journal import OptunaJournal

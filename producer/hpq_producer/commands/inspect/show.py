@@ -21,7 +21,7 @@ from hpq_producer.diagnosis.notices import print_if_edited
 from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.provenance import provenance_record, write_code
-from hpq_producer.reports.show import sweep_lines, trial_lines
+from hpq_producer.reports.show import shown_metrics, sweep_lines, trial_lines
 from hpq_producer.reports.sweep_table import explain_waits
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_target
@@ -134,7 +134,9 @@ def _signed(settings: Settings, sweep: Sweep) -> str:
 
 def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     trial, sweep = reader.trials.get(found), reader.sweeps.get(found.sweep)
-    curves = {name: reader.trials.metric_history(found, name) for name in trial.metrics}
+    curves = {
+        name: reader.trials.metric_history(found, name) for name in shown_metrics(trial, sweep)
+    }
     ran_on = reader.trials.provenance(trial.provenance)
     attempts = attempts_of(reader.events.of_trial(found), trial)
     if not output.is_data:

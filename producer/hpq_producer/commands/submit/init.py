@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from hpq.errors import UserError
-from hpq.sanitize import shell_hint
+from hpq.shell import shell_hint
 from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
