@@ -11,7 +11,7 @@ from typing import Literal
 Code = Literal[
     # errors, findings and notices
     "acl-default-user", "acl-unsaved", "archive-invalid", "archive-torn", "attempt-lost",
-    "autoscaled", "behind", "canary-failed", "canary-runs", "checkpoint-not-kept",
+    "autoscaled", "behind", "checkpoint-not-kept",
     "cluster-answers", "cluster-credentials-refused", "cluster-forbidden", "cluster-object-missing",
     "cluster-refused", "cluster-unreachable", "code-altered", "code-edited", "code-invalid",
     "code-key", "code-key-differs", "code-key-exposed", "code-key-missing", "code-key-unreadable",

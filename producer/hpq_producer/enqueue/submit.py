@@ -62,7 +62,6 @@ def enqueue_sweep(
     submission: Submission,
     *,
     allow_duplicate: bool = False,
-    canary: int = 0,
     tags: Sequence[str] = (),
     reuse: Reuse | None = None,
     progress: Progress = lambda _: None,
@@ -70,8 +69,8 @@ def enqueue_sweep(
 ) -> Enqueued:
     """Queue a sweep's trials, unless a sweep with its digest exists.
 
-    The first `canary` trials must finish before the others can be claimed; the digest excludes
-    canary and tags. With `reuse`, trials with a result in an older sweep start as finished.
+    The digest excludes tags. With `reuse`, trials with a result in an older sweep start as
+    finished.
 
     Raises:
         UserError: a placeholder of the file is not filled in.
@@ -95,7 +94,6 @@ def enqueue_sweep(
     )
     sweep = replace(
         _sweep(session, submission, sid),
-        canary=canary,
         tags=tuple(tags),
         provenance=origin,
         bundle=code.launch.code if bundle is not None else "",

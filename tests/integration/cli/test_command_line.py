@@ -45,7 +45,7 @@ def test_plan_takes_the_options_of_enqueue_but_for_those_of_a_new_sweep(hpq: Hpq
     def options(command: str) -> set[str]:
         return set(re.findall(r"(?m)^\W*(--[a-z-]+)", hpq(command, "--help").stdout))
 
-    of_a_new_sweep = {"--canary", "--new", "--tag", "--reuse", "--any-code"}
+    of_a_new_sweep = {"--new", "--tag", "--reuse", "--any-code"}
     shared = options("enqueue")
     assert options("run") == shared | {"--workers"}
     assert options("plan") == (shared - of_a_new_sweep) | {"--first", "--files"}
