@@ -45,8 +45,8 @@ _SETTINGS = """\
 
 `make reference` writes this page from the code.
 
-Settings are environment variables. `hpq config` prints the values in use and hides secrets. An
-empty variable counts as not set. A name that is close to a setting is an error.
+Settings are environment variables. `hpq doctor --settings` prints the values in use and hides
+secrets. An empty variable counts as not set. A name that is close to a setting is an error.
 
 """
 

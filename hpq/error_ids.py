@@ -11,7 +11,7 @@ from typing import Literal
 Code = Literal[
     # errors, findings and notices
     "acl-default-user", "acl-unsaved", "archive-invalid", "archive-torn", "attempt-lost",
-    "autoscaled", "behind", "canary-failed", "canary-runs", "checkpoint-not-kept",
+    "autoscaled", "behind", "checkpoint-not-kept",
     "cluster-answers", "cluster-credentials-refused", "cluster-forbidden", "cluster-object-missing",
     "cluster-refused", "cluster-unreachable", "code-altered", "code-edited", "code-invalid",
     "code-key", "code-key-differs", "code-key-exposed", "code-key-missing", "code-key-unreadable",
@@ -27,10 +27,10 @@ Code = Literal[
     "jobs-need-count", "jobs-too-many", "kubeconfig-unusable", "kustomize-failed", "launch-invalid",
     "limit-fixed", "metric-unreported", "namespace", "namespace-mismatch", "no-data",
     "no-deployment", "no-files", "no-gpu", "no-result", "no-store", "no-sweep", "no-torch",
-    "no-worker", "not-found", "not-redis", "nothing-waits", "one-sweep-only", "openssl-failed",
-    "option-rejected", "out-of-reach", "parameters-altered", "parameters-unverified",
-    "pod-trouble", "pods",
-    "pods-not-ready", "pods-refused", "pods-starting", "port-unusable", "private-redis-failed",
+    "no-worker", "not-found", "not-redis", "nothing-waits", "notice-lost", "one-sweep-only",
+    "openssl-failed", "option-rejected", "out-of-reach", "parameters-altered",
+    "parameters-unverified", "pod-trouble", "pods", "pods-not-ready",
+    "pods-refused", "pods-starting", "port-unusable", "private-redis-failed",
     "private-redis-orphaned", "private-redis-record-invalid", "program-ambiguous",
     "program-missing", "python-not-found", "python-other", "python-own", "redis-answers",
     "redis-away", "redis-back", "redis-binary-missing", "redis-binary-too-old",

@@ -24,8 +24,7 @@ from hpq.errors import SettingsError
 from hpq.notice import Notice
 
 KEY_LEAST = 16
-WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
-WEBHOOK_RULE = "https:// or http://, a host and a path, without user and password"
+_WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
 
 
 def parse_name(text: str) -> str:
@@ -101,8 +100,8 @@ def parse_url(text: str) -> str:
 
 def parse_webhook(text: str) -> str:
     """Parse the URL of a webhook."""
-    if not WEBHOOK.match(text):
-        raise ValueError(f"use {WEBHOOK_RULE}")
+    if not _WEBHOOK.match(text):
+        raise ValueError("use https:// or http://, a host and a path, without user and password")
     return text
 
 
@@ -281,7 +280,7 @@ def unknown_settings(environ: Mapping[str, str]) -> Iterator[Notice]:
     """Yield a warning for each HPQ_* variable that is no setting, and is ignored."""
     for name, close in _unknown(environ, least=0.6):
         if not _SERVICE.search(name):
-            hint = f"did you mean {close}?" if close else "`hpq config` lists the settings"
+            hint = f"did you mean {close}?" if close else "list them: hpq doctor --settings"
             yield Notice("setting-unknown", f"{name}: unknown setting, ignored; {hint}")
 
 
@@ -306,7 +305,7 @@ def _login(environ: Mapping[str, str]) -> str:
 
 
 def describe(settings: Settings) -> dict[str, Json]:
-    """Return each variable with its effective value, secrets hidden, for `hpq config`."""
+    """Return each variable with its effective value, secrets hidden, for `hpq doctor`."""
     shown: dict[str, Json] = {}
     for name in _PARSERS:
         value = getattr(settings, name)

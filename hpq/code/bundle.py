@@ -56,7 +56,7 @@ def read_kept(home: Path, digest: str) -> Files | None:
     """Return the snapshot of this digest that this disk keeps, or None."""
     with suppress(OSError, ValueError):
         found = unpack(_kept(home, digest).read_bytes(), digest, most=math.inf)
-        os.utime(_kept(home, digest))  # `hpq gc` removes unused snapshots
+        os.utime(_kept(home, digest))  # an unused snapshot is removed after a month
         return found
     return None
 

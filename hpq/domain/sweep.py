@@ -260,8 +260,6 @@ class Sweep:
     retries: int = 0  # added to the retries of retry_policy.RETRY_RULES
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
-    notify: str = ""  # webhook URL, encrypted with the code key
-    canary: int = 0  # N trials must finish before the rest may be claimed; 0: none, or passed
     sampler: str = ""  # sampler that suggests trials; "" if all exist at enqueue
     search: str = ""  # its search as JSON (wire/search.py); "" likewise
     run_cap: int = 0  # suggests at most N trials; 0: no limit

@@ -239,7 +239,6 @@ class TrialView:
     phase: str = ""
     provenance: str = ""
     checkpoint: Checkpoint | None = None
-    checkpoint_ms: int = 0  # when it was published; 0 by a worker of an older version
     artifacts: Artifacts | None = None
     restarted: str = ""  # why the last attempt could not resume from its checkpoint
     gone: str = ""  # what removed its files: keep

@@ -73,13 +73,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "data": ("admin.data", "Download CIFAR10 or MNIST for the shipped trainers"),
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
         "audit": ("admin.audit", "Verify from its events that a sweep lost no trial"),
-        "config": ("admin.config", "Print the settings in use; hide secrets"),
         "redis-acl": (
             "admin.redis_acl",
             "Print ACL users for producers, workers, viewers and autoscalers",
         ),
         "archive": ("admin.archive", "Write a sweep to one file, or restore it"),
-        "gc": ("admin.gc", "Delete snapshots, logs and caches that no sweep needs"),
     },
 }
 WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
@@ -105,24 +103,27 @@ _EXIT_CODES = {
 }
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
-_REWORDED = (  # what typer and pydantic print, and what hpq prints
-    (re.compile(r"^Invalid value for (.+?): (?=Input should)"), r"\1: "),
-    (re.compile(r"Input should be a valid integer.*"), "write a whole number, such as 3"),
-    (re.compile(r"Input should be a valid number.*"), "write a number, such as 0.5"),
-    (re.compile(r"Input should be greater than or equal to (\S+)"), r"write \1 or more"),
-    (re.compile(r"Input should be less than or equal to (\S+)"), r"write \1 or less"),
-    (re.compile(r"^Missing argument '(.*)'"), r"missing \1"),
-    (re.compile(r": Value error,"), ":"),
-)
+_EXPECTED = {  # type of pydantic's error, by which typer rejects a value → what to write
+    "int_parsing": "write a whole number, such as 3",
+    "float_parsing": "write a number, such as 0.5",
+    "greater_than_equal": "write {ge:g} or more",
+    "less_than_equal": "write {le:g} or less",
+    "value_error": "{error}",
+}
 
 
-def _reword(text: str) -> str:
+def _explain(error: Any) -> str:
     """Return an error of typer in the words of hpq's own errors."""
-    text = " ".join(text.split()).rstrip(".")
-    for pattern, words in _REWORDED:
-        text = pattern.sub(words, text)
-    where, colon, what = text.partition(": write ")
-    return where.replace("'", "").replace(" / ", "/") + colon + what if colon else text
+    param: Any = getattr(error, "param", None)
+    is_argument = param is not None and param.param_type_name == "argument"
+    reasons = getattr(error.__cause__, "errors", None)  # a ValidationError of pydantic
+    first: Any = reasons()[0] if reasons else {"type": ""}
+    if param is not None and first["type"] in _EXPECTED:
+        name = param.metavar if is_argument else "/".join(param.opts)
+        return f"{name}: {_EXPECTED[first['type']].format(**first.get('ctx', {}))}".rstrip(".")
+    if is_argument and type(error).__name__ == "MissingParameter":
+        return f"missing {param.metavar}"
+    return " ".join(error.format_message().split()).rstrip(".")
 
 
 class Command(TyperCommand):
@@ -219,7 +220,7 @@ class Lazy(TyperGroup):
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
-            what = _reword(error.format_message())
+            what = _explain(error)
             code = self._say(UserError(f"{what}; `{where} --help` lists the options"))
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 

@@ -28,7 +28,6 @@ from hpq_producer.invitation import folder_of, joined, open_private
 
 NAMESPACE = "hpq"  # the default
 BACKGROUND = "background"
-CONNECT = "HPQ_CONNECT"  # in a connected shell: CONTEXT/NAMESPACE:PORT
 HOST = "127.0.0.1"
 _STOP_S = 5.0
 
@@ -73,7 +72,6 @@ class ConnectionRecord:
             "HPQ_REDIS_URL": self.url,
             "HPQ_REDIS_PASSWORD_FILE": self.password_file,
             "HPQ_PREFIX": self.prefix,
-            CONNECT: f"{self.context}/{self.namespace}:{self.port}",
         }
         with suppress(OSError):  # without the key, enqueue reports unsigned code
             if self.code_key_file:
@@ -157,7 +155,7 @@ def is_alive(home: Path, name: str = BACKGROUND) -> bool:
 
 
 def remove_stale_records(home: Path) -> None:
-    """Remove the records of shells' connections that were killed."""
+    """Remove the records of killed commands' connections."""
     for path in records_folder(home).glob("*.lock"):
         if path.stem != BACKGROUND and not is_alive(home, path.stem):
             remove_record(home, path.stem)
@@ -177,7 +175,7 @@ def background_connection(home: Path) -> ConnectionRecord | None:
         flags = "".join(namespace_flags(record.context, record.namespace))
         raise OutOfReach(
             f"the connection in the background to {record.where} has ended; restart it"
-            f" (hpq connect --background{flags}) or remove it (hpq connect --stop)",
+            f" (hpq connect{flags}) or remove it (hpq connect --stop)",
             code="connection-ended",
         )
     return record
@@ -190,37 +188,6 @@ def connection_of_url(home: Path, url: str) -> ConnectionRecord | None:
         return None
     found = (read_record(home, path.stem) for path in records_folder(home).glob("*.json"))
     return next((r for r in found if r and r.port == parts.port and is_alive(home, r.name)), None)
-
-
-def check_shell_connection(environ: Mapping[str, str], home: Path, url: str) -> None:
-    """Check that the connection of a connected shell lives.
-
-    Raises:
-        OutOfReach: it has ended; its port or the current context may lead to another cluster.
-    """
-    target, _, port = environ.get(CONNECT, "").rpartition(":")
-    parts = urlsplit(url)
-    if not target or (parts.hostname, str(parts.port)) != (HOST, port):
-        return  # another URL was set since
-    record = connection_of_url(home, url)
-    if record is None or f"{record.context}/{record.namespace}" != target:
-        context, _, namespace = target.rpartition("/")
-        raise OutOfReach(
-            f"the connection of this shell, to namespace {namespace}, context {context}, has ended;"
-            f" exit the shell and run: hpq connect{''.join(namespace_flags(context, namespace))}",
-            code="connection-ended",
-        )
-
-
-def shell_connection(environ: Mapping[str, str], home: Path) -> ConnectionRecord | None:
-    """Return the connection of a connected shell, unless HPQ_REDIS_URL has changed.
-
-    Raises:
-        OutOfReach: the connection has ended.
-    """
-    url = environ.get("HPQ_REDIS_URL", "")
-    check_shell_connection(environ, home, url)
-    return connection_of_url(home, url) if environ.get(CONNECT) and url else None
 
 
 def stop_background(home: Path) -> ConnectionRecord | None:

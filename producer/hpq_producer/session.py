@@ -39,7 +39,7 @@ def load_settings() -> Settings:
 
     Raises:
         SettingsError: as `hpq.settings.read`.
-        OutOfReach: the background connection or the connection of this shell is lost.
+        OutOfReach: the background connection is lost.
     """
     return read(environment())
 
@@ -48,7 +48,6 @@ def environment() -> Mapping[str, str]:
     """Return the environment with the server in use. Raises as `load_settings`."""
     settings = read(os.environ)
     warn_of_unknown_settings()
-    connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
     return connection_record.with_connection(os.environ, settings.home)
 
 

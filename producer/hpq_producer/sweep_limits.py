@@ -73,7 +73,6 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "timeout": ("timeout_s", _seconds),
     "stall": ("stall_s", _seconds),
     "tags": ("tags", _tags),
-    "canary": ("canary", _whole(0, 1_000_000)),
 }
 
 _CLOSE = 0.75  # similarity of a typo; at difflib's 0.6, metric would match retries
@@ -119,7 +118,7 @@ def _no_limit(text: str, key: str) -> UserError:
 
 
 def in_words(fields: Mapping[str, str]) -> str:
-    """Return fields of a sweep as KEY=VALUE words: `stall=2h canary=0`."""
+    """Return fields of a sweep as KEY=VALUE words: `stall=2h retries=1`."""
     keys = {field: key for key, (field, _) in _KEYS.items()}
     return " ".join(
         f"{keys.get(name, name)}={_duration(text) if name in _DURATIONS else text}"

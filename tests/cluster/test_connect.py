@@ -64,14 +64,14 @@ def bound_to(role: str, outside: Outside) -> str:
 def test_a_connection_in_the_background_serves_every_command_and_outlives_the_pod_of_redis(
     outside: Outside, namespace: Namespace
 ) -> None:
-    outside.ok("connect", "--background", "--namespace", namespace.name)
+    outside.ok("connect", "--namespace", namespace.name)
     (record,) = (outside.home / "connect").glob("*.json")
     assert record.stat().st_mode & 0o777 == 0o600
     told = json.loads(outside.ok("connect", "--status", "--json"))
     os.kill(told["pid"], 0)
     password = namespace.secret("hpq-redis-producer", "password")
     assert password not in record.read_text() and told["namespace"] == namespace.name
-    assert f"namespace {namespace.name}" in outside.ok("config")
+    assert f"namespace {namespace.name}" in outside.ok("doctor", "--settings")
 
     (outside.code / "hello.py").write_text("def train(params, trial): return {'loss': 1.0}\n")
     (outside.code / "sweep.yaml").write_text(SWEEP)
@@ -103,27 +103,19 @@ def test_a_connection_in_the_background_serves_every_command_and_outlives_the_po
 def test_a_command_has_the_connection_for_its_length_and_nothing_stays_of_it(
     outside: Outside, namespace: Namespace
 ) -> None:
-    words = ("connect", "--namespace", namespace.name, "--")
-    done = outside.hpq(*words, "sh", "-c", f"{HPQ} ls --json && exit 7")
-    assert done.returncode == 7 and isinstance(json.loads(done.stdout), list)
+    (pod,) = namespace.ready()
+    words = ("drain", "--all", "--stay", "--namespace", namespace.name)
+    done = outside.hpq(*words)
+    assert done.returncode == 0 and pod in done.stderr, done.stderr
     wait_for(lambda: outside.left == [], "the end of its connection")
-    with subprocess.Popen(
-        [HPQ, *words, "sh", "-c", "echo on; exec sleep 100"],
-        env=outside.env,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as shell:
-        assert shell.stdout is not None and shell.stdout.readline() == "on\n"
-        assert outside.left
-        shell.kill()
-    wait_for(lambda: outside.left == [], "the end of a connection whose shell was killed")
+    outside.ok(*words, "--undo")
 
 
 def test_who_cannot_come_in_is_told_which_object_and_what_to_do(
     outside: Outside, namespace: Namespace
 ) -> None:
     def refused(*words: object, **env: str) -> tuple[int, str]:
-        done = outside.hpq("connect", *words, "--", "true", **env)
+        done = outside.hpq("connect", *words, **env)
         (line,) = done.stderr.splitlines()
         return done.returncode, line
 
@@ -141,14 +133,14 @@ def test_who_cannot_come_in_is_told_which_object_and_what_to_do(
     code, line = refused(*here, KUBECONFIG=theirs)
     assert (code, ids(line)) == (4, ["cluster-forbidden"])
     assert 'secrets "hpq-redis-producer"' in line and "--role viewer" in line
-    looks = ("connect", *here, "--role", "viewer", "--", HPQ, "workers")
-    assert namespace.ready()[0] in outside.ok(*looks, KUBECONFIG=theirs)
+    outside.ok("connect", *here, "--role", "viewer", KUBECONFIG=theirs)
+    assert namespace.ready()[0] in outside.ok("workers", KUBECONFIG=theirs)
 
 
 def test_a_file_in_the_clusters_store_is_copied_by_whoever_may_exec_into_a_pod(
     outside: Outside, namespace: Namespace
 ) -> None:
-    outside.ok("connect", "--background", "--namespace", namespace.name)
+    outside.ok("connect", "--namespace", namespace.name)
     (outside.code / "hello.py").write_text(LEAVES)
     (outside.code / "sweep.yaml").write_text(SWEEP)
     sid = outside.ok("enqueue", "sweep.yaml").strip()
@@ -178,7 +170,7 @@ def test_a_file_in_the_clusters_store_is_copied_by_whoever_may_exec_into_a_pod(
 def test_wait_and_watch_in_lines_say_by_the_pods_why_nobody_takes_a_sweep(
     outside: Outside, namespace: Namespace
 ) -> None:
-    outside.ok("connect", "--background", "--namespace", namespace.name)
+    outside.ok("connect", "--namespace", namespace.name)
     (outside.code / "hello.py").write_text(LEAVES)
     (outside.code / "sweep.yaml").write_text(f"{SWEEP}queue: big\n")
     sid = outside.ok("enqueue", "sweep.yaml").strip()

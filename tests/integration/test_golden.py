@@ -30,7 +30,7 @@ def test_what_a_command_says_of_itself(golden: Golden, name: str) -> None:
 # What refuses beside one sweep of two trials, demo-00000; the file sweep.yaml asks for the same.
 REFUSED = (
     "archive", "audit nope", "best nope", "cancel demo-00000",
-    "cancel demo-00000 1 --where x", "connect --role admin", "connect --background --stop",
+    "cancel demo-00000 1 --where x", "connect --role admin", "connect --status --stop",
     "drain", "drain w-0", "enqueue nope.yaml", "enqueue sweep.yaml --set lr",
     "export nope x --to optuna",
     "enqueue sweep.yaml --set methd=grid", "enqueue sweep.yaml --set method=gird",

@@ -28,14 +28,14 @@ LAYERS = {
         notice
         errors
         datasets domain in_process shell wandb
-        connection search
+        connection search webhook
         settings store.wire
         filestore process
         code store
     """,
     "hpq_producer": """
         embedded_redis extras scaffold shipped sweepfile terminal
-        analysis audit cli commands invitation manifests sweep_limits
+        analysis audit cli commands home_files invitation manifests sweep_limits
         connection_record
         __main__ query session
         capacity cluster local_workers targets

@@ -87,8 +87,7 @@ if args.checkpoint ~= '' then
   if at > furthest or (nth == 2 and args.step == '0' and at == 0) then
     redis.call('HDEL', t, 'lost', 'lost_hosts', 'c:killed')
   end
-  redis.call('HSET', t, 'checkpoint', args.checkpoint, 'checkpoint_step', args.checkpoint_step,
-    'checkpoint_ms', int(NOW))
+  redis.call('HSET', t, 'checkpoint', args.checkpoint, 'checkpoint_step', args.checkpoint_step)
   if nth == 1 and redis.call('HEXISTS', t, 'restarted') == 1 then add_garbage(sid, n) end  -- the old one
 end
 

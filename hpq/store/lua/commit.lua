@@ -74,12 +74,6 @@ local function is_suspect(last, in_a_row)
   return f[1] == 'running' and not is_to_end() and has_peer(sid, worker)
 end
 
-local function end_canary()
-  local c = redis.call('HMGET', s, 'canary', 'n_finished', 'n_pruned')
-  local canary = tonumber(c[1] or 0)
-  if canary > 0 and tonumber(c[2] or 0) + tonumber(c[3] or 0) >= canary then redis.call('HSET', s, 'canary', '0') end
-end
-
 keep_log(sid, n, tonumber(args.log_bytes))  -- before the trial ends: then it is weighed
 local reply = 'done'
 local want = changing(sid, function()
@@ -122,10 +116,8 @@ local want = changing(sid, function()
     redis.call('HINCRBY', s, 'dur_n', 1)
     redis.call('HINCRBYFLOAT', s, 'dur_sum', ran)
     redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
-    end_canary()
   end
   local halt = f[11] and end_retry or hold
-  if outcome == 'failed' and kind ~= 'diverged' then hold_failed_canary(sid, n, attempt, args.error) end
   if kind == 'unreported' and not f[11] then hold_if_unreported(sid, n, attempt, args.error) end
   if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last, halt) end
   if args.evidence == 'tampering' then halt_if_tampered(sid, n, attempt, last, halt) end

@@ -31,10 +31,6 @@ end
 
 function verbs.resume()
   if flag == 'paused' then redis.call('HSET', s, 'flag', '') elseif flag ~= '' then reply = 'over' end
-  -- Resuming a held sweep also ends its canary; resuming a paused one does not.
-  if flag ~= 'paused' or (redis.call('HGET', s, 'held') or '') ~= '' then
-    redis.call('HSET', s, 'canary', '0')
-  end
   redis.call('HSET', s, 'held', '', 'tail', '', 'tail_again', '')
 end
 

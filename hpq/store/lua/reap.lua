@@ -86,7 +86,6 @@ local function reap(id, sid, n)
       elseif poison(sid, n, t, f) then
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
         finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
-        hold_failed_canary(sid, n, f[1], why)
         release_files(sid, n, false)
         ended = ended + 1
       else

@@ -1,5 +1,5 @@
 -- Requeues trials in a terminal state, behind all others of the sweep, and begins a window for them
--- (lib/guards.lua); the canaries go first. A stopped, cancelled or held sweep resumes; a paused one stays paused.
+-- (lib/guards.lua). A stopped, cancelled or held sweep resumes; a paused one stays paused.
 -- KEYS prefix
 -- ARGV sweep, then numbers of trials
 -- Replies: ok | unknown, then class, tickets and how many were requeued
@@ -7,7 +7,7 @@
 local sid = ARGV[1]
 local s, dropped, ended = sweep_key(sid), sweep_key(sid, 'dropped'), sweep_key(sid, 'ended')
 if redis.call('EXISTS', s) == 0 then return {'unknown', '', 0, 0} end
-local touched, is_canary = 0, tonumber(redis.call('HGET', s, 'canary') or 0) > 0
+local touched = 0
 
 local function retry(n)
   local t = trial_key(sid, n)
@@ -39,7 +39,7 @@ local function retry(n)
   -- Its failure stays under other names: the end of the retry may return the trial to `failed`.
   redis.call('HSET', t, 'state', 'queued', 'again', f[2] or '', 'again_error', f[4] or '',
     'again_fingerprint', f[5] or '')
-  redis.call('ZADD', sweep_key(sid, 'waiting'), n - (is_canary and 1 or 2) * FRONT, n)
+  redis.call('ZADD', sweep_key(sid, 'waiting'), n - 2 * FRONT, n)
   return f[3]
 end
 

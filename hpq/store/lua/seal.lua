@@ -57,8 +57,6 @@ for i = 1, #results, 2 do
 end
 redis.call('DEL', staged)
 if count > 0 then redis.call('HINCRBY', s, 'n_finished', count) end
--- Reused results do not count as canary trials.
-if tonumber(redis.call('HGET', s, 'canary') or 0) > 0 then redis.call('HINCRBY', s, 'canary', count) end
 if not is_done(sid) then open(sid) end
 bound_code()
 set_demand(class, claimable(sid))

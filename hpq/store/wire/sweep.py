@@ -49,8 +49,6 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "retries": str(sweep.retries),
         "timeout_s": number(sweep.timeout_s),
         "stall_s": number(sweep.stall_s),
-        **({"notify": sweep.notify} if sweep.notify else {}),
-        "canary": str(sweep.canary),
         "keep": dumps(asdict(sweep.keep)) if sweep.keep else "",
         "early": dumps(asdict(sweep.early)) if sweep.early else "",
         "method": sweep.method,

@@ -39,7 +39,6 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "name": sweep.name,
         "state": sweep.state.value,
         "held": sweep.held or None,
-        "canary": sweep.canary or None,
         "total": counts.total,
         "planned": None if counts.is_open_ended else int(counts.planned),
         "open_ended": counts.is_open_ended,

@@ -137,17 +137,10 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
     if state is SweepState.HELD:
         out.append(Notice("sweep-held", f"held: {clean(sweep.held)}"))
         out.append(Notice("sweep-held-remedy", _how_to_resume(sweep, unmet)))
-        if sweep.canary:
-            text = f"or run the other trials: hpq resume {sweep.id}"
-            out.append(Notice("canary-failed", text))
     elif state is SweepState.PAUSED:
         out.append(Notice("sweep-paused", f"paused; resume: hpq resume {sweep.id}"))
     elif counts.waits and unclaimed and not state.is_over:
         out.append(unclaimed)
-    if sweep.canary and state is SweepState.RUNNING:
-        passed = f"{counts.finished + counts.pruned} of {sweep.canary} canary trials passed"
-        text = f"{passed}; the other trials wait (run them now: hpq resume {sweep.id})"
-        out.append(Notice("canary-runs", text))
     if unmet:
         out.append(unmet)
     if sweep.retry_ended:

@@ -237,15 +237,8 @@ def _runs_next(worker: Worker, sweep: Sweep) -> bool:
     """Return whether a worker may claim a trial of this sweep when its current trial ends."""
     if not _can_run(worker, sweep):
         return False
-    return worker.trial.startswith(f"{sweep.id}/") or _is_below_limits(sweep)
-
-
-def _is_below_limits(sweep: Sweep) -> bool:
-    """Return whether one more trial of a sweep may run now."""
-    counts, cap = sweep.counts, sweep.max_parallel
-    if cap and counts.running >= cap:
-        return False
-    return not sweep.canary or counts.finished + counts.pruned + counts.running < sweep.canary
+    cap = sweep.max_parallel
+    return worker.trial.startswith(f"{sweep.id}/") or not cap or sweep.counts.running < cap
 
 
 def _describe_blocker(sweep: Sweep, blocking: Sequence[Sweep]) -> str:

@@ -26,10 +26,10 @@ from hpq.settings import Settings
 from hpq.store.worker_reader import server_memory
 from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.diagnosis.waiting import how_to_start
-from hpq_producer.doctor.home import describe_size
+from hpq_producer.home_files import bytes_of
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.text import trials_of
+from hpq_producer.terminal.text import size, trials_of
 
 _STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
 
@@ -266,7 +266,7 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
-        what = f"HPQ_HOME is {settings.home} ({describe_size(settings.home)}), code key {which}"
+        what = f"HPQ_HOME is {settings.home} ({size(bytes_of(settings.home))}), code key {which}"
         yield good("code-key", what)
     except HpqError as error:
         yield Finding.of(error)

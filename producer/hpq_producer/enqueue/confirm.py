@@ -52,7 +52,7 @@ def enqueue_confirmation(
         sweep, id=sid, name=f"{sweep.name}-confirm", digest=asked, owner=session.settings.user,
         seed=seed, replicates=seeds, schema=SCHEMA,
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
-        method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None, canary=0,
+        method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None,
         flag="", held="", reached=None, bands=(), files=(), counts=Counts(),
         tags=(CONFIRMS + sweep.id,),
     )  # fmt: skip

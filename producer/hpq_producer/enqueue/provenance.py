@@ -19,7 +19,6 @@ from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile.spec import SweepSpec
 
-_WEBHOOK = re.compile(r"(?<=\bnotify)(\W{1,6})https?://[^\s'\"]+")  # also one that --set replaces
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SCP = re.compile(r"(?:[^@/]+@)?([^/:]+):(?!/?/)(.+)")  # git@host:path
 
@@ -87,16 +86,16 @@ def collect_provenance(
 ) -> tuple[dict[str, Json], str]:
     """Collect a sweep's origin for `hpq show`, and the diff of its code; git errors are ignored.
 
-    `code` is the directory of the user's code, if any. The webhook URL of `notify` is masked.
+    `code` is the directory of the user's code, if any.
     """
     data = spec.text.encode() or file.read_bytes()
     folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
     diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
     record: dict[str, Json] = {
         "file": "" if spec.text else str(file.resolve()),
-        "text": _masked(data.decode("utf-8", "replace"), spec.notify),
+        "text": data.decode("utf-8", "replace"),
         "sha256": hashlib.sha256(data).hexdigest(),
-        "argv": [_masked(word, spec.notify) for word in sys.argv[1:]],
+        "argv": list(sys.argv[1:]),
         "host": platform.node(),
         "python": platform.python_version(),
         "hpq": __version__,
@@ -104,11 +103,7 @@ def collect_provenance(
     }
     if launch.bundled:
         record["folder"] = str(folder)
-    return record, _masked(diff[:MAX_DIFF_BYTES].decode("utf-8", "replace"), spec.notify)
-
-
-def _masked(text: str, secret: str) -> str:
-    return _WEBHOOK.sub(r"\1***", text.replace(secret, "***") if secret else text)
+    return record, diff[:MAX_DIFF_BYTES].decode("utf-8", "replace")
 
 
 def _git_state(folder: Path, diff: bytes) -> Json:

@@ -13,7 +13,6 @@ from itertools import islice
 
 from hpq.code import signing
 from hpq.code.bundle import keep, pack, unpack
-from hpq.code.sealing import seal as seal_text
 from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
@@ -37,6 +36,7 @@ from hpq_producer.enqueue.reuse import (
     reusable_sets,
 )
 from hpq_producer.enqueue.submission import Submission
+from hpq_producer.home_files import remove_unused
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
@@ -62,7 +62,6 @@ def enqueue_sweep(
     submission: Submission,
     *,
     allow_duplicate: bool = False,
-    canary: int = 0,
     tags: Sequence[str] = (),
     reuse: Reuse | None = None,
     progress: Progress = lambda _: None,
@@ -70,8 +69,8 @@ def enqueue_sweep(
 ) -> Enqueued:
     """Queue a sweep's trials, unless a sweep with its digest exists.
 
-    The first `canary` trials must finish before the others can be claimed; the digest excludes
-    canary and tags. With `reuse`, trials with a result in an older sweep start as finished.
+    The digest excludes tags. With `reuse`, trials with a result in an older sweep start as
+    finished.
 
     Raises:
         UserError: a placeholder of the file is not filled in.
@@ -95,10 +94,8 @@ def enqueue_sweep(
     )
     sweep = replace(
         _sweep(session, submission, sid),
-        canary=canary,
         tags=tuple(tags),
         provenance=origin,
-        notify=seal_text(key, sid, spec.notify) if key and spec.notify else "",
         bundle=code.launch.code if bundle is not None else "",
     )
     criteria = _reuse_criteria(submission, sweep)
@@ -130,11 +127,12 @@ def enqueue_sweep(
 
 
 def _bundle(session: Session, code: DiscoveredCode) -> bytes | None:
-    """Return the code to send; keep code that is too large on this disk.
+    """Return the code to send; keep code that is too large on this disk, instead of unused code.
 
     Raises:
         UserError: workers would refuse it: a file grew since its size was read.
     """
+    remove_unused(session.settings.home, session.reader)
     if code.files is None or not code.launch.bundled:
         return None
     bundle = pack(code.files)

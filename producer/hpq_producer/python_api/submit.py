@@ -31,7 +31,6 @@ def enqueue(
     seed: int | None = None,
     code: str | os.PathLike[str] | None = None,
     live: bool = False,
-    canary: int = 0,
     tags: Iterable[str] = (),
     new: bool = False,
     reuse: bool = False,
@@ -47,8 +46,6 @@ def enqueue(
         UserError: the code is missing, or an option is invalid.
         OutOfReach: Redis does not answer, or has no room for the sweep.
     """
-    if canary < 0:
-        raise UserError(f"canary={canary}: use a number of trials, 0 or more")
     if not isinstance(sweep, Mapping | str | os.PathLike):
         raise UserError(f"a sweep is a dict or the path of a file, not a {type(sweep).__name__}")
     labels = check_tags(tags)
@@ -65,7 +62,6 @@ def enqueue(
             session,
             submission,
             allow_duplicate=new,
-            canary=canary,
             tags=labels,
             reuse=Reuse.SAME_CODE if reuse else None,
             warn=lambda line: warnings.warn(line, stacklevel=4),

@@ -84,7 +84,6 @@ def sweep_lines(
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
             "early terminate": describe_rule(sweep.early) if sweep.early else "",
-            "notify": "a webhook, encrypted" if sweep.notify else "",
             "target": describe_target(sweep)
             or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",

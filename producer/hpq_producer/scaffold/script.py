@@ -17,7 +17,7 @@ from typing import Any
 from hpq.domain.sweep import Goal
 from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME
-from hpq_producer.scaffold import argparse_options, click_options, hydra_config, wandb_options
+from hpq_producer.scaffold import argparse_options, wandb_options
 from hpq_producer.scaffold.script_contents import (
     UNKNOWN,
     Kind,
@@ -46,17 +46,6 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
     tree = _parse(path)
     literals = Literals(tree)
     options, arguments = argparse_options.read(tree, literals)
-    notes: list[str] = []
-    before: list[str] = []
-    commands = click_options.read(tree, literals)
-    if commands:
-        first, others = commands[0], commands[1:]
-        options += first.options
-        arguments += first.arguments
-        if others:
-            before.append(first.name)
-            names = ", ".join(c.name for c in others)
-            notes.append(f"the options of command {first.name}; other commands: {names}")
     takes_any = not options or _takes_any(tree)
     defaults, reads = wandb_options.read_config(tree, literals)
     known = {spelt(option.name) for option in options}
@@ -66,16 +55,10 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
     if not takes_any:
         alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
     options += alone
-    hydra = hydra_config.read(tree, literals, path)
-    if hydra is not None:
-        options += hydra
-        notes.append("from Hydra's config; add values of config groups by dotted names")
     return Script(
         options=_once(options),
         reported=tuple(read_metrics(tree, literals)),
-        args="" if hydra is None else hydra_config.ARGS,
-        before=(*before, *(f"<{name}>" for name in arguments)),
-        notes=tuple(notes),
+        arguments=tuple(arguments),
         sweep=wandb_options.read_sweep(tree, literals, lambda name: read_yaml(_beside(path, name))),
         takes_any=takes_any,
     )

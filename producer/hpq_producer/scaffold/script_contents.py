@@ -84,10 +84,6 @@ class Literals:
         above = node.value.id if isinstance(node.value, ast.Name) else ""
         return self._enums.get(above, {}).get(node.attr, UNKNOWN)
 
-    def words_of(self, name: str) -> tuple[Any, ...]:
-        """Return the values of an enum of the module; none if it defines no such enum."""
-        return tuple(v for v in self._enums.get(name, {}).values() if v is not UNKNOWN)
-
     def mapping(self, node: ast.expr | None) -> dict[str, tuple[Any, int]]:
         """Return names with values and lines of {…}, dict(…) or a constant's name."""
         pairs = self.entries(node).items()
@@ -176,17 +172,13 @@ class Reported:
 class Script:
     """The facts of a script that a first sweep file needs.
 
-    `args` is the macro that passes parameters, "" for W&B's default. `before` are the words of the
-    command line before the options: the name of a subcommand, then its positional arguments.
-    `sweep` is the mapping that the script passes to wandb.sweep. `takes_any` is false if the
-    script's parser rejects unknown options.
+    `arguments` are the names of positional arguments. `sweep` is the mapping that the script passes
+    to wandb.sweep. `takes_any` is false if the script's parser rejects unknown options.
     """
 
     options: tuple[Option, ...]
     reported: tuple[Reported, ...]
-    args: str = ""
-    before: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     sweep: Mapping[str, Json] | None = None
     takes_any: bool = True
 

@@ -203,8 +203,6 @@ def _lines(script: Script, program: str, entries: Sequence[Entry]) -> Iterator[s
     yield "method: random  # or grid (values only), or bayes (learns from earlier trials)"
     yield f"run_cap: {_TRIALS}  # number of trials"
     yield from _metric(script)
-    for note in script.notes:
-        yield f"# {note}"
     yield "parameters:"
     yield from _table([e for e in entries if e.active], "  ")
     left = [e for e in entries if not e.active]
@@ -215,12 +213,11 @@ def _lines(script: Script, program: str, entries: Sequence[Entry]) -> Iterator[s
 
 def _command(script: Script) -> list[str]:
     """Return the command, or [] if W&B's default command works."""
-    args = script.args or "${args}"
-    if not script.args and any(_is_given_or_not(option) for option in script.options):
-        args = "${args_no_boolean_flags}"  # --amp or nothing
-    before = [FILL_IN.replace(">", f": {w[1:-1]}>") if w[:1] == "<" else w for w in script.before]
-    if args == "${args}" and not before:
+    has_flags = any(_is_given_or_not(option) for option in script.options)
+    if not has_flags and not script.arguments:
         return []
+    before = [FILL_IN.replace(">", f": {name}>") for name in script.arguments]
+    args = "${args_no_boolean_flags}" if has_flags else "${args}"  # --amp or nothing
     return ["${env}", "${interpreter}", "${program}", *before, args]
 
 

@@ -93,7 +93,6 @@ def load(
     if isinstance(root, list) and not {"program", "command"} & data.keys():
         data.setdefault("trainer", _LIST_TRAINER)
     check_keys(data, isinstance(root, list), out)
-    notify = str(data.pop("notify", ""))  # a secret: neither in `source` nor in its digest
     shipped = None if "program" in data else trainer_specs.SHIPPED.get(str(data.get("trainer")))
     if shipped is None:
         compatibility.warn_of_words(top.words, out)
@@ -112,7 +111,7 @@ def load(
     set_counts.check_count(spec, limit, out)
     out.raise_errors()
     seen = replace(spec, warnings=out.sorted_warnings(), source_map=out.source_map)
-    return replace(seen, text=text, notify=notify)
+    return replace(seen, text=text)
 
 
 def _flags(**flags: tuple[str, Json]) -> list[Override]:

@@ -13,7 +13,6 @@ from hpq.domain.sweep import MAX_PRIORITY, NAME_RULE, Goal, Impute, ObjectiveVal
 from hpq.domain.trial import Json
 from hpq.reporting import METRIC_NAME, METRIC_RULE
 from hpq.search.search_spec import Sampler
-from hpq.settings import WEBHOOK, WEBHOOK_RULE
 from hpq_producer.sweepfile.errors import KeyPath, Problems
 from hpq_producer.sweepfile.values import (
     Check,
@@ -91,7 +90,6 @@ TOP: Mapping[str, Check] = {
     "retries": integer(0, MAX_RETRIES),
     "timeout": duration,
     "stall": duration,
-    "notify": text(WEBHOOK, f"write {WEBHOOK_RULE}"),
     "keep": _anything,
     "pass_env": list_of(_ENV, "names of environment variables"),
     "resident": flag,
@@ -133,6 +131,7 @@ REJECTED: Mapping[str, str] = {
     "job": "hpq runs no W&B Launch jobs; write program or trainer",
     "image_uri": "the worker's deployment chooses the image; remove it",
     "tags": "tags are not part of a sweep's definition; hpq enqueue FILE --tag WORD",
+    "notify": "the URL is a secret; set HPQ_NOTIFY for workers, or use hpq wait --notify",
     "metrics": "a sweep has one metric; write metric: {name: …, goal: …}",
 }
 

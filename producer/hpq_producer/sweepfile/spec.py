@@ -56,7 +56,6 @@ class SweepSpec:
     retries: int = 0
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = the default
-    notify: str = field(default="", repr=False)  # a webhook's URL is its password
     keep: Keep | None = None
     early: EarlyTerminate | None = None
     run_cap: int | None = None

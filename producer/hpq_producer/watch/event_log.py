@@ -58,9 +58,7 @@ def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
         return f"{fields.get('count', '?')} retried trials not run: {fields.get('why', '')}"
     if trial is None:
         if event.what == "set":
-            changes = in_words(
-                {k: v for k, v in event.fields.items() if k not in ("touched", "notify")}
-            )
+            changes = in_words({k: v for k, v in event.fields.items() if k != "touched"})
             return clean(f"limits changed: {changes}" if changes else "limits changed")
         if event.what not in _SWEEP:  # a newer version's
             return clean(event.what)

@@ -1,10 +1,9 @@
-"""The guards on real processes: stalls, canaries, the breaker, and the worker that fails alone."""
+"""The guards on real processes: stalls, the breaker, and the worker that fails alone."""
 
 from __future__ import annotations
 
 import pytest
 
-from hpq.domain.sweep import SweepState
 from tests.ids import ids
 
 HEAD = "method: grid\nmetric: {name: loss, goal: minimize}\n"
@@ -83,31 +82,6 @@ def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> 
     lab.wait_until(lambda: not lab.processes(r"sleep|stalled\.py"), "the end of all below it")
 
 
-def test_the_rest_of_a_sweep_waits_for_its_canary(lab) -> None:
-    """Guards: `--canary 1`, and the first trial fails."""
-    lab.write("train.py", BREAKS)
-    lab.write("broken", "one")
-    sid = lab.enqueue(f"program: train.py\n{HEAD}parameters: {{x: {{values: [1, 2, 3, 4]}}}}\n",
-                      "--canary", "1")  # fmt: skip
-    lab.worker(2, HPQ_NODE="one")
-    lab.wait_until(lambda: lab.reader.sweeps.get(sid).state is SweepState.HELD, "the hold")
-    assert lab.reader.sweeps.get(sid).counts.queued == 3
-    waited = lab.hpq("wait", sid)
-    assert waited.returncode == 5
-    said = " ".join(waited.stderr.split())
-    held = ["sweep-held", "sweep-held-remedy", "canary-failed", "trials-failed"]
-    assert ids(waited.stderr) == held
-    assert "KeyError: 'gpu'" in said
-    assert f"hpq retry --failed {sid}" in said and f"hpq resume {sid}" in said
-    lab.write("broken", "")
-    lab.ok("retry", sid, "--failed")
-    lab.wait_over(sid)
-    assert lab.reader.sweeps.get(sid).counts.finished == 4
-    claims = [e.trial for e in lab.reader.events.read(sid) if e.what == "claimed"]
-    first = [e.what for e in lab.reader.events.read(sid) if e.what in ("claimed", "finished")]
-    assert claims[:2] == [1, 1] and first[:3] == ["claimed", "claimed", "finished"]
-
-
 def test_a_worker_that_fails_what_passes_elsewhere_steps_back_and_says_why(lab) -> None:
     """F24: one of two hosts fails every trial."""
     lab.write("train.py", BREAKS)
@@ -170,12 +144,14 @@ def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule
     lab.write("train.py", BREAKS_LATER)
     lab.worker(workers)
     lab.wait_until(lambda: len(lab.reader.workers.live()) == workers, "the workers")
-    # The two that pass are canaries: they end before the others begin.
-    values, canary = ((3, 40), 0) if rule == "first five" else ((1, 40), 2)
-    sid = lab.enqueue(
-        f"program: train.py\n{HEAD}parameters: {{x: {{values: {list(range(*values))}}}}}\n",
-        "--canary", str(canary),
-    )  # fmt: skip
+    values = range(3 if rule == "first five" else 1, 40)
+    file = f"program: train.py\n{HEAD}parameters: {{x: {{values: {list(values)}}}}}\n"
+    if rule == "first five":
+        sid = lab.enqueue(file)
+    else:  # one at a time until both that pass have ended
+        sid = lab.enqueue(f"{file}max_parallel: 1\n")
+        lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.finished == 2, "two that pass")
+        lab.ok("set", sid, "max_parallel=0")
     lab.wait_until(lambda: lab.reader.sweeps.get(sid).held, "the hold")
     lab.wait_until(lambda: not lab.reader.sweeps.get(sid).counts.running, "the end of what ran")
     counts, held = lab.reader.sweeps.get(sid).counts, lab.reader.sweeps.get(sid).held

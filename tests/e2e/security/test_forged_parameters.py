@@ -408,7 +408,7 @@ def test_numbers_that_are_none_hold_their_sweep_and_others_run(lab, part: str) -
     if part:
         lab.redis.delete(lab.keys.sweep(spoilt, part))
         lab.redis.set(lab.keys.sweep(spoilt, part), "x")
-    fields = ["max_parallel", "canary", "run_cap", "n_finished", "replicates", "suggest_until"]
+    fields = ["max_parallel", "run_cap", "n_finished", "replicates", "suggest_until"]
     lab.redis.hset(lab.keys.sweep(spoilt), mapping=dict.fromkeys([*fields, "schema"], "x"))
     for number in range(1, 10):
         lab.redis.hset(f"{lab.keys.sweep(spoilt).replace(':s:', ':t:')}/{number}", "attempt", "x")

@@ -98,7 +98,9 @@ def test_a_second_machine_joins_runs_sweeps_of_both_users_and_leaves(
     folder = second.home / "join"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and modes(folder) == {"0o600"}
     key = (lab.home / "code.key").read_text()
-    shown = lab.log() + "".join(lab.processes().values()) + second.ok("config", "--json")
+    shown = (
+        lab.log() + "".join(lab.processes().values()) + second.ok("doctor", "--settings", "--json")
+    )
     assert fingerprint(key.encode()) in shown and f"joined unix://{lab.server.socket}" in shown
     assert not [secret for secret in (PASSWORD, key, text) if secret in shown]
     lab.go()
@@ -115,7 +117,7 @@ def test_a_second_machine_joins_runs_sweeps_of_both_users_and_leaves(
 
     assert "stopped 1 `hpq worker`" in second.hpq("leave").stderr
     assert worker.wait(DEADLINE_S) == 0 and not folder.exists()
-    assert json.loads(second.ok("config", "--json"))["HPQ_REDIS_URL"] == ""
+    assert json.loads(second.ok("doctor", "--settings", "--json"))["HPQ_REDIS_URL"] == ""
     assert second.hpq("leave").returncode == 0
 
 

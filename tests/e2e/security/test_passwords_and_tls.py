@@ -24,7 +24,7 @@ def use(lab, sid: str) -> None:
 
 
 def test_a_password_lets_in_and_is_shown_nowhere(make_lab) -> None:
-    """R11: a server with a password; argv, logs, `hpq config` and programs are searched for it."""
+    """R11: a server with a password; argv, logs, settings and programs are searched for it."""
     lab = make_lab("--requirepass", PASSWORD, url=f"unix://:{PASSWORD}@{{socket}}")
     sid = lab.steered(2)
     lab.worker()
@@ -33,7 +33,7 @@ def test_a_password_lets_in_and_is_shown_nowhere(make_lab) -> None:
     assert "worker" in lines and PASSWORD not in lines
     lab.go()
     use(lab, sid)
-    assert PASSWORD not in lab.log() and PASSWORD not in lab.ok("config")
+    assert PASSWORD not in lab.log() and PASSWORD not in lab.ok("doctor", "--settings")
     environ = lab.write("seen.py", "import os\nprint(dict(os.environ))\n")
     seen = lab.enqueue(f"program: {environ.name}\nmethod: grid\nparameters: {{x: {{value: 1}}}}\n")
     lab.wait_over(seen)
@@ -90,7 +90,7 @@ def test_a_worker_goes_on_after_its_password_was_rotated(rotating, order) -> Non
     lab.go()
     lab.wait_over(sid)
     assert lab.parent() == parent and fleet.poll() is None
-    shown = lab.log() + lab.ok("config") + "".join(lab.processes().values())
+    shown = lab.log() + lab.ok("doctor", "--settings") + "".join(lab.processes().values())
     assert PASSWORD not in shown and "n3w-Passw0rd" not in shown and "Traceback" not in shown
 
 
@@ -155,7 +155,7 @@ def test_a_machine_joins_over_tls_without_a_file_of_the_ca_of_its_own(tls_lab) -
     assert sid in second.ok("ls") and PASSWORD not in lab.log()
     ca = second.home / "join" / "ssl_ca_certs"
     assert ca.stat().st_mode & 0o077 == 0 and ca.read_text() == cert.read_text()
-    assert str(cert) not in second.ok("config", "--json") + lab.log()
+    assert str(cert) not in second.ok("doctor", "--settings", "--json") + lab.log()
     assert "stopped 1 `hpq worker`" in second.hpq("leave").stderr
     assert not (second.home / "join").exists()
 

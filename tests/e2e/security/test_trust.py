@@ -118,7 +118,7 @@ def test_a_worker_with_another_key_refuses_and_says_so(lab) -> None:
     found = json.loads(lab.hpq("doctor", "--json", HPQ_CODE_KEY=OURS).stdout)
     (differs,) = (one["what"] for one in found if one["code"] == "code-key-differs")
     assert ours in differs and theirs in differs
-    assert f"*** (key {ours})" in lab.ok("config", HPQ_CODE_KEY=OURS)
+    assert f"*** (key {ours})" in lab.ok("doctor", "--settings", HPQ_CODE_KEY=OURS)
     assert (
         lab.reader.sweeps.get(sid).state is SweepState.RUNNING and not (lab.code / "ran").exists()
     )

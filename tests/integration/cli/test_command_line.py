@@ -45,7 +45,7 @@ def test_plan_takes_the_options_of_enqueue_but_for_those_of_a_new_sweep(hpq: Hpq
     def options(command: str) -> set[str]:
         return set(re.findall(r"(?m)^\W*(--[a-z-]+)", hpq(command, "--help").stdout))
 
-    of_a_new_sweep = {"--canary", "--new", "--tag", "--reuse", "--any-code"}
+    of_a_new_sweep = {"--new", "--tag", "--reuse", "--any-code"}
     shared = options("enqueue")
     assert options("run") == shared | {"--workers"}
     assert options("plan") == (shared - of_a_new_sweep) | {"--first", "--files"}
@@ -127,7 +127,7 @@ def test_the_help_of_manifests_lists_every_component(hpq: Hpq) -> None:
 
 @pytest.mark.parametrize("columns", [80, 100, 300])
 def test_a_narrow_terminal_wraps_the_meaning_of_a_setting(hpq: Hpq, columns: int) -> None:
-    lines = hpq("config", COLUMNS=str(columns)).stdout.splitlines()
+    lines = hpq("doctor", "--settings", COLUMNS=str(columns)).stdout.splitlines()
     at = lines[0].index("meaning")
     assert max(map(len, lines)) <= columns
     shown = " ".join(" ".join(line[at:] for line in lines).split())
@@ -139,7 +139,7 @@ def test_a_narrow_terminal_wraps_the_meaning_of_a_setting(hpq: Hpq, columns: int
 def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> None:
     with open("/dev/full", "w") as full:
         answer = subprocess.run(
-            [sys.executable, "-m", "hpq_producer", "config"],
+            [sys.executable, "-m", "hpq_producer", "doctor", "--settings"],
             env=environ,
             stdout=full,
             stderr=subprocess.PIPE,

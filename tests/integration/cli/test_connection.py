@@ -50,10 +50,10 @@ def connection(environ: dict[str, str], tmp_path: Path) -> Iterator[ConnectionRe
 
 
 def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connection) -> None:
-    told = json.loads(hpq("config", "--json", **away).stdout)
+    told = json.loads(hpq("doctor", "--settings", "--json", **away).stdout)
     assert told["connection"] == connection.where and told["HPQ_PREFIX"] == "team"
     assert told["HPQ_REDIS_URL"].startswith("redis://hpq-producer@127.0.0.1:1/0")
-    assert "Service hpq-redis" in hpq("config", COLUMNS="300", **away).stdout
+    assert "Service hpq-redis" in hpq("doctor", "--settings", COLUMNS="300", **away).stdout
     assert connection.url in hpq("connect", "--status", **away).stderr
 
 
@@ -61,8 +61,8 @@ def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connec
 def test_another_connection_is_not_taken_for_the_one_that_is_asked_for(
     hpq, away, words: list[str], connection
 ) -> None:
-    assert hpq("connect", "--background", "--port", 1, **away).returncode == 0
-    done = hpq("connect", "--background", *words, **away)
+    assert hpq("connect", "--port", 1, **away).returncode == 0
+    done = hpq("connect", *words, **away)
     refused(done, "connected-already", "hpq connect --stop")
 
 
@@ -104,7 +104,7 @@ def test_a_password_that_was_changed_is_told_with_the_connection(
 
 
 def test_hpq_redis_url_goes_before_a_connection(hpq, redis_url: str, connection) -> None:
-    told = json.loads(hpq("config", "--json").stdout)
+    told = json.loads(hpq("doctor", "--settings", "--json").stdout)
     assert told["connection"] is None and told["HPQ_PREFIX"] == "hpq"
     assert urlsplit(told["HPQ_REDIS_URL"]).path == urlsplit(redis_url).path
 
@@ -132,23 +132,6 @@ def test_what_trains_on_this_machine_refuses_beside_a_connection(
     assert done.returncode != 0 and "hpq connect --stop" in done.stderr, done.stderr
 
 
-def test_a_connected_shell_says_so_when_it_is_asked(hpq, environ, away, connection) -> None:
-    lock = connection_record.acquire_lock(Path(environ["HPQ_HOME"]), "7")
-    assert lock is not None
-    shell = replace(connection, name="7", port=2, namespace="gemini")
-    connection_record.write_record(Path(environ["HPQ_HOME"]), shell)
-    inside = shell.environ()
-    status = hpq("connect", "--status", **inside)
-    assert status.returncode == 0 and status.stderr.startswith(f"this shell: {shell.where}: ")
-    told = json.loads(hpq("connect", "--status", "--json", **inside).stdout)
-    assert told["namespace"] == "gemini"
-    assert json.loads(hpq("config", "--json", **inside).stdout)["connection"] == shell.where
-    assert hpq("connect", "--status", **away).stderr.startswith(connection.where)
-    os.close(lock)
-    ended = hpq("connect", "--status", **inside)
-    assert ended.returncode == 3 and "hpq connect --context moon" in ended.stderr
-
-
 def test_pods_have_samplers_of_their_own(
     hpq_process, environ, connection, port: int, tmp_path: Path
 ) -> None:
@@ -174,7 +157,7 @@ def _no_module(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("words", [["worker"], ["worker", "--sweep", "demo-00000"]])
-def test_no_worker_starts_with_the_rights_that_a_connected_shell_has(
+def test_no_worker_starts_with_the_rights_of_a_connections_user(
     hpq, environ, connection, port: int, words: list[str]
 ) -> None:
     shell = replace(connection, port=port)
@@ -196,23 +179,10 @@ def test_one_that_was_killed_is_never_replaced_by_another_server(
         (connection_record.records_folder(home) / "background.json").read_text()
     )
     done = hpq("ls", **other)
-    command = "hpq connect --background --context moon --namespace apollo"
+    command = "hpq connect --context moon --namespace apollo"
     refused(done, "connection-ended", command, exit=3)
     assert hpq("connect", "--stop", **other).returncode == 0
     assert list(record.glob("*.json")) == []
-
-
-@pytest.mark.parametrize("words", [["ls"], ["scale", "1"], ["worker"]])
-def test_in_a_shell_whose_connection_has_ended_no_command_goes_elsewhere(
-    hpq, environ, connection, redis_url: str, words: list[str]
-) -> None:
-    of_shell = {**connection.environ(), "HPQ_HOME": str(Path(environ["HPQ_HOME"]) / "other")}
-    done = hpq(*words, **of_shell)
-    command = "hpq connect --context moon --namespace apollo"
-    refused(done, "connection-ended", command, exit=3)
-    if words == ["ls"]:
-        own = {**of_shell, "HPQ_REDIS_URL": redis_url, "HPQ_REDIS_PASSWORD_FILE": ""}
-        assert hpq(*words, **own).returncode == 0
 
 
 def test_a_stop_ends_the_process_that_holds_the_lock_and_no_other(
@@ -298,7 +268,7 @@ def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
     connection_record.records_folder(Path(environ["HPQ_HOME"])).mkdir(parents=True)
     connection_record.write_record(Path(environ["HPQ_HOME"]), there)  # of a process that has ended
     done = hpq("ls", **away)
-    words = "hpq connect --background --context 'my moon' --namespace apollo)"
+    words = "hpq connect --context 'my moon' --namespace apollo)"
     refused(done, "connection-ended", words, exit=3)
     assert (
         connection_record.kubectl_command("my moon", "apollo")

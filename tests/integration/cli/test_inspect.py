@@ -36,6 +36,7 @@ from hpq.store.wire.fields import dumps
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.app import _important, matching
 from tests.constants import DEADLINE_S, ROOT
+from tests.hook import serving
 from tests.ids import ids, refused
 from tests.store_calls import end, take
 
@@ -413,6 +414,20 @@ def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
 
 def test_wait_answers_how_the_sweep_ended(hpq: Hpq, done: Sweep) -> None:
     assert hpq("wait").returncode == 1
+
+
+def test_wait_posts_the_outcome_itself_and_warns_if_no_webhook_accepts_it(
+    hpq: Hpq, done: Sweep, redis: Redis
+) -> None:
+    with serving() as hook:
+        assert hpq("wait", "--notify", hook.url).returncode == 1
+        body = hook.posted.get(timeout=DEADLINE_S)
+        assert (body["event"], body["sweep"]) == ("finished", done.id)
+        hook.answers = [500] * 3
+        answer = hpq("wait", "--notify", hook.url)
+    assert answer.returncode == 1 and "notice-lost" in ids(answer.stderr), answer.stderr
+    assert b"s3cret" not in b"".join(redis.dump(key) or b"" for key in redis.scan_iter())
+    refused(hpq("wait", "--notify", "ftp://x"), "setting-invalid")
 
 
 @pytest.mark.parametrize(

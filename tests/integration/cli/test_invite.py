@@ -188,4 +188,4 @@ def test_what_join_wrote_and_a_user_broke_names_leave(hpq, away, tmp_path, token
     (tmp_path / "other" / "join" / "server.json").write_text("{")
     refused(hpq("ls", **away), "file-unreadable", "hpq leave")
     assert hpq("leave", **away).returncode == 0
-    assert hpq("config", **away).returncode == 0
+    assert hpq("doctor", "--settings", **away).returncode == 0

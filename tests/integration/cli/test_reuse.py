@@ -168,18 +168,6 @@ def test_other_code_or_another_metric_gives_nothing_unless_one_insists(
     assert desk.put(WIDER, "--any-code").returncode == 2
 
 
-def test_canaries_have_to_pass_here(
-    desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
-) -> None:
-    two_finished(desk, store, who, take)
-    new = desk.sweep(WIDER, "--reuse", "--canary", "1")
-    first = take()
-    assert first is not None and take() is None
-    finish(store, who, first, 0.5)
-    assert take() is not None
-    assert desk.reader.sweeps.get(new).canary == 0
-
-
 def test_replicates_are_taken_each_for_itself_and_ranked_by_their_mean(
     desk: Desk, store: TrialStore, who: WorkerPresence, take: Take
 ) -> None:

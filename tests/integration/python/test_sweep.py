@@ -127,8 +127,6 @@ def test_a_wrong_dict_is_refused_with_the_path_of_the_key() -> None:
         hpq.enqueue(SWEEP | {"program": "gone.py"})
     with raises("file-not-found"):
         hpq.enqueue("gone.yaml")
-    with raises("usage", "canary"):
-        hpq.enqueue(SWEEP, canary=-1)
     with raises("usage", "--tag"):
         hpq.enqueue(SWEEP, tags=["no spaces"])
     assert list(hpq.sweeps()) == []

@@ -312,12 +312,6 @@ def test_a_failure_of_a_trial_that_was_told_to_stop_is_not_tried_again(
     assert told.trial(2).state is TrialState.FAILED
 
 
-def test_a_pruned_canary_has_passed(told, store, reader, control: SweepControl) -> None:
-    control.set(SID, {"canary": "1"})
-    told.end(2, TrialState.PRUNED, 0.4)
-    assert reader.sweeps.get(SID).canary == 0 and not reader.sweeps.get(SID).held
-
-
 def test_a_removed_sweep_leaves_nothing_of_its_bands(
     told, store, redis, control: SweepControl
 ) -> None:

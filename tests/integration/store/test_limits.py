@@ -114,7 +114,7 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
         ("run_cp=3", "run_cap?"),
         ("metric=acc", "hpq enqueue FILE --reuse"),
         ("method=grid", "method=grid: method "),
-        ("patience=3", ", tags, canary"),
+        ("patience=3", ", stall, tags"),
     ],
 )
 def test_a_limit_that_is_none_is_told_what_was_meant(word: str, hint: str) -> None:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import queue
-import threading
 from collections.abc import Iterator
-from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import pytest
 from redis import Redis
 
-from hpq.code.sealing import seal, unseal
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import Goal, Metric
 from hpq.errors import SettingsError
@@ -25,67 +18,21 @@ from hpq.store.trials import TrialStore
 from hpq_worker.lease.notices import Notices
 from tests.conftest import MakeSweep
 from tests.constants import DEADLINE_S
+from tests.hook import Hook, serving
 from tests.store_calls import end, take
-
-
-class Hook:
-    """A webhook on loopback: what was posted, and which answers it gives first."""
-
-    def __init__(self) -> None:
-        self.posted: queue.Queue[dict[str, Any]] = queue.Queue()
-        self.answers: list[int] = []
-        hook = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                code = hook.answers.pop(0) if hook.answers else 200
-                if not code:  # what a broken proxy says
-                    self.wfile.write(b"nonsense\r\n\r\n")
-                    return
-                self.send_response(code)
-                self.send_header("Location", "/elsewhere")
-                self.end_headers()
-                if code == 200:
-                    hook.posted.put(body)
-
-            def do_GET(self) -> None:  # where a redirect would lead
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/s3cret-path"
-
-    def next(self) -> str:
-        return str(self.posted.get(timeout=DEADLINE_S)["text"])
-
-
-KEY = "k" * 32
-
-
-def settings(**more: Any) -> Settings:
-    return replace(Settings(code_key=KEY), **more)
 
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hook]:
     # A notice that is late on a busy machine is not sent again, and not given up.
-    monkeypatch.setattr("hpq_worker.lease.notices._TIMEOUT_S", DEADLINE_S)
-    one = Hook()
-    thread = threading.Thread(target=one.server.serve_forever)
-    thread.start()
-    yield one
-    one.server.shutdown()
-    thread.join()
-    one.server.server_close()
+    monkeypatch.setattr("hpq_worker.lease.notices.TIMEOUT_S", DEADLINE_S)
+    with serving() as one:
+        yield one
 
 
 @pytest.fixture
 def workers(hook: Hook, reader: StoreReader, store: TrialStore) -> Iterator[list[Notices]]:
-    found = [Notices(settings(notify=hook.url), reader, store) for _ in range(3)]
+    found = [Notices(Settings(notify=hook.url), reader, store) for _ in range(3)]
     yield found
     for one in found:
         one.close()
@@ -174,28 +121,6 @@ def test_a_webhook_that_fails_is_tried_again_and_its_url_stays_out_of_logs(
     assert "not sent" in caplog.text and "s3cret" not in caplog.text
 
 
-def test_a_sweeps_own_webhook_is_encrypted_in_redis_and_read_by_workers_with_the_key(
-    hook: Hook,
-    reader: StoreReader,
-    store: TrialStore,
-    sweep_of: MakeSweep,
-    control: SweepControl,
-    redis: Redis,
-) -> None:
-    sweep_of(1)
-    control.set("demo-00000", {"notify": seal(KEY.encode(), "demo-00000", hook.url)})
-    stranger = Notices(Settings(code_key="other" * 8), reader, store)
-    ours = Notices(settings(), reader, store)
-    look([stranger, ours])
-    control.cancel("demo-00000")
-    look([stranger, ours])
-    body = hook.posted.get(timeout=DEADLINE_S)
-    assert (body["event"], body["sweep"], body["trials"]) == ("cancelled", "demo-00000", 1)
-    raw = b"".join(redis.dump(key) or b"" for key in redis.scan_iter())
-    assert b"s3cret" not in raw
-    assert b"s3cret" not in b"".join(redis.hgetall("hpq:s:demo-00000").values())
-
-
 def test_a_notice_that_failed_is_tried_again_though_its_worker_exits(
     hook: Hook, workers: list[Notices], sweep_of: MakeSweep, control: SweepControl
 ) -> None:
@@ -220,7 +145,7 @@ def test_a_url_that_no_webhook_has_is_refused(url: str) -> None:
 def test_a_queue_that_runs_nothing_is_told_as_stalled_and_again_after_it_ran(
     hook: Hook, reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
-    workers = [Notices(settings(notify=hook.url), reader, store, stalled_s=0) for _ in range(2)]
+    workers = [Notices(Settings(notify=hook.url), reader, store, stalled_s=0) for _ in range(2)]
     first = sweep_of(2)
     assert first
     running = take(store, who, "a")
@@ -258,12 +183,3 @@ def test_an_old_sweep_that_moves_up_among_the_newest_is_no_news(
     for one in workers:
         one.close()
     assert hook.posted.empty()
-
-
-def test_a_sealed_text_opens_with_its_key_and_owner_alone_and_no_byte_of_it_may_change() -> None:
-    key, sid, url = b"a" * 16, "s-1", "https://hooks.example/é"
-    sealed = seal(key, sid, url)
-    assert unseal(key, sid, sealed) == url and seal(key, sid, url) != sealed
-    changed = sealed[:30] + ("A" if sealed[30] != "A" else "B") + sealed[31:]
-    assert unseal(b"b" * 16, sid, sealed) == unseal(None, sid, sealed) == ""
-    assert unseal(key, "s-2", sealed) == unseal(key, sid, changed) == unseal(key, sid, "no ☃") == ""

@@ -15,7 +15,15 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from hpq.domain.attempt import HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Keep, Sweep
-from hpq.domain.trial import Artifacts, Checkpoint, Claim, TrialId, TrialState
+from hpq.domain.trial import (
+    Artifacts,
+    Checkpoint,
+    Claim,
+    Failure,
+    FailureKind,
+    TrialId,
+    TrialState,
+)
 from hpq.filestore.base import Files, folder_of
 from hpq.filestore.local import open_files
 from hpq.store.file_garbage import FileGarbage
@@ -134,27 +142,24 @@ class FilesMachine(Machine):
 
 
 class GuardedMachine(FilesMachine):
-    """The same of sets with replicates, canaries, a target, and files of the best and last only."""
+    """The same of sets with replicates, a target, and files of the best and last only, of a sweep
+    that the breaker may hold.
+    """
 
     keep = Keep(best=1, last=1)
 
     def enqueue(self, sweep: Sweep) -> None:
         assert sweep.metric is not None
         metric = replace(sweep.metric, target=0.9)
-        super().enqueue(replace(sweep, metric=metric, canary=1, replicates=2))
+        super().enqueue(replace(sweep, metric=metric, replicates=2))
 
-    @invariant()
-    def the_demand_is_what_could_run(self) -> None:
-        sweep = self.reader.sweeps.get(SID)
-        running, room = sweep.counts.running, sweep.counts.queued
-        if sweep.max_parallel:
-            room = min(room, sweep.max_parallel - running)
-        if sweep.canary:
-            passed = sweep.counts.of(TrialState.FINISHED) + sweep.counts.of(TrialState.PRUNED)
-            room = min(room, sweep.canary - passed - running)
-        if sweep.flag or sweep.held:
-            room = 0
-        assert self.redis.llen(self.keys.demand("default")) == running + max(0, room)
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def fail_alike(self, data: st.DataObject) -> None:
+        """Fail a trial like the four ends before it: the breaker holds the sweep."""
+        self.redis.hset(self.keys.sweep(SID), "tail", "w0\tm\nw1\tm\n" * 2)
+        failure = Failure(kind=FailureKind.USER_ERROR, message="m", fingerprint="m")
+        self.store.commit(self.pick(data)[1], Outcome(state=TrialState.FAILED, failure=failure))
 
 
 @pytest.mark.parametrize("kind", [FilesMachine, GuardedMachine])

@@ -182,15 +182,15 @@ def test_a_held_sweep_of_local_code_may_have_a_faulty_file() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (44, 10)])
 def test_what_helps_a_held_sweep_is_not_cut_off(size: tuple[int, int]) -> None:
-    why = "canary #1 failed: exit status 1: KeyError: 'gpu' " + "and so on, " * 9
+    why = "5 of 5 trials failed: exit status 1: KeyError: 'gpu' " + "and so on, " * 9
     bound = Launch(program="train.py", code_dir="/code", code="abc")
-    scene = _scene(running=0, held=why, canary=2, launch=bound)
+    scene = _scene(running=0, held=why, launch=bound)
     said = " ".join(line.strip("! ") for line in _text(scene, *size))
     # Edited code is another sweep: a retry of this one would fail as before, or wait for ever.
     assert "hpq retry --failed demo-00000" in said and "run the file again" in said
-    assert "canary #1 failed: exit" in said
+    assert "5 of 5 trials failed: exit" in said
     if size[1] > 10:
-        assert "hpq resume demo-00000" in said
+        assert "hpq cancel demo-00000" in said
 
 
 def test_a_sweep_without_workers_waits_and_its_time_stands_still() -> None:

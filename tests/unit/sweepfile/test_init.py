@@ -13,7 +13,7 @@ import pytest
 from hpq.domain.sweep import Goal
 from hpq.errors import UserError
 from hpq_producer.scaffold.script import read_script
-from hpq_producer.scaffold.template import sweep_file, unfilled
+from hpq_producer.scaffold.template import sweep_file
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import SweepSpec
 from tests.constants import DEADLINE_S, ROOT
@@ -40,32 +40,6 @@ ARGPARSE = """
     p.add_argument("--epochs", type=int, default=10)
     p.add_argument("--seed", type=int, default=0)
     raise SystemExit("it was run")
-"""
-TYPER = """
-    import typer
-    from enum import Enum
-    from typing import Annotated, Literal, Optional
-    app = typer.Typer()
-    class Opt(str, Enum):
-        sgd = "sgd"
-        adam = "adam"
-    @app.command()
-    def export(path: str): ...
-    @app.command()
-    def train(data: str, learning_rate: float = 0.1, opt: Opt = Opt.adam,
-              act: Annotated[Literal["relu", "gelu"], typer.Option("--activation")] = "relu",
-              width: int = typer.Option(100, min=80, max=120), ema: bool = False,
-              clip: Optional[float] = None, norm: bool = True): ...
-"""
-CLICK = """
-    import click
-    @click.command()
-    @click.option("--lr", default=0.1, show_default=True)
-    @click.option("--opt", type=click.Choice(["a", "b"]), default="a")
-    @click.option("--warm/--cold", default=True)
-    @click.option("--depth", type=click.IntRange(1, 4), default=2)
-    @click.option("--name", required=True)
-    def main(lr, opt, warm, depth, name): ...
 """
 WANDB = """
     import wandb
@@ -120,32 +94,6 @@ def test_argparse_options_get_a_range_around_their_defaults(made: Any) -> None:
         assert f"  # {name}: " in text
     assert spec.command[-1] == "${args_no_boolean_flags}"
     assert spec.metric is None and "# metric: {name: val_loss, goal: minimize}" in text
-
-
-def test_the_command_of_typer_that_trains_gives_the_options(made: Any) -> None:
-    text, spec = made(TYPER)
-    assert space(spec) == {
-        "learning-rate": (0.01, 1.0),
-        "opt": ["sgd", "adam"],
-        "activation": ["relu", "gelu"],
-        "width": (50, 200),
-        "ema": [True, False],
-        "no-norm": [True, False],
-    }
-    assert spec.command[3:] == ("train", "<fill in: data>", "${args_no_boolean_flags}")
-    assert "# clip: " in text and "export" in text
-
-
-def test_click_options_are_read_and_what_is_required_is_left_to_fill_in(made: Any) -> None:
-    _, spec = made(CLICK)
-    assert space(spec) == {
-        "lr": (0.01, 1.0),
-        "opt": ["a", "b"],
-        "cold": [True, False],
-        "depth": (1, 4),
-        "name": "<fill in>",
-    }
-    assert list(unfilled(dict(spec.source))) == ["parameters.name.value: <fill in>"]
 
 
 def test_defaults_of_wandb_and_its_metrics_are_taken(made: Any) -> None:
@@ -220,19 +168,6 @@ def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: A
     assert sorted(space(spec)) == ["lr", "wd"]
 
 
-def test_a_script_on_hydra_is_set_by_the_names_of_its_config(made: Any, tmp_path: Path) -> None:
-    (tmp_path / "conf").mkdir()
-    config = "lr: 1e-1\nmodel: {depth: 4, name: a, act: true}\nout: ${oc.env:HOME}\nseed: 1\n"
-    (tmp_path / "conf" / "config.yaml").write_text("defaults: [_self_]\n" + config)
-    text, spec = made("""
-        import hydra
-        @hydra.main(version_base=None, config_path="conf", config_name="config")
-        def main(cfg): ...
-    """)
-    assert space(spec) == {"lr": (0.01, 1.0), "model.depth": (2, 8), "model.act": [True, False]}
-    assert spec.command[-1] == "${args_no_hyphens}" and "# model.name: " in text
-
-
 @pytest.mark.parametrize(
     ("line", "name", "goal"),
     [
@@ -261,7 +196,10 @@ def hpq(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_init_writes_once_and_plan_takes_what_it_wrote(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(textwrap.dedent(CLICK))
+    (tmp_path / "train.py").write_text(
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--lr', type=float, default=0.1)\np.add_argument('--name', required=True)\n"
+    )
     first = hpq(tmp_path, "init", "train.py")
     assert (first.returncode, first.stdout) == (0, "sweep.yaml\n")
     assert "! parameters.name.value: <fill in>" in first.stderr
@@ -278,6 +216,10 @@ def test_init_writes_once_and_plan_takes_what_it_wrote(tmp_path: Path) -> None:
     [
         ("def f(:", "train.py:1:7: not Python"),
         ("print(1)", "script-without-options"),
+        (
+            "import click\n@click.command()\n@click.option('--lr')\ndef main(lr): ...",
+            "script-without-options",
+        ),
         (None, "file-not-found"),
     ],
 )

@@ -63,15 +63,11 @@ end
 
 -- Returns how many trials of a sweep could be claimed now, including trials still to be added.
 local function claimable(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel', 'canary', 'n_finished',
-    'n_pruned')
+  local f = redis.call('HMGET', sweep_key(sid), 'flag', 'held', 'max_parallel')
   if (f[1] or '') ~= '' or (f[2] or '') ~= '' then return 0 end
   local waiting = redis.call('ZCARD', sweep_key(sid, 'waiting')) + to_come(sid)
-  local cap, canary = tonumber(f[3]) or 0, tonumber(f[4]) or 0
+  local cap = tonumber(f[3]) or 0
   if cap > 0 then waiting = math.min(waiting, cap - running(sid)) end
-  if canary > 0 then
-    waiting = math.min(waiting, canary - (tonumber(f[5]) or 0) - (tonumber(f[6]) or 0) - running(sid))
-  end
   return math.max(0, waiting)
 end
 
@@ -150,13 +146,6 @@ local function guarded(sid, part)
   local why = type(found) == 'table' and found.err or tostring(found)
   if string.find(why, 'OOM', 1, true) then error(found, 0) end
   pcall(hold, sid, 0, 0, 'its record in Redis was damaged; enqueue it again with --reuse: ' .. why)
-end
-
--- Holds a sweep whose canary trial failed.
-local function hold_failed_canary(sid, n, attempt, why)
-  if tonumber(redis.call('HGET', sweep_key(sid), 'canary') or 0) > 0 then
-    hold(sid, n, attempt, 'canary #' .. n .. ' failed: ' .. why)
-  end
 end
 
 -- True while a worker is drained: until a time in ms, or for good (0).

@@ -1,8 +1,8 @@
 """Forward a local port to a cluster's Redis: `python -m hpq_producer.cluster.connect.forwarder`.
 
-The process prints one line of JSON when it serves or cannot. For a shell, it ends when the last
-process that inherited the other end of its stdin has ended; in the background, on a signal. The
-port and the passwords end with it.
+The process prints one line of JSON when it serves or cannot. `hpq connect` ends it by a signal;
+that of one command (`hpq scale`) ends when the command closes its stdin. The port and the passwords
+end with it.
 
 Each connection opens its own stream through the API server to the pod that is ready then, so a
 replaced pod or a network outage needs no repair.
@@ -206,7 +206,7 @@ class Forwarder:
         name = str(request["name"]) or str(os.getpid())
         self._record_lock = connection_record.acquire_lock(self._home, name)
         if self._record_lock is None:
-            text = "another `hpq connect --background` is starting; see: hpq connect --status"
+            text = "another `hpq connect` is starting; see: hpq connect --status"
             raise UserError(text, code="connection-changing")
         try:
             self._forward = PortForward(self._dial, self._report, int(request["port"]))
@@ -286,7 +286,7 @@ def _end_descriptor(request: dict[str, Any]) -> int:
         os.read(fd, 1)
         os.write(end, b".")
 
-    for fd in (signalled, 0):  # a signal, or the shell has ended
+    for fd in (signalled, 0):  # a signal, or the command has ended
         threading.Thread(target=wait, args=(fd,), daemon=True).start()
     return both
 

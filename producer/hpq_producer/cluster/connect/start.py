@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect
@@ -40,7 +37,6 @@ class RunningForward:
     """A running forwarder: in the background, or as long as a process holds `alive` open."""
 
     connection: ConnectionRecord
-    version: str
     alive: int
 
 
@@ -71,19 +67,19 @@ def start_forwarder(settings: Settings, request: ForwardRequest, name: str = "")
             raise kind(text, code=answer.get("code", "connection-lost"))
         connection = connection_record.read_record(settings.home, answer["name"])
         assert connection is not None
-        version = _check_redis(connection, settings)
+        _check_redis(connection, settings)
     except BaseException:
         os.close(alive)
         if name and "name" in answer:
             connection_record.stop_background(settings.home)
         raise
-    return RunningForward(connection=connection, version=version, alive=alive)
+    return RunningForward(connection=connection, alive=alive)
 
 
-def _check_redis(connection: ConnectionRecord, settings: Settings) -> str:
+def _check_redis(connection: ConnectionRecord, settings: Settings) -> None:
     url = with_file(connection.url, Path(connection.password_file))
     try:
-        return check_server(connect(url, patience_s=FIRST_S), url)
+        check_server(connect(url, patience_s=FIRST_S), url)
     except Forbidden:
         secret = f"hpq-redis-{connection.role}"
         kubectl = connection_record.kubectl_command(connection.context, connection.namespace)
@@ -117,20 +113,3 @@ def _explain_certificate(connection: ConnectionRecord, message: str) -> str:
             " connection; add that IP address to the certificate"
         )
     return ""
-
-
-def exec_command(
-    started: RunningForward, command: Sequence[str], environ: dict[str, str]
-) -> NoReturn:
-    """Replace this process by a command that keeps the connection open.
-
-    Raises:
-        UserError: the command cannot be started.
-    """
-    os.set_inheritable(started.alive, True)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)  # Python's changes would be inherited
-    try:
-        os.execvpe(command[0], list(command), environ)
-    except OSError as error:
-        raise UserError(f"{command[0]}: {error.strerror}", code="program-missing") from None

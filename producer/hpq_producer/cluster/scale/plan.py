@@ -1,11 +1,11 @@
-"""Choose the pods to remove: idle ones first, then those with the newest checkpoint.
+"""Choose the pods to remove: idle ones first, then those whose trial is the youngest.
 
-The ReplicaSet decides by the state and the deletion cost of pods; costs and order here follow its
-rules.
+The ReplicaSet compares the state of pods before their deletion cost; the order here does the same.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +16,7 @@ from hpq.errors import NotFound
 from hpq.store.reader import StoreReader
 from hpq_producer.cluster.objects import Pod
 
-_BUSY_COST = 1_000  # more than any idle pod costs
-_MAX_COST = 2_000_000_000  # the annotation is an int32
-LOWEST_COST = -_MAX_COST  # of a drained pod: below every cost that `hpq scale` sets
+LOWEST_COST = -2_000_000_000  # of a drained pod: below every cost that `hpq scale` sets (int32)
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LOWEST_RANK = (False, -1, False)
 
@@ -54,22 +52,21 @@ def running_trials(
     return {pod: found for pod, found in at_work.items() if found}
 
 
-def deletion_cost(trials: Sequence[TrialView], now_ms: int) -> int:
-    """Return a busy pod's deletion cost: seconds of its trials since the last checkpoint."""
-    unsaved_ms = sum(max(0, now_ms - max(t.checkpoint_ms, t.claimed_ms)) for t in trials)
-    return min(_MAX_COST, _BUSY_COST + unsaved_ms // 1000)
-
-
 def pods_to_remove(
-    pods: Iterable[Pod], costs: Mapping[str, int], wanted: int, first: Collection[str] = ()
+    pods: Iterable[Pod], busy: Busy, wanted: int, first: Collection[str] = ()
 ) -> list[Pod]:
     """Return the pods to remove, in order, so that `wanted` remain; `first` before others."""
     newest_first = sorted(_present(pods), key=lambda pod: (pod.made, pod.name), reverse=True)
     line = sorted(
         newest_first,
-        key=lambda pod: (*_removal_rank(pod), pod.name not in first, costs.get(pod.name, 0)),
+        key=lambda pod: (*_removal_rank(pod), pod.name not in first, *_age(pod.name, busy)),
     )
     return line[: max(0, len(line) - wanted)]
+
+
+def _age(pod: str, busy: Busy) -> tuple[bool, float]:
+    started_ms = (trial.claimed_ms for trial in busy.get(pod, ()))
+    return pod in busy, -max(started_ms, default=math.inf)
 
 
 def pods_removed_before(pods: Iterable[Pod], going: Collection[str]) -> list[Pod]:

@@ -20,7 +20,6 @@ from hpq_producer.cluster.objects import COST_ANNOTATION, Deployment, Pod
 from hpq_producer.cluster.pods import ClusterStatus, read_cluster
 from hpq_producer.cluster.scale.plan import (
     Busy,
-    deletion_cost,
     pods_to_remove,
     running_trials,
     workers_by_pod,
@@ -41,7 +40,6 @@ class ScalePlan:
     pods: tuple[Pod, ...]  # all pods of the class that are not terminating
     going: tuple[Pod, ...] = ()
     busy: Busy = field(default_factory=dict)
-    costs: Mapping[str, int] = field(default_factory=dict)  # of busy pods
     workers: Mapping[str, Sequence[Worker]] = field(default_factory=dict)  # workers by their pod
 
     @property
@@ -110,20 +108,18 @@ class Scaling:
         claims: Mapping[str, str],
         first: Collection[str],
     ) -> ScalePlan:
-        workers, busy, costs = {}, {}, {}
+        workers, busy = {}, {}
         if self._reader:
             workers = workers_by_pod(self._reader, {p.name for p in pods})
-            busy, now_ms = running_trials(self._reader, workers, claims), self._reader.now_ms()
+            busy = running_trials(self._reader, workers, claims)
             # A ready pod without a live worker may use another Redis, or have lost this one.
             busy |= {p.name: [] for p in pods if p.is_ready and p.name not in workers}
-            costs = {pod: deletion_cost(trials, now_ms) for pod, trials in busy.items()}
         return ScalePlan(
             deployment=deployment,
             wanted=wanted,
             pods=tuple(pods),
-            going=tuple(pods_to_remove(pods, costs, wanted, first)),
+            going=tuple(pods_to_remove(pods, busy, wanted, first)),
             busy=busy,
-            costs=costs,
             workers=workers,
         )
 
@@ -154,12 +150,11 @@ class Scaling:
         return self._settle(plan) if plan.going else frozenset()
 
     def _set_deletion_costs(self, plan: ScalePlan) -> None:
-        costs = {p.name: plan.costs.get(p.name, 0) for p in plan.pods}
         # Below all others and distinct: among equal costs the controller chooses by itself.
-        costs |= {p.name: n - len(plan.going) for n, p in enumerate(plan.going)}
+        costs = {p.name: n - len(plan.going) for n, p in enumerate(plan.going)}
         for pod in plan.pods:
-            if pod.cost != costs[pod.name]:
-                set_deletion_cost(self._api, pod.name, costs[pod.name])
+            if pod.cost != costs.get(pod.name, 0):
+                set_deletion_cost(self._api, pod.name, costs.get(pod.name))
 
     def _settle(self, plan: ScalePlan) -> frozenset[str]:
         """Wait for the removal, then reset the costs, which would mislead the next scaling."""

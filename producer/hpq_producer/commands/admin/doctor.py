@@ -14,6 +14,7 @@ from hpq_producer.cluster.connect.session import api_of, settings_for
 from hpq_producer.commands.common_flags import Context, Namespace, Output
 from hpq_producer.doctor.cluster import cluster_checkup, keys_agree
 from hpq_producer.doctor.local import Finding, checkup
+from hpq_producer.doctor.settings import show_settings
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.output import Format, show_data
@@ -24,14 +25,21 @@ def doctor(
     cluster: Annotated[
         bool, Option("--cluster", help="Check the cluster; with `hpq connect` also its Redis.")
     ] = False,
+    settings: Annotated[
+        bool, Option("--settings", help="Print the settings in use instead; hide secrets.")
+    ] = False,
     context: Context = None,
     namespace: Namespace = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Check the server, the workers and the data; print what to do about each problem.
 
-    Example: hpq doctor --cluster -n research
+    Examples:
+      hpq doctor --cluster -n research
+      hpq doctor --settings -o yaml
     """
+    if settings:
+        return show_settings(output)
     found = _of_cluster(context, namespace) if cluster else checkup(load_settings())
     if output.is_data:
         keys = ("level", "code", "what", "remedy")

@@ -18,6 +18,7 @@ from hpq.settings import Settings, read
 from hpq_producer import connection_record
 from hpq_producer.connection_record import with_joined
 from hpq_producer.embedded_redis.attach import attach
+from hpq_producer.home_files import remove_unused
 from hpq_producer.session import open_session, warn_of_unknown_settings
 from hpq_producer.targets import parse_targets
 from hpq_producer.terminal.console import print_message
@@ -129,6 +130,7 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
             waiting = [one for one in found if isinstance(one, Sweep) and _waits(one)]
             last = {one.id: reader.events.last_id(one.id) for one in waiting}
             now_ms = reader.now_ms()
+            remove_unused(settings.home, reader)
     except HpqError:
         return  # the worker process reports the error, or waits for Redis
     count = trials_of(len(waiting), "sweep")
@@ -170,13 +172,11 @@ def _only(ref: str) -> dict[str, str]:
 
 def _refuse_through_a_connection(settings: Settings) -> None:
     """Refuse the password of a producer or a viewer: a worker cannot train with it."""
-    connection_record.check_shell_connection(os.environ, settings.home, settings.redis_url)
     found = connection_record.connection_of_url(settings.home, settings.redis_url)
     if found is not None and found.role != "worker":
         raise UserError(
             f"HPQ_REDIS_URL connects to {found.where} as {found.user}; its workers are pods:"
-            " `hpq scale N`. For a worker on this machine, first exit the shell of `hpq connect`,"
-            " or run `hpq connect --stop`",
+            " `hpq scale N`. For a worker on this machine, first run `hpq connect --stop`",
             code="workers-are-pods",
         )
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from hpq.errors import ExitCode, UserError
 from hpq.settings import Settings, read
 from hpq_producer import connection_record
-from hpq_producer.cluster.connect.start import (
-    ForwardRequest,
-    RunningForward,
-    exec_command,
-    start_forwarder,
-)
+from hpq_producer.cluster.connect.start import ForwardRequest, start_forwarder
 from hpq_producer.commands.common_flags import Context, Namespace, Output
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
@@ -26,9 +20,6 @@ _ROLES = ("producer", "worker", "viewer")
 
 
 def connect(
-    command: Annotated[
-        list[str] | None, Argument(help="Command to run, after --. Default: a shell.")
-    ] = None,
     context: Context = None,
     namespace: Namespace = None,
     role: Annotated[
@@ -36,22 +27,19 @@ def connect(
         Option(metavar="ROLE", help="Redis user: producer or viewer. Default: producer."),
     ] = None,
     port: Annotated[int, Option(min=0, max=65535, help="Local port; 0 chooses a free one.")] = 0,
-    background: Annotated[
-        bool, Option("--background", help="Keep the connection for all commands, until --stop.")
-    ] = False,
-    stop: Annotated[bool, Option("--stop", help="End the background connection.")] = False,
+    stop: Annotated[bool, Option("--stop", help="End the connection.")] = False,
     status: Annotated[bool, Option("--status", help="Print the state of the connection.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Connect to a cluster's Redis: in a shell, for one command, or in the background.
+    """Connect all hpq commands to a cluster's Redis, until --stop.
 
     Examples:
-      hpq connect --background
-      hpq connect -- hpq watch
+      hpq connect
+      hpq connect --status
     """
     settings = read(os.environ)
-    if sum((background, stop, status, bool(command))) > 1:
-        raise UserError("use only one of --background, --stop, --status and a command")
+    if stop and status:
+        raise UserError("use only one of --stop and --status")
     if role is not None and role not in _ROLES:
         raise UserError(f"--role {role}: use one of {', '.join(_ROLES)}")
     if stop:
@@ -64,62 +52,44 @@ def connect(
         role=role or "producer",
         port=port,
     )
-    if background:
-        record = _connect_in_background(
-            settings, request, role, has_choice=bool(context or namespace)
-        )
-        return print_message(f"connected: {record.where}; `hpq connect --stop` ends the connection")
-    started = start_forwarder(settings, request)
-    _print_connected(started)
-    words = command or [os.environ.get("SHELL") or "/bin/sh"]
-    exec_command(started, words, {**os.environ, **started.connection.environ()})
+    record = _connect(settings, request, role, has_choice=bool(context or namespace))
+    print_message(f"connected: {record.where}; `hpq connect --stop` ends the connection")
 
 
-def _connect_in_background(
+def _connect(
     settings: Settings, request: ForwardRequest, role: str | None, *, has_choice: bool
 ) -> connection_record.ConnectionRecord:
     current = connection_record.read_record(settings.home)
-    if current is not None and connection_record.is_alive(settings.home):
-        asked = (request.context or current.context, request.namespace)
-        is_other = has_choice and asked != (current.context, current.namespace)
-        is_other |= role is not None and current.role in _ROLES and role != current.role
-        if is_other or request.port not in (0, current.port):
-            raise UserError(
-                f"already connected to {current.where} as {current.user}, port {current.port};"
-                " first run `hpq connect --stop`",
-                code="connected-already",
-            )
-        return current
-    started = start_forwarder(settings, request, connection_record.BACKGROUND)
-    return started.connection
-
-
-def _print_connected(started: RunningForward) -> None:
-    if sys.stderr.isatty():
-        print_message(
-            f"connected: {started.connection.where}, Redis {started.version}; `exit` ends it"
+    if current is None or not connection_record.is_alive(settings.home):
+        return start_forwarder(settings, request, connection_record.BACKGROUND).connection
+    asked = (request.context or current.context, request.namespace)
+    is_other = has_choice and asked != (current.context, current.namespace)
+    is_other |= role is not None and current.role in _ROLES and role != current.role
+    if is_other or request.port not in (0, current.port):
+        raise UserError(
+            f"already connected to {current.where} as {current.user}, port {current.port};"
+            " first run `hpq connect --stop`",
+            code="connected-already",
         )
+    return current
 
 
 def _stop(settings: Settings) -> None:
     record = connection_record.stop_background(settings.home)
-    print_message(f"disconnected: {record.where}" if record else "no background connection")
+    print_message(f"disconnected: {record.where}" if record else "not connected")
 
 
 def _status(settings: Settings, output: Format) -> None:
-    record = connection_record.shell_connection(os.environ, settings.home)
-    is_shells = record is not None
     try:
-        record = record or connection_record.background_connection(settings.home)
+        record = connection_record.background_connection(settings.home)
     finally:
         connection_record.remove_stale_records(settings.home)
     if output.is_data:
         show_data(_record(record), output)
     elif record is None:
-        print_message("no background connection; start one: hpq connect --background")
+        print_message("not connected; connect: hpq connect")
     else:
-        shell = "this shell: " if is_shells else ""
-        print_message(f"{shell}{record.where}: {record.url}, process {record.pid}")
+        print_message(f"{record.where}: {record.url}, process {record.pid}")
         if record.trouble:
             print_message(f"Redis does not answer now: {record.trouble}")
     is_open = record is not None and not record.trouble

@@ -168,7 +168,9 @@ def _settings(texts: list[str]) -> dict[str, str]:
     for text in texts:
         name, is_given, value = text.partition("=")
         if not is_given or not name.startswith("HPQ_"):
-            raise UserError(f"--set {text}: write HPQ_NAME=VALUE; `hpq config` lists the names")
+            raise UserError(
+                f"--set {text}: write HPQ_NAME=VALUE; `hpq doctor --settings` lists the names"
+            )
         if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
             line = f"--set {name}: this is a secret; `hpq manifests --secrets` creates it"
             raise UserError(line, code="setting-secret")
@@ -188,7 +190,7 @@ def _settings(texts: list[str]) -> dict[str, str]:
         found[name] = value
     read({"HPQ_REDIS_URL": "redis://any", **found})
     for name in found.keys() - {variable(field) for field in ABOUT}:
-        line = f"--set {name}: unknown setting; `hpq config` lists the names"
+        line = f"--set {name}: unknown setting; list the names: hpq doctor --settings"
         raise UserError(line, code="setting-unknown")
     return found
 

@@ -39,8 +39,8 @@ Targets = Annotated[
 ]
 
 _LIMITS = (
-    "KEY is run_cap, max_parallel, priority, retries, timeout, stall, canary or tags; times are in"
-    " s, m, h or d; run_cap=0 and max_parallel=0 remove the limit."
+    "KEY is run_cap, max_parallel, priority, retries, timeout, stall or tags; times are in s, m, h"
+    " or d; run_cap=0 and max_parallel=0 remove the limit."
 )
 
 

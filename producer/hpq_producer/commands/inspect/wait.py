@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Annotated
 
 import typer
 from typer import Option
 
-from hpq.code.sealing import seal
-from hpq.code.signing import RowSigner, key_of
+from hpq.domain.sweep import Sweep
 from hpq.errors import UserError
+from hpq.notice import Notice
+from hpq.settings import parse_webhook
+from hpq.webhook import notice, post
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.settle import settle
 from hpq_producer.diagnosis.verdict import exit_code
-from hpq_producer.session import Session, open_session
-from hpq_producer.sweepfile import schema
+from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.watch.event_log import say_verdict
 
@@ -31,7 +33,7 @@ def wait(
     notify: Annotated[
         str | None,
         Option(
-            metavar="URL", help="Webhook (Slack's format): workers also post the outcome to it."
+            metavar="URL", help="Webhook (Slack's format) to which this command posts the outcome."
         ),
     ] = None,
     output: Output = Format.TABLE,
@@ -49,12 +51,14 @@ def wait(
     """
     with open_session() as session:
         sid = session.find(sweep)
-        if notify is not None:
-            _notify(session, sid, notify)
+        url = _webhook(notify)
         done = settle(session, sid, timeout)
         found, best = done.status.sweep, done.status.best
         objective = best[0].objective if best else None
         record = sweep_record(found, objective)
+        if url:
+            why = str(done.late or found.held)
+            _post(url, found, "not over" if done.late else found.state, objective, why)
         if done.late is None:
             if output.is_data:
                 show_data(record, output)
@@ -67,14 +71,18 @@ def wait(
         raise typer.Exit(int(done.late.exit_code))
 
 
-def _notify(session: Session, sid: str, url: str) -> None:
-    """Let the workers post to this webhook; it is encrypted in Redis.
+def _webhook(url: str | None) -> str:
+    """Return the URL of a webhook; "" for None.
 
     Raises:
-        UserError: the URL is none, or this machine's key did not sign the sweep.
+        UserError: the URL is none of a webhook.
     """
-    if problem := schema.TOP["notify"](url):
-        raise UserError(f"--notify: {problem}", code="setting-invalid")
-    RowSigner.required(session.settings, session.reader.sweeps.get(sid))
-    key = key_of(session.settings, make=False) or b""
-    session.control().set(sid, {"notify": seal(key, sid, url)})
+    try:
+        return parse_webhook(url) if url is not None else ""
+    except ValueError as error:
+        raise UserError(f"--notify: {error}", code="setting-invalid") from None
+
+
+def _post(url: str, sweep: Sweep, event: str, best: float | None, why: str) -> None:
+    if not post(url, notice(sweep, event, best, why), time.sleep):
+        warn(Notice("notice-lost", "the webhook did not accept the outcome; check --notify"))

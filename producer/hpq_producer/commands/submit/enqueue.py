@@ -42,7 +42,7 @@ def enqueue(options: SubmitOptions, output: Output = Format.TABLE) -> None:
 
     Examples:
       hpq enqueue sweep.yaml
-      hpq enqueue sweep.yaml --count 20 --canary 2
+      hpq enqueue sweep.yaml --count 20
     """
     submission = options.submission()
     for warning in submission.warnings:
@@ -69,7 +69,6 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
             session,
             submission,
             allow_duplicate=options.new,
-            canary=options.canary,
             tags=check_tags(options.tags or ()),
             reuse=options.reused_sweeps,
             progress=progress,

@@ -34,7 +34,7 @@ def init(
         str, Option(metavar="NAME", help="Write an example that hpq ships, e.g. digits.")
     ] = "",
 ) -> None:
-    """Write a sweep file from a script's argparse, Typer, click or wandb options.
+    """Write a sweep file from a script's argparse or wandb options.
 
     Examples:
       hpq init train.py
@@ -53,8 +53,9 @@ def init(
     text = sweep_file(found, program)
     if not any(line.startswith("  ") and line[2] != "#" for line in text.splitlines()):
         raise UserError(
-            f"{script}: found no option that a sweep can set; add one, e.g."
-            " parser.add_argument('--lr', type=float, default=0.1)",
+            f"{script}: found no option of argparse or wandb that a sweep can set; add one, e.g."
+            " parser.add_argument('--lr', type=float, default=0.1); for click, Typer or Hydra, edit"
+            " an example: hpq init --example digits",
             code="script-without-options",
         )
     if str(out) == "-":

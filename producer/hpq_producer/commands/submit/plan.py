@@ -28,7 +28,7 @@ from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of
 
 
-@submit_options(without=("canary", "new", "tags", "reuse", "any_code"))
+@submit_options(without=("new", "tags", "reuse", "any_code"))
 def plan(
     options: SubmitOptions,
     first: Annotated[int, Option(help="Number of trials to print.")] = 5,

@@ -58,9 +58,6 @@ class SubmitOptions:
         bool,
         Option(help="Allow more than 100,000 trials, or --into another user's sweep."),
     ] = False
-    canary: Annotated[
-        int, Option(min=0, help="Run N trials first; start the rest when they have finished.")
-    ] = 0
     new: Annotated[bool, Option(help="Create a new sweep even if an identical one exists.")] = False
     tags: Annotated[
         list[str] | None, Option("--tag", help="Label for `hpq ls --tag`. Repeatable.")
@@ -84,11 +81,9 @@ class SubmitOptions:
         check_tags(self.tags or ())
         if self.any_code and not self.reuse:
             raise UserError("--any-code needs --reuse; add --reuse")
-        makes_new = self.new or self.canary or self.tags or self.reuse or self.name is not None
+        makes_new = self.new or self.tags or self.reuse or self.name is not None
         if self.into is not None and makes_new:
-            raise UserError(
-                "--into excludes --new, --canary, --tag, --reuse and --name; remove them"
-            )
+            raise UserError("--into excludes --new, --tag, --reuse and --name; remove them")
 
     @property
     def reused_sweeps(self) -> Reuse | None:

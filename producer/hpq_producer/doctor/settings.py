@@ -1,4 +1,4 @@
-"""`hpq config`."""
+"""Print the settings in use: `hpq doctor --settings`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.settings import ABOUT, Settings, describe, read, variable
 from hpq_producer import connection_record
-from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_table, stdout_info
 from hpq_producer.terminal.output import Format, show_data
@@ -21,11 +20,8 @@ from hpq_producer.terminal.tables import GAP, Column
 from hpq_producer.terminal.text import clean, width
 
 
-def config(output: Output = Format.TABLE) -> None:
-    """Print the settings in use; hide secrets.
-
-    Example: hpq config -o yaml
-    """
+def show_settings(output: Format) -> None:
+    """Print the settings in use; hide secrets."""
     settings = load_settings()
     connection = connection_record.connection_of_url(settings.home, settings.redis_url)
     shown = {**describe(settings), **_key(settings)}

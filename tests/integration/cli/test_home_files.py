@@ -1,14 +1,16 @@
-"""`hpq gc`: HPQ_HOME stays bounded, and what an unfinished sweep or a person needs stays."""
+"""HPQ_HOME stays bounded, and what an unfinished sweep or a person needs stays."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from hpq_producer.doctor.home import UNUSED_S
+from hpq_producer.home_files import UNUSED_S
 
 
-def test_what_no_sweep_needs_goes_after_a_week_and_results_stay(hpq, environ, tmp_path) -> None:
+def test_an_enqueue_removes_what_no_sweep_needed_for_a_month_and_no_results(
+    hpq, environ, tmp_path
+) -> None:
     home = tmp_path / "gc-home"
     environ["HPQ_HOME"] = str(home)
     (tmp_path / "train.py").write_text("print('loss=1')\n")
@@ -26,8 +28,7 @@ def test_what_no_sweep_needs_goes_after_a_week_and_results_stay(hpq, environ, tm
         if name != "logs/new-1.log":
             os.utime(path, (long_ago, long_ago))
             os.utime(path.parent, (long_ago, long_ago))
-    assert "hpq gc removes at most" in hpq("doctor").stdout
-    done = hpq("gc")
-    assert done.returncode == 0, done.stderr
+    assert hpq("doctor").returncode == 0 and all((home / name).exists() for name in names)
+    assert hpq("enqueue", "sweep.yaml", "--new").returncode == 0
     left = {name for name in names if (home / name).exists()}
     assert left == {f"logs/{sid}.log", "logs/new-1.log", "work/s.1.1/out/model"}
