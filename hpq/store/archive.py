@@ -217,7 +217,7 @@ class ArchiveRestore:
         if reply == "torn":
             raise UserError(
                 f"sweep {self._sid}: the restored rows expired or differ from the archive; nothing"
-                " was kept; run `hpq restore` again",
+                " was kept; run `hpq archive --restore FILE` again",
                 code="rows-expired",
             )
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 
 from hpq.errors import ExitCode
@@ -101,7 +102,7 @@ class Supervisor:
             return self._exit_code
         for slot, at in self._start_at.items():
             if slot not in self._workers and time.monotonic() >= at:
-                self._start(slot)
+                self._try_to_start(slot)
         return None
 
     def _hung_at(self, pid: int) -> float:
@@ -116,7 +117,8 @@ class Supervisor:
     def _worker_ended(self, slot: int, status: int) -> None:
         self._stopped_at.pop(self._workers.pop(slot).pid, None)
         self._monitor.worker_ended(slot)
-        self._kill_orphans()
+        with suppress(OSError, MemoryError):  # `_start` kills them, or starts no worker
+            self._kill_orphans()
         report = exit_report.read(self._report_fds.pop(slot))
         if report is not None and self._exit_code == ExitCode.DONE:  # only the first is printed
             print(f"hpq worker: {report.line}", file=sys.stderr, flush=True)
@@ -135,6 +137,15 @@ class Supervisor:
     def _kill_orphans(self) -> None:
         kill_orphans({worker.pid for worker in self._workers.values()})
 
+    def _try_to_start(self, slot: int) -> None:
+        try:
+            self._start(slot)
+        except (OSError, MemoryError) as error:  # short of memory, or of files
+            if slot in self._report_fds:
+                os.close(self._report_fds.pop(slot))
+            line = tagged("cannot start worker %d: %r; trying again in %.0f s", "worker-fault")
+            log.error(line, slot, error, self._put_off(slot))
+
     def _start(self, slot: int) -> None:
         self._kill_orphans()  # once more: a runner may have died after its worker
         env = {
@@ -146,22 +157,24 @@ class Supervisor:
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]
         # A session of its own: Ctrl-C in the terminal reaches the supervisor, which forwards it.
-        telemetry_fds = self._monitor.open_pipe(slot)
-        self._report_fds[slot], report_fd = os.pipe()
+        fds = self._monitor.open_pipe(slot)
         command = [
             sys.executable,
             "-P",
             "-m",
             "hpq_worker.consumer",
             f"{PARENT}{os.getpid()}",
-            *(f"{telemetry.OPTION}{fd}" for fd in telemetry_fds),
+            *(f"{telemetry.OPTION}{fd}" for fd in fds),
         ]
-        command.append(f"{exit_report.OPTION}{report_fd}")
-        command += [*self._limit_args, *self._idle_args]
-        fds = (*telemetry_fds, report_fd)
-        self._workers[slot] = secrets.start(command, env, self._hidden, fds + self._shared_fds)
-        for fd in fds:
-            os.close(fd)
+        try:
+            self._report_fds[slot], report_fd = os.pipe()
+            fds += (report_fd,)
+            command.append(f"{exit_report.OPTION}{report_fd}")
+            command += [*self._limit_args, *self._idle_args]
+            self._workers[slot] = secrets.start(command, env, self._hidden, fds + self._shared_fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
         self._started_at[slot] = time.monotonic()
 
     def _schedule_restart(self, slot: int, status: int) -> None:
@@ -169,11 +182,15 @@ class Supervisor:
         if now - self._started_at[slot] > _HEALTHY_S:
             self._backoff_s[slot] = 1.0
         if not self._signals.is_stopping:
-            wait_s = self._backoff_s[slot]
             line = tagged("worker %d ended with %d; starting another in %.0f s", "worker-ended")
-            log.error(line, slot, status, wait_s)
-            self._start_at[slot] = now + wait_s
-            self._backoff_s[slot] = min(_SLOWEST_S, 2 * wait_s)
+            log.error(line, slot, status, self._put_off(slot))
+
+    def _put_off(self, slot: int) -> float:
+        """Return the seconds until the next start, which double each time."""
+        wait_s = self._backoff_s[slot]
+        self._start_at[slot] = time.monotonic() + wait_s
+        self._backoff_s[slot] = min(_SLOWEST_S, 2 * wait_s)
+        return wait_s
 
     def _forward_signal(self) -> None:
         """Pass a signal on; kill the workers that have not ended by the end of the grace."""

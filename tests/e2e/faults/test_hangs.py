@@ -127,6 +127,24 @@ def test_a_stopped_supervisor_costs_no_trial_and_continues(lab, short_lease) -> 
     assert fleet.wait(DEADLINE_S) == 0 and not lab.processes("hpq_worker")
 
 
+@pytest.mark.slow
+def test_a_supervisor_that_cannot_start_a_worker_tries_again(lab, short_lease) -> None:
+    """RLIMIT_NOFILE of the supervisor while a worker is killed; the other worker trains on."""
+    sid = lab.steered(2)
+    fleet = lab.worker(2)
+    lab.wait_for("began-1-1")
+    lab.wait_for("began-2-1")
+    limits = resource.prlimit(fleet.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(fleet.pid, resource.RLIMIT_NOFILE, (6, limits[1]))
+    os.kill(worker_of(lab, sid), signal.SIGKILL)
+    lab.wait_until(lambda: "worker-fault" in ids(lab.log(0)), "a start that fails")
+    resource.prlimit(fleet.pid, resource.RLIMIT_NOFILE, limits)
+    lab.wait_for("began-1-2")
+    lab.go()
+    lab.wait_over(sid)
+    assert [lab.events(sid, n) for n in (1, 2)] == [LOST, ["claimed", "finished"]]
+
+
 def test_a_worker_without_memory_at_the_end_of_a_trial_ends_it_all_the_same(lab) -> None:
     """RLIMIT_AS refuses the worker all memory while its trial ends and its files are stored."""
     lab.write("train.py", KEEPS)

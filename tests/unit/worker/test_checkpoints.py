@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import IO
 
 import pytest
@@ -21,6 +22,7 @@ from hpq_worker.files.checkpoints import CheckpointPublisher
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.call_thread import CallThread
+from tests.constants import DEADLINE_S
 
 # Opens a file as it is told, says so, and closes it when its standard input ends.
 HOLDS = "import sys; f = open(sys.argv[1], sys.argv[2]); print(flush=True); sys.stdin.read()"
@@ -125,6 +127,35 @@ def test_a_file_that_was_written_in_place_while_it_was_copied_is_not_published(k
     assert not looks(kept) and files.names("hpq") == []
     kept._files = files
     assert looks(kept)
+
+
+class Hung:
+    """A store that removes nothing until it is told to."""
+
+    def __init__(self, files: Files) -> None:
+        self._files, self.id, self.goes_on = files, files.id, Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._files, name)
+
+    def remove(self, _folder: str) -> None:
+        self.goes_on.wait()
+
+
+def test_a_store_that_hangs_at_a_removal_does_not_hold_up_the_end_of_a_trial(
+    kept, monkeypatch
+) -> None:
+    monkeypatch.setattr("hpq_worker.process.call_thread.HUNG_S", 0.1)
+    for text in ("older", "newest"):
+        (kept._paths.checkpoint / "state").write_text(text)
+        kept.publish_last()
+    kept._reports.published = kept._copies[-1]
+    kept._files = store = Hung(kept._files)
+    end = Thread(target=kept.remove_older, daemon=True)
+    end.start()
+    end.join(DEADLINE_S)
+    assert not end.is_alive()
+    store.goes_on.set()
 
 
 def test_the_log_says_where_files_without_a_store_stay_and_that_a_pod_takes_them_along(

@@ -185,7 +185,7 @@ class CheckpointPublisher:
         return True
 
     def _scan(self) -> None:
-        self.remove_older()
+        self._remove_older()
         if self._reports.is_publishing:  # Redis does not have the last one yet
             return
         now = scan(self._paths.checkpoint)
@@ -226,11 +226,14 @@ class CheckpointPublisher:
         self._notify()
 
     def remove_older(self) -> None:
-        """Remove the checkpoints before the one that Redis points to.
+        """Remove the checkpoints before the one that Redis points to, unless the store hangs.
 
         Raises:
             OSError: the store fails.
         """
+        self._thread.call_until(lambda _: self._remove_older(), self._signals.is_late)
+
+    def _remove_older(self) -> None:
         published = self._reports.published
         while published in self._copies and self._copies[0] != published:
             assert self._files is not None
