@@ -107,3 +107,12 @@ def test_what_one_attempt_spoils_is_whole_for_the_next(
     assert said[-1]["end"]["failure"] is None
     printed = os.read(child.output, 65_536).decode()
     assert "printed" in printed and "complained" in printed
+
+
+def test_a_runner_that_cannot_start_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    key = RunnerKey(trainer="", code="", code_dir="")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError):
+            RunnerProcess(key, dict(os.environ), str(tmp_path / "gone"))
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -47,19 +47,26 @@ class RunnerProcess:
         self.output, output = os.pipe()
         for fd in (self.answers, self.output):
             os.set_blocking(fd, False)
-        # -P: the working directory is the user's, and must not shadow installed modules.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-u", "-m", "hpq_worker.runner", str(commands), str(answers)],
-            env={**env, "PYTHONPATH": _with_roots(env)},
-            cwd=cwd,
-            stdin=None if in_terminal else subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(commands, answers),
-            start_new_session=not in_terminal,
-        )
-        for fd in (commands, answers, output):
-            os.close(fd)
+        command = [sys.executable, "-P", "-u", "-m", "hpq_worker.runner"]
+        try:
+            # -P: the working directory is the user's, and must not shadow installed modules.
+            self._process = subprocess.Popen(
+                [*command, str(commands), str(answers)],
+                env={**env, "PYTHONPATH": _with_roots(env)},
+                cwd=cwd,
+                stdin=None if in_terminal else subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(commands, answers),
+                start_new_session=not in_terminal,
+            )
+        except OSError:  # the worker goes on, and would run out of descriptors
+            for fd in (self._to_child, self.answers, self.output):
+                os.close(fd)
+            raise
+        finally:
+            for fd in (commands, answers, output):
+                os.close(fd)
 
     def run(self, run: RunRequest) -> None:
         """Start an attempt."""
