@@ -87,8 +87,10 @@ class SweepReader:
     def _decode(self, sid: str, answer: list[Any]) -> Sweep | UnreadableSweep | None:
         key, row = self._keys.sweep(sid), answer[0]
         for part, error in zip(("", *_COUNTED_SETS), answer, strict=True):
-            if isinstance(error, ResponseError):  # a key of another type
-                return UnreadableSweep(id=sid, why=f"{self._keys.sweep(sid, part)}: {error}")
+            if isinstance(error, ResponseError):  # of another type, or too large
+                then = f"delete it with redis-cli, then `hpq audit {sid}` lists what is missing"
+                why = f"{self._keys.sweep(sid, part)}: {error}; {then}"
+                return UnreadableSweep(id=sid, why=why)
             if isinstance(error, Exception):
                 raise error
         if not row or b"created_ms" not in row:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from hpq.domain.attempt import (
     CommitReply,
     HeartbeatReply,
@@ -23,7 +25,7 @@ from hpq.domain.attempt import (
 from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trial import Claim
-from hpq.errors import no_sweep
+from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
@@ -105,9 +107,15 @@ class TrialStore:
 
         Raises:
             NotFound: the sweep does not exist.
+            DecodeError: it cannot be decoded.
         """
         key = self._keys.sweep(sid)
-        row: Any = self._redis.hgetall(key)
+        try:
+            row: Any = self._redis.hgetall(key)
+        except ResponseError as error:
+            if type(error) is not ResponseError:  # NOPERM and others that pass
+                raise
+            raise DecodeError(f"{key}: {error}") from None
         if not row:
             raise no_sweep(sid)
         return sweep_codec.decode_sweep(key, sid, row, 0, 0, 0)

@@ -14,12 +14,17 @@ local class, worker, host, nonce = args.worker_class, args.worker, args.host, ar
 local lease, schema, provenance, skip = tonumber(args.lease_ms), tonumber(args.schema), args.provenance, {}
 for _, sid in ipairs(args.skip) do skip[sid] = true end
 local w, unfed = key('w', worker), ''
+local ROW_BYTES = 131072 -- twice what hpq writes
 local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
 
 local function answer(sid, n, attempt)
   if lacks_suggester(sid) then unfed = sid end
   local f = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'unbegun')
-  return {'trial', sid, n, attempt, redis.call('HGET', sweep_key(sid, 'params'), n), f[1] or '', f[2] or '0', unfed}
+  local row = redis.call('HGET', sweep_key(sid, 'params'), n)
+  -- A worker refuses an empty row as altered; a reply of any length it could never read.
+  if #(row or '') > ROW_BYTES then row = '' end
+  if #(f[1] or '') > ROW_BYTES then f[1] = '-' end
+  return {'trial', sid, n, attempt, row, f[1] or '', f[2] or '0', unfed}
 end
 
 local last = redis.call('HMGET', w, 'nonce', 'claim', 'store_id', 'drain')

@@ -16,6 +16,7 @@ from hpq.errors import DecodeError
 
 T = TypeVar("T")
 Row = Mapping[bytes, bytes]
+_TEXT_CHARACTERS = 1_000
 
 # A named argument of a script, sent in JSON. Numbers are text, because Lua would round them to
 # doubles. None is omitted: the script reads nil.
@@ -33,9 +34,14 @@ def _plain(value: Field) -> object:
     return repr(value) if is_number else value
 
 
+def cut(text: str = "") -> str:
+    """Return a text of at most 1,000 characters, as a longer one would flood every view."""
+    return f"{text[:_TEXT_CHARACTERS]}…" if text[_TEXT_CHARACTERS:] else text
+
+
 @cache
 def _plain_fields(kind: type[Any]) -> list[tuple[str, Callable[..., Any]]]:
-    parsers: dict[Any, Callable[..., Any]] = {"str": str, "int": int, "float": float}
+    parsers: dict[Any, Callable[..., Any]] = {"str": cut, "int": int, "float": float}
     return [(field.name, parsers[field.type]) for field in fields(kind) if field.type in parsers]
 
 
@@ -68,7 +74,7 @@ class Reader:
             raise DecodeError(f"{self.key}: field {field}: {raw[:60]!r}: {error}") from None
 
     def text(self, field: str) -> str:
-        return self._take(field, "", str)
+        return self._take(field, "", cut)
 
     def whole(self, field: str) -> int:
         return self._take(field, 0, int)

@@ -23,7 +23,7 @@ from hpq.domain.sweep import (
 )
 from hpq.domain.trial import Json
 from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, dumps, number
+from hpq.store.wire.fields import Reader, Row, cut, dumps, number
 from hpq.store.wire.records import NewerWord, record, word
 
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
@@ -153,7 +153,7 @@ def _names(text: str) -> tuple[str, ...]:
     data = json.loads(text)
     if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
         raise ValueError("not a list of texts")
-    return tuple(data)
+    return tuple(map(cut, data))
 
 
 def _mapping(text: str) -> dict[str, Json]:
