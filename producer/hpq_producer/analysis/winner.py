@@ -93,8 +93,9 @@ class Winner:
         lead = f"#{self.trial} leads #{self.second} by {measure(gap)}"
         if self.ignores_seed:
             return (
-                f"unknown: {lead}, and all repetitions of a set gave the same value; let the"
-                " program seed itself from HPQ_SEED (if nothing in it is random, the lead is real)"
+                f"unknown: {lead}, and repetitions with other seeds gave the same value;"
+                " let the program seed itself from HPQ_SEED (if nothing in it is random, the lead"
+                " is real)"
             )
         if self.stays_first is None:
             return f"unknown: {lead}; measure the noise: hpq best {sid} -n 2 --confirm 5"
@@ -141,7 +142,8 @@ def _confirmed(reader: StoreReader, sweep: Sweep, winner: TrialView) -> str:
         best = reader.trials.best(one, _GROUPS)
         if any(_apart(t) == _apart(winner) for t in best[:1]):
             (_, verdict), *_ = judge(one, best, ()).lines(one.id)
-            return f"{verdict} (trials of {one.id}; its first is #{winner.id.number} here)"
+            repeat = f"its #{best[0].id.number} repeats #{winner.id.number}"
+            return f"{verdict} (trials of {one.id}; {repeat})"
         if any(_apart(t) == _apart(winner) for t in best):
             return (
                 f"not certain: with {one.replicates} other seeds, other parameters lead those of"

@@ -113,12 +113,12 @@ def print_if_edited(session: Session, sweep: Sweep) -> None:
         return
     edited = edited_since(session, sweep, launch.code_dir)
     if edited and not launch.bundled:
-        text = f"{edited} changed since; {sweep.id} runs it as it is now (--live)"
+        text = f"{edited} changed since the enqueue; {sweep.id} runs it as it is now (--live)"
         print_message(Notice("code-edited", text))
     elif edited:
         command = shell_hint(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
         text = (
-            f"{edited} changed since; {sweep.id} runs the code that was enqueued."
+            f"{edited} changed since the enqueue; {sweep.id} runs the code that was enqueued."
             f" To run the new code: {command}"
         )
         print_message(Notice("code-edited", text))

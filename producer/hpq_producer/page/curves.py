@@ -31,8 +31,11 @@ def pack_curves(
     values = [value for _, value in flat]
     scale = axis_of(values, is_wide(values) if is_log is None else is_log)
     low, high, is_log = scale.low, scale.high, scale.is_log
+    if low == high:  # one value: in the middle, not half hidden by the axis
+        room = abs(low) / 2 or 0.5
+        low, high = low - room, high + room
     last = max((step for step, _ in flat), default=1) or 1
-    reach = (high - low) or 1.0
+    reach = high - low
     steps = array("H", (round(max(0.0, step) / last * _TOP) for step, _ in flat))
     places = array("H", (_place(value, low, reach, is_log) for value in values))
     if sys.byteorder == "big":

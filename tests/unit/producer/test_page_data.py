@@ -79,3 +79,9 @@ def test_the_data_has_a_value_a_trial_in_each_column_and_no_nan() -> None:
     columns = {**data["trials"]}
     assert all(len(column) == 16 for column in [*columns.pop("p"), *columns.values()])
     json.dumps(data, allow_nan=False)
+
+
+def test_a_curve_of_one_value_lies_in_the_middle_of_its_scale() -> None:
+    packed = pack_curves({1: [(9.0, 0.997)]})
+    assert packed["low"] < 0.997 < packed["high"]
+    assert packed["low"] + packed["high"] == pytest.approx(2 * 0.997)

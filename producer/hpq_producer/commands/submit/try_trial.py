@@ -140,7 +140,7 @@ def _with_code_here(session: Session, sweep: Sweep, trial: TrialId) -> Sweep:
     folder = Path(sweep_code_location(sweep).folder)
     here = folder if folder.is_dir() else Path.cwd()
     if edited := edited_since(session, sweep, str(here)):
-        text = f"{edited} changed since the enqueue; for the code of then: hpq try {trial}"
+        text = f"{edited} changed since the enqueue; to run the code of the sweep: hpq try {trial}"
         warn(Notice("code-edited", f"{text} --as-enqueued"))
     return replace(sweep, launch=_live(sweep.launch, here))
 

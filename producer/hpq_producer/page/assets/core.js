@@ -83,7 +83,7 @@ function drawn(most = MANY, among = S.kept) { // all, or the best and a seeded s
   const chosen = new Set([...rest.slice(0, few), ...sorted.slice(-best), ...(among.includes(S.sel) ? [S.sel] : [])]);
   return sorted.filter((i) => chosen.has(i));
 }
-const shown = (some, all = S.d.trials.n.length) => some === all ? `${count(all)} trials` : `${count(some)} of ${count(all)} drawn`;
+const shown = (some, all = S.d.trials.n.length) => some === all ? `${count(all)} ${all === 1 ? 'trial' : 'trials'}` : `${count(some)} of ${count(all)} drawn`;
 const title = (id, text) => { $(`#${id}-n`).textContent = text; };
 function about(i) { // a trial in a few lines
   const t = S.d.trials, rank = S.d.rank.get(i), value = t.y[i] === null ? '' : `  ${S.d.metric} ${num(t.y[i])}`;
