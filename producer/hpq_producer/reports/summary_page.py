@@ -79,6 +79,7 @@ def winner_lines(
         found.pop("verdict", None)
     if found:
         yield []
+    if "verdict" in found:  # else the lines would be no answer
         yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]
     for label, text in found.items():
         yield [Span(f"{label:9}", Style.DIM), Span(text)]

@@ -92,6 +92,8 @@ def _confirm(
     if sweep.launch.is_function:
         trains = f"to train them: wandb.agent({done.sid!r}, function=…) in the script"
     print_message(f"{done.sid}: {what}; {trains}")
+    if not sweep.launch.trainer:
+        print_message("the script must read its seed from HPQ_SEED; else all runs give one value")
     print_message(f"then compare them: hpq best {done.sid}{many}")
     print_if_not_running(session, done.sid)
 

@@ -42,7 +42,8 @@ def wait(
 
     0: each trial finished, was pruned, or was cancelled by `hpq cancel SWEEP/7` or `hpq stop`.
     1: a trial failed, also by divergence; the sweep was cancelled; or no trial has the metric.
-    5: the sweep is held, or the timeout passed. `hpq run` exits by the same rule.
+    5: the sweep is held, or the timeout passed. `hpq run` exits by the same rule. It waits also
+    while no worker runs; --timeout ends that.
 
     Examples:
       hpq wait && hpq best --yaml
