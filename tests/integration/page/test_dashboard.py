@@ -177,7 +177,7 @@ def test_a_metric_is_read_when_it_is_chosen(
     points = tuple(Point(step=k, name=n, value=k) for k in (1, 2) for n in ("acc", "train/a b"))
     batch = ReportBatch(seq=1, step=2, objective=2.0, points=points)
     store.beat(take(), who, batch, lease_ms=30_000)
-    shown = tab().open(f"{serve().url}/sweep/{sweep.id}")
+    shown = serve().show(tab(), f"/sweep/{sweep.id}")
     assert not any("/curves/" in url for url in shown.requests)
     shown.page.select_option("#metric", "train/a b")
     shown.until("document.querySelector('#curves-n').textContent.startsWith('train/a b by step')")
