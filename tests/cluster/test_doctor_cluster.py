@@ -27,7 +27,7 @@ def test_the_doctor_finds_all_well_and_then_the_one_pod_whose_image_is_not_there
 
     namespace.kubectl("set", "image", "deployment/hpq-worker", "worker=nowhere.invalid/hpq:1")
     try:
-        outside.ok("connect", "--background", "-n", namespace.name)
+        outside.ok("connect", "-n", namespace.name)
         why = "image nowhere.invalid/hpq:1"
         said = wait_for(
             lambda: why in (told := outside.hpq("workers").stderr) and told, "the pod's reason"

@@ -15,7 +15,7 @@ contexts:
 """
 
 
-@pytest.mark.parametrize("words", [["scale", "1"], ["connect", "--background"]])
+@pytest.mark.parametrize("words", [["scale", "1"], ["connect"]])
 @pytest.mark.parametrize(
     ("text", "code", "line"),
     [
@@ -59,7 +59,7 @@ def test_a_sweep_that_waits_here_beside_a_kubeconfig_may_have_been_meant_for_a_c
     assert apart not in alone.stdout + alone.stderr
 
 
-@pytest.mark.parametrize("words", [["scale", "1"], ["connect", "--background"]])
+@pytest.mark.parametrize("words", [["scale", "1"], ["connect"]])
 def test_without_the_kubernetes_library_the_command_names_the_extra_that_brings_it(
     hpq_process, tmp_path: Path, words: list[str]
 ) -> None:
