@@ -1,4 +1,4 @@
-"""Makes calls that may hang, on a disk, a store or a network, in a thread that nobody waits for.
+"""Makes calls that may hang, on a disk, a store or a network, in a thread of its own.
 
 The thread lives as long as the worker: `Thread.start` waits for ever if memory is short.
 """
