@@ -118,12 +118,12 @@ oracle: tests/oracle/requirements.txt ## record the results of W&B's package aga
 # With the torch of .venv, since pip would download a second one. Used by `make test-all ML_PYTHON=…`.
 LIBRARIES := .libraries
 libraries: $(LIBRARIES)/.installed ## install libraries of some tests: Lightning, transformers, Keras, Hydra, LightGBM
-$(LIBRARIES)/.installed: $(STAMP) tests/libraries.txt
+$(LIBRARIES)/.installed: $(STAMP) tests/support/libraries.txt
 	$(BIN)/python -m venv $(LIBRARIES)
 	$(call beside,$(LIBRARIES))
 	sed -e '/^ *--hash/d' -e 's/ *\\$$//' requirements.lock requirements-torch.txt >$(LIBRARIES)/pins
 	$(LIBRARIES)/bin/python -m pip install --quiet --constraint $(LIBRARIES)/pins \
-	  --requirement tests/libraries.txt
+	  --requirement tests/support/libraries.txt
 	@touch $@
 
 # A separate environment: torchvision links the CUDA libraries of torch's CUDA build (5 GB). Its

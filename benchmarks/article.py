@@ -25,7 +25,7 @@ Array = np.ndarray
 
 
 class Block(nn.Module):
-    """A 3x3 convolution, optional batch normalisation, ReLU, optional pooling."""
+    """A 3x3 convolution, optional batch normalization, ReLU, optional pooling."""
 
     def __init__(self, c_in: int, c_out: int, batch_norm: bool, pool: bool = False) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Block(nn.Module):
         self.pool = nn.MaxPool2d(2) if pool else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Pool last: pooling before normalisation would change its statistics."""
+        """Pool last: pooling before normalization would change its statistics."""
         x = self.conv(x)
         x = x if self.norm is None else self.norm(x)
         x = torch.relu(x)
@@ -90,11 +90,11 @@ def draw(n: int, cutout: int) -> Draws:
 
 
 class Augmented(torch.utils.data.Dataset):
-    """Images normalised and padded once; cropped, flipped and cut at each access."""
+    """Images normalized and padded once; cropped, flipped and cut at each access."""
 
     def __init__(self, images: Array, labels: Array, cutout: int) -> None:
         border = [(0, 0), (PAD, PAD), (PAD, PAD), (0, 0)]
-        self.images = normalised(np.pad(images, border, mode="reflect"))
+        self.images = normalized(np.pad(images, border, mode="reflect"))
         self.labels, self.cutout = labels, cutout
         self.draws: Draws
 
@@ -109,7 +109,7 @@ class Augmented(torch.utils.data.Dataset):
         return x, int(self.labels[i])
 
 
-def normalised(images: Array) -> Array:
+def normalized(images: Array) -> Array:
     """Convert (N, H, W, 3) uint8 to (N, 3, H, W) float32 of mean 0 and deviation 1."""
     mean, std = np.array(MEAN, np.float32), np.array(STD, np.float32)
     return ((images.astype(np.float32) - 255 * mean) / (255 * std)).transpose(0, 3, 1, 2)
@@ -128,7 +128,7 @@ def train(
     training = Augmented(
         arrays["train_images"], arrays["train_labels"], params["data_aug_cutout_size"]
     )
-    testing = list(zip(normalised(arrays["test_images"]), arrays["test_labels"], strict=True))
+    testing = list(zip(normalized(arrays["test_images"]), arrays["test_labels"], strict=True))
     steps = len(training) // size
     loss_of = nn.CrossEntropyLoss(reduction="sum")
     optimizer = torch.optim.SGD(

@@ -19,7 +19,7 @@ import torch
 from benchmarks.gpu import Desk
 from benchmarks.upstream import REPOSITORY, Row, Upstream, load
 from hpq.errors import UserError
-from hpq_worker.trainers.cifar10 import Augmented, ResNet9, normalise
+from hpq_worker.trainers.cifar10 import Augmented, ResNet9, normalize
 from hpq_worker.trainers.data import Batches, Split
 from hpq_worker.trainers.loop import fit
 from hpq_worker.trainers.step import Batch, Plan
@@ -61,7 +61,7 @@ def compare(code: Upstream, batch_norm: bool, cutout: int, momentum: float, rate
     fit(
         ours,
         _Again(drawn),
-        Batches(test, lambda some: normalise(some, PLAN)),
+        Batches(test, lambda some: normalize(some, PLAN)),
         desk,  # type: ignore[arg-type]
         epochs=EPOCHS,
         momentum=momentum,

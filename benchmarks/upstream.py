@@ -153,7 +153,7 @@ class Upstream:
         place: torch.device,
         hear: Callable[[Row], None],
     ) -> None:
-        """Run one trial on images (N, 32, 32, 3) of uint8, normalised before the first epoch."""
+        """Run one trial on images (N, 32, 32, 3) of uint8, normalized before the first epoch."""
         utils, size, cutout = self.utils, params["batch_size"], params["data_aug_cutout_size"]
         torch.manual_seed(params.get("seed", 0))
         np.random.seed(params.get("seed", 0))

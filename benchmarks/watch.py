@@ -28,7 +28,7 @@ _SMALL, _LARGE = 100, 100_000
 _RUNNING, _CURVES = 16, 60  # running trials, and ended ones with a curve
 _LEASE_MS = 3_600_000
 _FRAMES = 10  # averaged for each round
-_LOOK = TerminalInfo(columns=140, rows=58, tty=True, colour=True)  # 40 rows of trials
+_LOOK = TerminalInfo(columns=140, rows=58, tty=True, color=True)  # 40 rows of trials
 
 
 def measure(rounds: int) -> Iterator[Figure]:

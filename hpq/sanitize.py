@@ -15,7 +15,7 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda found: found[0] if found[0] == "\n" else ascii(found[0])[1:-1], text)
 
 
-# Colours and line ends, all that lines of hpq need; what conceals text is no colour.
+# Colors and line ends, all that lines of hpq need; what conceals text is no color.
 _ALLOWED = re.compile(r"(\x1b\[(?:(?:[0-4]|7|[39][0-7]|4[0-7])(?:;|(?=m)))*m|\t|\r?\n)")
 
 
@@ -26,7 +26,7 @@ class GuardedStream:
         self.unguarded = stream
 
     def write(self, text: str) -> int:
-        """Write a text; line ends, tabs and colours stay."""
+        """Write a text; line ends, tabs and colors stay."""
         parts = _ALLOWED.split(text)
         parts[::2] = map(visible, parts[::2])
         return self.unguarded.write("".join(parts))

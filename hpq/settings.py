@@ -121,7 +121,7 @@ class Settings:
     data: Path = Path("~/.hpq/data")  # follows `home`
     home: Path = Path("~/.hpq")
     store: str = field(default="", repr=False)  # a URL may carry a password
-    checkpoint_s: float = 60.0  # between two checkpoints of a shipped trainer
+    checkpoint_s: float = 60.0  # between two checkpoints of a built-in trainer
     queue: str = "default"
     sweep: str = ""  # a worker's: the only sweep, or trial (`sweep/7`), to work on
     lease_s: float = 30.0
@@ -209,7 +209,7 @@ ABOUT: Mapping[str, str] = {
     "data": "directory of data sets; unset: data under HPQ_HOME",
     "home": "directory of the private server, the code key, work directories, caches and logs",
     "store": "directory or URL for checkpoints and artifacts",
-    "checkpoint_s": "seconds between two checkpoints of a shipped trainer",
+    "checkpoint_s": "seconds between two checkpoints of a built-in trainer",
     "queue": "queue of the workers started here",
     "sweep": "run only trials of this sweep, or only the trial SWEEP/7; unset: any sweep",
     "lease_s": "seconds without a heartbeat until a trial is requeued",

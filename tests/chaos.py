@@ -31,10 +31,10 @@ from hpq.domain.trial import TrialState
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq_worker.process.process_tree import descendants
-from tests.constants import DEADLINE_S
-from tests.lab import Lab
-from tests.proxy import Proxy
-from tests.server import Server, find_server
+from tests.support.constants import DEADLINE_S
+from tests.support.lab import Lab
+from tests.support.proxy import Proxy
+from tests.support.server import Server, find_server
 
 # One write appends a whole line, so that trials of many processes share the log.
 NOTE = """

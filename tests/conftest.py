@@ -26,9 +26,9 @@ from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from tests.constants import DEADLINE_S
-from tests.golden import Golden
-from tests.server import find_server
+from tests.support.constants import DEADLINE_S
+from tests.support.golden import Golden
+from tests.support.server import find_server
 
 # A busy machine takes longer: no time limit of hypothesis may decide.
 hypothesis.settings.register_profile(

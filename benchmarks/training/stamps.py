@@ -44,7 +44,7 @@ def note(number: int, file: str) -> dict[str, float]:
 
 
 def digits(params: dict[str, Any], trial: Any) -> None:
-    """Run the shipped trainer for a few epochs; record the time of each report."""
+    """Run the built-in trainer for a few epochs; record the time of each report."""
     from hpq_worker.trainers.digits import train  # noqa: PLC0415
 
     class Noting:

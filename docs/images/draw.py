@@ -1,6 +1,6 @@
 """Draw frames of `hpq watch` as SVG: python -m docs.images.draw [FOLDER].
 
-The sweeps are made (tests/made_sweeps.py): the article's 16 sets, and a random search of 10,000.
+The sweeps are made (tests/support/made_sweeps.py): 16 sets of the article, and 10,000 random ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hpq_producer.terminal.style import TerminalInfo
 from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import Detail, Scene
 from hpq_producer.watch.view import View, reduce
-from tests.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
+from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
 
 HERE = Path(__file__).parent
 SIZES = ((44, 10), (80, 24), (140, 40))
@@ -42,7 +42,7 @@ def main(folder: Path = HERE) -> None:
 
 def draw(data: SweepData, size: tuple[int, int], file: Path, *keys: str) -> None:
     columns, rows = size
-    look = TerminalInfo(columns=columns, rows=rows, tty=True, colour=True)
+    look = TerminalInfo(columns=columns, rows=rows, tty=True, color=True)
     scene, view = scene_of(data, columns), View(sweep=data.sweep.id)
     drawn, view = render(view, scene, look)
     for key in keys:

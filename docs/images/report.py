@@ -1,6 +1,6 @@
 """Photograph pages of `hpq report`: python docs/images/report.py (needs playwright, Chromium).
 
-The sweeps are made (tests/made_sweeps.py): the article's 16 sets, and a random search.
+The sweeps are made (tests/support/made_sweeps.py): the article's 16 sets, and a random search.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from hpq_producer.page.render import sweep_page
-from tests.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
+from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made
 
 HERE = Path(__file__).parent
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--use-gl=angle", "--use-angle=swiftshader",

@@ -86,7 +86,7 @@ class Alternating(Augmented):
 
 
 class Norm(nn.BatchNorm2d):
-    """Batch normalisation without a scale, whose bias learns 64 times as fast as other weights.
+    """Batch normalization without a scale, whose bias learns 64 times as fast as other weights.
 
     The stored bias is an eighth of the used one, so its gradient and its step are each 8 times as
     large. Weight decay is the same.
@@ -140,7 +140,7 @@ class FastNet(nn.Module):
 
 
 def whitening(images):
-    """Return the first layer's filters (24, 3, 2, 2) for normalised images (N, 3, H, W).
+    """Return the first layer's filters (24, 3, 2, 2) for normalized images (N, 3, H, W).
 
     Of the patches of these images the first twelve are uncorrelated and of variance 1; the other
     twelve are the same with the sign turned, so that nothing is lost to what follows.

@@ -149,7 +149,7 @@ class Launch:
 
     `command` is W&B's template (whole-item macros), empty for a trainer. Of `bundled` code a copy
     runs. `code_dir` is the working directory of local code on the machine whose HPQ_HOME has the id
-    `home`, below or beside `root`, of which the copy was taken; "" for shipped or installed
+    `home`, below or beside `root`, of which the copy was taken; "" for built-in or installed
     trainers and for code that was sent by name. Local code that is not bundled runs where it lies
     (--live). `code` is the digest of that code, or the distribution and version of an installed
     trainer. `wandb` and `preload` are for programs.

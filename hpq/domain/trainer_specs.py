@@ -1,4 +1,4 @@
-"""List the parameters of the shipped trainers: names, kinds, limits and defaults, without torch.
+"""List the parameters of the built-in trainers: names, kinds, limits and defaults, without torch.
 
 The producer checks a sweep file against this table before it writes anything; the trainer checks
 its parameters against the same table and reads its defaults from it.
@@ -66,7 +66,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerSpec:
-    """A shipped trainer: its metric and its parameters."""
+    """A built-in trainer: its metric and its parameters."""
 
     name: str
     metric: Metric
@@ -172,7 +172,7 @@ _DIGITS: Mapping[str, Number | Word] = {
     "hidden": _whole(64, 1, 4_096),
 }
 
-SHIPPED: Mapping[str, TrainerSpec] = MappingProxyType(
+BUILT_IN: Mapping[str, TrainerSpec] = MappingProxyType(
     {
         "cifar10": _trainer("cifar10", _CIFAR10),
         "mnist": _trainer("mnist", _MNIST),

@@ -68,13 +68,13 @@ class QuantizedDistribution(Distribution):
 
     def draw(self, rng: Random) -> Json:
         """Draw and round half to even, as W&B does; the value may leave [min, max] by up to q/2."""
-        return self.quantise(self.sample(rng))
+        return self.quantize(self.sample(rng))
 
     def sample(self, rng: Random) -> float:
         """Draw without rounding."""
         raise NotImplementedError
 
-    def quantise(self, value: float) -> float | int:
+    def quantize(self, value: float) -> float | int:
         """Round a value to a multiple of q; a q too small to matter has no effect."""
         if self.q is None or not math.isfinite(value / self.q):
             return value
@@ -94,8 +94,8 @@ class _Ranged(QuantizedDistribution):
 
     def known(self) -> Iterator[tuple[Path, Json]]:
         """Yield both limits, rounded."""
-        yield ("min",), self.quantise(self.low)
-        yield ("max",), self.quantise(self.high)
+        yield ("min",), self.quantize(self.low)
+        yield ("max",), self.quantize(self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

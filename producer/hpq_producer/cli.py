@@ -70,7 +70,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "manifests": ("cluster.manifests", "Print the Kubernetes manifests"),
     },
     "Maintenance": {
-        "data": ("admin.data", "Download CIFAR10 or MNIST for the shipped trainers"),
+        "data": ("admin.data", "Download CIFAR10 or MNIST for the built-in trainers"),
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
         "audit": ("admin.audit", "Verify from its events that a sweep lost no trial"),
         "redis-acl": (

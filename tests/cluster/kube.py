@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 TESTCLUSTER = ROOT.parent / "shared" / "k8s" / "testcluster"
 DEADLINE_S = 240.0  # of a wait; far beyond what a loaded machine needs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.cluster.kube import DEADLINE_S
 from tests.cluster.place import Namespace
-from tests.commands import run_hpq, stdout_of
+from tests.support.commands import run_hpq, stdout_of
 
 
 class Outside:

@@ -21,7 +21,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.cluster.kube import DEADLINE_S, Cluster, tweaked, wait_for
-from tests.commands import run_hpq, stdout_of
+from tests.support.commands import run_hpq, stdout_of
 
 # Of Deployments: the pods of Jobs stay when they have ended.
 WORKER = "app.kubernetes.io/name=hpq-worker,app.kubernetes.io/instance!=hpq-job"

@@ -12,7 +12,7 @@ from hpq.domain.sweep import SweepState
 from tests.cluster.conftest import Images, MakeNamespace
 from tests.cluster.kube import Cluster, alone, wait_for
 from tests.cluster.place import Laptop, Namespace
-from tests.ids import ids
+from tests.support.ids import ids
 
 PACE_S = 15  # between two pods that go
 COOL_S = 4

@@ -14,8 +14,8 @@ import pytest
 from tests.cluster.kube import wait_for
 from tests.cluster.outside import Outside
 from tests.cluster.place import Namespace
-from tests.commands import HPQ
-from tests.ids import ids
+from tests.support.commands import HPQ
+from tests.support.ids import ids
 
 SWEEP = """
 trainer: hello:train

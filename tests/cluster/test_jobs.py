@@ -9,7 +9,7 @@ import yaml
 from hpq.domain.trial import TrialState
 from tests.cluster.conftest import Images
 from tests.cluster.place import LEASE_S, Laptop, Namespace
-from tests.ids import ids
+from tests.support.ids import ids
 
 SWEEP = """
     trainer: digits

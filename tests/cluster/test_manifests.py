@@ -23,7 +23,7 @@ from hpq_producer.manifests.render import (
 from tests.cluster.conftest import MakeNamespace
 from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 VERSIONS = ("1.31", "1.34")
 OVERLAYS = sorted(p.name for p in (manifests_folder() / "overlays").iterdir())

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cluster import kube
 from tests.cluster.place import Namespace
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 OURS = """
 FROM docker.io/library/python:3.11-slim

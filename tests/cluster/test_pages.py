@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.conftest import LIMIT_S, Images
 from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace
-from tests.pages import PAGES, blocks, script, typed
+from tests.support.pages import PAGES, blocks, script, typed
 
 WITH_BLOCKS = [page for page in PAGES if any(b.machine == "cluster" for b in blocks(page))]
 # The node is small and has no GPU.

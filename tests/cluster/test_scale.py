@@ -7,7 +7,7 @@ import pytest
 from hpq_producer.cluster.objects import COST_ANNOTATION
 from tests.cluster.place import Laptop, Namespace
 from tests.cluster.steered import Steered
-from tests.ids import ids
+from tests.support.ids import ids
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 
 from tests.cluster.conftest import Images
 from tests.cluster.place import Laptop, Namespace
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 
 def test_a_sweep_of_digits_is_trained_in_a_pod_and_outlives_it(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import Lab, MakeLab
-from tests.server import Server, find_server
+from tests.support.lab import Lab, MakeLab
+from tests.support.server import Server, find_server
 
 
 @pytest.fixture(scope="session")

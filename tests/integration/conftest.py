@@ -11,9 +11,9 @@ import pytest
 from redis import Redis
 
 from hpq.store.reader import StoreReader
-from tests.commands import run_hpq
-from tests.constants import DEADLINE_S
-from tests.desk import Desk, run_here
+from tests.support.commands import run_hpq
+from tests.support.constants import DEADLINE_S
+from tests.support.desk import Desk, run_here
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,9 +10,9 @@ import pytest
 from hpq.domain.sweep import Sweep
 from hpq_producer.cli import WHERE, Lazy
 from tests.conftest import MakeSweep
-from tests.desk import Desk
-from tests.golden import Golden
-from tests.ids import ids
+from tests.support.desk import Desk
+from tests.support.golden import Golden
+from tests.support.ids import ids
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.constants import DATA, ROOT
+from tests.support.constants import DATA, ROOT
 
 FOLDER = DATA / "oracle"
 

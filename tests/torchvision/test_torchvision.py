@@ -33,8 +33,8 @@ from hpq.datasets import CIFAR10_CLASSES, find
 from hpq.errors import DataMissing
 from hpq_worker.trainers import data, download
 from hpq_worker.trainers.formats import decode
-from tests.constants import ROOT
-from tests.data_files import mnist_files
+from tests.support.constants import ROOT
+from tests.support.data_files import mnist_files
 
 CIFAR = datasets.CIFAR10
 

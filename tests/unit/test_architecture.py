@@ -15,7 +15,7 @@ from hpq.domain.trial import TrialId
 from hpq.store.keys import Keys
 from hpq.store.scripts import source
 from hpq_producer.audit.replay import NO_STEPS, STEPS
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 PACKAGES = ("hpq", "hpq_producer", "hpq_worker")
 FOLDERS = ("hpq", "producer/hpq_producer", "worker/hpq_worker")
@@ -147,11 +147,11 @@ def test_the_audit_knows_every_event_that_a_script_appends() -> None:
 
 
 def test_no_key_is_spelt_outside_keys() -> None:
-    spelt = re.compile(r"""["'](?:hpq|rq):(?:[a-z]+:|\{)""")
+    spelled = re.compile(r"""["'](?:hpq|rq):(?:[a-z]+:|\{)""")
     homes = {"hpq/store/keys.py", "hpq/store/tickets.py"}
     for path in MODULES:
         if str(path.relative_to(ROOT)) not in homes:
-            assert not spelt.search(path.read_text("utf-8")), path
+            assert not spelled.search(path.read_text("utf-8")), path
 
 
 NEVER = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from docs import generate
-from tests.constants import ROOT
-from tests.desk import run_here
-from tests.pages import blocks
+from tests.support.constants import ROOT
+from tests.support.desk import run_here
+from tests.support.pages import blocks
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests" / "CASES.md"])
 GOLDEN = sorted((ROOT / "tests" / "golden").glob("*.txt"))

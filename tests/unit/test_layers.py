@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redis import Redis
 
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 FOLDERS = {
     "hpq": ROOT / "hpq",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import hpq
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 LAZY = sorted(hpq._HOMES)
 MODULES = ("device", "errors")

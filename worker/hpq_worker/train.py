@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import FailureKind, Json
 from hpq.errors import ExitCode, HpqError, SettingsError, UserError
 from hpq.reporting import set_sink
@@ -32,14 +32,14 @@ from hpq_worker.runner.trial_api import Trial
 
 
 def main() -> None:
-    """Call a shipped trainer, or a function of the working directory, once."""
+    """Call a built-in trainer, or a function of the working directory, once."""
     parser = argparse.ArgumentParser(
         prog="python -m hpq.train",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_parameters(sys.argv[1:]),
     )
     parser.add_argument(
-        "trainer", metavar="TRAINER", help=f"MODULE:FUNCTION, or one of {', '.join(SHIPPED)}"
+        "trainer", metavar="TRAINER", help=f"MODULE:FUNCTION, or one of {', '.join(BUILT_IN)}"
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", type=pair, help="a parameter"
@@ -51,7 +51,7 @@ def main() -> None:
     params, folder, stop = dict(args.set), Path.cwd(), _StopSignal()
     with _one_line(), _checkpoints(args.checkpoint) as checkpoints:
         settings, seed = read(os.environ), _seed(os.environ.get("HPQ_SEED") or "0")
-        params = {SEED: seed, **params} if args.trainer in SHIPPED else params
+        params = {SEED: seed, **params} if args.trainer in BUILT_IN else params
         run = RunRequest(
             trial="by-hand/1",
             attempt=1,
@@ -75,13 +75,13 @@ def main() -> None:
 
 
 def _parameters(words: list[str]) -> str | None:
-    """Return the help text for the shipped trainer among the words; None without one."""
-    name = next((word for word in words if word in SHIPPED), None)
+    """Return the help text for the built-in trainer among the words; None without one."""
+    name = next((word for word in words if word in BUILT_IN), None)
     if name is None:
         return None
     lines = [
         f"  {parameter:21} {one.default!s:8} {one.allowed}"
-        for parameter, one in SHIPPED[name].params.items()
+        for parameter, one in BUILT_IN[name].params.items()
     ]
     return "\n".join([f"parameters of {name}, with defaults and allowed values:", *lines])
 
@@ -169,12 +169,12 @@ def _seed(text: str) -> int:
 
 
 def _function(trainer: str) -> Callable[..., object]:
-    if trainer in SHIPPED:
-        trainer = f"{SHIPPED[trainer].module}:train"
+    if trainer in BUILT_IN:
+        trainer = f"{BUILT_IN[trainer].module}:train"
     name, _, function = trainer.partition(":")
     if not name or not function:
         raise UserError(
-            f"{trainer}: name MODULE:FUNCTION, such as train:train, or one of {', '.join(SHIPPED)}",
+            f"{trainer}: name MODULE:FUNCTION, e.g. train:train, or one of {', '.join(BUILT_IN)}",
             code="trainer-invalid",
         )
     try:

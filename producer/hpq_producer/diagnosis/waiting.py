@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import DEFAULT_CLASS, FUNCTION, MAX_PRIORITY, Sweep, SweepState
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.notice import Notice
 from hpq.shell import shell_hint
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
@@ -174,7 +174,7 @@ def _may_run(worker: Worker, sweep: Sweep) -> bool:
         return False
     if sweep.launch.trainer in worker.takes:
         return True
-    if sweep.launch.trainer in SHIPPED:
+    if sweep.launch.trainer in BUILT_IN:
         return False
     if sweep.signature and worker.key and sweep.signer in ("", worker.key):
         return True
@@ -183,7 +183,7 @@ def _may_run(worker: Worker, sweep: Sweep) -> bool:
 
 def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], server: Server) -> Notice:
     launch, who = sweep.launch, _each(willing)
-    if launch.trainer in SHIPPED:
+    if launch.trainer in BUILT_IN:
         needs = "torch, numpy, pillow and scikit-learn"
         text = f"{who} lacks trainer {launch.trainer!r}; install {needs} where it runs"
         return Notice("trainer-missing", text)

@@ -226,7 +226,7 @@ def _python(settings: Settings) -> Finding:
 
 
 def _data(settings: Settings) -> Finding:
-    """Report the data sets that the shipped trainers find on this machine."""
+    """Report the data sets that the built-in trainers find on this machine."""
     place, there = settings.data, []
     for name in datasets.WANTED:
         with suppress(DataMissing):
@@ -248,7 +248,7 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
     if importlib.util.find_spec("torch") is None:
         yield note(
             "no-torch",
-            "torch is not installed here: shipped trainers cannot run on this machine",
+            "torch is not installed here: built-in trainers cannot run on this machine",
             "pip install torch torchvision numpy pillow scikit-learn",
         )
     if mismatch := cuda_mismatch():

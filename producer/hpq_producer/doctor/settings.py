@@ -40,7 +40,10 @@ def show_settings(output: Format) -> None:
         [Span(name), Span(value), Span(part, Style.DIM)]
         for field in names
         for name, value, part in zip_longest(
-            [names[field]], [values[field]], wrap(about[field], room), fillvalue=""
+            [names[field]],
+            [values[field]],
+            wrap(about[field], room, break_on_hyphens=False),
+            fillvalue="",
         )
     ]
     show_table(_COLUMNS, rows)

@@ -29,7 +29,7 @@ from hpq.code.manifest import (
     take_snapshot,
 )
 from hpq.domain.sweep import FUNCTION, Launch, Wandb
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.errors import SweepFileError, UserError
 from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.source import is_sweep_file, read
@@ -78,7 +78,7 @@ def find_code(
     named_file, file = file, file.resolve()
     if spec.trainer == FUNCTION:
         return DiscoveredCode(launch=Launch(trainer=FUNCTION, wandb=Wandb.STAND_IN))
-    if spec.trainer in SHIPPED:
+    if spec.trainer in BUILT_IN:
         return DiscoveredCode(launch=Launch(trainer=spec.trainer, code=f"hpq=={__version__}"))
     try:
         folder = _code_folder(spec, file, cwd, code_dir)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
 from hpq.domain.sweep import SCHEMA, Counts, Sweep
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import SEED, replicated
@@ -39,7 +39,7 @@ def enqueue_confirmation(
         raise UserError(text + shell_hint([*words, str(sweep.replicates + seeds)]))
     key, prefix = signing.key_of(session.settings, make=True), session.settings.prefix
     launch, numbers = sweep.launch, [trial.id.number for trial in best]
-    if launch.trainer not in SHIPPED:
+    if launch.trainer not in BUILT_IN:
         # Otherwise what another client of Redis forged would be signed here.
         signing.RowSigner.required(session.settings, sweep)
     seed = sweep.seed + sweep.replicates

@@ -24,7 +24,7 @@ from hpq_producer.terminal.text import clean, value
 
 _MOST_LINES, _BEST, _SAMPLE = 500, 20, 300  # trials of curves and parallel coordinates
 _MOST_AXES = 12  # parameters of parallel coordinates and slices
-_COLOURS = "Viridis_r"  # ends with the best: dark violet, as on the page
+_COLORS = "Viridis_r"  # ends with the best: dark violet, as on the page
 _WORST = 0.93  # of the way from the best: the last yellow is too pale on white
 _ACTIVE = str.maketrans({"<": "‹", ">": "›", "$": "＄", "&": "＆"})
 
@@ -54,15 +54,15 @@ class FigureData:
 
 
 def curves(data: FigureData) -> Any:
-    """Draw the metric over the steps, a line a trial: coloured by rank, pruned ones dashed."""
+    """Draw the metric over the steps, a line a trial: colored by rank, pruned ones dashed."""
     go = _plotly()
     shown = {curve.trial: curve for curve in data.curves}
     order = {t.id.number: i for i, t in enumerate(rank_trials(data.sweep, data.trials))}
     states = {t.id.number: t.state for t in data.trials}
-    colours = _colours(len(order))
+    colors = _colors(len(order))
     lines = []
     for number in sorted(shown, key=lambda n: -order.get(n, len(order))):  # the best on top
-        line = {"color": colours[order[number]] if number in order else "#999", "width": 1}
+        line = {"color": colors[order[number]] if number in order else "#999", "width": 1}
         if states.get(number) is TrialState.PRUNED:
             line["dash"] = "dash"
         values = [v if math.isfinite(v) else None for v in shown[number].values]
@@ -83,8 +83,8 @@ def parallel(data: FigureData) -> Any:
         {"label": _text(name), **_axis(leaves.get(name), [one.get(name) for one in sets])}
         for name in _names(data, sets)
     ]
-    # plotly draws the highest colour last.
-    line = {"color": list(shown), "colorscale": _COLOURS, "cmin": -len(ranked) / _WORST, "cmax": 0}
+    # plotly draws the highest color last.
+    line = {"color": list(shown), "colorscale": _COLORS, "cmin": -len(ranked) / _WORST, "cmax": 0}
     axes.append({"label": data.metric, "values": [t.objective for t in shown.values()]})
     title = f"{len(shown):,} of {len(ranked):,} trials with a result"
     return _layout(data, go.Figure(go.Parcoords(dimensions=axes, line=line)), title)
@@ -161,11 +161,11 @@ def _layout(data: FigureData, figure: Any, title: str, x: str = "", y: str = "")
     return figure.update_layout(title=title, xaxis_title=x, yaxis_title=y)
 
 
-def _colours(count: int) -> list[str]:
-    """Return a colour for each rank, the best first."""
-    colours = library("plotly.colors", "figure()")
+def _colors(count: int) -> list[str]:
+    """Return a color for each rank, the best first."""
+    colors = library("plotly.colors", "figure()")
     places = [1 - _WORST * i / max(1, count - 1) for i in range(count)]
-    return list(colours.sample_colorscale(_COLOURS, places)) if places else []
+    return list(colors.sample_colorscale(_COLORS, places)) if places else []
 
 
 def _names(data: FigureData, sets: Sequence[Mapping[str, Json]]) -> list[str]:

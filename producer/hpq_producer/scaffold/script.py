@@ -27,7 +27,7 @@ from hpq_producer.scaffold.script_contents import (
     Script,
     called,
     keywords,
-    spelt,
+    spelled,
 )
 
 _ONLY_WANDB = "only in wandb.config; the script's parser rejects it as an option"
@@ -48,10 +48,10 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
     options, arguments = argparse_options.read(tree, literals)
     takes_any = not options or _takes_any(tree)
     defaults, reads = wandb_options.read_config(tree, literals)
-    known = {spelt(option.name) for option in options}
+    known = {spelled(option.name) for option in options}
     # The sweep must set the names of wandb.config that are read without a default.
     defaults += [Option(name=name, line=line, required=True) for name, line in reads]
-    alone = [one for one in defaults if spelt(one.name) not in known]
+    alone = [one for one in defaults if spelled(one.name) not in known]
     if not takes_any:
         alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
     options += alone
@@ -81,7 +81,7 @@ def rejections(
     for name in names if long else ():
         started = [other for other in long if other.startswith(name)]  # abbreviations are accepted
         if name not in long and len(started) != 1:
-            near = [other for other in long if spelt(other) == spelt(name)]
+            near = [other for other in long if spelled(other) == spelled(name)]
             near += [other for other in long if other == _initials(name)]
             near += get_close_matches(name, long, n=1, cutoff=0.5)
             hint = f"; did you mean --{near[0]}?" if near else ""
@@ -93,7 +93,7 @@ def rejections(
 
 def _initials(name: str) -> str:
     """Return `lr` for learning_rate."""
-    return "".join(part[:1] for part in spelt(name).split("_"))
+    return "".join(part[:1] for part in spelled(name).split("_"))
 
 
 def _beside(script: Path, name: str) -> Path:

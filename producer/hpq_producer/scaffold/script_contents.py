@@ -183,6 +183,6 @@ class Script:
     takes_any: bool = True
 
 
-def spelt(name: str) -> str:
+def spelled(name: str) -> str:
     """Normalize a name: batch-size and batch_size are one option."""
     return name.replace("-", "_").lower()

@@ -17,7 +17,7 @@ import yaml
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq_producer.scaffold import script as script_reader
-from hpq_producer.scaffold.script_contents import Kind, Option, Script, spelt
+from hpq_producer.scaffold.script_contents import Kind, Option, Script, spelled
 
 # Options of a run rather than of a model: they keep the script's default unless the user edits the
 # file.
@@ -184,9 +184,9 @@ def _own(script: Script, sweep: Mapping[str, Json], program: str) -> Iterator[st
     yield "# from now on. `hpq plan` shows its trials, `hpq run` runs them here."
     rest = {key: value for key, value in sweep.items() if key != "program"}
     yield f"program: {word(sweep.get('program') or program)}"
-    known = {spelt(option.name) for option in script.options if not option.why_not}
+    known = {spelled(option.name) for option in script.options if not option.why_not}
     names = sweep.get("parameters")
-    told = {spelt(name) for name in names} if isinstance(names, dict) else set()
+    told = {spelled(name) for name in names} if isinstance(names, dict) else set()
     if "command" not in sweep and not script.takes_any and not told <= known:
         yield "# The script's parser rejects these options: they are passed through wandb.config."
         yield 'command: ["${env}", "${interpreter}", "${program}"]'

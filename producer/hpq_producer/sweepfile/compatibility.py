@@ -1,7 +1,7 @@
 """Check a sweep against the code that it names: trainer or program, command, parameter values.
 
-The values of a shipped trainer's parameters are checked against hpq.domain.trainer_specs before any
-parameters are drawn. Of other code, only the command line can be checked.
+A built-in trainer's values are checked against hpq.domain.trainer_specs before parameters are
+drawn. Of other code, only the command line can be checked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from hpq.code.command import MACROS, is_plain_python
 from hpq.domain.sweep import FUNCTION
-from hpq.domain.trainer_specs import SHIPPED, Number, TrainerSpec
+from hpq.domain.trainer_specs import BUILT_IN, Number, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.search.space import Space
 from hpq_producer.sweepfile import values, yaml_reader
@@ -36,16 +36,16 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
     elif trainer is None and program is None and "command" in data:
         _command_alone(data, out)
     elif trainer is None and program is None:
-        shipped = ", ".join(SHIPPED)
+        built_in = ", ".join(BUILT_IN)
         out.add_missing(
-            (), f"no code to run; write program: train.py, or trainer: one of {shipped}"
+            (), f"no code to run; write program: train.py, or trainer: one of {built_in}"
         )
 
 
 def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
-    if trainer not in (*SHIPPED, FUNCTION) and not _FUNCTION.match(trainer):
-        hint = values.nearest(trainer, tuple(SHIPPED))
-        allowed = f"{', '.join(SHIPPED)}, or package.module:function"
+    if trainer not in (*BUILT_IN, FUNCTION) and not _FUNCTION.match(trainer):
+        hint = values.nearest(trainer, tuple(BUILT_IN))
+        allowed = f"{', '.join(BUILT_IN)}, or package.module:function"
         out.add(
             ("trainer",),
             f"unknown trainer {shown(trainer)}; use one of {allowed}{hint}",
@@ -84,7 +84,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
 
 
 def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
-    """Report every value of a space that a shipped trainer rejects."""
+    """Report every value of a space that a built-in trainer rejects."""
     for names, leaf in space.leaves:
         path: KeyPath = ("parameters", names[0])
         spec = trainer.params.get(names[0])
@@ -106,7 +106,7 @@ def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
 def warn_of_words(words: Mapping[KeyPath, str], out: Problems) -> None:
     """Warn of parameter values that W&B reads differently: no, 1_000, 1:30, 012.
 
-    Call this for user code only: a shipped trainer's values are checked one by one.
+    Call this for user code only: a built-in trainer's values are checked one by one.
     """
     for path, word in words.items():
         if path[0] == "parameters" or isinstance(path[0], int):
@@ -116,7 +116,7 @@ def warn_of_words(words: Mapping[KeyPath, str], out: Problems) -> None:
 def check_known(
     trainer: TrainerSpec, name: str, values: Iterable[tuple[KeyPath, Json]], out: Problems
 ) -> None:
-    """Report each (path, value) of a parameter that a shipped trainer rejects."""
+    """Report each (path, value) of a parameter that a built-in trainer rejects."""
     for path, value in values:
         wrong = trainer.problem(name, value)
         if wrong:

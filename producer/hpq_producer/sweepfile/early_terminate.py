@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
 from hpq.domain.sweep import EarlyTerminate, TerminationRule
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile import schema
 from hpq_producer.sweepfile.errors import Problems, shown
@@ -52,7 +52,7 @@ def check(data: Mapping[str, Json], out: Problems) -> None:
     schema.check(value, table, (_KEY,), out)
     if len(out.errors) > errors:
         return
-    if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
+    if "metric" not in data and str(data.get("trainer")) not in BUILT_IN:
         out.add_missing((_KEY,), "needs a metric; write metric: {name: …, goal: …}")
     if kind == TerminationRule.HYPERBAND and "max_iter" in value and "s" not in value:
         out.add_missing(

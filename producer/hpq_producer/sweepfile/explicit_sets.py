@@ -23,7 +23,7 @@ Sets = tuple[ParameterSet, ...]
 def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Sets:
     """Read the distinct parameter sets of a list; report and skip errors.
 
-    If a shipped trainer runs them, its rules apply.
+    If a built-in trainer runs them, its rules apply.
     """
     first: dict[bytes, int] = {}
     sets: list[ParameterSet] = []

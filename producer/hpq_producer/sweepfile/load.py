@@ -24,7 +24,7 @@ from hpq.domain.sweep import (
     ObjectiveValue,
     Wandb,
 )
-from hpq.domain.trainer_specs import SHIPPED, TrainerSpec
+from hpq.domain.trainer_specs import BUILT_IN, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
 from hpq.search.conditions import Partial
@@ -93,16 +93,16 @@ def load(
     if isinstance(root, list) and not {"program", "command"} & data.keys():
         data.setdefault("trainer", _LIST_TRAINER)
     check_keys(data, isinstance(root, list), out)
-    shipped = None if "program" in data else trainer_specs.SHIPPED.get(str(data.get("trainer")))
-    if shipped is None:
+    built_in = None if "program" in data else trainer_specs.BUILT_IN.get(str(data.get("trainer")))
+    if built_in is None:
         compatibility.warn_of_words(top.words, out)
     if isinstance(root, list):
-        sets = explicit_sets.read(root, shipped, out)
-        spec = _spec(data, path.stem, shipped, out, source={**data, LIST: root})
+        sets = explicit_sets.read(root, built_in, out)
+        spec = _spec(data, path.stem, built_in, out, source={**data, LIST: root})
         spec = replace(spec, method=LIST, listed=sets, varying=explicit_sets.varying(sets))
     else:
-        space = _space(data, shipped, out)
-        spec = _spec(data, path.stem, shipped, out, source=data)
+        space = _space(data, built_in, out)
+        spec = _spec(data, path.stem, built_in, out, source=data)
         spec = replace(spec, space=space, varying=space.varying)
         if "points" in data and not out.errors:
             is_grid = spec.method == "grid"
@@ -123,14 +123,14 @@ def _flags(**flags: tuple[str, Json]) -> list[Override]:
     ]
 
 
-def _space(data: Keys, shipped: TrainerSpec | None, out: Problems) -> Space:
-    """Read the search space; check it against the method and a shipped trainer's limits."""
+def _space(data: Keys, built_in: TrainerSpec | None, out: Problems) -> Space:
+    """Read the search space; check it against the method and a built-in trainer's limits."""
     if "parameters" not in data:
         return Space.of({})
     leaves = parameters.read_leaves(data["parameters"], ("parameters",), out)
     space = _conditioned(data, leaves, out)
-    if shipped is not None:
-        compatibility.check_space(shipped, space, out)
+    if built_in is not None:
+        compatibility.check_space(built_in, space, out)
     largest = 0
     for names, leaf in space.leaves:
         largest += max((len(canonical({"": value})) for _, value in leaf.known()), default=0)
@@ -159,7 +159,7 @@ def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
 
 
 def _spec(
-    data: Keys, stem: str, shipped: TrainerSpec | None, out: Problems, *, source: Keys
+    data: Keys, stem: str, built_in: TrainerSpec | None, out: Problems, *, source: Keys
 ) -> SweepSpec:
     """Build the spec without its parameters; it is invalid if there are errors."""
 
@@ -177,7 +177,7 @@ def _spec(
     return SweepSpec(
         name=text("name", "sweep" if schema.NAME(stem) else stem),
         method=text("method"),
-        metric=None if out.errors else _metric(data.get("metric"), shipped),
+        metric=None if out.errors else _metric(data.get("metric"), built_in),
         trainer=text("trainer"),
         program=text("program"),
         command=words("command") or (command.DEFAULT if "program" in data else ()),
@@ -212,12 +212,12 @@ def _early(data: Json) -> EarlyTerminate | None:
     return early_terminate.read(data) if isinstance(data, dict) else None
 
 
-def _metric(data: Json, shipped: TrainerSpec | None) -> Metric | None:
-    """Read the file's metric; a shipped trainer's metric is the default, and so is its goal.
+def _metric(data: Json, built_in: TrainerSpec | None) -> Metric | None:
+    """Read the file's metric; a built-in trainer's metric is the default, and so is its goal.
 
     W&B's default goal is minimize, which would rank the worst accuracy first.
     """
-    own = shipped.metric if shipped else None
+    own = built_in.metric if built_in else None
     if not isinstance(data, dict):
         return own
     name, target = str(data["name"]), data.get("target")
@@ -269,7 +269,7 @@ def _check_method(data: Mapping[str, Json], similar: frozenset[str], out: Proble
     if "method" not in data and "method" not in similar:
         out.add_missing(("method",), "missing; write grid, random or bayes")
     if method == "bayes":
-        if "metric" not in data and str(data.get("trainer")) not in SHIPPED:
+        if "metric" not in data and str(data.get("trainer")) not in BUILT_IN:
             out.add_missing(
                 ("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}"
             )
@@ -285,7 +285,7 @@ def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
         out.add(("keep",), f"{shown(value)} is not a mapping; write {{best: 3, last: 1}}")
         return
     schema.check(value, schema.KEEP, ("keep",), out)
-    if value.get("best") and "metric" not in data and str(data.get("trainer")) not in SHIPPED:
+    if value.get("best") and "metric" not in data and str(data.get("trainer")) not in BUILT_IN:
         out.add_missing(("keep", "best"), "needs a metric; write metric: {name: …, goal: …}")
 
 

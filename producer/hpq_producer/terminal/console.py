@@ -22,12 +22,12 @@ from hpq_producer.terminal.text import to_ascii, trials_of
 
 
 def terminal_info(stream: TextIO, environ: Mapping[str, str]) -> TerminalInfo:
-    """Describe a stream; no colour without a terminal, with NO_COLOR, or on a dumb terminal."""
+    """Describe a stream; no color without a terminal, with NO_COLOR, or on a dumb terminal."""
     is_tty = stream.isatty()
     size = shutil.get_terminal_size() if not is_tty else os.get_terminal_size(stream.fileno())
     columns, rows = size.columns or 80, size.lines or 24  # a pty may report 0x0
-    colour = is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    return TerminalInfo(columns=columns, rows=rows, tty=is_tty, colour=colour)
+    color = is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    return TerminalInfo(columns=columns, rows=rows, tty=is_tty, color=color)
 
 
 def replace_unknown_characters() -> None:
@@ -51,7 +51,7 @@ def stdout_info() -> TerminalInfo:
     terminal = terminal_info(sys.stdout, os.environ)
     if terminal.tty or os.environ.get("COLUMNS", "").isdigit():
         return terminal
-    return TerminalInfo(columns=_ENDLESS, rows=terminal.rows, colour=False)
+    return TerminalInfo(columns=_ENDLESS, rows=terminal.rows, color=False)
 
 
 def show_lines(lines: Iterable[Line], *, whole: bool = False) -> None:

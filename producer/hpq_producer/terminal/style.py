@@ -1,6 +1,6 @@
-"""Styled text: lines of spans that know how to become plain or coloured strings. Pure.
+"""Styled text: lines of spans that know how to become plain or colored strings. Pure.
 
-Colour only ever adds to what the words say. A line is cut to its width before it is coloured, so
+Color only ever adds to what the words say. A line is cut to its width before it is colored, so
 no escape sequence is ever cut through.
 """
 
@@ -53,7 +53,7 @@ class TerminalInfo:
     columns: int = 80
     rows: int = 24
     tty: bool = False
-    colour: bool = False
+    color: bool = False
 
 
 def plain(line: Line) -> str:
@@ -74,10 +74,10 @@ def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
 
 
 def paint(line: Line, terminal: TerminalInfo) -> str:
-    """Return a line for print: cut to the terminal, coloured if the terminal shows colour."""
+    """Return a line for print: cut to the terminal, colored if the terminal shows color."""
     out = [
         f"\x1b[{_SGR[span.style]}m{span.text}\x1b[0m"
-        if terminal.colour and span.style and span.text.strip()
+        if terminal.color and span.style and span.text.strip()
         else span.text
         for span in cut(line, terminal)
     ]

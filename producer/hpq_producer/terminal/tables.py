@@ -86,7 +86,7 @@ class Layout:
     def table(self, rows: Sequence[Sequence[Span]], picked: int | None) -> list[Line]:
         """Return the titles and the rows as lines; the picked row is reversed."""
         lines = [self.header(), *map(self.row, rows)]
-        if picked is not None and 0 <= picked < len(rows):  # its colours would be patches
+        if picked is not None and 0 <= picked < len(rows):  # its colors would be patches
             lines[1 + picked] = [Span(plain(lines[1 + picked]), Style.REVERSE)]
         return lines
 

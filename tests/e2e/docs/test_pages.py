@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.constants import ROOT
-from tests.pages import OUTPUT, PAGES, blocks, script, typed
-from tests.server import find_server
+from tests.support.constants import ROOT
+from tests.support.pages import OUTPUT, PAGES, blocks, script, typed
+from tests.support.server import find_server
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")

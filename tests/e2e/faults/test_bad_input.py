@@ -1,4 +1,4 @@
-"""Bad input of shipped trainers and of the loop they share: one line each, the worker goes on.
+"""Bad input of built-in trainers and of the loop they share: one line each, the worker goes on.
 
 On a real worker. What is refused before anything is queued: tests/unit/sweepfile/test_errors.py.
 """

@@ -8,7 +8,7 @@ import pytest
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialState
-from tests.ids import ids
+from tests.support.ids import ids
 
 PROGRAM = """
     import argparse, os, shutil, signal, subprocess, sys, time

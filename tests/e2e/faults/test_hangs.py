@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import TrialState
-from tests.constants import DEADLINE_S
-from tests.ids import ids
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ptrace and prlimit are Linux's")
 _SEIZE, _INTERRUPT, _ANY_THREAD = 0x4206, 0x4207, 0x40000000

@@ -14,8 +14,8 @@ import pytest
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialState
-from tests.constants import DEADLINE_S
-from tests.ids import ids
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids
 
 BELOW = """
     import os, subprocess, sys, time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ids import ids
+from tests.support.ids import ids
 
 
 @pytest.mark.slow

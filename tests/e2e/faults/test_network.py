@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ids import ids
-from tests.proxy import Proxy
+from tests.support.ids import ids
+from tests.support.proxy import Proxy
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import FailureKind, TrialState
-from tests.commands import run_hpq
-from tests.constants import DEADLINE_S
-from tests.ids import ids
+from tests.support.commands import run_hpq
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids
 
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}\n"
 

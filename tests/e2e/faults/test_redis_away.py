@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.trial import TrialState
-from tests.ids import ids
+from tests.support.ids import ids
 
 
 @pytest.mark.slow

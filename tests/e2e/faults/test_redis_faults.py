@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from hpq.domain.trial import TrialState
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
-from tests.ids import ids, refused
+from tests.support.ids import ids, refused
 
 QUICK = "def train(params, trial):\n    return {'loss': params['x']}\n"
 

@@ -10,8 +10,8 @@ import pytest
 
 from hpq import __version__
 from hpq.domain.sweep import SCHEMA
-from tests.constants import ROOT
-from tests.ids import ids
+from tests.support.constants import ROOT
+from tests.support.ids import ids
 
 NEWER = "99.0.0"
 
@@ -131,14 +131,14 @@ def test_an_older_hpq_reads_fields_and_words_that_it_does_not_know(lab) -> None:
     lab.wait_over(sid)
     sweep, keys, redis = lab.keys.sweep(sid), lab.keys, lab.redis
     launch = json.loads(redis.hget(sweep, "launch")) | {"sandbox": "gvisor"}
-    redis.hset(sweep, mapping={"launch": json.dumps(launch), "colour": "blue"})
+    redis.hset(sweep, mapping={"launch": json.dumps(launch), "color": "blue"})
     first, second, third = (keys.trial(lab.trial(sid, n).id) for n in (1, 2, 3))
-    redis.hset(first, mapping={"state": "suspended", "colour": "blue"})
+    redis.hset(first, mapping={"state": "suspended", "color": "blue"})
     redis.hset(second, mapping={"state": "failed", "kind": "evicted", "error": "by the cluster"})
     redis.hset(third, "shade", b"\xff\xfe")
     events = keys.sweep(sid, "events")
-    redis.xadd(events, {"e": "suspended", "n": 1, "a": 1, "colour": "blue"})
-    redis.xadd(events, {"e": "repainted {0}", "colour": b"\xff"})
+    redis.xadd(events, {"e": "suspended", "n": 1, "a": 1, "color": "blue"})
+    redis.xadd(events, {"e": "repainted {0}", "color": b"\xff"})
     assert lab.trial(sid).phase.startswith("suspended ")
     for words in (
         ("show", sid), ("show", f"{sid}/1"), ("show", f"{sid}/2", "--json"), ("ls",), ("best",),

@@ -18,8 +18,8 @@ import pytest
 
 from hpq.domain.trial import TrialState
 from tests.chaos import KINDS, PROCESSES, Chaos, Plan
-from tests.commands import HPQ
-from tests.constants import DEADLINE_S
+from tests.support.commands import HPQ
+from tests.support.constants import DEADLINE_S
 
 SWEEP_OF = {"suggester": "bayes", "preload server": "program"}
 SUPERVISOR = r"-P -m hpq_worker "

@@ -16,9 +16,9 @@ from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Json
 from hpq.errors import ExitCode
 from hpq_producer.watch.event_log import event_line
-from tests.constants import DEADLINE_S
-from tests.ids import ids, refused
-from tests.proxy import Proxy
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids, refused
+from tests.support.proxy import Proxy
 
 pytest.importorskip("optuna")
 
@@ -74,7 +74,7 @@ def test_bayes_runs_to_its_cap_and_finds_the_valley(lab) -> None:
     (best,) = lab.reader.trials.best(lab.reader.sweeps.get(sid), 1)
     assert best.params["n"] == 1 and abs(best.params["x"] - 1) < 0.6
     late = [params["n"] for params in found[18:]]
-    assert late.count(1) > len(late) / 2  # it has learnt
+    assert late.count(1) > len(late) / 2  # it has learned
     lab.wait_until(lambda: not lab.processes(MAKER), "the end of who makes sets")
 
 

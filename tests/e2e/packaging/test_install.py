@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from hpq import __version__
-from tests.commands import stdout_of
-from tests.constants import DEADLINE_S, ROOT
+from tests.support.commands import stdout_of
+from tests.support.constants import DEADLINE_S, ROOT
 
 Installed = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = """

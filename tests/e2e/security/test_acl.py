@@ -14,11 +14,11 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 
 from hpq.store.reader import StoreReader
 from hpq_producer.manifests.secrets import secret_objects
-from tests.commands import stdout_of
-from tests.desk import run_here
-from tests.ids import ids, refused
-from tests.lab import Lab, MakeLab
-from tests.proxy import Proxy
+from tests.support.commands import stdout_of
+from tests.support.desk import run_here
+from tests.support.ids import ids, refused
+from tests.support.lab import Lab, MakeLab
+from tests.support.proxy import Proxy
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
 KEDA = """

@@ -19,7 +19,7 @@ from hpq.settings import read
 from hpq.store.wire.fields import dumps
 from hpq_producer.page.sweep_data import encode_sweep, read_sweep
 from hpq_producer.session import reader_of
-from tests.ids import ids, refused
+from tests.support.ids import ids, refused
 
 PROGRAM = """
     import os, sys

@@ -13,10 +13,10 @@ import pytest
 from redis import Redis
 
 from hpq.code.signing import fingerprint
-from tests.commands import HPQ, run_hpq
-from tests.constants import DEADLINE_S
-from tests.ids import ids, refused
-from tests.lab import STEERED, Lab, MakeLab
+from tests.support.commands import HPQ, run_hpq
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids, refused
+from tests.support.lab import STEERED, Lab, MakeLab
 
 PASSWORD = "s3cr3t-Passw0rd"
 SWEEP = "program: {}\nmethod: grid\nparameters: {{x: {{values: [1, 2]}}}}\n"

@@ -11,7 +11,7 @@ from redis import Redis
 
 from hpq_worker.attempt.environment import reserved_port
 from tests.e2e.security.test_join import Machine, steered_anywhere
-from tests.ids import ids, refused
+from tests.support.ids import ids, refused
 
 PASSWORD = "s3cr3t-Passw0rd"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ids import ids
+from tests.support.ids import ids
 
 HEAD = "method: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
 PASSWORD, KEY = "s3cr3t-Passw0rd", "c0de-key-0f-ours"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ids import refused
+from tests.support.ids import refused
 
 
 def file(lab, values: list[int]):

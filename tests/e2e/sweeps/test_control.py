@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialState
-from tests.ids import ids
+from tests.support.ids import ids
 
 
 def running(lab, sid: str) -> list[int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from tests.commands import HPQ
-from tests.constants import DEADLINE_S
+from tests.support.commands import HPQ
+from tests.support.constants import DEADLINE_S
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 

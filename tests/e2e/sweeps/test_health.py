@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from hpq_worker.attempt.environment import reserved_port
-from tests.constants import DEADLINE_S
-from tests.ids import ids
-from tests.lab import Lab
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids
+from tests.support.lab import Lab
 
 pytest.importorskip("prometheus_client", reason="pip install 'hpq[worker]'")
 

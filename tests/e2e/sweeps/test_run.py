@@ -13,9 +13,9 @@ from collections.abc import Callable
 import pytest
 
 from hpq.domain.trial import TrialState
-from tests.commands import HPQ
-from tests.ids import ids, refused
-from tests.lab import Lab
+from tests.support.commands import HPQ
+from tests.support.ids import ids, refused
+from tests.support.lab import Lab
 
 SWEEP = (
     "trainer: steered:train\nmethod: grid\nmetric: {{name: loss}}\n"

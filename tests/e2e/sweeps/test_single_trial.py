@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from hpq.domain.trial import TrialState
-from tests.ids import ids, refused
+from tests.support.ids import ids, refused
 
 
 def started(lab, sid: str, number: int, **env: str):

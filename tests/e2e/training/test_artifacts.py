@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import TrialId, TrialState
-from tests.ids import refused
-from tests.lab import bare, files_of
+from tests.support.ids import refused
+from tests.support.lab import bare, files_of
 
 SAVES = """
     import os, time

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import Checkpoint, TrialState
-from tests.ids import ids
-from tests.lab import bare, files_of
+from tests.support.ids import ids
+from tests.support.lab import bare, files_of
 
 # Counts to 8, one step a file `step-N` of the test's; resumes from what it finds.
 COUNTS = """

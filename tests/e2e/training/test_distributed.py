@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from hpq.domain.trial import FailureKind, TrialId, TrialState
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 pytest.importorskip("torch")
 PAGE = ROOT / "docs" / "guides" / "multi-gpu.md"

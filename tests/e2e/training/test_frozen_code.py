@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from hpq.domain.trial import FailureKind, TrialState
-from tests.ids import ids
-from tests.lab import Lab
+from tests.support.ids import ids
+from tests.support.lab import Lab
 
 SWEEP = """
     program: train.py

@@ -21,8 +21,8 @@ import torch
 from benchmarks import gpu
 from benchmarks.figures import Figure
 from hpq_worker.trainers.step import Plan
-from tests.constants import ROOT
-from tests.recorded_graph import Gpu
+from tests.support.constants import ROOT
+from tests.support.recorded_graph import Gpu
 from tests.unit.trainers.test_datasets import batches
 
 pytestmark = pytest.mark.torch

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hpq.domain.trial import TrialState
-from tests.ids import refused
+from tests.support.ids import refused
 
 HEAD = "program: train.py\nmethod: grid\nmetric: {name: loss, goal: minimize}\n"
 THREE = HEAD + "parameters: {x: {values: [1, 2, 3]}}\n"

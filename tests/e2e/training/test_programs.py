@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.trial import TrialId, TrialState
-from tests.ids import ids
+from tests.support.ids import ids
 
 PRINTS = """
     import argparse, sys

@@ -15,9 +15,9 @@ from hpq.code import bundle
 from hpq.settings import read
 from hpq_producer.page.sweep_data import read_sweep
 from hpq_producer.session import reader_of
-from tests.commands import HPQ
-from tests.constants import DEADLINE_S
-from tests.ids import ids, refused
+from tests.support.commands import HPQ
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids, refused
 
 NO_SERVER = "redis://127.0.0.1:1/0"
 SWEEP = """

@@ -12,9 +12,9 @@ import pytest
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import FailureKind, TrialState
-from tests.commands import HPQ
-from tests.constants import DEADLINE_S
-from tests.ids import ids, refused
+from tests.support.commands import HPQ
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids, refused
 
 SPACE = """
     import os, signal, sys, time
@@ -485,7 +485,7 @@ def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
         print(found({"config.lr": {"$lt": 0.05}, "state": "finished"}))
         print(found({"$or": [{"state": "failed"}, {"display_name": {"$regex": "-2$"}}]}))
         print(found(None, "config.lr"), len(api.runs("me/other")))
-        for wrong in (lambda: found({"config.lr": {"$near": 1}}), lambda: found({"colour": 1}),
+        for wrong in (lambda: found({"config.lr": {"$near": 1}}), lambda: found({"color": 1}),
                       lambda: api.projects, lambda: best.delete(), lambda: api.sweep("none")):
             try: wrong()
             except (ValueError, AttributeError, wandb.UsageError) as error: print(error)
@@ -503,5 +503,5 @@ def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
         "[0.001, 0.01, 0.1] 0",
     ]  # fmt: skip
     wrong = said[12:]
-    assert "$near" in wrong[0] and "colour" in wrong[1] and len(wrong) == 5, wrong
+    assert "$near" in wrong[0] and "color" in wrong[1] and len(wrong) == 5, wrong
     assert all("hpq's stand-in" in line for line in wrong[2:4]), wrong

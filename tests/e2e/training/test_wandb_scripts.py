@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.trial import TrialState
-from tests.ids import ids
+from tests.support.ids import ids
 
 SWEEP = """
     program: train.py

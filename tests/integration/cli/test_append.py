@@ -27,8 +27,8 @@ from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
 from hpq_producer.sweepfile.errors import Problems, SourceMap
-from tests.desk import Desk
-from tests.ids import raises, refused
+from tests.support.desk import Desk
+from tests.support.ids import raises, refused
 
 Take = Callable[[], Claim | None]
 GRID = (

@@ -26,8 +26,8 @@ from hpq_producer.archive.restore import restore
 from hpq_producer.archive.write import write
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import Session
-from tests.commands import HPQ
-from tests.ids import refused
+from tests.support.commands import HPQ
+from tests.support.ids import refused
 
 LEASE = 30_000
 SID = "demo-00000"

@@ -12,8 +12,8 @@ from hpq.domain.attempt import Reason
 from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
-from tests.ids import refused
-from tests.store_calls import Shelf, beat, end, take
+from tests.support.ids import refused
+from tests.support.store_calls import Shelf, beat, end, take
 
 SID = "demo-00000"
 Hpq = Callable[..., subprocess.CompletedProcess[str]]

@@ -16,7 +16,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.analysis.attempts import attempts_of
-from tests.store_calls import reaped
+from tests.support.store_calls import reaped
 
 LEASE = 30_000
 Hpq = Callable[..., subprocess.CompletedProcess[str]]

@@ -12,7 +12,7 @@ from hpq.domain.attempt import Outcome, Reason, ReportBatch
 from hpq.domain.trial import Artifacts, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.golden import Golden
+from tests.support.golden import Golden
 
 LEASE = 30_000
 FINISHED = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)

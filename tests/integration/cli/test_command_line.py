@@ -18,8 +18,8 @@ from hpq.errors import UserError
 from hpq.settings import ABOUT
 from hpq_producer.cli import ALIASES, WHERE, Lazy
 from hpq_producer.manifests.render import component_names
-from tests.constants import DEADLINE_S
-from tests.ids import ids, refused
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 

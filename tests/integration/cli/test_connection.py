@@ -23,7 +23,7 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.trial import TrialState
 from hpq_producer import connection_record
 from hpq_producer.connection_record import BACKGROUND, ConnectionRecord
-from tests.ids import refused
+from tests.support.ids import refused
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from hpq.domain.trial import TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from tests.constants import DEADLINE_S
-from tests.ids import ids, refused
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]

@@ -17,9 +17,9 @@ from hpq.datasets import find
 from hpq.errors import DataMissing
 from hpq_producer.enqueue import preflight
 from hpq_worker.trainers import download
-from tests.constants import ROOT
-from tests.data_files import mnist_files
-from tests.ids import ids
+from tests.support.constants import ROOT
+from tests.support.data_files import mnist_files
+from tests.support.ids import ids
 
 Hpq = Callable[..., CompletedProcess[str]]
 

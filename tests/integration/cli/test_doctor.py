@@ -14,7 +14,7 @@ from hpq.domain.attempt import WorkerPresence
 from hpq.settings import read
 from hpq.store.trials import TrialStore
 from hpq_producer.doctor.local import checkup
-from tests.data_files import mnist_files
+from tests.support.data_files import mnist_files
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 Found = dict[str, dict[str, str]]

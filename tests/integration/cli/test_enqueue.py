@@ -21,7 +21,7 @@ from hpq_producer.enqueue.submission import prepare
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.load import load
-from tests.ids import raises
+from tests.support.ids import raises
 
 SWEEP = "program: train.py\nmethod: grid\nparameters:\n  a: {values: [3, 1, 2]}\n  b: {value: x}\n"
 

@@ -18,8 +18,8 @@ from hpq.domain.trial import Claim, Failure, FailureKind, Json, Point, TrialStat
 from hpq.store.enqueue import SweepWriter
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from tests.desk import Done
-from tests.ids import refused
+from tests.support.desk import Done
+from tests.support.ids import refused
 
 Hpq = Callable[..., Done]
 SPACE: dict[str, Json] = {

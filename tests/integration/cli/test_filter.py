@@ -17,7 +17,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.ids import refused
+from tests.support.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SID = "demo-00000"

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 from redis import Redis
 
-from tests.constants import ROOT
-from tests.ids import ids, refused
+from tests.support.constants import ROOT
+from tests.support.ids import ids, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 DIGITS = ROOT / "configs/digits.yaml"

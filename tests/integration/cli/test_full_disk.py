@@ -14,8 +14,8 @@ from redis.exceptions import ConnectionError as NoServer
 from hpq.store.worker_reader import server_memory
 from hpq_producer.diagnosis.waiting import explain_full_server
 from hpq_producer.embedded_redis.launch import answers
-from tests.ids import refused
-from tests.server import find_server
+from tests.support.ids import refused
+from tests.support.server import find_server
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2, 3]}}\n"

@@ -35,10 +35,10 @@ from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.app import _important, matching
-from tests.constants import DEADLINE_S, ROOT
-from tests.hook import serving
-from tests.ids import ids, refused
-from tests.store_calls import end, take
+from tests.support.constants import DEADLINE_S, ROOT
+from tests.support.hook import serving
+from tests.support.ids import ids, refused
+from tests.support.store_calls import end, take
 
 LEASE_MS = 30_000
 ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"

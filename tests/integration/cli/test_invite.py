@@ -15,9 +15,9 @@ from hpq.connection import credentials
 from hpq.settings import read
 from hpq_producer.connection_record import with_joined
 from hpq_producer.invitation import MARK, Invitation, joined, keep
-from tests.commands import HPQ
-from tests.constants import DEADLINE_S
-from tests.ids import ids, raises, refused
+from tests.support.commands import HPQ
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids, raises, refused
 
 
 @pytest.fixture

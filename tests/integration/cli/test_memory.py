@@ -15,8 +15,8 @@ from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, Rep
 from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.ids import ids, refused
-from tests.store_calls import reaped
+from tests.support.ids import ids, refused
+from tests.support.store_calls import reaped
 
 LEASE = 30_000
 FINISHED = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)

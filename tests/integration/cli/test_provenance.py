@@ -16,7 +16,7 @@ from hpq.code import manifest as code_manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import TrialState
 from hpq.store.trials import TrialStore
-from tests.ids import refused
+from tests.support.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = "# by me\r\nprogram: train.py\r\nmethod: grid\r\nparameters: {x: {values: [1, 2]}}\r\n"

@@ -12,15 +12,15 @@ from redis import Redis
 
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import SCHEMA, Sweep
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.diagnosis.waiting import explain_queue_position
-from tests.desk import Desk
-from tests.ids import ids
+from tests.support.desk import Desk
+from tests.support.ids import ids
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
@@ -35,7 +35,7 @@ def work(store: TrialStore) -> Callable[..., Claim | None]:
 
     def begin(name: str = "w1") -> Claim | None:
         fields = {
-            "takes": dumps(sorted(SHIPPED)),
+            "takes": dumps(sorted(BUILT_IN)),
             "schema": str(SCHEMA),
             "state": "idle",
         }
@@ -129,7 +129,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     control.resume("old-00000")
     assert _why(reader, "new-00000") == LINE
     store.present(WorkerPresence(name="w2", host="h", worker_class="default", fields={
-        "takes": dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "idle"
+        "takes": dumps(sorted(BUILT_IN)), "schema": str(SCHEMA), "state": "idle"
     }), idle=True, lifetime_ms=600_000)  # fmt: skip
     assert _why(reader, "new-00000") is None
     redis.delete("hpq:w:w2")
@@ -146,7 +146,7 @@ def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
     work()
     refuses = {"old-00000": {"code": "data-missing", "text": "no data"}}
     there = WorkerPresence(name="w2", host="h", worker_class="default", fields={
-        "takes": dumps(sorted(SHIPPED)), "schema": str(SCHEMA), "state": "busy",
+        "takes": dumps(sorted(BUILT_IN)), "schema": str(SCHEMA), "state": "busy",
         "trial": "else-00000/1", "refuses": dumps(refuses),
     })  # fmt: skip
     store.present(there, idle=False, lifetime_ms=600_000)

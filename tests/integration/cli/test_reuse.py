@@ -21,7 +21,7 @@ from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.enqueue.provenance import CodeLocation, normalize_remote
 from hpq_producer.watch.event_log import event_line
-from tests.desk import Desk
+from tests.support.desk import Desk
 
 Take = Callable[[], Claim | None]
 GRID = (

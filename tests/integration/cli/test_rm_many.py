@@ -10,8 +10,8 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.trial import TrialState
 from hpq.store.reader import StoreReader
 from tests.conftest import MakeSweep
-from tests.ids import refused
 from tests.integration.cli.test_worker_start import make_idle
+from tests.support.ids import refused
 
 ENDED, OLD, OTHERS, RUNNING, WAITING = "ended-00000", "old-00000", "anns-00000", "run-00000", "w-0"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.desk import Desk
-from tests.ids import ids
+from tests.support.desk import Desk
+from tests.support.ids import ids
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 

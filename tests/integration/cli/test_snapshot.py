@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpq.code.bundle import unpack
-from tests.ids import refused
+from tests.support.ids import refused
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n"
 

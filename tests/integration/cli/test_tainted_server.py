@@ -25,8 +25,8 @@ from hpq.sanitize import CONTROL, GuardedStream
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
-from tests.constants import DEADLINE_S
-from tests.ids import raises, refused
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import raises, refused
 
 SID = "demo-00000"
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8m\x9b31m\rok\x08\x08\u202edne\x7f\u2028"
@@ -119,8 +119,8 @@ def test_no_control_character_of_a_tainted_server_reaches_a_terminal(
     tainted: None, environ: dict[str, str], words: list[str]
 ) -> None:
     drawn = on_a_terminal(words, environ)
-    colours = re.compile(r"\x1b\[(?:[0-47]|[39][0-7]|4[0-7])?(?:;(?:[0-47]|[39][0-7]|4[0-7]))*m")
-    plain = re.sub(r"\r*\n|\t", "", colours.sub("", drawn))
+    colors = re.compile(r"\x1b\[(?:[0-47]|[39][0-7]|4[0-7])?(?:;(?:[0-47]|[39][0-7]|4[0-7]))*m")
+    plain = re.sub(r"\r*\n|\t", "", colors.sub("", drawn))
     assert not CONTROL.search(plain), plain[max(0, CONTROL.search(plain).start() - 80) :][:200]  # type: ignore[union-attr]
     assert "Traceback" not in drawn and drawn.strip()
 
@@ -286,7 +286,7 @@ def test_a_worker_releases_what_is_too_large_to_read(
         store.sweep(SID)
 
 
-def test_a_guarded_stream_keeps_colours_and_lines_and_escapes_the_rest(capsys) -> None:
+def test_a_guarded_stream_keeps_colors_and_lines_and_escapes_the_rest(capsys) -> None:
     stream = GuardedStream(sys.stdout)
     stream.write("\x1b[1;31mred\x1b[0m\tnext\r\n\x1b[8mhidden\x1b[2Jgone\rover\x1b]0;t\x07")
     kept = "\x1b[1;31mred\x1b[0m\tnext\r\n"

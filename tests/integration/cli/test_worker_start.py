@@ -14,9 +14,9 @@ import pytest
 from redis import Redis
 
 from hpq.store.keys import Keys
-from tests.commands import HPQ
-from tests.constants import DEADLINE_S
-from tests.ids import ids
+from tests.support.commands import HPQ
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
 DAY_MS = 86_400_000

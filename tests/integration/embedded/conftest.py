@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.private_server import Home
+from tests.support.private_server import Home
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from redis import Redis
 from hpq_producer.embedded_redis import keeper, launch
 from hpq_producer.embedded_redis.attach import attach, running_socket
 from hpq_producer.embedded_redis.binary import Binary
-from tests.ids import raises
-from tests.private_server import Home
+from tests.support.ids import raises
+from tests.support.private_server import Home
 
 
 def test_a_killed_server_is_started_again_with_its_data(home: Home) -> None:

@@ -14,7 +14,7 @@ from redis import Redis
 
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.attach import attach, running_socket
-from tests.private_server import Home
+from tests.support.private_server import Home
 
 STOPPING = "Background append only file rewriting started"
 LOOSE_CHILD = """

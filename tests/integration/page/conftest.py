@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]

@@ -26,9 +26,9 @@ from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from tests.commands import HPQ
-from tests.constants import DEADLINE_S
 from tests.integration.page.conftest import Tab
+from tests.support.commands import HPQ
+from tests.support.constants import DEADLINE_S
 
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")

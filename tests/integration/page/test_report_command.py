@@ -17,7 +17,7 @@ from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.trials import TrialStore
-from tests.ids import refused
+from tests.support.ids import refused
 
 pytest.importorskip("plotly", reason="plotly is not installed")
 pytest.importorskip("jinja2", reason="jinja2 is not installed")

@@ -12,7 +12,7 @@ import pytest
 from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialId, TrialState, TrialView
 from hpq_producer.page.sweep_data import SweepData
 from tests.integration.page.conftest import Tab
-from tests.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
+from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
 
 pytest.importorskip("plotly", reason="plotly is not installed")
 render = pytest.importorskip("hpq_producer.page.render", reason="jinja2 is not installed")
@@ -320,7 +320,7 @@ INK = (
     ".getImageData(60, 20, c.width - 65, c.height - 80).data; let n = 0;"
     "for (let i = 0; i < p.length; i += 4) n += p[i + 3] > 99 && Math.max(p[i], p[i + 1], p[i + 2])"
     " - Math.min(p[i], p[i + 1], p[i + 2]) > 40; return n}"
-)  # pixels with a colour: neither the grid nor text has one
+)  # pixels with a color: neither the grid nor text has one
 
 
 def test_a_metric_that_is_logged_once_is_drawn_as_points(show: Open) -> None:

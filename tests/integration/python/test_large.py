@@ -11,7 +11,7 @@ import hpq
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId
 from hpq.store.keys import Keys
-from tests.desk import Desk
+from tests.support.desk import Desk
 
 TRIALS, POINTS = 2_000, 50
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.constants import DEADLINE_S, ROOT
-from tests.desk import Desk
+from tests.support.constants import DEADLINE_S, ROOT
+from tests.support.desk import Desk
 
 EXAMPLE = ROOT / "examples" / "notebook"
 # A process of its own, since Jupyter's packages warn of sockets that they leave open.

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.commands import HPQ
-from tests.constants import DEADLINE_S, ROOT
-from tests.pages import blocks
+from tests.support.commands import HPQ
+from tests.support.constants import DEADLINE_S, ROOT
+from tests.support.pages import blocks
 
 PAGE = ROOT / "docs" / "reference" / "python.md"
 

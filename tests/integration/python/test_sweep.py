@@ -21,9 +21,9 @@ from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.query.history import HISTORY_COLUMNS
 from hpq_producer.reports.figures import Kind
-from tests.constants import DEADLINE_S
-from tests.desk import Desk
-from tests.ids import raises
+from tests.support.constants import DEADLINE_S
+from tests.support.desk import Desk
+from tests.support.ids import raises
 
 MakeSweep = Callable[..., Sweep]
 Take = Callable[[], Claim | None]

@@ -33,7 +33,7 @@ from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.lease.spool import Spool
-from tests.worker_parts import worker_parts
+from tests.support.worker_parts import worker_parts
 
 Take = Callable[[], Claim]
 LEASE = 30_000

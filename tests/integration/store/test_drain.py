@@ -10,7 +10,7 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.trial import TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.cluster.scale.scale import Scaling
-from tests.ids import ids
+from tests.support.ids import ids
 from tests.unit.cluster.test_drain import Server, pod
 
 LEASE = 30_000

@@ -26,7 +26,7 @@ from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile.early_terminate import read
-from tests.constants import DATA
+from tests.support.constants import DATA
 
 ORACLE = json.loads((DATA / "oracle" / "hyperband.json").read_text("utf-8"))
 STRIDE = 5  # of the cases: some of each kind

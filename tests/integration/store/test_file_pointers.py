@@ -9,7 +9,7 @@ from hpq.domain.sweep import Keep
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
-from tests.store_calls import LEASE, Shelf, beat, end, take
+from tests.support.store_calls import LEASE, Shelf, beat, end, take
 
 HERE = Checkpoint(store="abcd", path="hpq/s/1/1/checkpoint-1", step=2, counts={"acc": 2})
 
@@ -73,7 +73,7 @@ def test_a_pointer_that_cannot_be_read_costs_the_checkpoint_and_not_the_worker(
         redis.hset(keys.trial(claim.trial), "checkpoint", text)
         again = take(store, who, "a")
         assert again.checkpoint == Checkpoint(store="unknown", path="")
-    newer = b'{"store":"abcd","path":"p","step":3,"colour":"blue"}'
+    newer = b'{"store":"abcd","path":"p","step":3,"color":"blue"}'
     redis.hset(keys.trial(claim.trial), "checkpoint", newer)
     assert take(store, who, "a").checkpoint == Checkpoint(store="abcd", path="p", step=3)
 

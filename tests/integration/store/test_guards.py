@@ -14,7 +14,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.store_calls import beat
+from tests.support.store_calls import beat
 
 LEASE = 30_000
 PASSES = Outcome(state=TrialState.FINISHED, objective=1.0)

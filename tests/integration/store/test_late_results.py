@@ -8,7 +8,7 @@ from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.store_calls import reaped
+from tests.support.store_calls import reaped
 
 LEASE = 30_000
 WAYS = ("a stopped sweep", "a trial told to prune")

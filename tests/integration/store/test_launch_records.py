@@ -14,7 +14,7 @@ from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt import launch_records
 from hpq_worker.attempt.launch_records import LaunchRecords
-from tests.worker_parts import records_of
+from tests.support.worker_parts import records_of
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
-from tests.store_calls import reaped
+from tests.support.store_calls import reaped
 
 LEASE = 30_000
 ENDED = {TrialState.FINISHED, TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED}

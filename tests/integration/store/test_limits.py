@@ -20,7 +20,7 @@ from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweep_limits import limits
 from hpq_producer.sweepfile.schema import MAX_PARALLEL, MAX_RETRIES, TOP
-from tests.ids import raises
+from tests.support.ids import raises
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]

@@ -17,9 +17,9 @@ from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_worker.lease.notices import Notices
 from tests.conftest import MakeSweep
-from tests.constants import DEADLINE_S
-from tests.hook import Hook, serving
-from tests.store_calls import end, take
+from tests.support.constants import DEADLINE_S
+from tests.support.hook import Hook, serving
+from tests.support.store_calls import end, take
 
 
 @pytest.fixture

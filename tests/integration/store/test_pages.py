@@ -11,7 +11,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from tests.conftest import MakeSweep
-from tests.store_calls import beat, end, take
+from tests.support.store_calls import beat, end, take
 
 ORDERS = ("best", "newest", "number")
 

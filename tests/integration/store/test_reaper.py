@@ -21,7 +21,7 @@ from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 LEASE = 30_000
 

@@ -21,7 +21,7 @@ from hpq.errors import NotFound, UserError
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.tickets import Tickets
-from tests.store_calls import reaped
+from tests.support.store_calls import reaped
 
 LEASE = 30_000
 

@@ -11,7 +11,7 @@ from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.settings import read
-from tests.worker_parts import records_of
+from tests.support.worker_parts import records_of
 
 LEASE = 30_000
 KEY = "0123456789abcdef0123456789abcdef"

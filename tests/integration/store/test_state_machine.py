@@ -15,7 +15,7 @@ from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.suggest_lease import SuggestLease
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.store_machine import LEASE, SID, TRIALS, Machine, row
+from tests.support.store_machine import LEASE, SID, TRIALS, Machine, row
 
 SIGNER = RowSigner(b"k3y-of-16-letters", "hpq", SID)
 

@@ -29,7 +29,7 @@ from hpq.filestore.local import open_files
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.scripts import StoreContext
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.store_machine import LEASE, SID, Machine
+from tests.support.store_machine import LEASE, SID, Machine
 
 ALIVE = (HeartbeatReply.OK, HeartbeatReply.STOP, HeartbeatReply.PRUNE)
 

@@ -37,7 +37,7 @@ from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import Session
 from hpq_worker.suggest import processes
 from hpq_worker.suggest.loop import Suggester
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 LEASE = 30_000
 KEY = "k3y-of-16-letters"

@@ -16,7 +16,7 @@ from hpq.store.worker_reader import COUNTED
 from hpq_producer.manifests.render import manifests_folder
 from hpq_worker.health.health import Health, WorkerHealth
 from hpq_worker.health.telemetry import TelemetryMessage
-from tests.constants import DATA
+from tests.support.constants import DATA
 
 metrics = pytest.importorskip("hpq_worker.health.prometheus", reason="pip install 'hpq[worker]'")
 parser = pytest.importorskip("prometheus_client.parser")

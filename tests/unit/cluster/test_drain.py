@@ -14,7 +14,7 @@ from hpq.errors import Held
 from hpq_producer.cluster.objects import COST_ANNOTATION
 from hpq_producer.cluster.scale.drain import keep_drained_pods, remove_drained_pods
 from hpq_producer.cluster.scale.scale import Scaling
-from tests.constants import DATA
+from tests.support.constants import DATA
 
 SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
 

@@ -16,7 +16,7 @@ from hpq.domain.trial import Artifacts
 from hpq.errors import NotFound
 from hpq.filestore.base import ID_FILE, Gone, UnreadableFile
 from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
-from tests.ids import raises
+from tests.support.ids import raises
 
 DATA = bytes(range(256)) * 3000
 KUBECTL = """#!/bin/sh

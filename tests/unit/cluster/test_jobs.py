@@ -12,7 +12,7 @@ from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq_producer.manifests import jobs
 from hpq_producer.manifests.render import manifests_folder
-from tests.ids import raises
+from tests.support.ids import raises
 
 SWEEP = "a-sweep-with-a-name-that-is-as-long-as-one-3u4d4"
 

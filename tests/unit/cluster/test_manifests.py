@@ -28,8 +28,8 @@ from hpq_producer.manifests.render import (
     render,
 )
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
-from tests.constants import ROOT
-from tests.ids import ids, raises
+from tests.support.constants import ROOT
+from tests.support.ids import ids, raises
 
 Yaml = dict[str, Any]
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")

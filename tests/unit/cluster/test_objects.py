@@ -25,8 +25,8 @@ from hpq_producer.terminal.text import width
 from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import Scene
 from hpq_producer.watch.view import View
-from tests.constants import DATA
-from tests.golden import Golden
+from tests.support.constants import DATA
+from tests.support.golden import Golden
 
 SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
 

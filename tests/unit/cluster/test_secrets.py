@@ -18,7 +18,7 @@ from hpq_producer.cluster.redis_access import (
     recreate_secrets,
 )
 from hpq_producer.connection_record import ConnectionRecord
-from tests.ids import raises
+from tests.support.ids import raises
 
 
 class Server:

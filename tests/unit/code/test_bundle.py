@@ -18,7 +18,7 @@ from hpq.code import manifest as code_manifest
 from hpq.domain.sweep import Launch
 from hpq.errors import UserError
 from hpq_worker.attempt.code import CodeBundles
-from tests.ids import raises
+from tests.support.ids import raises
 
 
 def put(folder: Path, *names: str) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from hpq.code.command import interpreter, is_own
-from tests.ids import raises
+from tests.support.ids import raises
 
 
 def _program(path: Path) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from hpq.code import manifest as code_manifest
 from hpq_producer.sweepfile import source as sweep_source
-from tests.ids import raises
+from tests.support.ids import raises
 
 
 @pytest.fixture

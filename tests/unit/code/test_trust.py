@@ -13,7 +13,7 @@ from hpq.domain.sweep import Launch, Sweep, Wandb
 from hpq.settings import read
 from hpq_worker.attempt.code import CodeBundles
 from hpq_worker.attempt.trust import TrustPolicy
-from tests.golden import Golden
+from tests.support.golden import Golden
 
 LAUNCH = Launch(program="train.py", command=("python", "${program}", "${args}"), code="c",
                 pass_env=("A",), wandb=Wandb.STAND_IN)  # fmt: skip

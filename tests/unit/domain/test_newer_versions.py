@@ -93,7 +93,7 @@ def test_a_result_on_disk_loses_the_fields_that_are_not_known(
         state=TrialState.FAILED, failure=failure, artifacts=Artifacts(store="s", path="p")
     )
     it = Spooled(tmp_path, store, claim := take(), outcome)
-    it.data["colour"] = it.data["outcome"]["colour"] = "blue"
+    it.data["color"] = it.data["outcome"]["color"] = "blue"
     it.data["outcome"]["failure"]["where"] = "train.py"
     it.data["outcome"]["artifacts"]["bytes"] = 7
     assert it.flush() == 1 and not it.path.exists()

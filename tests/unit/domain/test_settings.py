@@ -12,7 +12,7 @@ from hpq.connection.client import connect
 from hpq.connection.credentials import redact
 from hpq.errors import SettingsError
 from hpq.settings import ABOUT, describe, read, unknown_settings
-from tests.ids import raises
+from tests.support.ids import raises
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:

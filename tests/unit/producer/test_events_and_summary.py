@@ -17,7 +17,7 @@ from hpq_producer.terminal.charts import bar, ends_of, scale_of
 from hpq_producer.terminal.style import Span, fold, plain
 from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.watch.event_log import event_line
-from tests.golden import Golden
+from tests.support.golden import Golden
 
 SWEEP = Sweep(
     id="demo-00000",
@@ -234,8 +234,8 @@ def test_a_table_drops_what_is_least_needed_and_never_a_number_in_half() -> None
 
 
 def test_an_event_of_a_newer_version_is_a_line_whatever_its_name() -> None:
-    event = Event(id="1-0", what="repainted {0} {colour}")
-    assert event_line(event, None, SWEEP) == "repainted {0} {colour}"
+    event = Event(id="1-0", what="repainted {0} {color}")
+    assert event_line(event, None, SWEEP) == "repainted {0} {color}"
 
 
 def test_a_line_ends_with_its_last_word_where_nothing_varies() -> None:

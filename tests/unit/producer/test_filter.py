@@ -8,7 +8,7 @@ import pytest
 
 from hpq.errors import UserError
 from hpq_producer.query.filter import Filter
-from tests.ids import raises
+from tests.support.ids import raises
 
 FACTS: dict[str, Any] = {
     "lr": 0.3, "opt.name": "adam", "val/loss": 2.5, "batch-size": 64, "bn": True, "off": False,

@@ -6,7 +6,7 @@ from hpq.domain.status import Worker
 from hpq.domain.sweep import Keep, Launch, Sweep
 from hpq.notice import Notice
 from hpq_producer.diagnosis.notices import explain_missing_store
-from tests.golden import Golden
+from tests.support.golden import Golden
 
 SWEEP = {"id": "s-00000", "name": "s", "digest": "d", "launch": Launch(program="train.py")}
 

@@ -14,7 +14,7 @@ pytest.importorskip("jinja2", reason="jinja2 is not installed")
 from hpq_producer.page.curves import POINTS, pack_curves, thinned
 from hpq_producer.page.sweep_data import encode_sweep
 from hpq_producer.terminal.charts import axis_of, is_wide
-from tests.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
+from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
 
 
 def test_a_thinned_curve_keeps_its_ends_and_its_peak() -> None:

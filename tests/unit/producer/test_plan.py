@@ -12,8 +12,8 @@ import pytest
 from hpq_producer.commands.submit.plan_page import describe_rest
 from hpq_producer.scaffold.script import rejections
 from hpq_producer.sweepfile.load import load
-from tests.constants import DEADLINE_S, ROOT
-from tests.desk import run_here
+from tests.support.constants import DEADLINE_S, ROOT
+from tests.support.desk import run_here
 
 BAYES = """
 program: train.py

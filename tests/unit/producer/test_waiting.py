@@ -9,7 +9,7 @@ from hpq.domain.sweep import FUNCTION, SCHEMA, Launch, Sweep
 from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.session import Server
-from tests.golden import Golden
+from tests.support.golden import Golden
 
 
 def _sweep(

@@ -26,7 +26,7 @@ from hpq_producer.terminal.text import to_ascii, width
 from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, render
 from hpq_producer.watch.scene import Detail, Scene
 from hpq_producer.watch.view import Act, Mode, View, reduce
-from tests.golden import Golden
+from tests.support.golden import Golden
 
 NOW = 1_000_000
 VARYING = ("max_learning_rate", "batch_size", "optimizer")
@@ -300,10 +300,10 @@ def test_a_full_server_is_what_needs_the_user() -> None:
     assert "redis-memory" not in codes
 
 
-def test_colour_adds_to_the_words_and_replaces_none() -> None:
-    coloured = _text(_scene(), colour=True)
-    assert any("\x1b[" in line for line in coloured)
-    words = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in coloured]
+def test_color_adds_to_the_words_and_replaces_none() -> None:
+    colored = _text(_scene(), color=True)
+    assert any("\x1b[" in line for line in colored)
+    words = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in colored]
     assert words == _text(_scene())
 
 

@@ -15,7 +15,7 @@ from hpq.search.discrete import Categorical, IntUniform
 from hpq.search.search_spec import Sampler, Search, missing, unaided
 from hpq.search.space import Space
 from hpq_worker.suggest.chooser import Chooser
-from tests.spaces import SPACE
+from tests.support.spaces import SPACE
 
 PLAIN = Space.of({("x",): Uniform(low=-5.0, high=10.0), ("y",): LogUniform(low=1e-4, high=1.0)})
 FEW = Space.of({("a",): Categorical((1, 2, 3)), ("b",): IntUniform(1, 4)})

@@ -16,10 +16,10 @@ from hpq.search.search_spec import Search
 from hpq.store.wire.search import decode_search, encode_search
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
-from tests.golden import Golden
-from tests.sweep_files import refusals, refused_file
+from tests.support.golden import Golden
+from tests.support.sweep_files import refusals, refused_file
 
-OPTIMISERS = """
+OPTIMIZERS = """
 program: t.py
 method: {method}
 parameters:
@@ -40,7 +40,7 @@ def spec_of(folder: Path, text: str) -> SweepSpec:
 
 
 def test_a_parameter_exists_only_under_its_condition(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, OPTIMISERS.format(method="grid"))
+    spec = spec_of(tmp_path, OPTIMIZERS.format(method="grid"))
     assert [json.dumps(params) for params in parameter_sets(spec)] == [
         # What conditions ask about varies slowest: momentum, then optimizer.
         '{"lr": 0.1, "optimizer": "adam"}',
@@ -62,7 +62,7 @@ def test_random_draws_each_set_of_a_conditional_space_once_and_ends(
 ) -> None:
     every = {
         params.identity
-        for params in parameter_sets(spec_of(tmp_path, OPTIMISERS.format(method=method)))
+        for params in parameter_sets(spec_of(tmp_path, OPTIMIZERS.format(method=method)))
     }
     assert len(every) == 8
 
@@ -185,7 +185,7 @@ def test_a_point_of_a_continuous_space_counts_towards_run_cap(tmp_path: Path) ->
 
 
 def test_a_point_need_not_give_what_does_not_exist_in_it(tmp_path: Path) -> None:
-    text = OPTIMISERS.format(method="random") + "points: [{optimizer: adam, lr: 0.1}]\n"
+    text = OPTIMIZERS.format(method="random") + "points: [{optimizer: adam, lr: 0.1}]\n"
     first = next(parameter_sets(spec_of(tmp_path, text)))
     assert find(first, ("momentum",)) is MISSING
 
@@ -338,7 +338,7 @@ def test_run_cap_counts_trials_and_leaves_no_set_with_fewer_replicates(tmp_path:
 def test_a_space_with_conditions_comes_back_from_the_wire(tmp_path: Path) -> None:
     spec = spec_of(
         tmp_path,
-        OPTIMISERS.format(method="random")
+        OPTIMIZERS.format(method="random")
         + "exclude: [{lr: {min: 0.05}, optimizer: [adam]}]\nreplicates: 2\n",
     )
     assert spec.space is not None

@@ -10,7 +10,7 @@ from hpq.domain.status import Event
 from hpq.domain.sweep import ObjectiveValue
 from hpq.search.search_spec import Impute, Search
 from hpq_worker.suggest.history import TrialResults
-from tests.spaces import SPACE
+from tests.support.spaces import SPACE
 
 BOTH = {"objective": "3.0", "best": "1.0"}
 

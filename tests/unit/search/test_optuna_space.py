@@ -17,7 +17,7 @@ from hpq.domain.identity import canonical
 from hpq.search.continuous import Uniform
 from hpq.search.discrete import Distribution, IntUniform
 from hpq_worker.suggest.optuna_space import axis_of
-from tests.spaces import SPACE
+from tests.support.spaces import SPACE
 
 LEAVES = {".".join(path): leaf for path, leaf in SPACE.leaves}
 FIXED = {"constant", "fixed"}

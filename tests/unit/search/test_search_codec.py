@@ -12,7 +12,7 @@ from hpq.domain.sweep import ObjectiveValue
 from hpq.errors import DecodeError
 from hpq.search.search_spec import Impute, Sampler, Search
 from hpq.store.wire.search import decode_search, encode_search
-from tests.spaces import SPACE
+from tests.support.spaces import SPACE
 
 
 def test_a_search_comes_back_as_it_was() -> None:

@@ -257,7 +257,7 @@ def test_a_shuffle_is_a_shuffle(size: int) -> None:
     assert sorted(order) == list(range(size))
 
 
-def test_a_shuffle_favours_no_place() -> None:
+def test_a_shuffle_favors_no_place() -> None:
     firsts = [samplers.permuted(0, 5, seed) for seed in range(2000)]
     assert all(320 < firsts.count(place) < 480 for place in range(5))
 

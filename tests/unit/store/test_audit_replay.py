@@ -11,7 +11,7 @@ from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
 from hpq.store.audit_reader import SweepCounters, TrialRecord
 from hpq_producer.audit.replay import STEPS, Audit, Replay
-from tests.golden import Golden
+from tests.support.golden import Golden
 
 RUNNING = frozenset({"running", "leases"})
 ENDED, WAITING, DROPPED = frozenset({"ended"}), frozenset({"waiting"}), frozenset({"dropped"})

@@ -8,7 +8,7 @@ import pytest
 
 from hpq_producer.embedded_redis import binary as server_binary
 from hpq_producer.embedded_redis.binary import Binary
-from tests.ids import raises
+from tests.support.ids import raises
 
 REDIS_7 = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d7c971a948f0"
 VALKEY_8 = "Valkey server v=8.0 sha=00000000:1 malloc=libc bits=64"

@@ -15,7 +15,7 @@ from hpq.search.search_spec import Sampler
 from hpq_producer.sweepfile import distributions, schema, yaml_reader
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import parameter_sets
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "sweep-file.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml( refused)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

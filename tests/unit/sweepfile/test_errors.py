@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden import Golden
-from tests.sweep_files import refusals, refused_file
+from tests.support.golden import Golden
+from tests.support.sweep_files import refusals, refused_file
 
 HEAD = "program: t.py\nmethod: random\nparameters:\n"  # what follows begins in line 4
-SHIPPED = "trainer: cifar10\nmethod: random\nparameters:\n"
+BUILT_IN = "trainer: cifar10\nmethod: random\nparameters:\n"
 
 
 PARAMETERS = {
@@ -206,11 +206,11 @@ TRAINER = {
 
 
 @pytest.mark.parametrize("case", TRAINER)
-def test_what_a_shipped_trainer_would_refuse_is_refused_with_its_place(
+def test_what_a_built_in_trainer_would_refuse_is_refused_with_its_place(
     golden: Golden, tmp_path: Path, case: str
 ) -> None:
     entry, line = TRAINER[case]
-    assert refusals(golden, f"trainer: {case}", tmp_path, f"{SHIPPED}  {entry}\n") == [line]
+    assert refusals(golden, f"trainer: {case}", tmp_path, f"{BUILT_IN}  {entry}\n") == [line]
 
 
 LISTS = {

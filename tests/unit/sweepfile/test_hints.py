@@ -10,9 +10,9 @@ from hpq.code.command import argv
 from hpq.domain.trial import Json
 from hpq_producer.commands.submit.plan_page import quoted_value
 from hpq_producer.sweepfile.load import load
-from tests.golden import Golden
-from tests.ids import raises
-from tests.sweep_files import places, refusals, refused_file
+from tests.support.golden import Golden
+from tests.support.ids import raises
+from tests.support.sweep_files import places, refusals, refused_file
 
 HEAD = "program: t.py\nmethod: random\nparameters:\n  lr: {values: [1]}\n"  # line 5 comes next
 

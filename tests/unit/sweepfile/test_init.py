@@ -16,8 +16,8 @@ from hpq_producer.scaffold.script import read_script
 from hpq_producer.scaffold.template import sweep_file
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import SweepSpec
-from tests.constants import DEADLINE_S, ROOT
-from tests.ids import refused
+from tests.support.constants import DEADLINE_S, ROOT
+from tests.support.ids import refused
 
 ARGPARSE = """
     import argparse

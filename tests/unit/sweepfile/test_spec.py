@@ -19,7 +19,7 @@ from hpq.search.samplers import replicated
 from hpq.store.wire.trial import encode_new
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 WANDB = """\
 program: train/trainer.py

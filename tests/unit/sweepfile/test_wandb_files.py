@@ -14,8 +14,8 @@ import pytest
 
 from hpq.errors import SweepFileError
 from hpq_producer.sweepfile.load import load
-from tests.constants import ROOT
 from tests.oracle.files import read
+from tests.support.constants import ROOT
 
 Config = dict[str, Any]
 BASE = {"method": "random", "metric": {"name": "loss"}}

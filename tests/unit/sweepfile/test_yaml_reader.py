@@ -12,9 +12,9 @@ import yaml
 from hpq.errors import SweepFileError
 from hpq_producer.sweepfile import source as sweep_source
 from hpq_producer.sweepfile import yaml_reader
-from tests.golden import Golden
-from tests.ids import raises
-from tests.sweep_files import places
+from tests.support.golden import Golden
+from tests.support.ids import raises
+from tests.support.sweep_files import places
 
 
 def data(text: str) -> object:

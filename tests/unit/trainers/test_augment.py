@@ -11,7 +11,7 @@ import torch
 
 from hpq.errors import BadParams
 from hpq_worker.trainers import digits, mnist
-from hpq_worker.trainers.cifar10 import MEAN, PAD, STD, Augmented, normalise
+from hpq_worker.trainers.cifar10 import MEAN, PAD, STD, Augmented, normalize
 from hpq_worker.trainers.data import Batches, Split
 from hpq_worker.trainers.step import Plan
 
@@ -24,7 +24,7 @@ def augmented(images: torch.Tensor, cutout: int, plan: Plan | None = None) -> Au
 
 
 def reference(image: np.ndarray, c: dict[str, torch.Tensor], i: int, cutout: int) -> np.ndarray:
-    """Normalise, pad, transpose, crop, flip and cut one image, in the article's order."""
+    """Normalize, pad, transpose, crop, flip and cut one image, in the article's order."""
     mean, std = np.array(MEAN), np.array(STD)
     x = (image - mean * 255) / (255 * std)
     x = np.pad(x, [(PAD, PAD), (PAD, PAD), (0, 0)], mode="reflect").transpose(2, 0, 1)
@@ -56,7 +56,7 @@ def test_a_batch_is_augmented_as_the_article_augments_each_image(
 
 @pytest.mark.parametrize("cutout", [1, 5, 12, 32])
 def test_every_hole_lies_fully_inside_its_image(cutout: int) -> None:
-    # No pixel of these images is 0 after normalisation, so the zeros are the hole.
+    # No pixel of these images is 0 after normalization, so the zeros are the hole.
     images = torch.full((300, 32, 32, 3), 255, dtype=torch.uint8)
     batches = augmented(images, cutout)
     found = batches.take(torch.arange(300), **batches.draw(torch.arange(300)))
@@ -97,17 +97,17 @@ def test_images_that_cannot_be_augmented_so_are_said(shape, dtype) -> None:
 
 
 @pytest.mark.parametrize(("trainer", "levels"), [(digits, 17), (mnist, 256)])
-def test_small_sets_are_normalised_to_mean_0_and_deviation_1(trainer, levels) -> None:
+def test_small_sets_are_normalized_to_mean_0_and_deviation_1(trainer, levels) -> None:
     images = torch.arange(levels, dtype=torch.uint8)[:, None, None]
     scale = 255 if trainer is mnist else 1
     exact = (images.double() - scale * trainer.MEAN) / (scale * trainer.STD)
-    torch.testing.assert_close(trainer.normalise(images).flatten().double(), exact.flatten())
+    torch.testing.assert_close(trainer.normalize(images).flatten().double(), exact.flatten())
 
 
-def test_half_precision_images_are_normalised_in_float32_and_rounded_once() -> None:
+def test_half_precision_images_are_normalized_in_float32_and_rounded_once() -> None:
     images = torch.arange(256, dtype=torch.uint8).view(256, 1, 1, 1).expand(-1, 1, 1, 3)
     exact = (images.double() / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
-    found = normalise(images, Plan(dtype=torch.half, channels=8))
+    found = normalize(images, Plan(dtype=torch.half, channels=8))
     assert found.shape == (256, 8, 1, 1) and not found[:, 3:].any()
     found = found[:, :3, 0, 0].double()
     torch.testing.assert_close(found, exact[:, 0, 0], rtol=2**-11, atol=1e-6)  # half a last digit

@@ -19,7 +19,7 @@ import numpy as np
 from hpq_worker.trainers import data
 from hpq_worker.trainers.data import decoded
 from hpq_worker.trainers.formats import Arrays
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 pytestmark = pytest.mark.torch
 

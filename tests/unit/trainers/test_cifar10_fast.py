@@ -14,7 +14,7 @@ import torch
 
 from hpq_worker.trainers.data import DataSet, Split
 from hpq_worker.trainers.step import Plan
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 from tests.unit.trainers.test_loop import Recorded, figures
 
 pytestmark = pytest.mark.torch

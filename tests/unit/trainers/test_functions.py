@@ -19,7 +19,7 @@ pytest.importorskip("sklearn")
 from PIL import Image
 
 from hpq.datasets import CIFAR10_CLASSES
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Json
 from hpq.errors import BadParams, Diverged
 from hpq_worker.trainers import cifar10, digits, mnist
@@ -99,11 +99,11 @@ def test_a_trainer_reads_every_parameter_that_is_published(name: str, place: Pat
             read.add(key)
             return super().__getitem__(key)
 
-    spec = type(SHIPPED[name])
+    spec = type(BUILT_IN[name])
     fill = spec.fill
     monkeypatch.setattr(spec, "fill", lambda self, params: Noting(fill(self, params)))
     trained(name, place, epochs=1)
-    assert read == set(SHIPPED[name].params)
+    assert read == set(BUILT_IN[name].params)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,7 +119,7 @@ def test_the_same_parameters_give_the_same_numbers_whatever_ran_before(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_trainer_reports_the_metric_that_it_promises(name: str, place: Path) -> None:
-    assert SHIPPED[name].metric.name in trained(name, place)[0]
+    assert BUILT_IN[name].metric.name in trained(name, place)[0]
 
 
 def test_batch_norm_off_trains_another_network(place: Path) -> None:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, TensorDataset
 
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.errors import BadParams, Diverged
 from hpq_worker.trainers.loop import fit, rates
 from hpq_worker.trainers.step import Batch, Plan, Step
@@ -182,7 +182,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_as_diverged() -> None:
     assert len(trial.reports) < 199
 
 
-def test_a_loss_of_the_users_is_what_is_minimised_and_reported() -> None:
+def test_a_loss_of_the_users_is_what_is_minimized_and_reported() -> None:
     def halved(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(logits, labels, reduction="sum") / 2
 
@@ -259,10 +259,10 @@ def test_what_cannot_be_trained_on_is_said_in_one_line(changes, said) -> None:
 
 
 @pytest.mark.parametrize("end", ["low", "high"])
-@pytest.mark.parametrize("trainer", SHIPPED)
+@pytest.mark.parametrize("trainer", BUILT_IN)
 def test_the_loop_takes_what_a_sweep_file_may_say(trainer, end) -> None:
     names = "momentum", "max_learning_rate", "weight_decay"
-    ends = {name: getattr(SHIPPED[trainer].params[name], end) for name in names}
+    ends = {name: getattr(BUILT_IN[trainer].params[name], end) for name in names}
     fitted(Recorded(stop_after=0), **ends)
 
 

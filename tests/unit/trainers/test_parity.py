@@ -91,7 +91,7 @@ def test_a_training_gives_the_figures_of_the_articles_way(batch_norm, cutout, mo
     found, expected = ours(**given), articles(**given)
     assert len(found) == 2
     for row, other in zip(found, expected, strict=True):
-        # The article normalises in float32.
+        # The article normalizes in float32.
         assert row == pytest.approx(other, rel=2e-5)
 
 

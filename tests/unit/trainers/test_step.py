@@ -29,8 +29,8 @@ from hpq_worker.trainers import cifar10, device, mnist
 from hpq_worker.trainers.data import Batches, Split
 from hpq_worker.trainers.device import placed, share
 from hpq_worker.trainers.step import Plan, Step, measure, summed_cross_entropy
-from tests.constants import ROOT
-from tests.recorded_graph import Gpu, Recorder
+from tests.support.constants import ROOT
+from tests.support.recorded_graph import Gpu, Recorder
 from tests.unit.trainers.test_loop import Given, Recorded, fitted, images_and_labels, linear
 from tests.unit.trainers.test_parity import PLAN, given, ours
 
@@ -209,7 +209,7 @@ def test_between_the_draws_and_an_epochs_sums_nothing_is_read_back(gpu: Gpu, bat
         step(batches[1], every[0])
         step.model.eval()
         with torch.no_grad():
-            for batch in Batches(split, lambda images: cifar10.normalise(images, plan)):
+            for batch in Batches(split, lambda images: cifar10.normalize(images, plan)):
                 measure(step.network, batch, step.sums, plan, step.loss_of)
     assert gpu.graphs
 

@@ -11,7 +11,7 @@ import pytest
 from hpq.errors import ExitCode
 from hpq_worker.process.call_thread import CallThread
 from hpq_worker.process.watchdog import Progress
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 DIES = """
 import threading

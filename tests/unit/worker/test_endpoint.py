@@ -17,7 +17,7 @@ from hpq_worker.health import endpoint
 from hpq_worker.health.endpoint import Endpoint
 from hpq_worker.health.health import Health, WorkerHealth
 from hpq_worker.health.telemetry import TelemetryMessage
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 Serve = Callable[..., int]
 

@@ -8,7 +8,7 @@ import pytest
 
 from hpq_worker.health.health import HANG_S, LOST_S, SILENT_S, Health, WorkerHealth
 from hpq_worker.health.telemetry import Telemetry, TelemetryMessage, read
-from tests.ids import ids
+from tests.support.ids import ids
 
 
 class Clock:

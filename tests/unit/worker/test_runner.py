@@ -14,7 +14,7 @@ import pytest
 
 from hpq_worker.process.protocol import RunRequest
 from hpq_worker.runner.process import RunnerKey, RunnerProcess
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 MINE = """
     import os, sys, threading

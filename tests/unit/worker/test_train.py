@@ -1,4 +1,4 @@
-"""Training code run from the shell: `python -m hpq.train`, with own and shipped trainers."""
+"""Training code run from the shell: `python -m hpq.train`, with own and built-in trainers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq_worker.train import pair
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 CODE = """
 import os, signal, time
@@ -211,7 +211,7 @@ def test_a_loop_by_hand_goes_on_from_where_it_was_interrupted(tmp_path: Path) ->
 
 
 @pytest.mark.torch
-def test_an_interrupt_ends_a_shipped_trainer_at_its_next_step(tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_built_in_trainer_at_its_next_step(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     words = *BY_HAND, "digits", "--set", "epochs=10000"
     environ = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -235,13 +235,13 @@ def test_a_parameter_without_a_value_is_refused(tmp_path: Path) -> None:
     assert "--set: 'hidden'" in err
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_trainer_lists_its_parameters_with_limits_and_defaults(
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_trainer_lists_its_parameters_with_limits_and_defaults(
     tmp_path: Path, name: str
 ) -> None:
     code, out, _ = ran(tmp_path, name, "-h")
     assert code == 0
-    for parameter, one in SHIPPED[name].params.items():
+    for parameter, one in BUILT_IN[name].params.items():
         (line,) = (line for line in out.splitlines() if line.split()[:1] == [parameter])
         assert line.split(maxsplit=2)[1:] == [f"{one.default}", one.allowed]
         assert parameter != "seed" or line.endswith("2147483647")

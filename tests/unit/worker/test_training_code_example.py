@@ -10,7 +10,7 @@ from subprocess import run
 
 import pytest
 
-from tests.constants import ROOT
+from tests.support.constants import ROOT
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")

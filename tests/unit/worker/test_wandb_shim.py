@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from hpq.reporting import METRIC_NAME
-from tests.constants import DATA, ROOT
+from tests.support.constants import DATA, ROOT
 
 # The names and parameters of the package whose version stands in the file.
 REAL = json.loads((DATA / "wandb_signatures.json").read_text("utf-8"))

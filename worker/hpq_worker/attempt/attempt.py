@@ -17,7 +17,7 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.metric_check import missing_metric
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Launch, Sweep
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.search.samplers import SEED, seed_of
 from hpq_worker.attempt import environment
@@ -218,7 +218,7 @@ class AttemptRunner:
         return RunRequest(
             trial=str(claim.trial),
             attempt=claim.attempt,
-            params={SEED: seed, **claim.params} if launch.trainer in SHIPPED else claim.params,
+            params={SEED: seed, **claim.params} if launch.trainer in BUILT_IN else claim.params,
             seed=seed,
             trainer=launch.trainer,
             argv=command,
@@ -282,5 +282,5 @@ def _is_over(result: Result) -> bool:
 
 def _is_resident(sweep: Sweep) -> bool:
     launch = sweep.launch
-    is_shipped, is_trainer = launch.trainer in SHIPPED, bool(launch.trainer)
-    return is_shipped or (launch.resident and is_trainer) or bool(launch.preload)
+    is_built_in, is_trainer = launch.trainer in BUILT_IN, bool(launch.trainer)
+    return is_built_in or (launch.resident and is_trainer) or bool(launch.preload)

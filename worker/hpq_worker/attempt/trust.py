@@ -1,4 +1,4 @@
-"""Decide what this worker may run: shipped trainers, HPQ_ALLOW, and records signed with its key.
+"""Decide what this worker may run: built-in trainers, HPQ_ALLOW, and records signed with its key.
 
 A refusal is a reason with the remedy, not an error: `hpq workers` and `hpq show` display it.
 """
@@ -15,7 +15,7 @@ from hpq import __version__
 from hpq.code.command import template
 from hpq.code.signing import RowSigner, fingerprint, home_id, key_of, keys_apart
 from hpq.domain.sweep import SCHEMA, Launch, Sweep
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind
 from hpq.error_ids import Code
 from hpq.errors import DecodeError, UserError
@@ -60,7 +60,7 @@ class TrustPolicy:
             return Notice("launch-invalid", text)
         if wrong := self._wrong_place(launch):
             return Notice("wrong-place", wrong)
-        if launch.trainer in SHIPPED and not (launch.code_dir or launch.bundled):
+        if launch.trainer in BUILT_IN and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
         if untrusted := self.untrusted(sweep):
             return untrusted
@@ -76,7 +76,7 @@ class TrustPolicy:
         launch, unsigned = sweep.launch, self.unsigned(sweep)
         is_own = bool(launch.code_dir or launch.bundled)  # not code that is installed here
         is_listed = any(_matches(line, launch) for line in self._settings.allow)
-        if unsigned is None or is_listed or (launch.trainer in SHIPPED and not is_own):
+        if unsigned is None or is_listed or (launch.trainer in BUILT_IN and not is_own):
             return None
         more = "" if is_own else f", or list {launch.what} in HPQ_ALLOW"
         return replace(unsigned, text=unsigned.text + more)
@@ -101,7 +101,7 @@ class TrustPolicy:
         """Return a claim with its parameters, or why its trial fails.
 
         If this worker's key signed the sweep, it must have signed the row. The parameters of other
-        sweeps may come from any client of Redis: shipped trainers check them against their table.
+        sweeps may come from any client of Redis: built-in trainers check them against their table.
         """
         signer = self._signer(sweep)
         if signer is not None and not signer.has_signed(claim.trial.number, claim.row):

@@ -10,7 +10,7 @@ from hpq import __version__
 from hpq.code.signing import fingerprint
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import SCHEMA
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.store.wire.fields import dumps
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.consumer.claim_loop import ClaimLoop
@@ -31,7 +31,7 @@ class PresenceRecord:
             "schema": str(SCHEMA),
             "ran_on": parts.provenance,
             "store": "yes" if settings.store else "no",
-            "takes": json.dumps([*SHIPPED, *(f"allow:{line}" for line in settings.allow)]),
+            "takes": json.dumps([*BUILT_IN, *(f"allow:{line}" for line in settings.allow)]),
         }
 
     def current(self) -> tuple[WorkerPresence, bool]:

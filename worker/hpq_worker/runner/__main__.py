@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Failure
 from hpq.reporting import set_sink
 from hpq_worker.process.process_tree import SPARED, adopt_orphans, kill_descendants
@@ -142,8 +142,8 @@ class Runner:
 
 
 def _split(trainer: str) -> tuple[str, str]:
-    if trainer in SHIPPED:
-        return SHIPPED[trainer].module, "train"
+    if trainer in BUILT_IN:
+        return BUILT_IN[trainer].module, "train"
     module, _, function = trainer.partition(":")
     return module, function
 

@@ -73,7 +73,7 @@ class Trial:
 
     @property
     def checkpoint_s(self) -> float:
-        """Seconds between two checkpoints of a shipped trainer."""
+        """Seconds between two checkpoints of a built-in trainer."""
         return self._run.checkpoint_s
 
     @property

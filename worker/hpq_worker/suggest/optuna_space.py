@@ -103,14 +103,14 @@ def _counted(leaf: Uniform, q: float, widest: int | None) -> OptunaAxis | None:
     high = low + outcomes - 1
     if max(abs(low), abs(high)) > _MOST:
         return _float(leaf, leaf.low, leaf.high)
-    return _whole(low, high, widest, lambda n: leaf.quantise(n * q), lambda v: _number(v) / q)
+    return _whole(low, high, widest, lambda n: leaf.quantize(n * q), lambda v: _number(v) / q)
 
 
 def _float(
     leaf: QuantizedDistribution, low: float, high: float, *, log: bool = False
 ) -> OptunaAxis:
     distribution = FloatDistribution(low, high, log=log)
-    return OptunaAxis(distribution, leaf.quantise, _within(low, high, float))
+    return OptunaAxis(distribution, leaf.quantize, _within(low, high, float))
 
 
 def _normal(leaf: Normal) -> OptunaAxis:
@@ -119,7 +119,7 @@ def _normal(leaf: Normal) -> OptunaAxis:
 
     def value(quantile: Coordinate) -> Json:
         drawn = curve.inv_cdf(quantile)
-        return leaf.quantise(math.exp(drawn) if leaf.log else drawn)
+        return leaf.quantize(math.exp(drawn) if leaf.log else drawn)
 
     def find(value: Json) -> Coordinate:
         number = _number(value)

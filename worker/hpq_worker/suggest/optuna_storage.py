@@ -14,7 +14,7 @@ STUDY = "hpq"
 
 
 class SweepStorage(InMemoryStorage):
-    """One study that minimises. Trials are named by their number, counted from 0.
+    """One study that minimizes. Trials are named by their number, counted from 0.
 
     Optuna's interface cannot change a trial after its end (a retry), remove one (a duplicate set)
     or set its parameters at once, so these methods edit the list of the trials.

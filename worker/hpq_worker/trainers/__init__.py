@@ -1,1 +1,1 @@
-"""The shipped trainers `cifar10`, `mnist` and `digits`; only the runner imports them."""
+"""The built-in trainers `cifar10`, `mnist` and `digits`; only the runner imports them."""

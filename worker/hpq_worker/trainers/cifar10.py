@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Params
 from hpq.errors import BadParams
 from hpq_worker.runner.trial_api import Trial
@@ -33,14 +33,14 @@ def train(params: Params, trial: Trial, plan: Plan | None = None) -> None:
         DataMissing: CIFAR10 is not in HPQ_DATA, or damaged.
         Diverged: the loss of an epoch is not finite.
     """
-    p = SHIPPED["cifar10"].fill(params)
+    p = BUILT_IN["cifar10"].fill(params)
     data = load_data("cifar10", trial, p["train_images"], p["test_images"])
     plan = plan or usual_plan()
     torch.manual_seed(p["seed"])
     with device.pick():  # 6.6 million weights are drawn where they are used
         model = ResNet9(p["width"], batch_norm=p["batch_norm"] == "on")
     train = Augmented(data.train, p["batch_size"], p["data_aug_cutout_size"], p["seed"], plan)
-    test = Batches(data.test, partial(normalise, plan=plan))
+    test = Batches(data.test, partial(normalize, plan=plan))
     fit(model, train, test, trial, **{name: p[name] for name in NUMBERS}, plan=plan)
 
 
@@ -107,10 +107,10 @@ class ResNet9(nn.Module):
 
 
 class Augmented(Batches):
-    """Shuffled epochs in the article's augmentation: reflect-pad 4, crop, flip, cutout; normalised.
+    """Shuffled epochs in the article's augmentation: reflect-pad 4, crop, flip, cutout; normalized.
 
     The padding is never stored: reflection is arithmetic on the crop's coordinates. The hole lies
-    fully inside the image and is filled with 0 after normalisation.
+    fully inside the image and is filled with 0 after normalization.
 
     Raises:
         BadParams: the images are no squares of three channels in uint8, or the hole is larger.
@@ -124,7 +124,7 @@ class Augmented(Batches):
             raise BadParams(f"the images are {shape} of {kind}, not (N, H, H, 3) of torch.uint8")
         if not 0 <= cutout <= shape[1]:
             raise BadParams(f"cutout: {cutout} is not from 0 to {shape[1]}, the side of an image")
-        super().__init__(split, partial(normalise, plan=plan or device.plan()), batch_size, seed)
+        super().__init__(split, partial(normalize, plan=plan or device.plan()), batch_size, seed)
         self.cutout = cutout
 
     def draw(self, order: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -150,7 +150,7 @@ class Augmented(Batches):
         return found.masked_fill_((down[:, :, None] & right[:, None, :])[:, None], 0)
 
 
-def normalise(images: torch.Tensor, plan: Plan) -> torch.Tensor:
+def normalize(images: torch.Tensor, plan: Plan) -> torch.Tensor:
     """(B, H, W, 3) uint8 to (B, plan.channels, H, W) of mean 0 and deviation 1, channels last.
 
     As in the article the numbers are float32 or wider until the end: half precision rounds once.

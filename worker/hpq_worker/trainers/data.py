@@ -1,6 +1,6 @@
-"""The data sets of the shipped trainers on the device, and epochs of batches out of them.
+"""The data sets of the built-in trainers on the device, and epochs of batches out of them.
 
-Images stay uint8: normalising a batch is cheaper than holding floats. A data set is kept from trial
+Images stay uint8: normalizing a batch is cheaper than holding floats. A data set is kept from trial
 to trial, one at a time; a file keeps what was decoded, so that a machine decodes pictures once.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Params
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
@@ -17,16 +17,16 @@ MEAN, STD = 4.88, 6.02  # of all pixels, in 0..16
 
 def train(params: Params, trial: Trial) -> None:
     """Train a small network on digits and report each epoch; raises as `cifar10` does."""
-    p = SHIPPED["digits"].fill(params)
+    p = BUILT_IN["digits"].fill(params)
     data, hidden = load_data("digits", trial), p["hidden"]
-    train = Batches(data.train, normalise, p["batch_size"], p["seed"])
+    train = Batches(data.train, normalize, p["batch_size"], p["seed"])
     numbers, plan = {name: p[name] for name in NUMBERS}, device.plan(graph=True)
     torch.manual_seed(p["seed"])
     with device.pick():
         layers = nn.Flatten(), nn.Linear(64, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, 10)
-    fit(nn.Sequential(*layers), train, Batches(data.test, normalise), trial, **numbers, plan=plan)
+    fit(nn.Sequential(*layers), train, Batches(data.test, normalize), trial, **numbers, plan=plan)
 
 
-def normalise(images: torch.Tensor) -> torch.Tensor:
+def normalize(images: torch.Tensor) -> torch.Tensor:
     """uint8 to (B, 8, 8) float32 of mean 0 and deviation 1."""
     return images.float().sub_(MEAN).div_(STD)

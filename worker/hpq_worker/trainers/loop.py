@@ -30,7 +30,7 @@ from hpq_worker.trainers.step import Batch, Loss, Plan, Step, measure, summed_cr
 
 FILE = "training.pt"  # in the trial's checkpoint directory
 KNEE = 5 / 24  # of the training: here the learning rate is at its maximum
-NUMBERS = ("epochs", "max_learning_rate", "momentum", "weight_decay")  # of a shipped trainer's set
+NUMBERS = ("epochs", "max_learning_rate", "momentum", "weight_decay")  # of a built-in trainer's set
 
 
 class Loader(Sized, Iterable[Batch], Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from hpq.domain.trainer_specs import SHIPPED
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Params
 from hpq_worker.runner.trial_api import Trial
 from hpq_worker.trainers import device
@@ -18,14 +18,14 @@ MEAN, STD = 0.1307, 0.3081  # of all training pixels, in 0..1
 
 def train(params: Params, trial: Trial) -> None:
     """Train two convolutions on MNIST and report each epoch; raises as `cifar10` does."""
-    p = SHIPPED["mnist"].fill(params)
+    p = BUILT_IN["mnist"].fill(params)
     data = load_data("mnist", trial, p["train_images"], p["test_images"])
-    train = Batches(data.train, normalise, p["batch_size"], p["seed"])
+    train = Batches(data.train, normalize, p["batch_size"], p["seed"])
     numbers, plan = {name: p[name] for name in NUMBERS}, device.plan(graph=True)
     torch.manual_seed(p["seed"])
     with device.pick():
         model = network(p["width"], p["dropout"])
-    fit(model, train, Batches(data.test, normalise), trial, **numbers, plan=plan)
+    fit(model, train, Batches(data.test, normalize), trial, **numbers, plan=plan)
 
 
 def network(width: int, dropout: float) -> nn.Sequential:
@@ -39,6 +39,6 @@ def network(width: int, dropout: float) -> nn.Sequential:
     )
 
 
-def normalise(images: torch.Tensor) -> torch.Tensor:
+def normalize(images: torch.Tensor) -> torch.Tensor:
     """uint8 to (B, 1, 28, 28) float32 of mean 0 and deviation 1."""
     return images[:, None].float().sub_(255 * MEAN).div_(255 * STD)

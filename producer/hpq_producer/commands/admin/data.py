@@ -1,4 +1,4 @@
-"""`hpq data`: fetch a data set of the shipped trainers."""
+"""`hpq data`: fetch a data set of the built-in trainers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def data(
         Argument(metavar="DIR", help="Directory. Default: HPQ_DATA, else HPQ_HOME/data."),
     ] = None,
 ) -> None:
-    """Download a data set for the shipped trainers.
+    """Download a data set for the built-in trainers.
 
     Example: hpq data cifar10 /data
     """

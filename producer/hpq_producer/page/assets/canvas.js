@@ -93,7 +93,7 @@ const parallel = surface('parallel-canvas', (pen, w, h) => {
     pen.stroke();
   };
   if (S.brush.size) for (const i of drawn(MANY, d.order)) if (!kept.has(i)) line(i, css('--line'), 1);
-  inSlices('parallel', some, (i) => line(i, colour(i, thin ? .55 : .85), thin ? 1 : 1.6), () => {
+  inSlices('parallel', some, (i) => line(i, color(i, thin ? .55 : .85), thin ? 1 : 1.6), () => {
     pen.setLineDash([]);
     if (S.sel >= 0 && (!S.brush.size || kept.has(S.sel))) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
     pen.setLineDash([]);
@@ -214,7 +214,7 @@ const panes = ['curves-canvas', 'beside-canvas'].map((id, pane) => surface(id, (
   const line = (i, style, width) => {
     const { x, y } = curve(i), dots = [];
     pen.beginPath();
-    for (let k = 0; k < x.length; k++) { // NaN is a gap; a point without a neighbour is a dot
+    for (let k = 0; k < x.length; k++) { // NaN is a gap; a point without a neighbor is a dot
       if (Number.isNaN(y[k])) continue;
       const [isFirst, isLast] = [k - 1, k + 1].map((j) => !(y[j] === y[j] && j in y));
       if (isFirst && isLast) dots.push(k);
@@ -225,7 +225,7 @@ const panes = ['curves-canvas', 'beside-canvas'].map((id, pane) => surface(id, (
     pen.stroke();
     for (const k of dots) { pen.beginPath(); pen.arc(view.x(x[k]), view.y(y[k]), width + 1.2, 0, 7); pen.fill(); }
   };
-  inSlices(id, some, (i) => (isMany && d.rank.get(i) < BEST ? line(i, colour(i), 1.8) : line(i, colour(i, isMany ? .3 : .85), isMany ? .8 : 1.6)), () => {
+  inSlices(id, some, (i) => (isMany && d.rank.get(i) < BEST ? line(i, color(i), 1.8) : line(i, color(i, isMany ? .3 : .85), isMany ? .8 : 1.6)), () => {
     if (all.includes(S.sel)) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
     pen.setLineDash([]);
   });

@@ -12,7 +12,7 @@ const place = (i) => S.d.to(S.d.trials.y[i]); // on the metric's axis
 const isBeyond = (i) => place(i) < S.d.low || place(i) > S.d.high;
 const symbol = (i) => (!S.d.rank.has(i) ? 'x' : !isBeyond(i) ? 'circle' : place(i) < S.d.low ? 'triangle-down' : 'triangle-up');
 const dots = (some, x, y, size = 7, more = {}) => ({ type: 'scatter', mode: 'markers', x: some.map(x), y: some.map(y), customdata: some, hoverinfo: 'text', cliponaxis: false,
-  text: some.map((i) => safe(about(i))), marker: { color: some.map((i) => colour(i, .85)), symbol: some.map(symbol), size: some.map((i) => (isBeyond(i) ? size + 4 : size)), line: { width: 0 } }, ...more });
+  text: some.map((i) => safe(about(i))), marker: { color: some.map((i) => color(i, .85)), symbol: some.map(symbol), size: some.map((i) => (isBeyond(i) ? size + 4 : size)), line: { width: 0 } }, ...more });
 const ring = (more = {}) => ({ type: 'scatter', mode: 'markers', x: [], y: [], hoverinfo: 'skip', cliponaxis: false,
   marker: { size: 13, color: 'rgba(0,0,0,0)', line: { width: 2.5, color: css('--ink') } }, ...more });
 const inside = (i) => S.d.from(S.d.rank.has(i) ? clamp(place(i), S.d.low, S.d.high) : S.d.max ? S.d.low : S.d.high); // beyond the scale: at its edge

@@ -1,4 +1,4 @@
-// State, selection, filter and colours, which all blocks share.
+// State, selection, filter and colors, which all blocks share.
 const $ = (query, inside = document) => inside.querySelector(query);
 const $$ = (query, inside = document) => [...inside.querySelectorAll(query)];
 const S = { all: [], d: null, sel: -1, brush: new Map(), kept: [], blocks: [] };
@@ -66,7 +66,7 @@ function unpack(c) { // curves by number
     return [n, some];
   }));
 }
-function colour(i, alpha = 1) { // viridis by rank; the best has the most contrast
+function color(i, alpha = 1) { // viridis by rank; the best has the most contrast
   const rank = S.d.rank.get(i);
   if (rank === undefined) return isDark() ? `rgba(150,155,165,${alpha})` : `rgba(130,134,140,${alpha})`;
   const worse = rank / Math.max(1, S.d.order.length - 1) * .93;

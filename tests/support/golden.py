@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[1] / "golden"
 _HEAD = re.compile(r"^=== (.+)\n", re.MULTILINE)
 
 

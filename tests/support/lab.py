@@ -30,9 +30,9 @@ from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.commands import HPQ, run_hpq, stdout_of
-from tests.constants import DEADLINE_S
-from tests.server import Server
+from tests.support.commands import HPQ, run_hpq, stdout_of
+from tests.support.constants import DEADLINE_S
+from tests.support.server import Server
 
 STEERED = """
     import os, time

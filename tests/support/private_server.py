@@ -18,7 +18,7 @@ from hpq.errors import OutOfReach
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.attach import Attached, attach
 from hpq_producer.embedded_redis.state import Record, ServerHome
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 USER = """
 import os, subprocess, sys

@@ -13,7 +13,7 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from hpq.connection.client import connect
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 
 def find_server() -> str:

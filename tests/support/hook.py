@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-from tests.constants import DEADLINE_S
+from tests.support.constants import DEADLINE_S
 
 
 class Hook:

@@ -11,7 +11,7 @@ import pytest
 from hpq.errors import SweepFileError
 from hpq.notice import Notice
 from hpq_producer.sweepfile.load import load
-from tests.golden import Golden
+from tests.support.golden import Golden
 
 _LINE = re.compile(r"(?:s\.yaml:)?(\d+:\d+|--\w+ [^ :]+): .*\[([a-z-]+)\]")
 
