@@ -15,7 +15,7 @@ from benchmarks.server import Server, private_server
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
-from hpq.domain.trial import Point, TrialState
+from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import encode_new
 from hpq_producer.terminal.screen import DrawnLines
@@ -115,7 +115,7 @@ def _claim(store: TrialStore, sid: str, worker: int, *, ended: bool, points: int
     if not ended:
         store.present(who, idle=False, lifetime_ms=_LEASE_MS)
     claim = store.claim(who, nonce=str(time.monotonic_ns()), lease_ms=_LEASE_MS)
-    assert claim is not None
+    assert isinstance(claim, Claim)
     value = claim.trial.number / 200_000 if points else claim.trial.number / 400_000
     if points:
         curve = [Point(step=s, name="acc", value=value * s / points) for s in range(1, points + 1)]

@@ -15,7 +15,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as NoServer
 
 from hpq.connection.client import connect
-from hpq.domain.attempt import WorkerPresence
+from hpq.domain.attempt import Nothing, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim
@@ -125,7 +125,7 @@ def who() -> WorkerPresence:
 
 
 @pytest.fixture
-def take(store: TrialStore, who: WorkerPresence) -> Callable[[], Claim | None]:
+def take(store: TrialStore, who: WorkerPresence) -> Callable[[], Claim | Nothing]:
     """Return a function that claims the next trial with a new nonce."""
     nonces = iter(range(10**6))
     return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=30_000)

@@ -8,6 +8,15 @@ from enum import StrEnum
 from hpq.domain.trial import Artifacts, Checkpoint, Failure, Point, TrialState
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nothing:
+    """Reply to a claim if no trial can be claimed."""
+
+    is_drained: bool = False  # `hpq drain` stopped this worker from claiming
+    newer: str = ""  # a sweep that needs a newer hpq
+    unfed: str = ""  # a sweep that lacks a suggester, which this worker should start
+
+
 class HeartbeatReply(StrEnum):
     """Reply to a heartbeat: continue, stop, or why this attempt is over."""
 
@@ -94,3 +103,11 @@ class WorkerPresence:
     host: str
     worker_class: str
     fields: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresenceReply:
+    """Reply to a presence record."""
+
+    now_ms: int  # by the server's clock
+    lacks_provenance: bool  # the server has dropped the worker's provenance record

@@ -129,6 +129,7 @@ class Claim:
     checkpoint: Checkpoint | None = None
     nonce: str = ""  # identifies the claim; "" from a worker of an older version
     unbegun: int = 0  # earlier attempts that were released before training began
+    unfed: str = ""  # a sweep that lacks a suggester, which this worker should start
 
     @property
     def token(self) -> str:

@@ -7,7 +7,7 @@ HPQ_REAP_S.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,9 @@ from redis.exceptions import ResponseError
 from hpq.domain.attempt import (
     CommitReply,
     HeartbeatReply,
+    Nothing,
     Outcome,
+    PresenceReply,
     Reaped,
     Reason,
     ReportBatch,
@@ -29,7 +31,7 @@ from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import Reader, flatten, sweep_id
+from hpq.store.wire.fields import Reader, flatten
 
 # What names a sweep, and what `hpq set` may change of its trials.
 _REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
@@ -64,20 +66,17 @@ class TrialStore:
         provenance: str = "",
         skip: Sequence[str] = (),
         only: str = "",
-        leave: Callable[[str], object] = lambda _: None,
-        feed: Callable[[str], object] = lambda _: None,
-        drained: Callable[[], object] = lambda: None,
-    ) -> Claim | None:
-        """Claim the next trial (of the sweep `only`, if given); return None if there is none.
+    ) -> Claim | Nothing:
+        """Claim the next trial (of the sweep `only`, if given).
 
         Args:
             nonce: Identifies this call: sent twice, it returns the same claim.
             lease_ms: How long the claim is valid without a heartbeat.
             provenance: Digest of the record of what the worker runs on.
             skip: Ids of sweeps that this worker cannot run.
-            leave: Called with the id of a sweep that needs a newer hpq.
-            feed: Called with the id of a sweep that needs a suggester process.
-            drained: Called if a person drained this worker.
+
+        Raises:
+            DecodeError: the reply names a sweep with an invalid id.
         """
         reply, rest = self._scripts.run(
             "claim",
@@ -91,16 +90,7 @@ class TrialStore:
             skip=list(skip),
             only=only,
         )
-        if reply == "drained":
-            drained()
-            return None
-        if rest[-1]:
-            feed(sweep_id(rest[-1]))
-        if reply == "empty":
-            if rest[0]:
-                leave(sweep_id(rest[0]))
-            return None
-        return attempt.decode_claim(rest, nonce)
+        return attempt.decode_claim(reply, rest, nonce)
 
     def sweep(self, sid: str) -> Sweep:
         """Read a sweep; its counts are 0.
@@ -228,12 +218,8 @@ class TrialStore:
         *,
         idle: bool,
         lifetime_ms: int,
-        lost: Callable[[], object] = lambda: None,
-    ) -> int:
-        """Write the presence record of a worker; return the server's time in ms.
-
-        `lost` is called if the server does not have the worker's provenance record.
-        """
+    ) -> PresenceReply:
+        """Write the presence record of a worker."""
         fields = flatten(who.fields)
         _, rest = self._scripts.run(
             "presence",
@@ -244,9 +230,7 @@ class TrialStore:
             idle=idle,
             lifetime_ms=lifetime_ms,
         )
-        if rest[1]:
-            lost()
-        return int(rest[0])
+        return PresenceReply(now_ms=int(rest[0]), lacks_provenance=bool(rest[1]))
 
     def absent(self, who: WorkerPresence) -> None:
         """Delete the presence record of a worker that exits."""

@@ -20,7 +20,7 @@ LEASE = 30_000
 
 def take(store: TrialStore, who: WorkerPresence, nonce: str) -> Claim:
     claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
-    assert claim is not None
+    assert isinstance(claim, Claim)
     return claim
 
 

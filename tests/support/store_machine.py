@@ -14,6 +14,7 @@ from hpq.connection.client import connect
 from hpq.domain.attempt import (
     CommitReply,
     HeartbeatReply,
+    Nothing,
     Outcome,
     Reason,
     ReportBatch,
@@ -71,7 +72,7 @@ class Machine(RuleBasedStateMachine):
         self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
         self.held: list[tuple[WorkerPresence, Claim]] = []  # all claims so far
-        self.asked: dict[int, tuple[str, Claim | None]] = {}  # the last claim of each worker
+        self.asked: dict[int, tuple[str, Claim | Nothing]] = {}  # the last claim of each worker
         self.seq = 0
         self.taken: Counter[str] = Counter()  # accepted commits by trial
 
@@ -89,7 +90,7 @@ class Machine(RuleBasedStateMachine):
         if twice:
             assert self.store.claim(worker, nonce=nonce, lease_ms=LEASE) == got
         self.asked[who] = (nonce, got)
-        if got is not None:
+        if isinstance(got, Claim):
             self.held.append((worker, got))
 
     @precondition(lambda self: self.asked)
@@ -98,15 +99,17 @@ class Machine(RuleBasedStateMachine):
         """Repeat a claim whose reply was lost, after other calls."""
         who = data.draw(st.sampled_from(sorted(self.asked)))
         nonce, got = self.asked[who]
-        before = None if got is None else self.reader.trials.get(got.trial)
+        before = self.reader.trials.get(got.trial) if isinstance(got, Claim) else None
         again = self.store.claim(self.workers[who], nonce=nonce, lease_ms=LEASE)
-        if got is not None and before is not None:
+        if isinstance(got, Claim) and before is not None:
             is_mine = (before.attempt, before.worker) == (got.attempt, self.workers[who].name)
             if is_mine and before.state is TrialState.RUNNING:
-                assert again is not None  # the claim may have published a checkpoint meanwhile
+                assert isinstance(
+                    again, Claim
+                )  # the claim may have published a checkpoint meanwhile
                 again = replace(again, checkpoint=got.checkpoint)
                 assert again == got
-        if again is not None and again != got:
+        if isinstance(again, Claim) and again != got:
             self.held.append((self.workers[who], again))
         self.asked[who] = (nonce, again)
 
@@ -173,7 +176,7 @@ class Machine(RuleBasedStateMachine):
             sweep = self.reader.sweeps.get(SID)
             assert sweep.flag in ("stopped", "cancelled") or sweep.state.is_over
         if verb == "pause":
-            assert self.store.claim(self.workers[0], nonce="p", lease_ms=LEASE) is None
+            assert self.store.claim(self.workers[0], nonce="p", lease_ms=LEASE) == Nothing()
 
     @rule(number=st.integers(1, TRIALS))
     def cancel_one(self, number: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from hpq.domain.attempt import Outcome, ReportBatch
+from hpq.domain.attempt import Nothing, Outcome, ReportBatch
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.trial import (
     Artifacts,
@@ -24,17 +24,22 @@ FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
 
 
-def decode_claim(answer: list[Any], nonce: str) -> Claim:
-    """Decode the reply of the script `claim` (after its first word) to a caller with this nonce.
+def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
+    """Decode the reply of the script `claim`, a word and values, to a caller with this nonce.
 
     The row of the parameters stays as it is: `open_claim` decodes it once the sweep is trusted. A
     checkpoint that cannot be decoded becomes one in a store that no worker has, so the worker
     reports it and restarts the training.
 
     Raises:
-        DecodeError: the sweep's id is invalid.
+        DecodeError: a sweep's id is invalid.
     """
-    sid, number, attempt, row, checkpoint, unbegun, *_ = answer
+    if reply == "drained":
+        return Nothing(is_drained=True)
+    unfed = sweep_id(values[-1]) if values[-1] else ""
+    if reply == "empty":
+        return Nothing(newer=sweep_id(values[0]) if values[0] else "", unfed=unfed)
+    sid, number, attempt, row, checkpoint, unbegun, _ = values
     return Claim(
         trial=TrialId(sweep=sweep_id(sid), number=int(number)),
         attempt=int(attempt),
@@ -42,6 +47,7 @@ def decode_claim(answer: list[Any], nonce: str) -> Claim:
         nonce=nonce,
         checkpoint=_decode_checkpoint(checkpoint),
         unbegun=int(unbegun),
+        unfed=unfed,
     )
 
 

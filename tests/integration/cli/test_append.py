@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome
+from hpq.domain.attempt import Nothing, Outcome
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
@@ -30,7 +30,7 @@ from hpq_producer.sweepfile.errors import Problems, SourceMap
 from tests.support.desk import Desk
 from tests.support.ids import raises, refused
 
-Take = Callable[[], Claim | None]
+Take = Callable[[], Claim | Nothing]
 GRID = (
     "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters:\n  x: {values: [1, 2, 3]}\n"
 )
@@ -40,8 +40,8 @@ RANDOM = (
 )
 
 
-def finish(store: TrialStore, claim: Claim | None, value: float = 0.5) -> None:
-    assert claim is not None
+def finish(store: TrialStore, claim: Claim | Nothing, value: float = 0.5) -> None:
+    assert isinstance(claim, Claim)
     outcome = Outcome(state=TrialState.FINISHED, objective=value, step=3)
     store.commit(claim, outcome)
 
@@ -138,7 +138,7 @@ def test_a_sweep_goes_on_as_it_stands(
 ) -> None:
     sid = desk.sweep(GRID)
     if before == "finished":
-        while claim := take():
+        while isinstance(claim := take(), Claim):
             finish(store, claim)
     elif before:
         getattr(control, before)(sid)
@@ -147,7 +147,9 @@ def test_a_sweep_goes_on_as_it_stands(
     assert state is (SweepState.PAUSED if before == "pause" else SweepState.RUNNING)
     claim = take()
     assert (claim is None) == (before == "pause")
-    assert before != "finished" or (claim is not None and open_claim(claim).params == {"x": 4})
+    assert before != "finished" or (
+        isinstance(claim, Claim) and open_claim(claim).params == {"x": 4}
+    )
     assert audit_sweep(desk.reader, sid).violations == ()
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, Reason, ReportBatch
+from hpq.domain.attempt import Nothing, Outcome, Reason, ReportBatch
 from hpq.domain.sweep import EarlyTerminate, Launch, Metric, TerminationRule
-from hpq.domain.trial import Failure, FailureKind, Point, TrialState
+from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.errors import UserError
 from hpq.settings import read
 from hpq.store import scripts
@@ -124,7 +124,7 @@ def test_a_restored_sweep_goes_on(
     assert redis.llen("hpq:demand:default") == reader.sweeps.get(lived).counts.queued == 34
     assert redis.llen("rq:queue:hpq:hpq:default") > 0
     ran = 0
-    while (claim := store.claim(who, nonce=f"later-{ran}", lease_ms=LEASE)) is not None:
+    while isinstance(claim := store.claim(who, nonce=f"later-{ran}", lease_ms=LEASE), Claim):
         assert ran or (claim.trial.number, claim.attempt) == (5, 2)  # what was requeued goes first
         store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0))
         ran += 1
@@ -156,7 +156,7 @@ def test_a_sweep_that_runs_or_moves_is_not_archived(
     hpq: Hpq, sweep_of, store, who, tmp_path
 ) -> None:
     sweep_of(2, SID)
-    assert store.claim(who, nonce="a", lease_ms=LEASE) is not None
+    assert isinstance(store.claim(who, nonce="a", lease_ms=LEASE), Claim)
     done = hpq("archive", SID, "s.hpq")
     refused(done, "trials-running", f"hpq pause {SID}")
     assert not (tmp_path / "s.hpq").exists()
@@ -314,7 +314,7 @@ def test_a_restoring_that_dies_is_invisible_and_expires_and_can_be_done_again(
     half.write(0, "params", "hash", [b"1", b'{"x":1}'])
     half.write(0, "waiting", "zset", [b"1", b"1"])
     half.write(3, "", "hash", [b"state", b"finished", b"attempt", b"1"])
-    assert not reader.sweeps.ids() and store.claim(who, nonce="a", lease_ms=LEASE) is None
+    assert not reader.sweeps.ids() and store.claim(who, nonce="a", lease_ms=LEASE) == Nothing()
     mine = [k for k in redis.keys("hpq:[st]:*")]
     assert len(mine) == 4 and all(0 < redis.ttl(key) <= 3600 for key in mine)
     done = hpq("archive", "--restore", "s.hpq")

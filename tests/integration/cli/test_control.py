@@ -14,7 +14,7 @@ import pytest
 
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import TrialState
+from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
@@ -27,7 +27,7 @@ MakeSweep = Callable[..., Sweep]
 
 def finish_one(store: TrialStore, who: WorkerPresence) -> None:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=30_000)
-    assert got is not None
+    assert isinstance(got, Claim)
     store.commit(got, Outcome(state=TrialState.FINISHED, objective=0.5, step=2))
 
 

@@ -11,6 +11,7 @@ import pytest
 from redis import Redis
 
 from hpq.code.signing import is_signed, key_of
+from hpq.domain.attempt import Nothing
 from hpq.domain.trial import Claim
 from hpq.settings import read
 from hpq.store.keys import Keys
@@ -25,7 +26,7 @@ from tests.support.ids import raises
 
 SWEEP = "program: train.py\nmethod: grid\nparameters:\n  a: {values: [3, 1, 2]}\n  b: {value: x}\n"
 
-Take = Callable[[], Claim | None]
+Take = Callable[[], Claim | Nothing]
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_what_was_enqueued_is_told_also_when_workers_have_it_already(
     submission = prepare(load(file), file)
     done = enqueue_sweep(session, submission)
     for _ in range(3):
-        assert take() is not None
+        assert isinstance(take(), Claim)
     print_enqueued(session, done, session.reader.sweeps.get(done.sid), submission)
     assert f"{done.sid}: 3 trials queued" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.attempt import Nothing, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Json, Point, TrialState
@@ -47,7 +47,7 @@ CURVES = [[0.1, 0.4, 0.6], [0.2, math.nan, math.nan], [0.3, 0.35], [0.5]]
 
 @pytest.fixture
 def ended(
-    writer: SweepWriter, store: TrialStore, who: WorkerPresence, take: Callable[[], Claim | None]
+    writer: SweepWriter, store: TrialStore, who: WorkerPresence, take: Callable[[], Claim | Nothing]
 ) -> str:
     """Trials that finished, diverged, were pruned and failed; the fifth waits."""
     sweep = Sweep(
@@ -66,7 +66,7 @@ def ended(
     ]
     for values, end in zip(CURVES, ends, strict=True):
         got = take()
-        assert got is not None
+        assert isinstance(got, Claim)
         points = [Point(step=s, name="acc", value=v) for s, v in enumerate(values, start=1)]
         points += [Point(step=1, name="loss/train", value=2.5)]
         store.beat(got, who, ReportBatch(seq=1, step=3, points=tuple(points)), lease_ms=30_000)
@@ -110,15 +110,15 @@ def test_optuna_reads_the_study_with_its_ranges_states_and_curves(
 
 
 def test_numbers_without_a_file_become_ranges(
-    hpq: Hpq, sweep_of: Callable[..., Sweep], take: Callable[[], Claim | None], store: TrialStore,
-    tmp_path: Path,
+    hpq: Hpq, sweep_of: Callable[..., Sweep], take: Callable[[], Claim | Nothing],
+    store: TrialStore, tmp_path: Path,
 ) -> None:  # fmt: skip
     """As a list of parameter sets has them: a choice for each of 10,000 numbers takes minutes."""
     optuna = pytest.importorskip("optuna")
     sweep_of(3)
     for value in (0.5, 0.25, 0.75):
         got = take()
-        assert got is not None
+        assert isinstance(got, Claim)
         store.commit(got, Outcome(state=TrialState.FINISHED, objective=value))
     assert hpq("export", "--to", "optuna", "x").returncode == 0
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "x"))

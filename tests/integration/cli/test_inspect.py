@@ -24,7 +24,7 @@ import yaml
 from redis import Redis
 
 from hpq.code.signing import sign
-from hpq.domain.attempt import CommitReply, Outcome, ReportBatch, WorkerPresence
+from hpq.domain.attempt import CommitReply, Nothing, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Goal, Launch, Metric, Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
@@ -49,7 +49,7 @@ MakeSweep = Callable[..., Sweep]
 
 def claim(store: TrialStore, who: WorkerPresence) -> Claim:
     got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=LEASE_MS)
-    assert got is not None
+    assert isinstance(got, Claim)
     return got
 
 
@@ -914,7 +914,7 @@ def test_versions_that_differ_between_hosts_are_one_warning(
         record = {"host": f"host-{name}", "python": "3.11.7", "packages": packages}
         store.keep_provenance(name, dumps(record))
         got = store.claim(who, nonce=name, lease_ms=LEASE_MS, provenance=name)
-        assert got is not None
+        assert isinstance(got, Claim)
         finish(store, got, 0.5)
         warned = [line for line in hpq("summary").stdout.splitlines() if "versions differ" in line]
         assert len(warned) == (name == "d3")
@@ -991,7 +991,7 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
     assert (late.returncode, json.loads(late.stdout)["running"]) == (5, 1)
     control.cancel("demo-00000", [3])
     got = store.claim(who, nonce="again", lease_ms=LEASE_MS)
-    assert got is None
+    assert got == Nothing()
 
 
 def test_lines_begin_with_what_runs_already_and_are_never_wrapped(

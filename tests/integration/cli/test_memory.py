@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, ReportBatch
-from hpq.domain.trial import Failure, FailureKind, Point, TrialId, TrialState
+from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.support.ids import ids, refused
@@ -120,7 +120,7 @@ def test_histories_of_the_trials_that_ended_first_make_room_for_the_next(
     first = [run_one() for _ in range(12)]
     limit(-60_000)  # half of the histories; what other clients free meanwhile is less
     claim = take()
-    assert claim is not None
+    assert isinstance(claim, Claim)
     left = [has_history(reader, trial) for trial in first]
     dropped = left.index(True)
     assert 0 < dropped < 12 and left == [False] * dropped + [True] * (12 - dropped)

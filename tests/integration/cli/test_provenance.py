@@ -14,7 +14,7 @@ import pytest
 from hpq.code import bundle
 from hpq.code import manifest as code_manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
-from hpq.domain.trial import TrialState
+from hpq.domain.trial import Claim, TrialState
 from hpq.store.trials import TrialStore
 from tests.support.ids import refused
 
@@ -237,7 +237,7 @@ def test_a_manifest_and_what_attempts_ran_on_go_with_the_last_sweep_that_refers_
         claim = store.claim(
             who, nonce=f"{who.name}-{sid}", lease_ms=60_000, provenance=f"d-{who.name}", only=sid
         )
-        assert claim is not None
+        assert isinstance(claim, Claim)
         store.commit(claim, Outcome(state=TrialState.CANCELLED, step=0))
     store.absent(gone)
     store.absent(starts)  # it has not said yet that it is there

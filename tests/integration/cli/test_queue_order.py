@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import SCHEMA, Sweep
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, TrialState
@@ -30,10 +30,10 @@ LINE = (
 
 
 @pytest.fixture
-def work(store: TrialStore) -> Callable[..., Claim | None]:
+def work(store: TrialStore) -> Callable[..., Claim | Nothing]:
     """Lets a worker claim a trial, if it can have one, and say so."""
 
-    def begin(name: str = "w1") -> Claim | None:
+    def begin(name: str = "w1") -> Claim | Nothing:
         fields = {
             "takes": dumps(sorted(BUILT_IN)),
             "schema": str(SCHEMA),
@@ -120,7 +120,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     sweep_of(2, "new-00000")
     assert _why(reader, "new-00000") is None  # no worker: another line says so
     claim = work()
-    assert claim is not None and claim.trial.sweep == "old-00000"
+    assert isinstance(claim, Claim) and claim.trial.sweep == "old-00000"
     assert _why(reader, "new-00000") == LINE  # at its max_parallel, and so until that trial ends
     sweep_of(2, "anas-00000", owner="ana")
     assert _why(reader, "anas-00000") is None

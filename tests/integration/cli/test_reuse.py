@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from hpq.code import manifest as code_manifest
-from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.attempt import Nothing, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.store.control import SweepControl
@@ -23,7 +23,7 @@ from hpq_producer.enqueue.provenance import CodeLocation, normalize_remote
 from hpq_producer.watch.event_log import event_line
 from tests.support.desk import Desk
 
-Take = Callable[[], Claim | None]
+Take = Callable[[], Claim | Nothing]
 GRID = (
     "program: train.py\nmethod: grid\nmetric: {name: acc, goal: maximize}\n"
     "parameters:\n  x: {values: [1, 2, 3]}\n"
@@ -31,8 +31,10 @@ GRID = (
 WIDER = GRID.replace("[1, 2, 3]", "[2.0, 3, 4, 5]")
 
 
-def finish(store: TrialStore, who: WorkerPresence, claim: Claim | None, objective: float) -> None:
-    assert claim is not None
+def finish(
+    store: TrialStore, who: WorkerPresence, claim: Claim | Nothing, objective: float
+) -> None:
+    assert isinstance(claim, Claim)
     points = (Point(step=1, name="acc", value=objective), Point(step=1, name="loss", value=0.5))
     store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7))
@@ -95,7 +97,11 @@ def test_a_result_that_was_taken_is_trained_after_a_retry(
     new = desk.sweep(WIDER, "--reuse")
     assert control.retry(new, [1]) == 1
     *_, claim = (take() for _ in range(4))  # last
-    assert claim is not None and (claim.trial.number, claim.attempt, claim.unbegun) == (1, 2, 1)
+    assert (claim.trial.number, claim.attempt, claim.unbegun) == (
+        1,
+        2,
+        1,
+    )
     trial = desk.reader.trials.get(claim.trial)
     assert (trial.reused, trial.objective) == ("", None)
     finish(store, who, claim, 0.3)
@@ -113,7 +119,7 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     ranked = desk.hpq("best", known, "--top", "2").stdout
     assert len(re.findall(r"(?m) reused +0\.[19]", ranked)) == 2 and " 0s " not in ranked
     assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
-    assert take() is None and redis.zcard(keys.worker_class("default", "open")) == 0
+    assert take() == Nothing() and redis.zcard(keys.worker_class("default", "open")) == 0
     assert audit_sweep(desk.reader, known).violations == ()
 
 
@@ -142,7 +148,7 @@ def test_trials_that_only_failed_to_report_the_metric_are_results_for_the_right_
     unreported = Failure(kind=FailureKind.UNREPORTED, message="no val_loss")
     for failure in (unreported, crash):
         claim = take()
-        assert claim is not None
+        assert isinstance(claim, Claim)
         points = (Point(step=1, name="acc", value=0.25),)
         store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
         store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
@@ -227,7 +233,7 @@ def test_a_result_that_reaches_the_target_leaves_nothing_to_do(
     sweep = desk.reader.sweeps.get(new)
     assert sweep.state is SweepState.FINISHED and sweep.reached and sweep.reached.trial == 1
     assert (sweep.counts.finished, sweep.counts.cancelled) == (1, 3)
-    assert redis.llen(keys.demand("default")) == 0 and take() is None
+    assert redis.llen(keys.demand("default")) == 0 and take() == Nothing()
     assert not audit_sweep(desk.reader, new).violations
 
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.trial import TrialState
+from hpq.domain.trial import Claim, TrialState
 from hpq.store.reader import StoreReader
 from tests.conftest import MakeSweep
 from tests.integration.cli.test_worker_start import make_idle
@@ -22,7 +22,7 @@ def sweeps(redis, sweep_of: MakeSweep, take, store, control) -> None:
     for sid in (ENDED, OLD, OTHERS, RUNNING):
         sweep_of(1, sid, owner="ann" if sid == OTHERS else "me", digest=sid)
         claim = take()
-        assert claim is not None and claim.trial.sweep == sid
+        assert isinstance(claim, Claim) and claim.trial.sweep == sid
         if sid != RUNNING:
             store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0))
     sweep_of(2, WAITING, digest=WAITING)

@@ -20,7 +20,7 @@ from hpq.connection import client
 from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Launch, Metric
-from hpq.domain.trial import Failure, FailureKind, Point, TrialState
+from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.sanitize import CONTROL, GuardedStream
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
@@ -93,7 +93,7 @@ def tainted(
     worker = WorkerPresence(name="w1", host=f"h{EVIL}", worker_class="default", fields=fields)
     store.present(worker, idle=False, lifetime_ms=600_000)
     claims = [store.claim(who, nonce=n, lease_ms=600_000, provenance="d") for n in "ab"]
-    assert claims[0] is not None and claims[1] is not None
+    assert all(isinstance(claim, Claim) for claim in claims)
     failure = Failure(kind=FailureKind.USER_ERROR, message=EVIL, fingerprint=EVIL)
     store.commit(claims[0], Outcome(state=TrialState.FAILED, failure=failure))
     first = keys.trial(claims[0].trial)
@@ -159,7 +159,7 @@ def test_damaged_data_is_named_with_its_key(
 ) -> None:  # fmt: skip
     sweep_of(2, SID, owner="me", metric=Metric(name="loss"))
     claim = store.claim(who, nonce="a", lease_ms=600_000)
-    assert claim is not None
+    assert isinstance(claim, Claim)
     point = Point(step=1, name="loss", value=1.0)
     store.beat(claim, who, ReportBatch(seq=1, step=1, points=(point,), log=b"x"), lease_ms=600_000)
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
@@ -185,7 +185,7 @@ def test_a_trial_shows_at_most_200_metrics_and_counts_the_rest(
 ) -> None:
     sweep_of(1, SID, owner="me", metric=Metric(name="zz"))
     claim = store.claim(who, nonce="a", lease_ms=600_000)
-    assert claim is not None
+    assert isinstance(claim, Claim)
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
     redis.hset(TRIAL, mapping={"m:zz": "1", **{f"m:x{i}": "2" for i in range(5_000)}})
     before = redis.info("stats")["total_commands_processed"]
@@ -207,7 +207,7 @@ def test_an_unknown_word_stops_no_view(
 ) -> None:
     sweep_of(2, SID, owner="me", metric=Metric(name="loss"))
     claim = store.claim(who, nonce="a", lease_ms=600_000)
-    assert claim is not None
+    assert isinstance(claim, Claim)
     failure = Failure(kind=FailureKind.USER_ERROR, message="it broke", fingerprint="f")
     store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
     redis.hset(TRIAL, "kind", word)
@@ -278,7 +278,7 @@ def test_a_worker_releases_what_is_too_large_to_read(
     sweep_of(1, SID, owner="me")
     redis.hset(f"{SWEEP}:params", "1", b"x" * (2 << 20))
     claim = store.claim(who, nonce="a", lease_ms=600_000)
-    assert claim is not None and claim.row == b""
+    assert isinstance(claim, Claim) and claim.row == b""
     with raises("value-unreadable", f"parameters of {SID}/1"):
         open_claim(claim)
     redis.hset(SWEEP, "name", b"x" * (2 << 20))

@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 import hpq
-from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
+from hpq.domain.attempt import Nothing, Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialState
 from hpq.errors import Forbidden, Held, HpqError, NotFound, SweepFileError, UserError
@@ -26,7 +26,7 @@ from tests.support.desk import Desk
 from tests.support.ids import raises
 
 MakeSweep = Callable[..., Sweep]
-Take = Callable[[], Claim | None]
+Take = Callable[[], Claim | Nothing]
 HOSTILE = '<b onclick="x()">$\\x1b[31m&amp;</b>'
 SWEEP = {
     "program": "train.py",
@@ -67,7 +67,7 @@ def fail(store: TrialStore, got: Claim, message: str) -> None:
 
 def claimed(take: Take) -> Claim:
     got = take()
-    assert got is not None
+    assert isinstance(got, Claim)
     return got
 
 

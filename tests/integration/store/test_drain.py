@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from hpq.domain.attempt import Outcome
-from hpq.domain.trial import TrialState
+from hpq.domain.attempt import Nothing, Outcome
+from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.cluster.scale.scale import Scaling
 from tests.support.ids import ids
 from tests.unit.cluster.test_drain import Server, pod
 
 LEASE = 30_000
+DRAINED = Nothing(is_drained=True)
 
 
 @pytest.fixture
@@ -23,22 +24,21 @@ def present(store, who):
     return who
 
 
-def claim(store, who, nonce: str = "n", heard: list[str] | None = None):
-    told = heard if heard is not None else []
-    return store.claim(who, nonce=nonce, lease_ms=LEASE, drained=lambda: told.append("drained"))
+def claim(store, who, nonce: str = "n"):
+    return store.claim(who, nonce=nonce, lease_ms=LEASE)
 
 
 def test_a_drained_worker_gets_nothing_counts_as_no_idle_one_and_can_be_let_again(
     store, reader, redis, keys, sweep_of, present, control: SweepControl
 ) -> None:
-    idle, heard = keys.worker_class("default", "idle"), list[str]()
+    idle = keys.worker_class("default", "idle")
     assert control.drain(present.name) == "" and redis.zcard(idle) == 0
     sweep_of(1)
-    assert claim(store, present, heard=heard) is None and heard == ["drained"]
+    assert claim(store, present) == DRAINED
     store.present(present, idle=True, lifetime_ms=600_000)
     assert redis.zcard(idle) == 0 and reader.workers.live()[0].state == "drained"
     assert control.drain(present.name, undo=True) == ""
-    assert claim(store, present) is not None and reader.workers.live()[0].state == "busy"
+    assert isinstance(claim(store, present), Claim) and reader.workers.live()[0].state == "busy"
 
 
 def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
@@ -49,7 +49,7 @@ def test_a_drain_answers_the_trial_that_runs_whatever_the_worker_says_of_itself(
     store.present(present, idle=True, lifetime_ms=600_000)  # written before it had the answer
     assert control.drain(present.name) == control.drain(present.name) == str(got.trial)
     assert claim(store, present) == got  # a reply that was lost is still answered
-    assert claim(store, present, "other") is None
+    assert claim(store, present, "other") == DRAINED
     store.commit(got, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
     assert control.drain(present.name) == ""
 
@@ -60,9 +60,9 @@ def test_a_drain_for_a_while_ends_by_itself_and_nobody_is_drained_who_is_not_the
     sweep_of(1)
     assert control.drain("nobody") is None
     control.drain(present.name, lasts_ms=60_000)
-    assert claim(store, present) is None
+    assert claim(store, present) == DRAINED
     redis.hset(keys.worker(present.name), "drain", "1")  # a time long past
-    assert claim(store, present) is not None
+    assert isinstance(claim(store, present), Claim)
 
 
 def test_a_drain_with_a_timeout_says_what_still_runs_and_how_to_go_on(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hpq.domain.attempt import HeartbeatReply, Outcome, Reason, ReportBatch, WorkerPresence
+from hpq.domain.attempt import HeartbeatReply, Nothing, Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.sweep import (
     EarlyTerminate,
     Goal,
@@ -47,7 +47,7 @@ class Bench:
     def claim(self) -> int:
         """The number of the trial that was claimed."""
         got = self.store.claim(self.who, nonce=f"n{next(self._nonces)}", lease_ms=LEASE)
-        assert got is not None
+        assert isinstance(got, Claim)
         n = got.trial.number
         self.claims[n], self._seq[n] = got, 0
         return n
@@ -340,7 +340,7 @@ def test_a_value_that_reaches_the_target_ends_the_sweep(
         TargetReached(trial=1, value=0.9, target=0.9),
     )
     assert redis.llen("hpq:demand:default") == 2
-    assert store.claim(bench.who, nonce="x", lease_ms=LEASE) is None
+    assert store.claim(bench.who, nonce="x", lease_ms=LEASE) == Nothing()
     store.release(bench.claims[2], Reason.STOPPING)  # it may end, but does not start again
     bench.end(1, TrialState.FINISHED, 0.95)
     assert reader.sweeps.get(SID).state is SweepState.FINISHED

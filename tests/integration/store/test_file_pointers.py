@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, Reason, WorkerPresence
+from hpq.domain.attempt import CommitReply, HeartbeatReply, Nothing, Outcome, Reason, WorkerPresence
 from hpq.domain.sweep import Keep
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
@@ -128,7 +128,7 @@ def test_a_trial_waits_for_a_worker_that_has_its_checkpoint_while_there_is_one(
     beat(store, good, first, 1, 1, checkpoint=HERE)
     store.release(first, Reason.STOPPING)
     assert take(store, bare, "b").trial.number == 2  # the mount is missing: it takes another
-    assert store.claim(bare, nonce="c", lease_ms=LEASE) is None
+    assert store.claim(bare, nonce="c", lease_ms=LEASE) == Nothing()
     assert take(store, good, "d").checkpoint == HERE
 
 

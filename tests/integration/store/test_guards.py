@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
+from hpq.domain.attempt import CommitReply, Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.store.control import SweepControl
@@ -36,19 +36,19 @@ class Crew:
         for who in self.who.values():
             store.present(who, idle=True, lifetime_ms=3 * LEASE)
 
-    def take(self, name: str) -> Claim | None:
+    def take(self, name: str) -> Claim | Nothing:
         return self.store.claim(self.who[name], nonce=secrets.token_hex(4), lease_ms=LEASE)
 
     def one(self, name: str, outcome: Outcome) -> CommitReply:
         """A worker takes the next trial and ends it so."""
         claim = self.take(name)
-        assert claim is not None
+        assert isinstance(claim, Claim)
         return self.store.commit(claim, outcome)
 
     def until_it_rests(self, name: str, is_bad: Callable[[int], bool]) -> list[int]:
         """A worker takes what it gets until nothing is left; return the numbers in that order."""
         taken = []
-        while claim := self.take(name):
+        while isinstance(claim := self.take(name), Claim):
             bad = is_bad(claim.trial.number)
             assert self.store.commit(claim, fails() if bad else PASSES) is CommitReply.DONE
             taken.append(claim.trial.number)
@@ -78,7 +78,7 @@ def test_the_first_five_alike_hold_the_sweep(crew, names) -> None:
         it.one(name, fails())
     assert it.held == "5 of 5 trials failed: KeyError a.py:3"
     assert it.reader.sweeps.get(it.sid).state is SweepState.HELD
-    assert it.take("a") is None and it.demand() == 0  # autoscalers start no worker for it
+    assert it.take("a") == Nothing() and it.demand() == 0  # autoscalers start no worker for it
 
 
 @pytest.mark.parametrize("names", ["a" * 10, "ab" * 5], ids=["the only worker", "two workers"])
@@ -258,7 +258,7 @@ def test_what_the_end_of_a_retry_returns_has_the_failure_that_it_had(crew) -> No
     assert failure(6) is None and it.reader.sweeps.get(it.sid).counts.diverged == 0
     for _ in range(5):
         it.one("a", fails("another"))
-    assert it.take("a") is None
+    assert it.take("a") == Nothing()
     assert {n: failure(n) for n in (6, 8, 9)} == before
     ended = it.reader.sweeps.get(it.sid)
     assert failure(7) == Failure(kind=FailureKind.USER_ERROR, message=ended.retry_ended)

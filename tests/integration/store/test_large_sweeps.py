@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import TrialState
+from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
@@ -76,7 +76,7 @@ def test_a_cancel_that_crashed_is_finished_by(
     assert rest[3] == 1, "one piece of several"
     left = reader.sweeps.get(halved)
     assert left.state is SweepState.STOPPING and left.counts.queued == 15_000
-    assert store.claim(who, nonce="n", lease_ms=30_000) is None
+    assert store.claim(who, nonce="n", lease_ms=30_000) == Nothing()
     if finisher == "a worker":
         store.reap("default", lease_ms=30_000, lost_max=3)
         store.reap("default", lease_ms=30_000, lost_max=3)
@@ -93,7 +93,7 @@ def test_many_trials_that_began_before_are_cancelled_in_pieces_too(
     sid = sweep_of(1_100).id
     for i in range(1_050):
         claim = store.claim(who, nonce=f"n{i}", lease_ms=30_000)
-        assert claim is not None
+        assert isinstance(claim, Claim)
         store.commit(claim, Outcome(state=TrialState.FINISHED, objective=0.5))
     assert control.retry(sid, range(1, 1_051)) == 1_050
     assert control.cancel(sid) == 1_100

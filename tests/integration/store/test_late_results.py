@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch
+from hpq.domain.attempt import CommitReply, HeartbeatReply, Nothing, Outcome, ReportBatch
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -37,7 +37,7 @@ def cut_off(
         control.cancel(claim.trial.sweep, [2])
         redis.hset(keys.trial(claim.trial), "stop", "prune")
     assert lose(store, redis, keys, claim, silent_ms=2 * LEASE) == 0
-    assert take() is None  # it does not start again
+    assert take() == Nothing()  # it does not start again
     assert redis.zscore(keys.leases, str(claim.trial)) > 1_000_000  # and holds up no other
     return claim
 
@@ -88,7 +88,7 @@ def lost_before(store, redis, keys, reader, sweep_of, take, control: SweepContro
     claim = take()
     assert lose(store, redis, keys, claim, silent_ms=LEASE) == 1
     assert control.stop(claim.trial.sweep) == 1  # the one that never ran
-    assert reader.trials.get(claim.trial).state is TrialState.QUEUED and take() is None
+    assert reader.trials.get(claim.trial).state is TrialState.QUEUED and take() == Nothing()
     return claim
 
 

@@ -10,6 +10,7 @@ from redis import Redis
 from hpq.domain.attempt import (
     CommitReply,
     HeartbeatReply,
+    Nothing,
     Outcome,
     Reason,
     ReportBatch,
@@ -29,7 +30,9 @@ LEASE = 30_000
 ENDED = {TrialState.FINISHED, TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED}
 
 
-def take(store: TrialStore, who: WorkerPresence, nonce: str = "n", **more: object) -> Claim | None:
+def take(
+    store: TrialStore, who: WorkerPresence, nonce: str = "n", **more: object
+) -> Claim | Nothing:
     return store.claim(who, nonce=nonce, lease_ms=LEASE, **more)  # type: ignore[arg-type]
 
 
@@ -52,7 +55,7 @@ def expire(redis: Redis, keys: Keys) -> None:
 def test_a_trial_goes_from_queued_over_running_to_finished(store, reader, sweep_of, who) -> None:
     sweep = sweep_of(3)
     claim = take(store, who)
-    assert claim is not None and claim.trial.number == 1 and claim.attempt == 1
+    assert isinstance(claim, Claim) and claim.trial.number == 1 and claim.attempt == 1
     assert claim.row == b'{"x":1}'
     batch = ReportBatch(
         seq=1, step=2, objective=0.5, points=(Point(step=2, name="acc", value=0.5),)
@@ -158,7 +161,7 @@ def test_an_expired_lease_gives_the_trial_back_first(
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
     assert reader.sweeps.get(sweep.id).counts.queued == 3
     again = take(store, WorkerPresence(name="w2", host="h2", worker_class="default"), "b")
-    assert again is not None and again.trial == lost.trial and again.attempt == 2
+    assert isinstance(again, Claim) and again.trial == lost.trial and again.attempt == 2
     assert store.beat(lost, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
     assert store.commit(lost, finished(9.0)) is CommitReply.STALE
     assert store.commit(again, finished(0.1)) is CommitReply.DONE
@@ -201,7 +204,7 @@ def test_a_released_trial_is_claimed_next_and_its_old_attempt_is_closed(
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
     assert store.commit(claim, finished(1.0)) is CommitReply.ALREADY
     again = take(store, who, "b")
-    assert again is not None and again.trial == claim.trial and again.attempt == 2
+    assert isinstance(again, Claim) and again.trial == claim.trial and again.attempt == 2
 
 
 def test_nothing_is_claimed_after_pause_returns(
@@ -210,9 +213,9 @@ def test_nothing_is_claimed_after_pause_returns(
     sweep = sweep_of(2)
     control.pause(sweep.id)
     assert reader.sweeps.get(sweep.id).state is SweepState.PAUSED
-    assert take(store, who, "a") is None
+    assert take(store, who, "a") == Nothing()
     control.resume(sweep.id)
-    assert take(store, who, "b") is not None
+    assert isinstance(take(store, who, "b"), Claim)
 
 
 def test_stop_lets_what_runs_finish_and_cancels_the_rest(
@@ -222,7 +225,7 @@ def test_stop_lets_what_runs_finish_and_cancels_the_rest(
     claim = take(store, who, "a")
     assert control.stop(sweep.id) == 2
     assert reader.sweeps.get(sweep.id).state is SweepState.STOPPING
-    assert take(store, who, "b") is None
+    assert take(store, who, "b") == Nothing()
     assert store.beat(claim, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
     store.commit(claim, finished(1.0))
     assert reader.sweeps.get(sweep.id).state is SweepState.FINISHED
@@ -266,7 +269,7 @@ def test_a_sweep_whose_first_five_trials_fail_alike_is_held(
         store.commit(take(store, who, str(i)), failed())
     got = reader.sweeps.get(sweep.id)
     assert got.state is SweepState.HELD and got.held == "5 of 5 trials failed: KeyError a.py:3"
-    assert take(store, who, "x") is None
+    assert take(store, who, "x") == Nothing()
     assert control.retry(sweep.id, [1, 2, 3, 4, 5]) == 5
     assert reader.sweeps.get(sweep.id).state is SweepState.RUNNING
 
@@ -281,11 +284,11 @@ def test_different_failures_do_not_hold_a_sweep(store, reader, sweep_of, who) ->
 def test_max_parallel_caps_what_runs_at_once(store, sweep_of, who, control: SweepControl) -> None:
     sweep = sweep_of(3, max_parallel=1)
     claim = take(store, who, "a")
-    assert take(store, who, "b") is None
+    assert take(store, who, "b") == Nothing()
     store.commit(claim, finished(1.0))
-    assert take(store, who, "c") is not None
+    assert isinstance(take(store, who, "c"), Claim)
     control.set(sweep.id, {"max_parallel": "2"})
-    assert take(store, who, "d") is not None
+    assert isinstance(take(store, who, "d"), Claim)
 
 
 def test_priority_goes_before_age(store, sweep_of, who) -> None:
@@ -299,13 +302,13 @@ def test_priority_goes_before_age(store, sweep_of, who) -> None:
 def test_a_worker_leaves_what_it_skips_and_what_is_newer_than_it(store, sweep_of, who) -> None:
     sweep_of(1, "mine-00000")
     sweep_of(1, "future-00000", schema=99)
-    assert take(store, who, "a", skip=("mine-00000",)) is None
+    assert take(store, who, "a", skip=("mine-00000",)) == Nothing(newer="future-00000")
     assert take(store, who, "b").trial.sweep == "mine-00000"
 
 
 def test_trials_of_another_class_are_not_claimed(store, sweep_of, who) -> None:
     sweep_of(1, worker_class="small")
-    assert take(store, who) is None
+    assert take(store, who) == Nothing()
 
 
 def out_of_memory(store, who, take_as: str) -> None:
@@ -332,8 +335,8 @@ def test_out_of_memory_goes_to_another_host_where_there_is_one(store, sweep_of, 
     arrive(store, "w1", "h1")
     other = arrive(store, "w2", "h2", state="busy")
     out_of_memory(store, who, "a")
-    assert take(store, who, "b") is None
-    assert take(store, arrive(store, "w3", "h1"), "c") is None
+    assert take(store, who, "b") == Nothing()
+    assert take(store, arrive(store, "w3", "h1"), "c") == Nothing()
     assert take(store, other, "d").attempt == 2
 
 
@@ -380,7 +383,7 @@ def test_nobody_waits_long_for_an_idle_worker_of_the_same_host(
     arrive(store, "w2", "h1")
     out_of_memory(store, who, "a")
     not_yet(redis, key)
-    assert take(store, who, "b") is None
+    assert take(store, who, "b") == Nothing()
     redis.hincrby(key, "avoid_ms", -30_000)
     assert take(store, who, "c").attempt == 2
 
@@ -406,7 +409,7 @@ def test_a_trial_that_loses_its_worker_too_often_is_poison(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     for i in range(3):
         claim = take(store, who, str(i))
-        assert claim is not None
+        assert isinstance(claim, Claim)
         expire(redis, keys)
         store.reap("default", lease_ms=LEASE, lost_max=3)
     trial = reader.trials.get(claim.trial)
@@ -420,7 +423,7 @@ def test_a_trial_that_gets_further_each_time_is_not_poison(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     for i in range(6):
         claim = take(store, who, str(i))
-        assert claim is not None
+        assert isinstance(claim, Claim)
         store.beat(claim, who, ReportBatch(seq=1, step=i + 1), lease_ms=LEASE)
         expire(redis, keys)
         store.reap("default", lease_ms=LEASE, lost_max=3)
@@ -485,7 +488,7 @@ def test_rows_of_an_enqueue_that_died_are_invisible_and_expire(
     store, reader, redis, who, writer: SweepWriter
 ) -> None:
     writer.add_rows("half-00000", 1, [('{"x":1}', b"1" * 16)])
-    assert reader.sweeps.ids() == [] and take(store, who) is None
+    assert reader.sweeps.ids() == [] and take(store, who) == Nothing()
     assert all(redis.ttl(f"hpq:s:half-00000:{part}") > 0 for part in ("params", "waiting", "ids"))
 
 

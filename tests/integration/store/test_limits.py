@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Capped, Outcome, WorkerPresence
+from hpq.domain.attempt import Capped, Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.errors import UserError
@@ -24,7 +24,7 @@ from tests.support.ids import raises
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., Sweep]
-Take = Callable[[], Claim | None]
+Take = Callable[[], Claim | Nothing]
 SID = "demo-00000"
 
 
@@ -52,7 +52,7 @@ def test_a_lower_run_cap_drops_the_last_and_a_higher_one_brings_them_back(
     assert redis.llen(keys.demand("default")) == 3
     store.commit(first, Outcome(state=TrialState.FINISHED, objective=1.0))
     assert writer.set_run_cap(SID, 1) == Capped(dropped=2, back=0, trials=1)
-    assert reader.sweeps.get(SID).state is SweepState.FINISHED and take() is None
+    assert reader.sweeps.get(SID).state is SweepState.FINISHED and take() == Nothing()
     assert writer.set_run_cap(SID, 4) == Capped(dropped=0, back=3, trials=4)
     assert states(reader) == "fqcqqc"  # what a person cancelled stays so
     second = take()
@@ -67,7 +67,7 @@ def test_what_has_begun_is_beyond_a_cap(
 ) -> None:
     sweep_of(4, SID)
     claims = [take() for _ in range(3)]
-    assert claims[2] is not None
+    assert isinstance(claims[2], Claim)
     store.release(claims[2], "stopping")  # type: ignore[arg-type]
     assert writer.set_run_cap(SID, 1) == Capped(dropped=1, back=0, trials=3)
     assert states(reader) == "rrqc"
@@ -92,7 +92,7 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
 ) -> None:
     sweep_of(5, SID)
     sweep_of(1, "late-00000")
-    assert take() is not None
+    assert isinstance(take(), Claim)
     words = ("run_cap=3", "max_parallel=1", "priority=7", "timeout=90s", "stall=2h")
     done = hpq("set", SID, *words)
     assert done.returncode == 0 and "2 trials " in done.stderr
@@ -100,7 +100,9 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
     one = reader.sweeps.get(SID)
     assert (one.max_parallel, one.priority, one.timeout_s, one.counts.total) == (1, 7, 90.0, 5)
     got = take()
-    assert got is not None and got.trial.sweep == "late-00000"  # max_parallel, at the next claim
+    assert (
+        isinstance(got, Claim) and got.trial.sweep == "late-00000"
+    )  # max_parallel, at the next claim
     told = [e.fields for e in reader.events.read(SID) if e.what == "set"]
     assert told[0].items() >= {"max_parallel": "1", "priority": "7", "timeout_s": "90.0"}.items()
     assert told[1].items() >= {"run_cap": "3", "touched": "2"}.items()

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Outcome, WorkerPresence
-from hpq.domain.trial import TrialState
+from hpq.domain.trial import Claim, TrialState
 from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
@@ -143,7 +143,7 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
     reaper.run_once()
     assert not sent and alive()
     claim = store.claim(it, nonce="n", lease_ms=LEASE, provenance="d1")
-    assert claim is not None
+    assert isinstance(claim, Claim)
     store.commit(claim, Outcome(state=TrialState.FINISHED))
     redis.delete(keys.worker(it.name))  # as it expires
     redis.zrem(keys.workers, it.name)

@@ -10,13 +10,14 @@ import hpq
 from hpq.domain.attempt import (
     CommitReply,
     HeartbeatReply,
+    Nothing,
     Outcome,
     Reason,
     ReportBatch,
     WorkerPresence,
 )
 from hpq.domain.sweep import SweepState
-from hpq.domain.trial import Checkpoint, Failure, FailureKind, TrialId, TrialState
+from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.errors import NotFound, UserError
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -74,7 +75,7 @@ def test_a_reap_that_was_held_up_takes_no_lease_that_ended_meanwhile(
 ) -> None:
     """F13: Redis hung between a worker's look at the clock and its reap, and all beats with it."""
     sweep_of(2)
-    looked = store.present(who, idle=True, lifetime_ms=LEASE)
+    looked = store.present(who, idle=True, lifetime_ms=LEASE).now_ms
     store.reap("default", lease_ms=1, lost_max=3, as_of_ms=looked)
     late, early = (store.claim(who, nonce=nonce, lease_ms=LEASE) for nonce in "ab")
     redis.zadd(keys.leases, {str(early.trial): looked - 1, str(late.trial): looked + 1})
@@ -179,7 +180,7 @@ def test_retry_leaves_a_pause_alone(store, reader, sweep_of, who, control: Sweep
     assert control.retry(sweep.id, [2]) == 0  # it waits
     assert control.retry(sweep.id, [1]) == 1
     assert reader.sweeps.get(sweep.id).state is SweepState.PAUSED
-    assert store.claim(who, nonce="b", lease_ms=LEASE) is None
+    assert store.claim(who, nonce="b", lease_ms=LEASE) == Nothing()
 
 
 def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
@@ -190,11 +191,11 @@ def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
     store.present(other, idle=True, lifetime_ms=LEASE)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     store.commit(claim, out_of_memory())
-    assert store.claim(who, nonce="b", lease_ms=LEASE) is None  # rather elsewhere
-    assert store.claim(other, nonce="c", lease_ms=LEASE, skip=[sweep.id]) is None
+    assert store.claim(who, nonce="b", lease_ms=LEASE) == Nothing()  # rather elsewhere
+    assert store.claim(other, nonce="c", lease_ms=LEASE, skip=[sweep.id]) == Nothing()
     redis.hset(keys.trial(claim.trial), "avoid_ms", 0)  # as after a while
     again = store.claim(who, nonce="d", lease_ms=LEASE)
-    assert again is not None and again.attempt == 2
+    assert isinstance(again, Claim) and again.attempt == 2
 
 
 def test_trials_that_wait_for_another_host_hide_none_that_do_not(store, sweep_of, who) -> None:
@@ -271,12 +272,12 @@ def test_poison_remembers_the_highest_step(store, reader, sweep_of, who, redis, 
     store.reap("default", lease_ms=LEASE, lost_max=3)
     for nonce, step in enumerate((5, 3, 4, 3)):
         claim = store.claim(who, nonce=str(nonce), lease_ms=LEASE)
-        if claim is None:
+        if claim == Nothing():
             break
         store.beat(claim, who, ReportBatch(seq=1, step=step), lease_ms=LEASE)
         redis.zadd(keys.leases, {str(claim.trial): 0})
         store.reap("default", lease_ms=LEASE, lost_max=3)
-    failure = reader.trials.get(claim.trial).failure if claim else reader.trials.get(FIRST).failure
+    failure = reader.trials.get(FIRST).failure
     assert failure is not None and failure.kind is FailureKind.POISON
 
 
@@ -287,7 +288,7 @@ def test_a_checkpoint_that_each_attempt_saves_first_is_no_progress(
     store.reap("default", lease_ms=LEASE, lost_max=3)
     for nonce in range(3):
         claim = store.claim(who, nonce=str(nonce), lease_ms=LEASE)
-        assert claim is not None
+        assert isinstance(claim, Claim)
         first = Checkpoint(store="s", path=f"p/{nonce}", step=0)
         store.beat(claim, who, ReportBatch(seq=1, checkpoint=first), lease_ms=LEASE)
         redis.zadd(keys.leases, {str(claim.trial): 0})
@@ -307,14 +308,14 @@ def test_a_claim_decides_nothing_about_parameters_that_cannot_be_read(
     else:
         redis.hset(keys.sweep(sweep.id, "params"), "1", row)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    assert claim is not None and claim.trial.number == 1 and claim.row == (row or b"")
+    assert isinstance(claim, Claim) and claim.trial.number == 1 and claim.row == (row or b"")
     assert redis.hget(keys.trial(FIRST), "kind") is None
 
 
 def test_a_worker_of_one_sweep_leaves_that_of_another_class_alone(store, sweep_of, who) -> None:
     sweep = sweep_of(1, worker_class="gpu")
-    assert store.claim(who, nonce="a", lease_ms=LEASE, only=sweep.id) is None
-    assert store.claim(who, nonce="b", lease_ms=LEASE, only="not-there") is None
+    assert store.claim(who, nonce="a", lease_ms=LEASE, only=sweep.id) == Nothing()
+    assert store.claim(who, nonce="b", lease_ms=LEASE, only="not-there") == Nothing()
 
 
 def test_a_reaped_attempt_of_a_removed_sweep_leaves_no_ghost(
@@ -343,7 +344,7 @@ def test_a_worker_that_claims_and_is_never_heard_again_is_forgotten(
     if trials:
         sweep_of(trials)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
-    assert (claim is not None) is bool(trials)
+    assert (isinstance(claim, Claim)) is bool(trials)
     assert 0 < redis.pttl(keys.worker(who.name)) <= 3 * LEASE
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from redis import Redis
 
 from hpq.code.signing import sign
-from hpq.domain.attempt import CommitReply, Outcome, WorkerPresence
+from hpq.domain.attempt import CommitReply, Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import Launch, Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.settings import read
@@ -65,7 +65,7 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
     far = WorkerPresence(name="far", host="h2", worker_class="default")
     store.present(far, idle=False, lifetime_ms=3 * LEASE)
     redis.config_resetstat()
-    assert store.claim(workers[1], nonce="x", lease_ms=LEASE) is None
+    assert store.claim(workers[1], nonce="x", lease_ms=LEASE) == Nothing()
     assert commands(redis) < 200
 
 

@@ -13,7 +13,7 @@ from redis import Redis
 
 from hpq.code.signing import signed
 from hpq.connection.client import connect
-from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, Sweep, SweepState
 from hpq.domain.trial import Claim, TrialState
@@ -42,6 +42,7 @@ from tests.support.constants import DEADLINE_S
 LEASE = 30_000
 KEY = "k3y-of-16-letters"
 SID = "late-00000"
+UNFED = Nothing(unfed=SID)
 MakeLead = Callable[..., SuggestLease]
 
 
@@ -74,9 +75,8 @@ def rows(first: int, last: int) -> list[tuple[str, bytes]]:
     return [(dumps({"x": n}), ParameterSet({"x": n}).identity) for n in range(first, last + 1)]
 
 
-def take(store: TrialStore, who: WorkerPresence, told: list[str] | None = None) -> Claim | None:
-    feed = [] if told is None else told
-    return store.claim(who, nonce=secrets.token_hex(4), lease_ms=LEASE, feed=feed.append)
+def take(store: TrialStore, who: WorkerPresence) -> Claim | Nothing:
+    return store.claim(who, nonce=secrets.token_hex(4), lease_ms=LEASE)
 
 
 def finish(store: TrialStore, claim: Claim) -> None:
@@ -94,9 +94,7 @@ def test_a_sweep_without_sets_runs_and_calls_for_workers(redis, store, reader, l
     assert sweep.state is SweepState.RUNNING
     assert (sweep.counts.total, sweep.counts.to_come, sweep.counts.planned) == (0, 5, 5)
     assert demand(redis) == 5
-    told: list[str] = []
-    assert take(store, who, told) is None
-    assert told == [SID]  # so this worker sees to it that sets are made
+    assert take(store, who) == UNFED  # so this worker sees to it that sets are made
 
 
 def test_an_open_ended_sweep_is_never_finished_by_itself(
@@ -162,7 +160,7 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, reader, late,
             if answer.is_ok:
                 clients[number].hset(Keys("hpq").sweep(SID), "suggest_until", 1)
                 lead.append(answer.rows + 1, rows(answer.rows + 1, answer.rows + 1))
-            if (claim := take(other, who)) is not None:
+            if isinstance(claim := take(other, who), Claim):
                 finish(other, claim)
 
     with ThreadPoolExecutor(8) as pool:
@@ -239,8 +237,7 @@ def test_a_higher_cap_lets_more_come(
     assert reader.sweeps.get(SID).state is SweepState.FINISHED and demand(redis) == 0
     control.set(SID, {"run_cap": "3"})
     assert reader.sweeps.get(SID).counts.to_come == 2 and demand(redis) == 2
-    told: list[str] = []
-    assert take(store, who, told) is None and told == [SID]
+    assert take(store, who) == UNFED
 
 
 def test_an_archived_sweep_goes_on_where_it_comes_back(
@@ -323,12 +320,12 @@ def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, reader: St
     late(5)
     lead = lead_of()
     lead.acquire()
-    told: list[str] = []
-    assert take(store, who, told) is None and told == []
+    assert take(store, who) == Nothing()
     lead.append(1, rows(1, 1))
-    assert take(store, who, told) is not None and told == []
+    claim = take(store, who)
+    assert isinstance(claim, Claim) and claim.unfed == ""
     redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)
-    assert take(store, who, told) is None and told == [SID]
+    assert take(store, who) == UNFED
 
 
 def test_no_more_sets_are_taken_than_the_cap_of_the_sweep(reader, late, lead_of) -> None:

@@ -77,7 +77,7 @@ class World:
                 self.control.cancel(SID)
             return
         claim = self.store.claim(self.who, nonce="first", lease_ms=LEASE)
-        assert claim is not None
+        assert isinstance(claim, Claim)
         self.held = claim
         steps: dict[str, Callable[[], object]] = {
             "running": lambda: None,

@@ -15,7 +15,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from hpq.connection.client import short_reason
-from hpq.domain.attempt import CommitReply, Outcome, Reason
+from hpq.domain.attempt import CommitReply, Nothing, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
@@ -84,25 +84,25 @@ class ClaimLoop:
             self._spool.retry_unknown()
         if self._spool.flush(self._store):  # it may hold the result of the next claim
             self._parts.garbage.schedule()
-        was_drained, self.is_drained = self.is_drained, False
-
-        def on_drained() -> None:
-            self.is_drained = True
-
-        claim = self._store.claim(
+        reply = self._store.claim(
             self._parts.worker,
             nonce=nonce,
             lease_ms=self._settings.lease_ms,
             provenance=self._parts.provenance,
             skip=self.backoff.current(),
             only=self._settings.sweep,
-            leave=self._skip_newer,
-            feed=self._start_suggester,
-            drained=on_drained,
         )
-        if self.is_drained != was_drained:
-            log.info(_DRAINED if self.is_drained else _UNDRAINED)
-        return claim
+        if reply.unfed:
+            self._start_suggester(reply.unfed)
+        is_drained, was_drained = reply == Nothing(is_drained=True), self.is_drained
+        self.is_drained = is_drained
+        if is_drained != was_drained:
+            log.info(_DRAINED if is_drained else _UNDRAINED)
+        if isinstance(reply, Claim):
+            return reply
+        if reply.newer:
+            self._skip_newer(reply.newer)
+        return None
 
     def _start_suggester(self, sid: str) -> None:
         """Start a suggester for a sweep that has none."""

@@ -105,9 +105,10 @@ class Reaper:
         if self._telemetry.is_connected:
             self._telemetry.worker_state(worker.fields["state"], worker.fields["fault"])
         lifetime_ms = 3 * self._settings.lease_ms
-        return self._store.present(
-            worker, idle=is_idle, lifetime_ms=lifetime_ms, lost=self._send_provenance
-        )
+        reply = self._store.present(worker, idle=is_idle, lifetime_ms=lifetime_ms)
+        if reply.lacks_provenance:
+            self._send_provenance()
+        return reply.now_ms
 
     def _reap(self, as_of_ms: int) -> None:
         now, lease_s = time.clock_gettime(_CLOCK), self._settings.lease_s
