@@ -146,7 +146,7 @@ def test_a_sweep_goes_on_as_it_stands(
     state = desk.reader.sweeps.get(sid).state
     assert state is (SweepState.PAUSED if before == "pause" else SweepState.RUNNING)
     claim = take()
-    assert (claim is None) == (before == "pause")
+    assert (claim == Nothing()) == (before == "pause")
     assert before != "finished" or (
         isinstance(claim, Claim) and open_claim(claim).params == {"x": 4}
     )
