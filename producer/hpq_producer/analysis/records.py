@@ -13,11 +13,11 @@ from typing import Any
 
 from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import Sweep
-from hpq.domain.trial import Json, TrialState, TrialView
+from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView
 from hpq.notice import Notice
-from hpq.search.samplers import replicate_of, seed_of, seed_of_result
+from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.eta import TimeLeft
-from hpq_producer.analysis.scores import flatten, group_record
+from hpq_producer.analysis.parameters import flatten
 
 
 def finite(value: float | None) -> float | None:
@@ -59,19 +59,18 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
     }
 
 
-def source_of_result(trial: TrialView, sweep: Sweep) -> str:
-    """Return the trial of an older sweep whose result was copied, with its seed if that differs.
-
-    "" for a trial that ran in this sweep.
-    """
-    own = seed_of(sweep, trial.id.number, trial.params)
-    is_another = trial.reused and trial.seed is not None and trial.seed != own
-    return f"{trial.reused}, seed {trial.seed}" if is_another else trial.reused
-
-
 def best_values(trial: TrialView, sweep: Sweep) -> dict[str, float]:
     """Return {metric: best value reported} of the sweep's metric: others have no direction."""
     return {sweep.metric.name: trial.best} if sweep.metric and trial.best is not None else {}
+
+
+def _group_record(group: ReplicateGroup) -> dict[str, Any]:
+    return {
+        "trials": list(range(group.first, group.first + group.of)),
+        "objectives": list(group.objectives),
+        "mean": group.mean,
+        "sd": group.spread,
+    }
 
 
 def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
@@ -85,7 +84,7 @@ def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
         "seed": seed_of_result(sweep, trial),
         "replicate": replicate_of(sweep, number),
         "objective": finite(trial.objective),
-        **({"replicates": group_record(trial.group)} if trial.group else {}),
+        **({"replicates": _group_record(trial.group)} if trial.group else {}),
         "last": {name: finite(value) for name, value in trial.metrics.items()},
         "best": best_values(trial, sweep),
         "run_info": dict(trial.run_info),

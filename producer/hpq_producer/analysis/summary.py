@@ -11,7 +11,7 @@ from typing import Any
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import OTHER_CODE, Json, TrialState, TrialView
 from hpq_producer.analysis.importance import Importance, importance_of
-from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.parameters import flatten
 from hpq_producer.terminal.text import clean, number, value
 
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials

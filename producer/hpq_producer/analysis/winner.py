@@ -20,7 +20,7 @@ from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.samplers import SEED
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.terminal.text import clean, measure, value
 

@@ -12,7 +12,7 @@ from hpq.errors import ExitCode
 from hpq.notice import Notice
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
 from hpq_producer.analysis.pruning import describe_target
-from hpq_producer.analysis.scores import param_pairs, score
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.terminal.style import Line, Span, Style, flow
 from hpq_producer.terminal.text import clean, duration, fit, planned
 
@@ -82,11 +82,11 @@ def state_counts(sweep: Sweep) -> list[str]:
 def best_items(trial: TrialView, sweep: Sweep) -> list[Line]:
     """Return `best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
-    shown = score(trial) or "-"
+    row = TrialRow(trial=trial, sweep=sweep)
     return [
-        [Span(f"best {name} "), Span(shown, Style.BOLD)],
+        [Span(f"best {name} "), Span(row.objective or "-", Style.BOLD)],
         [Span(f"#{trial.id.number}", Style.BOLD)],
-        *([Span(param_pairs(trial.params, [varying]))] for varying in sweep.varying),
+        *([Span(row.pairs([varying]))] for varying in sweep.varying),
     ]
 
 

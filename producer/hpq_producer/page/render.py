@@ -14,9 +14,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hpq.domain.status import SweepStatus
+from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import iso
-from hpq_producer.analysis.scores import flatten, spread
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis.verdict import (
     needed_actions,
     state_counts,
@@ -28,7 +29,7 @@ from hpq_producer.page.sweep_data import SweepData, encode_sweep
 from hpq_producer.reports.show import sweep_lines
 from hpq_producer.reports.summary_page import comparison_cells
 from hpq_producer.terminal.style import plain
-from hpq_producer.terminal.text import clean, duration, measure, value
+from hpq_producer.terminal.text import clean, duration, value
 
 _MOST_BARS, _MOST_PARAMS = 7, 12  # on the first screen
 _SCRIPTS = ("core", "canvas", "charts", "table")
@@ -86,8 +87,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"clean": clean, "duration": duration, "measure": measure, "value": value}
-    found.filters |= {"iso": iso, "spread": spread, "flatten": flatten, "plain": plain}
+    found.filters |= {"clean": clean, "duration": duration, "value": value}
+    found.filters |= {"iso": iso, "flatten": flatten, "plain": plain}
     found.globals |= {
         "lead_of": lead_of,
         "counts_of": state_counts,
@@ -96,6 +97,7 @@ def _environment() -> Environment:
         "saved_of": saved_lines,
         "facts_of": lambda sweep: "\n".join(map(plain, sweep_lines(sweep, ""))),
         "state_of": _state_of,
+        "row_of": lambda trial, sweep: TrialRow(trial=trial, sweep=sweep),
         "notices_of": lambda status: needed_actions(status, explain_waiting(status)),
         "MOST_BARS": _MOST_BARS,
         "MOST_PARAMS": _MOST_PARAMS,
@@ -155,8 +157,8 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     best = data.status.best[0] if data.status.best else None
     if best is not None and best.objective is not None and sweep.metric:
         rest = f" is the best of {ranked:,} results" if ranked > 1 else " is the only result"
-        parts += [(f"{clean(sweep.metric.name)} {measure(best.objective)}", True)]
-        parts += [(spread(best.group) + rest, False)]
+        result = TrialRow(trial=best, sweep=sweep).objective
+        parts += [(f"{clean(sweep.metric.name)} {result}", True), (rest, False)]
     elif counts.failed and counts.failed == counts.ended and sweep.state.is_over:
         parts.append((f"All {counts.failed:,} trials failed", True))
     elif sweep.metric is None:

@@ -15,11 +15,10 @@ from hpq.settings import Settings
 from hpq.shell import shell_line
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
-from hpq_producer.analysis.pruning import describe_early_end
 from hpq_producer.analysis.records import finite
-from hpq_producer.analysis.scores import flatten, newest_value
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.analysis.summary import SweepSummary
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.page.curves import POINTS, Curve, pack_curves
 from hpq_producer.query.history import read_curves
@@ -198,32 +197,28 @@ def encode_trials(
     sweep: Sweep, trials: Sequence[TrialView], names: Sequence[str]
 ) -> dict[str, Any]:
     """Return a list for each column; times in seconds since the sweep was created."""
-    leaves = _leaves(trials)
+    rows = [TrialRow(trial=trial, sweep=sweep) for trial in trials]
     return {
         "n": [t.id.number for t in trials],
         "state": [_STATES.index(t.state.value) for t in trials],
-        "y": [finite(newest_value(sweep, t)) for t in trials],  # whole: ties change ranks
+        "y": [finite(row.newest_value) for row in rows],  # whole: ties change ranks
         "step": [t.step for t in trials],
         "start": [_since(sweep, t.claimed_ms) for t in trials],
-        "took": [round(t.duration_ms / 1000, 1) for t in trials],
+        "took": [round(row.taken_ms / 1000, 1) for row in rows],
         "worker": [t.worker for t in trials],
-        "kind": [t.failure.kind.value if t.failure else "" for t in trials],
-        "why": [_why(sweep, t) for t in trials],
-        "p": [[_cell(row.get(name)) for row in leaves] for name in names],
+        "why": [row.why for row in rows],
+        "p": [[_cell(row.params.get(name)) for row in rows] for name in names],
     }
-
-
-def _leaves(trials: Sequence[TrialView]) -> list[Mapping[str, Json]]:
-    return [{**flatten(t.params), **t.params} for t in trials]
 
 
 def _axes(data: SweepData) -> list[dict[str, Any]]:
     """Return how each parameter is drawn: linear, log or category."""
-    leaves, space = _leaves(data.trials), space_of(data.sweep)
+    rows = [TrialRow(trial=trial, sweep=data.sweep).params for trial in data.trials]
+    space = space_of(data.sweep)
     shares = {s.param: s.share for s in data.importance.shares}
     axes: list[dict[str, Any]] = []
     for name in data.names:
-        present = [v for row in leaves if (v := row.get(name)) is not None]
+        present = [v for row in rows if (v := row.get(name)) is not None]
         kind = "log" if is_log(space.get(name), present) else "linear"
         kind = kind if present and are_numbers(present) else "category"
         axes.append({"name": clean(name), "share": shares.get(name), "kind": kind})
@@ -244,7 +239,3 @@ def _rounded(v: float | None) -> float | None:
 
 def _since(sweep: Sweep, ms: int) -> float | None:
     return round((ms - sweep.created_ms) / 1000, 1) if ms else None
-
-
-def _why(sweep: Sweep, trial: TrialView) -> str:
-    return clean(trial.failure.message) if trial.failure else describe_early_end(trial, sweep)

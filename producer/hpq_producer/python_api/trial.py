@@ -15,7 +15,7 @@ from hpq.domain.sweep import Sweep as SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
 from hpq_producer.analysis.attempts import Attempt, attempts_of
 from hpq_producer.analysis.records import best_values, flat_record, trial_record
-from hpq_producer.analysis.scores import param_pairs, score
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame
 from hpq_producer.reports.logs import Cleaner, read_log
@@ -131,9 +131,10 @@ class SweepTrial:
 
     def __repr__(self) -> str:
         name = self._sweep.metric.name if self._sweep.metric else "objective"
-        result = "" if self.objective is None else f", {clean(name)} {score(self._view)}"
-        params = param_pairs(self._view.params, self._sweep.varying or self._view.params)
-        return f"<trial {self.id}: {self.state}{result}{params and f', {params}'}>"
+        row = TrialRow(trial=self._view, sweep=self._sweep)
+        result = f", {clean(name)} {row.objective}" if row.objective else ""
+        params = row.pairs(self._sweep.varying or self._view.params)
+        return f"<trial {self.id}: {row.state.text}{result}{params and f', {params}'}>"
 
     def _repr_html_(self) -> str:
         return trial_listing([self._view], self._sweep)._repr_html_()

@@ -14,8 +14,8 @@ from hpq.domain.trial import ALTERED, FailureKind, Json, TrialState, TrialView
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
+from hpq_producer.analysis.parameters import flatten, param_value
 from hpq_producer.analysis.records import best_values
-from hpq_producer.analysis.scores import flatten, param_value
 from hpq_producer.query.filter import Filter
 
 _CHUNK = 500

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Curve, Json, TrialState, TrialView
-from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.extras import library

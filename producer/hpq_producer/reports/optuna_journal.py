@@ -15,7 +15,7 @@ from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import Curve, Json, TrialState, TrialView
 from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
-from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.extras import library
 

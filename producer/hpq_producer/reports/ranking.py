@@ -7,19 +7,21 @@ from collections.abc import Sequence
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import ALTERED, Json, TrialView
-from hpq.search.samplers import seed_of_result
-from hpq_producer.analysis.pruning import describe_early_end
-from hpq_producer.analysis.records import source_of_result
-from hpq_producer.analysis.scores import param_text, score
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.query.selection import field_of
-from hpq_producer.reports.trial_rows import STATE_STYLE, column_names
 from hpq_producer.terminal.charts import Scale, bar, ends_of
 from hpq_producer.terminal.console import show_legend, show_lines, stdout_info
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
-from hpq_producer.terminal.text import clean, duration, failure_words, measure, value
+from hpq_producer.terminal.text import clean, value
 
 _BARS = (30, 24, 18, 12, 8)  # columns: the widest bar that leaves the titles uncut
+
+
+def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
+    """Return the titles that are parameters or metrics."""
+    metric = {clean(sweep.metric.name)} if sweep.metric else set[str]()
+    return {*metric, *map(clean, sweep.varying), *map(clean, metrics)}
 
 
 def result_columns(sweep: Sweep, metrics: Sequence[str] = (), sorted_by: str = "") -> list[Column]:
@@ -42,23 +44,19 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = (), sorted_by: str = "
 def result_row(
     trial: TrialView, sweep: Sweep, metrics: Sequence[str] = (), sorted_by: str = ""
 ) -> list[Span]:
-    """Return a trial's cells: varying parameters, metrics, why it failed or was stopped early."""
-    failure = trial.failure
-    has_seeds = sweep.replicates > 1
-    why = f"{failure_words(failure.kind)}: {clean(failure.message)}" if failure else ""
-    taken = f"of {clean(source_of_result(trial, sweep))}" if trial.reused else ""
-    why = why or describe_early_end(trial, sweep) or taken
+    """Return the cells of `result_columns` for a trial."""
+    row = TrialRow(trial=trial, sweep=sweep)
     return [
         Span(str(trial.id.number)),
-        Span(trial.state.value, STATE_STYLE[trial.state]),
-        *(Span(param_text(trial.params, p)) for p in sweep.varying),
-        *([Span(str(seed_of_result(sweep, trial)))] if has_seeds else []),
-        Span("" if trial.objective is None else measure(trial.objective), Style.BOLD),
-        *(Span(measure(trial.metrics[m]) if m in trial.metrics else "") for m in metrics),
+        row.state,
+        *(Span(row.param(p)) for p in sweep.varying),
+        *([Span(row.seed)] if sweep.replicates > 1 else []),
+        Span(row.objective, Style.BOLD),
+        *(Span(row.metric(m)) for m in metrics),
         *([Span(_shown(field_of(sweep, trial, sorted_by)))] if sorted_by else []),
-        Span(str(trial.step or "")),
-        Span(duration(trial.duration_ms) if trial.duration_ms else ""),
-        Span(why),
+        Span(row.step),
+        Span(row.time),
+        Span(row.why),
     ]
 
 
@@ -69,36 +67,37 @@ def _shown(found: Json) -> str:
 def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None = None) -> None:
     """Print ranked trials, best first; with a scale, a bar for each."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
+    rows = [TrialRow(trial=trial, sweep=sweep) for trial in trials]
     columns = [
         Column(title="rank", keep=50, right=True),
         Column(title="#", keep=100, right=True),
         *(
-            Column(title=clean(p), keep=80 - i, least=None if _are_numbers(trials, p) else 6)
+            Column(title=clean(p), keep=80 - i, least=None if _are_numbers(rows, p) else 6)
             for i, p in enumerate(sweep.varying)
         ),
         Column(title="time", keep=40, right=True),
         Column(title=name, keep=95, right=True),
         *([Column(title="", keep=30, least=_BARS[-1])] if scale else []),
     ]
-    rows = []
-    for rank, trial in enumerate(trials, start=1):
-        row = [
+    cells = [
+        [
             Span(str(rank)),
-            Span(str(trial.id.number)),
-            *(Span(param_text(trial.params, p)) for p in sweep.varying),
-            Span("reused" if trial.reused else duration(trial.duration_ms)),
-            Span(ALTERED.kind, Style.RED)
-            if trial.failure is ALTERED
-            else Span(score(trial), Style.BOLD),
+            Span(str(row.trial.id.number)),
+            *(Span(row.param(p)) for p in sweep.varying),
+            Span(row.reused or row.time),
+            Span(row.failed, Style.RED)
+            if row.failure is ALTERED
+            else Span(row.objective, Style.BOLD),
         ]
-        rows.append(row)
+        for rank, row in enumerate(rows, start=1)
+    ]
     names = column_names(sweep)
     total = stdout_info().columns
     for room in _BARS if scale else (0,):
         # Bars shrink before titles do; a cut bar would show a wrong length.
         shown = [
             [*row, Span(_bar_of(trial, scale, room), Style.GREEN)] if scale else row
-            for row, trial in zip(rows, trials, strict=True)
+            for row, trial in zip(cells, trials, strict=True)
         ]
         layout = lay(columns, shown, total)
         if not layout.legend(names):
@@ -109,10 +108,9 @@ def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None 
     show_legend(layout, names)
 
 
-def _are_numbers(trials: Sequence[TrialView], name: str) -> bool:
+def _are_numbers(rows: Sequence[TrialRow], name: str) -> bool:
     """Return True if a parameter has only numbers, which must not be cut."""
-    cells = [param_text(trial.params, name) for trial in trials]
-    return all(re.fullmatch(r"[-+.0-9e]*", text) for text in cells)
+    return all(re.fullmatch(r"[-+.0-9e]*", row.param(name)) for row in rows)
 
 
 def _bar_of(trial: TrialView, scale: Scale, columns: int) -> str:

@@ -10,19 +10,14 @@ from typing import Any
 from hpq.domain.attempt import Reason
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import AppendedFile, Sweep
-from hpq.domain.trial import FailureKind, Params, Point, TrialState, TrialView
+from hpq.domain.trial import FailureKind, Params, Point, TrialView
 from hpq.notice import Notice
-from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
-from hpq_producer.analysis.pruning import (
-    describe_early_end,
-    describe_rule,
-    describe_target,
-)
-from hpq_producer.analysis.records import iso, source_of_result
-from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.parameters import flatten
+from hpq_producer.analysis.pruning import describe_rule, describe_target
+from hpq_producer.analysis.records import iso
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis.verdict import state_counts, state_span
-from hpq_producer.reports.trial_rows import STATE_STYLE
 from hpq_producer.terminal.charts import buckets, curve, curve_scale
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.text import (
@@ -30,8 +25,6 @@ from hpq_producer.terminal.text import (
     clean,
     clean_block,
     duration,
-    failure_words,
-    measure,
     pad,
     planned,
     size,
@@ -126,8 +119,7 @@ def _sampling(sweep: Sweep) -> str:
 
 
 def trial_lines(
-    trial: TrialView,
-    sweep: Sweep,
+    row: TrialRow,
     curves: Mapping[str, Sequence[Point]],
     provenance: Params,
     log: str,
@@ -136,36 +128,34 @@ def trial_lines(
     columns: int = 80,
 ) -> Iterator[Line]:
     """Yield all facts of a trial; `curves` by metric, `log` is its last lines."""
-    failure = trial.failure if trial.state is not TrialState.FINISHED else None
-    unmet = "" if failure else metric_warning(sweep, [trial])
+    trial, sweep = row.trial, row.sweep
+    unmet = "" if row.failure else metric_warning(sweep, [trial])
     yield from _pairs(
         {
             "trial": Span(str(trial.id), Style.BOLD),
-            "state": Span(trial.state.value, STATE_STYLE[trial.state]),
-            "failed": Span(failure_words(failure.kind) if failure else "", Style.RED),
-            "error": failure.message if failure else "",
+            "state": row.state,
+            "failed": Span(row.failed, Style.RED),
+            "error": row.error,
             "!": Span(unmet, Style.YELLOW),
-            "why": describe_early_end(trial, sweep),
+            "why": row.early_end,
             "attempt": str(trial.attempt),
-            "worker": f"{trial.worker} on {trial.host}" if trial.worker else "",
+            "worker": row.worker,
             "started": iso(trial.claimed_ms) or "",
             "ended": iso(trial.ended_ms) or "",
-            "time": _time(trial),
-            "step": str(trial.step or ""),
-            "phase": trial.phase,
-            "replicate": _replicate(trial, sweep),
+            "time": row.total_time,
+            "step": row.step,
+            "phase": row.phase,
+            "replicate": row.replicate,
             "started again": trial.restarted,
-            "result of": f"{source_of_result(trial, sweep)}; not run in this sweep"
-            if trial.reused
-            else "",
-            "checkpoint": _checkpoint(trial),
+            "result of": row.source and f"{row.source}; not run in this sweep",
+            "checkpoint": row.checkpoint,
             "files": _GONE.get(trial.gone, ""),
             "log and curves": WHY_THINNED if trial.thinned else "",
         }
     )
     yield from _section("attempts", attempt_lines(attempts))
     yield from _facts("parameters", trial.params)
-    yield from _section("metrics", _metrics(trial, sweep, curves, columns))
+    yield from _section("metrics", _metrics(row, curves, columns))
     info = {name: value(v) for name, v in flatten(trial.run_info).items()}
     yield from _section("set by the script", islice(_pairs(info), _MOST_INFO))
     yield from _section("artifacts", artifact_lines(trial))
@@ -176,30 +166,14 @@ def trial_lines(
     yield from _section(f"last log lines (all: hpq logs {trial.id})", ([Span(x)] for x in lines))
 
 
-def _replicate(trial: TrialView, sweep: Sweep) -> str:
-    if sweep.replicates < 2:
-        return ""
-    place, seed = replicate_of(sweep, trial.id.number), seed_of_result(sweep, trial)
-    return f"{place} of {sweep.replicates}, seed {seed}"
-
-
-def _time(trial: TrialView) -> str:
-    """Return the duration of the latest attempt, and the total of several attempts."""
-    if not trial.before_ms:
-        return duration(trial.duration_ms) if trial.duration_ms else ""
-    last = f"{duration(trial.duration_ms)} in attempt {trial.attempt}, "
-    return (last if trial.duration_ms else "") + f"{duration(trial.total_ms)} in all"
-
-
 def shown_metrics(trial: TrialView, sweep: Sweep) -> list[str]:
     """Return at most 200 metrics of a trial: the objective, then the others by name."""
     objective = sweep.metric.name if sweep.metric else ""
     return sorted(trial.metrics, key=lambda name: (name != objective, name))[:_MOST_METRICS]
 
 
-def _metrics(
-    trial: TrialView, sweep: Sweep, curves: Mapping[str, Sequence[Point]], columns: int
-) -> Iterator[Line]:
+def _metrics(row: TrialRow, curves: Mapping[str, Sequence[Point]], columns: int) -> Iterator[Line]:
+    trial, sweep = row.trial, row.sweep
     objective = sweep.metric.name if sweep.metric else ""
     names = shown_metrics(trial, sweep)
     wide = max((width(clean(name)) for name in names), default=0)
@@ -214,15 +188,10 @@ def _metrics(
         style = Style.BOLD if name == objective else Style.PLAIN
         shown = clean(name)
         blanks = " " * (wide - width(shown))
-        last = f"{measure(trial.metrics[name]):>9}"
+        last = f"{row.metric(name):>9}"
         yield [Span(f"{shown}{blanks}  "), Span(last, style), Span(f"  {drawn}")]
     if rest := len(trial.metrics) - len(names):
         yield [Span(f"{rest:,} more metrics are not shown", Style.DIM)]
-
-
-def _checkpoint(trial: TrialView) -> str:
-    kept = trial.checkpoint
-    return f"of step {kept.step}, in store {kept.store}: {kept.path}" if kept else ""
 
 
 def artifact_lines(trial: TrialView) -> Iterator[Line]:

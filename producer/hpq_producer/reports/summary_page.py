@@ -13,8 +13,8 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import sweep_record, trial_record
-from hpq_producer.analysis.scores import param_text, score
 from hpq_producer.analysis.summary import Effect, Level, SweepSummary
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.diagnosis.verdict import note_lines, state_counts, state_span
 from hpq_producer.reports.provenance import describe_versions
@@ -238,7 +238,8 @@ def print_comparison(session: Session, sweeps: Sequence[Sweep]) -> None:
         best = reader.trials.best(sweep, 1)
         state = state_span(sweep, waits.get(sweep.id)).text
         cells = comparison_cells(summary, best, state) | {
-            f"best {clean(n)}": param_text(best[0].params, n) if best else "" for n in varying
+            f"best {clean(n)}": TrialRow(trial=best[0], sweep=sweep).param(n) if best else ""
+            for n in varying
         }
         for label, text in cells.items():
             rows.setdefault(label, []).append(text)
@@ -256,7 +257,7 @@ def comparison_cells(
         "state": state,
         "trials": ", ".join(state_counts(sweep)),
         "metric": clean(sweep.metric.name) if sweep.metric else "",
-        "best": score(best[0]) if best else "",
+        "best": TrialRow(trial=best[0], sweep=sweep).objective if best else "",
         "median": f"{measure(median(results))} of {len(results):,} finished" if results else "",
         "trained": duration(summary.total_ms) if summary.total_ms else "",
         "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",

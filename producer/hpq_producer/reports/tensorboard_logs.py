@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpq.domain.trial import Curve, Json, TrialState, TrialView
-from hpq_producer.analysis.scores import flatten
+from hpq_producer.analysis.parameters import flatten
 from hpq_producer.extras import library
 
 _STATUS = {

@@ -14,7 +14,7 @@ from hpq.domain.trial import TrialState, TrialView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.pruning import describe_prune_event
-from hpq_producer.analysis.scores import param_pairs
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.verdict import (
     explain_unreported_metric,
@@ -64,7 +64,7 @@ def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
             return clean(event.what)
         return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))
     words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]
-    return f"{' '.join(words)}  {param_pairs(trial.params, sweep.varying)}".rstrip()
+    return f"{' '.join(words)}  {TrialRow(trial=trial, sweep=sweep).pairs(sweep.varying)}".rstrip()
 
 
 def running_line(trial: TrialView, sweep: Sweep, at_ms: int) -> str:
@@ -72,7 +72,7 @@ def running_line(trial: TrialView, sweep: Sweep, at_ms: int) -> str:
     again = f", attempt {trial.attempt}" if trial.attempt > 1 else ""
     taken = duration(at_ms - trial.claimed_ms)
     line = f"#{trial.id.number} running on {clean(trial.worker)} for {taken}{again}"
-    return f"{line}  {param_pairs(trial.params, sweep.varying)}".rstrip()
+    return f"{line}  {TrialRow(trial=trial, sweep=sweep).pairs(sweep.varying)}".rstrip()
 
 
 def _trial_words(event: Event, trial: TrialView, sweep: Sweep) -> list[str]:

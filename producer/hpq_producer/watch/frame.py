@@ -13,22 +13,23 @@ from itertools import islice
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import TrialState, TrialView
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
+from hpq_producer.reports.ranking import column_names
 from hpq_producer.reports.show import trial_lines
 from hpq_producer.reports.sweep_table import COLUMNS
-from hpq_producer.reports.trial_rows import (
-    column_names,
-    curve_widths,
-    shown_names,
-    trial_columns,
-    trial_row,
-)
 from hpq_producer.terminal.charts import Scale, buckets, curve, curve_scale, plot
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import clean, duration, measure, rounded, trials_of, width
 from hpq_producer.watch.scene import Scene
+from hpq_producer.watch.trial_columns import (
+    curve_widths,
+    shown_names,
+    trial_cells,
+    trial_columns,
+)
 from hpq_producer.watch.view import Mode, Seen, View, position, show_from
 
 _LONGEST = 5  # lines of what needs the user
@@ -177,6 +178,7 @@ def _table(
     rows = scene.rows[skip : skip + most]
     picked = shown.cursor - scene.first - skip if scene.is_live else None
     wide = max((len(str(t.id.number)) for t in rows), default=1)
+    described = [TrialRow(trial=t, sweep=sweep, at=status) for t in rows]
     names, titles = shown_names(sweep, view.columns, terminal.columns)
     widths, is_crowded = curve_widths(terminal.columns), False
     for room in widths:
@@ -188,8 +190,8 @@ def _table(
         curves = [drawn.get(t.id.number, "").ljust(len(title)) if title else None for t in rows]
         heads = trial_columns(sweep, names, view.columns, title, titles)
         cells = [
-            trial_row(t, status, names, drawn_one, _mark(t, place == picked, wide))
-            for place, (t, drawn_one) in enumerate(zip(rows, curves, strict=True))
+            trial_cells(row, names, drawn_one, _mark(row.trial, place == picked, wide))
+            for place, (row, drawn_one) in enumerate(zip(described, curves, strict=True))
         ]
         layout = lay(heads, cells, terminal.columns)
         is_crowded = None in layout.widths
@@ -348,10 +350,10 @@ def _trial(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     found, sweep = scene.detail, scene.sweep_status.sweep
     if found is None:
         return [[Span("the trial is not there any more", Style.DIM)]]
+    row = TrialRow(trial=found.trial, sweep=sweep, at=scene.status)
     rest = trial_lines(
-        found.trial, sweep, found.curves, {}, found.log,
-        attempts=found.attempts, columns=terminal.columns,
-    )  # fmt: skip
+        row, found.curves, {}, found.log, attempts=found.attempts, columns=terminal.columns
+    )
     lines = list(islice(rest, 2))  # its id and its state
     points = found.curves.get(sweep.metric.name, ()) if sweep.metric else ()
     finite = [p.value for p in points if p.value - p.value == 0]

@@ -11,6 +11,7 @@ import pytest
 
 from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialId, TrialState, TrialView
 from hpq_producer.page.sweep_data import SweepData
+from hpq_producer.terminal.text import duration
 from tests.integration.page.conftest import Tab
 from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
 
@@ -126,6 +127,16 @@ HOSTILE = (
     "</script><script>document.title='owned'</script>",
     "<img src=x onerror=document.title='owned'>",
 )  # fmt: skip
+
+
+def test_the_table_writes_times_as_the_terminal_does(show: Open) -> None:
+    taken_ms = (90, 940, 960, 59_499, 59_600, 83_000, 3_599_700, 7_500_000, 86_390_000, 273_600_000)
+    data = made(SETS_OF_ARTICLE[: len(taken_ms)], states=[TrialState.FINISHED] * len(taken_ms))
+    trials = [replace(t, ran_ms=ms) for t, ms in zip(data.trials, taken_ms, strict=True)]
+    shown = show(of_trials(trials, data.curves, sid="x-00000", metric="test/acc"))
+    for number, ms in enumerate(taken_ms, 1):
+        cells = shown.page.locator(f'#table tbody tr[data-n="{number}"] td').all_inner_texts()
+        assert duration(round(ms, -2)) in cells, cells
 
 
 def test_hostile_names_values_and_messages_stay_text(show: Open) -> None:

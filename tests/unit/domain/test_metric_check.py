@@ -9,6 +9,7 @@ import pytest
 from hpq.domain.metric_check import metric_warning, near_miss
 from hpq.domain.sweep import Launch, Metric, Sweep
 from hpq.domain.trial import Failure, FailureKind, TrialId, TrialState, TrialView
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.terminal.style import plain
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -35,7 +36,7 @@ def test_only_a_near_miss_of_the_metric_is_warned_of_while_the_trial_runs() -> N
         "another trial knows the name"
     )
     assert not metric_warning(SWEEP, [near], best=[near])
-    lines = [plain(line) for line in trial_lines(near, SWEEP, {}, {}, "")]
+    lines = [plain(line) for line in trial_lines(TrialRow(trial=near, sweep=SWEEP), {}, {}, "")]
     assert any(line.startswith("!") and warning in line for line in lines)
     assert any(warning in plain(line) for line in sweep_lines(SWEEP, "no", unmet=warning))
 
@@ -75,7 +76,7 @@ def test_a_trial_that_finished_without_the_metric_is_warned_of() -> None:
     why = Failure(kind=FailureKind.UNREPORTED, message="the metric was never reported")
     over = replace(_trial(9, acc=0.5), state=TrialState.FINISHED, failure=why)
     assert metric_warning(SWEEP, [over]) == "#1: the metric was never reported"
-    lines = [plain(line) for line in trial_lines(over, SWEEP, {}, {}, "")]
+    lines = [plain(line) for line in trial_lines(TrialRow(trial=over, sweep=SWEEP), {}, {}, "")]
     assert any("never reported" in line and line.startswith("!") for line in lines)
     assert not any(line.startswith("failed") for line in lines)
     for state in (TrialState.FAILED, TrialState.CANCELLED):

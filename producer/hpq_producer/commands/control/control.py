@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Annotated
 
 from typer import Argument, Option
@@ -14,13 +13,11 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
-from hpq_producer.analysis.scores import newest_value
 from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.diagnosis.notices import print_if_edited, print_if_not_running
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
-from hpq_producer.reports.ranking import result_columns, result_row
-from hpq_producer.reports.trial_rows import column_names
+from hpq_producer.reports.ranking import column_names, result_columns, result_row
 from hpq_producer.session import Session, open_session
 from hpq_producer.sweep_limits import in_words, limits
 from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
@@ -185,8 +182,7 @@ def _pick(session: Session, sweep: Sweep, where: Filter) -> list[int]:
 
 
 def _show_picked(sweep: Sweep, left: list[TrialView]) -> None:
-    shown = (replace(t, objective=newest_value(sweep, t)) for t in left[:_SHOWN])
-    rows = (result_row(t, sweep) for t in shown)
+    rows = (result_row(t, sweep) for t in left[:_SHOWN])
     show_table(result_columns(sweep), rows, explain=column_names(sweep))
     if len(left) > _SHOWN:
         print(f"… and {len(left) - _SHOWN} more")

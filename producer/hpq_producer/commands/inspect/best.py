@@ -10,8 +10,9 @@ from typer import Option
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
-from hpq_producer.analysis.records import column_order, flat_record, source_of_result, trial_record
-from hpq_producer.analysis.scores import flatten, score
+from hpq_producer.analysis.parameters import flatten
+from hpq_producer.analysis.records import column_order, flat_record, trial_record
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
@@ -126,9 +127,10 @@ def _show(
 
 def _show_one(sweep: Sweep, trial: TrialView) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
-    rows = {name: score(trial)}
-    if trial.reused:
-        rows["result of"] = clean(source_of_result(trial, sweep))
+    row = TrialRow(trial=trial, sweep=sweep)
+    rows = {name: row.objective}
+    if row.source:
+        rows["result of"] = row.source
     rows |= {clean(k): value(v) for k, v in flatten(trial.params).items()}
     wide = max(len(key) for key in ("trial", *rows))
     show_lines([Span(f"{k:{wide}}  {v}")] for k, v in {"trial": str(trial.id), **rows}.items())

@@ -15,8 +15,7 @@ from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import HISTORY_COLUMNS, history_records, read_curves
 from hpq_producer.query.selection import Selection, names_in
-from hpq_producer.reports.ranking import result_columns, result_row
-from hpq_producer.reports.trial_rows import column_names
+from hpq_producer.reports.ranking import column_names, result_columns, result_row
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_table

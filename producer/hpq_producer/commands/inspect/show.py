@@ -16,6 +16,7 @@ from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempt_record, attempts_of
 from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.notices import print_if_edited
 from hpq_producer.reports.export import trial_command
@@ -143,7 +144,8 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
         log, _ = read_log(reader, found, _TAIL)
         text = log.decode("utf-8", "replace")
         columns = stdout_info().columns
-        lines = trial_lines(trial, sweep, curves, ran_on, text, attempts=attempts, columns=columns)
+        row = TrialRow(trial=trial, sweep=sweep)
+        lines = trial_lines(row, curves, ran_on, text, attempts=attempts, columns=columns)
         return show_lines(lines, whole=True)
     history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
     records = [attempt_record(one) for one in attempts]

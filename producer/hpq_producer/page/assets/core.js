@@ -23,9 +23,11 @@ function num(v, digits = 4) { // a number as people write it
   const size = Math.abs(v);
   return size && (size < 1e-4 || size >= 1e6) ? (+v.toPrecision(digits)).toExponential().replace('e+', 'e') : String(+v.toPrecision(digits));
 }
-function time(s) {
-  const [h, m] = [Math.floor(s / 3600), Math.floor(s % 3600 / 60)];
-  return s < 60 ? num(s, 3) + ' s' : h ? `${h} h ${String(m).padStart(2, '0')} m` : `${m} m ${String(Math.floor(s % 60)).padStart(2, '0')} s`;
+function time(s) { // as the terminal's: 0.4s, 13s, 1m23s, 2h05m, 3d04h
+  const two = (high, unit, low, name) => `${high}${unit}${String(low).padStart(2, '0')}${name}`, whole = Math.round(s), minutes = Math.round(s / 60), hours = Math.round(s / 3600);
+  if (s < 0.95) return s ? Math.max(0.1, s).toFixed(1) + 's' : '0s';
+  if (whole < 3600) return whole < 60 ? `${whole}s` : two(Math.floor(whole / 60), 'm', whole % 60, 's');
+  return minutes < 1440 ? two(Math.floor(minutes / 60), 'h', minutes % 60, 'm') : two(Math.floor(hours / 24), 'd', hours % 24, 'h');
 }
 function random(seed) { // mulberry32
   return () => { let t = (seed += 0x6d2b79f5); t = Math.imul(t ^ (t >>> 15), t | 1); t ^= t + Math.imul(t ^ (t >>> 7), t | 61);

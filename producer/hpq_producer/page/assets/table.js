@@ -1,8 +1,8 @@
 // Failures, the table of trials, the selected trial; then the start of the page.
 const failures = { draw() {
-  const t = S.d.trials, groups = new Map(), failed = S.kept.filter((i) => t.kind[i]);
+  const t = S.d.trials, groups = new Map(), failed = S.kept.filter((i) => S.d.states[t.state[i]] === 'failed');
   for (const i of failed) { // the same reason, whatever its numbers
-    const key = `${t.kind[i]} ${t.why[i].replace(/[-+.\d][-+.\de]*/g, '0')}`;
+    const key = t.why[i].replace(/[-+.\d][-+.\de]*/g, '0');
     groups.set(key, [...(groups.get(key) ?? []), i]);
   }
   $('#failures').hidden = !failed.length;
@@ -10,7 +10,7 @@ const failures = { draw() {
   $('#failures tbody').replaceChildren(...[...groups.values()].sort((a, b) => b.length - a.length).slice(0, 20).map((some) => {
     const row = el('tr'), links = el('td'), why = t.why[some[0]];
     for (const i of some.slice(0, 3)) links.append(el('a', `#${t.n[i]}`, { href: `#${S.d.id}/${t.n[i]}` }), ' ');
-    row.append(el('td', count(some.length), { className: 'num' }), el('td', t.kind[some[0]]), links, el('td', why, { title: why }));
+    row.append(el('td', count(some.length), { className: 'num' }), links, el('td', why, { title: why }));
     return row;
   }));
 } };
@@ -22,7 +22,7 @@ const table = {
     return [{ id: 'n', name: '#', value: on('n') }, { id: 'state', name: 'state', value: (i) => d.states[t.state[i]] },
       ...(d.metric ? [{ id: 'y', name: d.metric, value: (i) => (table.sort !== 'y' || d.rank.has(i) ? t.y[i] : null), text: (_, i) => num(t.y[i]) }] : []),
       ...d.axes.slice(0, WIDE).map((a, k) => ({ id: 'p' + k, name: a.name, value: (i) => a.values[i] ?? '' })),
-      { id: 'step', name: 'step', value: on('step') }, { id: 'took', name: 'time', value: (i) => t.took[i] || null, text: (v) => (v ? time(v) : '') },
+      { id: 'step', name: 'step', value: (i) => t.step[i] || '' }, { id: 'took', name: 'time', value: (i) => t.took[i] || null, text: (v) => (v ? time(v) : '') },
       { id: 'worker', name: 'worker', value: on('worker') }, { id: 'why', name: 'why', value: on('why') }];
   },
   order(columns) {
@@ -55,7 +55,7 @@ const table = {
     $('#table tbody').replaceChildren(...order.slice(from, from + size).map((i) => {
       const row = el('tr', '', { tabIndex: 0, ariaSelected: String(i === S.sel) });
       row.dataset.n = S.d.trials.n[i];
-      row.append(...columns.map((c) => { const v = c.value(i), text = c.text ? c.text(v, i) : num(v); return el('td', text, { className: isNumber(v) ? 'num' : '', title: String(text).length > 30 ? text : '' }); }));
+      row.append(...columns.map((c) => { const v = c.value(i), text = c.text ? c.text(v, i) : num(v); return el('td', text, { className: isNumber(v) || (v === null && text) ? 'num' : '', title: String(text).length > 30 ? text : '' }); }));
       row.onclick = () => select(i);
       row.onkeydown = (event) => { if (event.key === 'Enter') select(i); };
       return row;

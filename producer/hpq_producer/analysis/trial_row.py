@@ -1,0 +1,210 @@
+"""Describe a trial for people: its state, result, time and failure in words. Pure.
+
+The terminal, the page and Python select from a TrialRow and lay it out; `records.py` has the data
+of `-o json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from hpq.domain.status import SweepStatus
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import OTHER_CODE, Failure, Params, TrialState, TrialView
+from hpq.search.samplers import replicate_of, seed_of, seed_of_result
+from hpq_producer.analysis.eta import trial_left_ms
+from hpq_producer.analysis.parameters import flatten
+from hpq_producer.analysis.pruning import describe_early_end
+from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.text import clean, duration, failure_words, measure, value
+
+_STATE_STYLE = {
+    TrialState.QUEUED: Style.DIM,
+    TrialState.RUNNING: Style.GREEN,
+    TrialState.FINISHED: Style.PLAIN,
+    TrialState.FAILED: Style.RED,
+    TrialState.PRUNED: Style.CYAN,
+    TrialState.CANCELLED: Style.YELLOW,
+}
+_WITH_RESULT = (TrialState.FINISHED, TrialState.PRUNED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRow:
+    """A trial in words. Every text is clean, and "" if the trial has none.
+
+    `at` is the moment that a live view shows: running trials are described as of then.
+    """
+
+    trial: TrialView
+    sweep: Sweep
+    at: SweepStatus | None = None
+
+    @property
+    def state(self) -> Span:
+        """The word for the state."""
+        return Span(self.trial.state.value, _STATE_STYLE[self.trial.state])
+
+    @property
+    def progress(self) -> Span:
+        """What a running trial does or how long it takes, how a trial failed, else the state."""
+        if self.at and (silence := self.at.silence_ms(self.trial)):
+            return Span(f"silent {duration(silence)}", Style.YELLOW)
+        return Span(self._progress_words(), self.state.style)
+
+    def _progress_words(self) -> str:
+        trial, at = self.trial, self.at
+        if trial.state is TrialState.FAILED and self.failed:
+            return self.failed
+        if trial.state is not TrialState.RUNNING:
+            return self.reused or trial.state.value
+        if not trial.step and trial.phase:
+            return self.phase
+        if at is None or at.is_stale:
+            return trial.state.value
+        mean = at.durations.mean_ms if at.durations.ended else None
+        left = trial_left_ms(self.taken_ms, trial.step, _last_step(at), mean)
+        return trial.state.value if left is None else f"{duration(left)} left"
+
+    @property
+    def phase(self) -> str:
+        """What the trial does before its first step."""
+        return clean(self.trial.phase)
+
+    @property
+    def newest_value(self) -> float | None:
+        """The objective; before the trial has one, the last value of the sweep's metric."""
+        trial, metric = self.trial, self.sweep.metric
+        if trial.objective is not None or metric is None:
+            return trial.objective
+        return trial.metrics.get(metric.name)
+
+    @property
+    def objective(self) -> str:
+        """`newest_value`; with replicates `0.9421 ± 0.0013 (3 of 3)`."""
+        if self.newest_value is None:
+            return ""
+        return measure(self.newest_value) + self._spread
+
+    @property
+    def _spread(self) -> str:
+        if (group := self.trial.group) is None:
+            return ""
+        done = len(group.objectives)
+        sign = f" ± {measure(group.spread)}" if done > 1 else ""
+        return f"{sign} ({done} of {group.of})"
+
+    @cached_property
+    def params(self) -> Params:
+        """The parameters by name, nested ones also by dotted name."""
+        return {**flatten(self.trial.params), **self.trial.params}
+
+    def param(self, name: str) -> str:
+        """Return a parameter."""
+        return value(self.params[name]) if name in self.params else ""
+
+    def metric(self, name: str) -> str:
+        """Return the last value of a metric."""
+        return measure(self.trial.metrics[name]) if name in self.trial.metrics else ""
+
+    def pairs(self, names: Iterable[str]) -> str:
+        """Return e.g. `lr=0.1 opt.name=adam`: the named parameters that the trial has."""
+        return " ".join(f"{clean(n)}={self.param(n)}" for n in names if n in self.params)
+
+    @property
+    def seed(self) -> str:
+        """The seed of the result."""
+        return str(seed_of_result(self.sweep, self.trial))
+
+    @property
+    def replicate(self) -> str:
+        """`2 of 3, seed 5`; "" without replicates."""
+        of = self.sweep.replicates
+        place = replicate_of(self.sweep, self.trial.id.number)
+        return f"{place} of {of}, seed {self.seed}" if of > 1 else ""
+
+    @property
+    def step(self) -> str:
+        """The last step that the trial reported."""
+        return str(self.trial.step or "")
+
+    @property
+    def taken_ms(self) -> int:
+        """Milliseconds that the latest attempt ran, or has run so far."""
+        if self.at and self.trial.state is TrialState.RUNNING:
+            return max(0, self.at.at_ms - self.trial.claimed_ms)
+        return self.trial.duration_ms
+
+    @property
+    def time(self) -> str:
+        """How long the latest attempt ran, or has run so far."""
+        is_live = self.at is not None and self.trial.state is TrialState.RUNNING
+        return duration(self.taken_ms) if self.taken_ms or is_live else ""
+
+    @property
+    def total_time(self) -> str:
+        """`time`, and the total of several attempts."""
+        if not self.trial.before_ms:
+            return self.time
+        last = f"{self.time} in attempt {self.trial.attempt}, " if self.time else ""
+        return f"{last}{duration(self.trial.before_ms + self.taken_ms)} in all"
+
+    @property
+    def worker(self) -> str:
+        """The worker of the latest attempt and its host."""
+        return clean(f"{self.trial.worker} on {self.trial.host}") if self.trial.worker else ""
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the trial failed; None if its result arrived after all."""
+        return None if self.trial.state in _WITH_RESULT else self.trial.failure
+
+    @property
+    def failed(self) -> str:
+        """The kind of failure in words."""
+        return failure_words(self.failure.kind) if self.failure else ""
+
+    @property
+    def error(self) -> str:
+        """The message of the failure."""
+        return clean(self.failure.message) if self.failure else ""
+
+    @property
+    def early_end(self) -> str:
+        """Why early termination stopped the trial, or stops it."""
+        return describe_early_end(self.trial, self.sweep)
+
+    @property
+    def reused(self) -> str:
+        """`reused` for a result copied from an older sweep, `other code` if other code had it."""
+        reused = self.trial.reused
+        return ("other code" if reused.endswith(OTHER_CODE) else "reused") if reused else ""
+
+    @property
+    def source(self) -> str:
+        """The trial whose result was copied, with its seed if that differs."""
+        trial = self.trial
+        own = seed_of(self.sweep, trial.id.number, trial.params)
+        is_another = trial.reused and trial.seed is not None and trial.seed != own
+        return clean(f"{trial.reused}, seed {trial.seed}" if is_another else trial.reused)
+
+    @property
+    def why(self) -> str:
+        """Why the trial failed or was stopped early, or whose result it has."""
+        failed = f"{self.failed}: {self.error}" if self.failure else ""
+        return failed or self.early_end or (f"of {self.source}" if self.trial.reused else "")
+
+    @property
+    def checkpoint(self) -> str:
+        """The step and place of the newest checkpoint."""
+        kept = self.trial.checkpoint
+        return clean(f"of step {kept.step}, in store {kept.store}: {kept.path}") if kept else ""
+
+
+def _last_step(status: SweepStatus) -> int | None:
+    """Return the step at which all known trials ended; None if they differ."""
+    ended = (*status.recent, *status.best)
+    steps = {t.step for t in ended if t.state is TrialState.FINISHED}
+    return steps.pop() if len(steps) == 1 else None

@@ -1,0 +1,74 @@
+"""A trial is described in the same words wherever people see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from hpq.domain.sweep import Sweep
+from hpq.domain.trial import Failure, FailureKind, TrialState, TrialView
+from hpq_producer.analysis.trial_row import TrialRow
+from hpq_producer.page.sweep_data import encode_trials
+from hpq_producer.python_api.trial import trial_listing
+from hpq_producer.reports.ranking import result_row
+from hpq_producer.reports.show import trial_lines
+from hpq_producer.terminal.style import plain
+from hpq_producer.watch.trial_columns import trial_cells
+from tests.support.made_sweeps import SETS_OF_ARTICLE, made
+
+DATA = made(SETS_OF_ARTICLE[:2], points=3)
+FAILED = replace(
+    DATA.trials[0],
+    state=TrialState.FAILED,
+    failure=Failure(kind=FailureKind.USER_ERROR, message="width 40 is too large"),
+)
+
+
+def _shown(trial: TrialView, sweep: Sweep) -> str:
+    return "\n".join(map(plain, trial_lines(TrialRow(trial=trial, sweep=sweep), {}, {}, "")))
+
+
+def _watched(trial: TrialView, sweep: Sweep) -> str:
+    row = TrialRow(trial=trial, sweep=sweep, at=replace(DATA.status, sweep=sweep))
+    return plain(trial_cells(row, sweep.varying, None, ""))
+
+
+VIEWS: Mapping[str, Callable[[TrialView, Sweep], str]] = {
+    "watch": _watched,
+    "show": _shown,
+    "results": lambda trial, sweep: plain(result_row(trial, sweep)),
+    "page": lambda trial, sweep: json.dumps(encode_trials(sweep, [trial], sweep.varying)),
+    "python": lambda trial, sweep: trial_listing([trial], sweep)._repr_html_(),
+}
+
+
+TABLES = [view for view in VIEWS if view != "show"]  # `show` has a line for each fact
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_names_a_failure_in_words(view: str) -> None:
+    text = VIEWS[view](FAILED, DATA.sweep)
+    assert "program failed" in text and "user_error" not in text
+
+
+@pytest.mark.parametrize("view", TABLES)
+def test_every_table_shows_the_last_value_of_a_trial_without_an_objective(view: str) -> None:
+    trial = replace(FAILED, objective=None, metrics={"test/acc": 0.1234})
+    assert "0.1234" in VIEWS[view](trial, DATA.sweep)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_result_that_arrived_after_its_worker_was_lost_is_no_failure(view: str) -> None:
+    lost = Failure(kind=FailureKind.LOST, message="its worker died")
+    text = VIEWS[view](replace(DATA.trials[0], failure=lost), DATA.sweep)
+    assert "finished" in text or view == "page"
+    assert "lost" not in text and "died" not in text
+
+
+@pytest.mark.parametrize("view", TABLES)
+def test_every_table_says_whose_result_a_trial_has(view: str) -> None:
+    reused = replace(DATA.trials[0], reused="older-00000/7")
+    assert ("reused" if view == "watch" else "of older-00000/7") in VIEWS[view](reused, DATA.sweep)
