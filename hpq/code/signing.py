@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.domain.sweep import SCHEMA, Sweep
+from hpq.domain.sweep import SCHEMA, RunnableSweep, Sweep
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.process import make_private
@@ -90,7 +90,7 @@ def _make(path: Path) -> None:
         raise UserError(text, code="code-key-unwritable") from None
 
 
-def sign(key: bytes, prefix: str, sweep: Sweep) -> str:
+def sign(key: bytes, prefix: str, sweep: RunnableSweep) -> str:
     """Return the signature of a sweep's record under one prefix, as hex.
 
     The record says that the rows of the parameters are signed, too: no worker accepts others.
@@ -108,7 +108,7 @@ def sign(key: bytes, prefix: str, sweep: Sweep) -> str:
     return hmac.new(key, dumps(record).encode(), hashlib.sha256).hexdigest()
 
 
-def is_signed(key: bytes, prefix: str, sweep: Sweep) -> bool:
+def is_signed(key: bytes, prefix: str, sweep: RunnableSweep) -> bool:
     """True if this key signed exactly this record."""
     return hmac.compare_digest(sign(key, prefix, sweep).encode(), sweep.signature.encode())
 
@@ -129,13 +129,13 @@ class RowSigner:
         self._keyed = hashlib.blake2b(digest_size=MAC_BYTES, key=own)
 
     @classmethod
-    def of(cls, key: bytes | None, prefix: str, sweep: Sweep) -> RowSigner | None:
+    def of(cls, key: bytes | None, prefix: str, sweep: RunnableSweep) -> RowSigner | None:
         """Return the signer of a sweep's rows if this key signed the sweep's record, else None."""
         is_ours = key is not None and is_signed(key, prefix, sweep)
         return cls(key, prefix, sweep.id) if key is not None and is_ours else None
 
     @classmethod
-    def required(cls, settings: Settings, sweep: Sweep) -> RowSigner:
+    def required(cls, settings: Settings, sweep: RunnableSweep) -> RowSigner:
         """Return the signer of a sweep's rows, for a command that adds rows to it or copies them.
 
         Raises:
@@ -208,7 +208,7 @@ def fingerprint(key: bytes | None) -> str:
     return hmac.new(key, b"hpq fingerprint", hashlib.sha256).hexdigest()[:12] if key else ""
 
 
-def keys_apart(sweep: Sweep, ours: str) -> str:
+def keys_apart(sweep: RunnableSweep, ours: str) -> str:
     """Return ` (key OURS; the sweep's is THEIRS)`, for a line about keys that differ.
 
     The sweep's fingerprint comes from Redis: no decision may depend on it.

@@ -239,47 +239,53 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
-    """A sweep as producer and worker see it. Times are Redis's, in integer milliseconds.
-
-    `spec` is the sweep file as data, kept for `show` and provenance. `varying` are the names whose
-    values differ between trials, in the file's order, dotted if parameters are nested.
-    """
+class RunnableSweep:
+    """What a worker reads of a sweep to run its trials: the launch record and the limits."""
 
     id: str
-    name: str
-    digest: str
     launch: Launch
     signature: str = ""
     signer: str = ""  # fingerprint of the signing key as the producer wrote it: for people only
     metric: Metric | None = None
-    worker_class: str = DEFAULT_CLASS
-    owner: str = ""
-    priority: int = 0
-    max_parallel: int = 0  # 0 = no cap
-    retries: int = 0  # added to the retries of retry_policy.RETRY_RULES
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
     sampler: str = ""  # sampler that suggests trials; "" if all exist at enqueue
     search: str = ""  # its search as JSON (wire/search.py); "" likewise
-    run_cap: int = 0  # suggests at most N trials; 0: no limit
-    made: Mapping[str, int] = field(
-        default_factory=dict
-    )  # sampler → number of trials that it suggested
-    no_more: str = ""  # why suggestions ended: stopped, cancelled, exhausted, …
     keep: Keep | None = None  # None: all artifacts, but no checkpoints of finished trials
     early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
     replicates: int = 1  # trials with the same parameters, numbered consecutively
+    provenance: Mapping[str, Json] = field(default_factory=dict)
+    created_ms: int = 0
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep(RunnableSweep):
+    """A sweep with its state and its counts. Times are Redis's, in integer milliseconds.
+
+    `spec` is the sweep file as data, kept for `show` and provenance. `varying` are the names whose
+    values differ between trials, in the file's order, dotted if parameters are nested.
+    """
+
+    name: str
+    digest: str
+    worker_class: str = DEFAULT_CLASS
+    owner: str = ""
+    priority: int = 0
+    max_parallel: int = 0  # 0 = no cap
+    retries: int = 0  # added to the retries of retry_policy.RETRY_RULES
+    run_cap: int = 0  # suggests at most N trials; 0: no limit
+    made: Mapping[str, int] = field(
+        default_factory=dict
+    )  # sampler → number of trials that it suggested
+    no_more: str = ""  # why suggestions ended: stopped, cancelled, exhausted, …
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
-    provenance: Mapping[str, Json] = field(default_factory=dict)
     bundle: str = ""  # digest under which Redis holds the code; "" if it does not
     files: tuple[AppendedFile, ...] = ()  # added after the sweep's own
     tags: tuple[str, ...] = ()
-    created_ms: int = 0
-    schema: int = SCHEMA
     flag: str = ""  # "", paused, stopped, cancelled
     held: str = ""  # why the breaker holds the sweep, one line
     retry_ended: str = ""  # why the retried trials that waited were returned to failed, one line

@@ -15,7 +15,7 @@ from itertools import count, islice
 from random import Random
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import RunnableSweep, Sweep
 from hpq.domain.trial import Params, TrialView
 from hpq.search.grid import Lattice
 from hpq.search.space import NothingLeft, Space
@@ -102,12 +102,12 @@ def replicated(params: ParameterSet, replicates: int) -> list[ParameterSet]:
     return [params, *others]
 
 
-def replicate_of(sweep: Sweep, number: int) -> int:
+def replicate_of(sweep: RunnableSweep, number: int) -> int:
     """Return the place of a trial among the replicates of its set, from 1."""
     return (number - 1) % sweep.replicates + 1
 
 
-def seed_of(sweep: Sweep, number: int, params: Params) -> int:
+def seed_of(sweep: RunnableSweep, number: int, params: Params) -> int:
     """Return a trial's seed for random numbers, below 2^31, which any library accepts."""
     return seed_at(sweep.seed, replicate_of(sweep, number) - 1, params)
 

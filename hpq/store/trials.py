@@ -25,7 +25,7 @@ from hpq.domain.attempt import (
     WorkerPresence,
 )
 from hpq.domain.retry_policy import AWAIT_LEASES
-from hpq.domain.sweep import SCHEMA, Sweep
+from hpq.domain.sweep import SCHEMA, RunnableSweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
@@ -92,8 +92,8 @@ class TrialStore:
         )
         return attempt.decode_claim(reply, rest, nonce)
 
-    def sweep(self, sid: str) -> Sweep:
-        """Read a sweep; its counts are 0.
+    def sweep(self, sid: str) -> RunnableSweep:
+        """Read what a worker needs of a sweep.
 
         Raises:
             NotFound: the sweep does not exist.
@@ -108,9 +108,9 @@ class TrialStore:
             raise DecodeError(f"{key}: {error}") from None
         if not row:
             raise no_sweep(sid)
-        return sweep_codec.decode_sweep(key, sid, row, 0, 0, 0)
+        return sweep_codec.decode_runnable(key, sid, row)
 
-    def refresh_limits(self, sweep: Sweep) -> Sweep | None:
+    def refresh_limits(self, sweep: RunnableSweep) -> RunnableSweep | None:
         """Read again the limits that matter to a trial; None if the sweep is gone or another."""
         key = self._keys.sweep(sweep.id)
         found: Any = self._redis.hmget(key, _REFRESHED)

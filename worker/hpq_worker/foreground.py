@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import Any
 
 from hpq.domain.attempt import HeartbeatReply
-from hpq.domain.sweep import ObjectiveValue, Sweep
+from hpq.domain.sweep import ObjectiveValue, RunnableSweep
 from hpq.domain.trial import Claim, TrialId
 from hpq.errors import Forbidden, HpqError
 from hpq.settings import Settings, read
-from hpq.store.wire.sweep import decode_sweep
+from hpq.store.wire.sweep import decode_runnable
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import CodeBundles
 from hpq_worker.attempt.execution import Result
@@ -124,12 +124,12 @@ def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
     return result.status if result.status >= 0 else 128 - result.status
 
 
-def _sweep(data: dict[str, Any], name: str) -> Sweep:
+def _sweep(data: dict[str, Any], name: str) -> RunnableSweep:
     row = {field.encode(): text.encode() for field, text in data[name].items()}
-    return decode_sweep("try", data["id"], row, 0, 0, 0)
+    return decode_runnable("try", data["id"], row)
 
 
-def _lines(sweep: Sweep, reports: ReportBuffer, result: Result) -> list[str]:
+def _lines(sweep: RunnableSweep, reports: ReportBuffer, result: Result) -> list[str]:
     """Return what hpq understood: the metrics, and why the trial would fail."""
     metric, outcome = sweep.metric, result.outcome
     lines = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from hpq.domain.sweep import (
     SCHEMA,
@@ -18,6 +19,7 @@ from hpq.domain.sweep import (
     Keep,
     Launch,
     Metric,
+    RunnableSweep,
     Sweep,
     TargetReached,
 )
@@ -71,18 +73,10 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
     r = Reader(key, row)
     counts = r.counts(queued, running, dropped)
     return Sweep(
-        **r.plain(Sweep, but=("id", "schema", "worker_class", "replicates")),
-        id=sid,
-        schema=r.parse("schema", SCHEMA, int),
-        launch=r.parse("launch", Launch(), lambda text: record(Launch, text)),
-        metric=r.parse("metric", None, _decode_metric),
+        **_runnable(r, Sweep, sid),
         worker_class=r.text("class"),
-        keep=r.parse("keep", None, lambda text: record(Keep, text)),
-        early=r.parse("early", None, _decode_early),
-        replicates=r.whole("replicates") or 1,
         varying=r.parse("varying", (), _names),
         spec=r.parse("spec", {}, _mapping),
-        provenance=r.parse("provenance", {}, _mapping),
         files=_decode_files(key, row),
         tags=r.parse("tags", (), _names),
         made={by: int(count) for by, count in r.reals(b"made:").items()},
@@ -90,6 +84,30 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
         bands=r.parse("bands", (), _bands),
         counts=counts,
     )
+
+
+def decode_runnable(key: str, sid: str, row: Row) -> RunnableSweep:
+    """Decode what a worker reads of a sweep from the sweep's hash.
+
+    Raises:
+        DecodeError: a field is invalid (names it).
+    """
+    return RunnableSweep(**_runnable(Reader(key, row), RunnableSweep, sid))
+
+
+def _runnable(r: Reader, kind: type[RunnableSweep], sid: str) -> dict[str, Any]:
+    """Decode the plain fields of `kind`, and all fields of RunnableSweep."""
+    return {
+        **r.plain(kind, but=("id", "schema", "worker_class", "replicates")),
+        "id": sid,
+        "schema": r.parse("schema", SCHEMA, int),
+        "launch": r.parse("launch", Launch(), lambda text: record(Launch, text)),
+        "metric": r.parse("metric", None, _decode_metric),
+        "keep": r.parse("keep", None, lambda text: record(Keep, text)),
+        "early": r.parse("early", None, _decode_early),
+        "replicates": r.whole("replicates") or 1,
+        "provenance": r.parse("provenance", dict[str, Json](), _mapping),
+    }
 
 
 def encode_launch(launch: Launch) -> str:

@@ -16,7 +16,7 @@ from hpq.code.command import argv, interpreter
 from hpq.domain.attempt import Outcome
 from hpq.domain.metric_check import missing_metric
 from hpq.domain.retry_policy import retry_rule
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.search.samplers import SEED, seed_of
@@ -48,7 +48,7 @@ class AttemptRunner:
         self._thread = CallThread("files", parts.progress)
         self._warned = set[str]()  # sweeps whose metric a warning named
 
-    def run(self, claim: Claim, sweep: Sweep) -> Result:
+    def run(self, claim: Claim, sweep: RunnableSweep) -> Result:
         """Run one attempt to its end.
 
         Raises:
@@ -96,7 +96,7 @@ class AttemptRunner:
     def _execute(
         self,
         claim: Claim,
-        sweep: Sweep,
+        sweep: RunnableSweep,
         paths: AttemptPaths,
         reports: ReportBuffer,
         publisher: CheckpointPublisher,
@@ -135,7 +135,7 @@ class AttemptRunner:
         return replace(result, outcome=self._judge(sweep, place, result.outcome, removed))
 
     def _judge(
-        self, sweep: Sweep, place: Place, outcome: Outcome | None, removed: str
+        self, sweep: RunnableSweep, place: Place, outcome: Outcome | None, removed: str
     ) -> Outcome | None:
         """Blame this machine for a failure if its disk is full or a directory was removed."""
         if outcome is None or outcome.failure is None:
@@ -153,7 +153,7 @@ class AttemptRunner:
         return replace(outcome, failure=failure)
 
     def _warn_of_near_miss(
-        self, claim: Claim, sweep: Sweep, reports: ReportBuffer, near: str
+        self, claim: Claim, sweep: RunnableSweep, reports: ReportBuffer, near: str
     ) -> None:
         if sweep.metric is not None and sweep.id not in self._warned:
             self._warned.add(sweep.id)
@@ -161,7 +161,9 @@ class AttemptRunner:
             log.warning("%s %s", claim.trial, text)
             reports.log(f"hpq: warning: this trial {text}\n".encode())
 
-    def _publish_rest(self, publisher: CheckpointPublisher, sweep: Sweep, result: Result) -> Result:
+    def _publish_rest(
+        self, publisher: CheckpointPublisher, sweep: RunnableSweep, result: Result
+    ) -> Result:
         """Publish the last checkpoint and the artifacts, before the commit names them."""
         outcome = result.outcome
         is_released = outcome is None and result.halt is Halt.STOPPING
@@ -189,7 +191,7 @@ class AttemptRunner:
     def _describe(
         self,
         claim: Claim,
-        sweep: Sweep,
+        sweep: RunnableSweep,
         paths: AttemptPaths,
         runner_env: Mapping[str, str],
         place: Place,
@@ -235,7 +237,7 @@ class AttemptRunner:
         )
 
     def _ready(
-        self, claim: Claim, sweep: Sweep, paths: AttemptPaths, env: Mapping[str, str]
+        self, claim: Claim, sweep: RunnableSweep, paths: AttemptPaths, env: Mapping[str, str]
     ) -> tuple[RunnerProcess | Caller, Place]:
         """Return the runner, and where the attempt runs."""
         if self._parts.caller is not None:
@@ -261,7 +263,7 @@ class AttemptRunner:
             self._runner = RunnerProcess(key, env, cwd, self._parts.terminal is not None)
         return self._runner, place
 
-    def _python(self, sweep: Sweep, env: Mapping[str, str]) -> str:
+    def _python(self, sweep: RunnableSweep, env: Mapping[str, str]) -> str:
         return sys.executable if sweep.launch.trainer else interpreter(env, self._settings.python)
 
     def _place(self, launch: Launch) -> Place:
@@ -280,7 +282,7 @@ def _is_over(result: Result) -> bool:
     return outcome is not None and not retry_rule(outcome.failure).released
 
 
-def _is_resident(sweep: Sweep) -> bool:
+def _is_resident(sweep: RunnableSweep) -> bool:
     launch = sweep.launch
     is_built_in, is_trainer = launch.trainer in BUILT_IN, bool(launch.trainer)
     return is_built_in or (launch.resident and is_trainer) or bool(launch.preload)

@@ -22,7 +22,7 @@ from hpq.code.editable import editable_installs
 from hpq.code.manifest import Files, digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
 from hpq.domain.attempt import Outcome
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.errors import UserError
 from hpq.notice import Notice
@@ -109,7 +109,7 @@ class CodeBundles:
         while self._trees:
             self._trees.popitem()[1].remove()
 
-    def judge(self, sweep: Sweep, outcome: Outcome | None) -> Outcome | None:
+    def judge(self, sweep: RunnableSweep, outcome: Outcome | None) -> Outcome | None:
         """Blame this host for a file or module that only the host of the enqueue has.
 
         Once a trial of the code has finished here, the trial itself is blamed.

@@ -16,7 +16,7 @@ import yaml
 
 import hpq
 from hpq import process as hpq_process
-from hpq.domain.sweep import Sweep, Wandb
+from hpq.domain.sweep import RunnableSweep, Wandb
 from hpq.domain.trial import Claim
 from hpq.settings import Settings
 from hpq_worker.files.workdir import AttemptPaths
@@ -58,7 +58,7 @@ def reserved_port() -> Iterator[int]:
 
 
 def runner_environment(
-    settings: Settings, sweep: Sweep, environ: Mapping[str, str]
+    settings: Settings, sweep: RunnableSweep, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment of a runner: without hpq's secrets; in a pod, the allow-list.
 
@@ -98,7 +98,7 @@ def _for_torchrun(gpus: int, port: int, paths: AttemptPaths) -> dict[str, str]:
 
 def program_environment(
     runner: Mapping[str, str],
-    sweep: Sweep,
+    sweep: RunnableSweep,
     claim: Claim,
     paths: AttemptPaths,
     *,
@@ -123,7 +123,9 @@ def program_environment(
     }
 
 
-def trial_environment(sweep: Sweep, claim: Claim, paths: AttemptPaths, seed: int) -> dict[str, str]:
+def trial_environment(
+    sweep: RunnableSweep, claim: Claim, paths: AttemptPaths, seed: int
+) -> dict[str, str]:
     """Return the variables of a trial: its ids, its parameters, its directories."""
     return {
         **_for_wandb(sweep, claim, paths),
@@ -138,7 +140,7 @@ def trial_environment(sweep: Sweep, claim: Claim, paths: AttemptPaths, seed: int
     }
 
 
-def _for_wandb(sweep: Sweep, claim: Claim, paths: AttemptPaths) -> dict[str, str]:
+def _for_wandb(sweep: RunnableSweep, claim: Claim, paths: AttemptPaths) -> dict[str, str]:
     """Return the variables that W&B's agent sets: parameters for the real wandb, ids for the shim.
 
     The stand-in reads parameters from HPQ_PARAMS. A process that removes WANDB_RUN_ID from its

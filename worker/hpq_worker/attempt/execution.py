@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.reporting import bounded
 from hpq.store.wire.fields import dumps_in_order
@@ -61,7 +61,7 @@ class Execution:
     def __init__(
         self,
         claim: Claim,
-        sweep: Sweep,
+        sweep: RunnableSweep,
         runner: RunnerProcess | Caller,
         reports: ReportBuffer,
         socket: ReportSocket | None,

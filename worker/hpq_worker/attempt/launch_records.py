@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import RunnableSweep
 from hpq.notice import Notice
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt.idle_sweeps import IdleSweeps
@@ -21,9 +21,9 @@ class LaunchRecords:
         self, store: TrialStore, trust: TrustPolicy, idle: IdleSweeps | None = None
     ) -> None:
         self._store, self._trust, self._idle = store, trust, idle
-        self._records: dict[str, Sweep] = {}
+        self._records: dict[str, RunnableSweep] = {}
 
-    def sweep(self, sid: str) -> Sweep:
+    def sweep(self, sid: str) -> RunnableSweep:
         """Return a sweep with its limits as they are now.
 
         Raises:
@@ -40,7 +40,7 @@ class LaunchRecords:
             del self._records[next(iter(self._records))]
         return sweep
 
-    def admit(self, sid: str) -> tuple[Sweep, Notice | None]:
+    def admit(self, sid: str) -> tuple[RunnableSweep, Notice | None]:
         """Return a sweep, and why this worker may not run it.
 
         A sweep that was refused is read anew the next time. Raises as `sweep`.

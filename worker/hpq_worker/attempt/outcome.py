@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
 from hpq.domain.metric_check import near_miss
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.reporting import MAX_NAMES
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -64,13 +64,13 @@ class AttemptEnd:
         return end is not None and not (end.stopped or end.failure or end.status)
 
 
-def outcome_of(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outcome | None:
+def outcome_of(ending: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
     """Return the outcome to commit; None if another attempt has the trial, or it is released."""
     outcome = _outcome_of(ending, sweep, reports)
     return outcome and replace(outcome, ran_ms=ending.ran_ms)
 
 
-def _outcome_of(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outcome | None:
+def _outcome_of(ending: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
     halt, end = ending.halt, ending.end
     if halt in (Halt.LOST, Halt.UNKNOWN, Halt.STOPPING) and not ending.is_finished:
         return None
@@ -93,7 +93,7 @@ def _outcome_of(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outc
     return _by_metric(sweep, reports, ending)
 
 
-def _by_metric(sweep: Sweep, reports: ReportBuffer, ending: AttemptEnd) -> Outcome:
+def _by_metric(sweep: RunnableSweep, reports: ReportBuffer, ending: AttemptEnd) -> Outcome:
     metric = sweep.metric
     if metric is None or reports.objective is not None:
         return _ended(reports, TrialState.FINISHED)
@@ -115,7 +115,7 @@ def _by_metric(sweep: Sweep, reports: ReportBuffer, ending: AttemptEnd) -> Outco
     return _ended(reports, TrialState.FAILED if needed else TrialState.FINISHED, failure)
 
 
-def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) -> str:
+def _how_to_report(sweep: RunnableSweep, ending: AttemptEnd, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
     if near := near_miss(name, reported):
@@ -132,7 +132,7 @@ def _how_to_report(sweep: Sweep, ending: AttemptEnd, reported: Collection[str]) 
     return f"{remedy}; the line {seen[-1][:_SHOWN]!r} does not count" if seen else remedy
 
 
-def _stalled(ending: AttemptEnd, sweep: Sweep, reports: ReportBuffer) -> Outcome:
+def _stalled(ending: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome:
     limit = f"{ending.silent_s:.0f} s"
     if not sweep.stall_s:
         limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"

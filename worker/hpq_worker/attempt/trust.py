@@ -14,7 +14,7 @@ from pathlib import Path
 from hpq import __version__
 from hpq.code.command import template
 from hpq.code.signing import RowSigner, fingerprint, home_id, key_of, keys_apart
-from hpq.domain.sweep import SCHEMA, Launch, Sweep
+from hpq.domain.sweep import SCHEMA, Launch, RunnableSweep
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind
 from hpq.error_ids import Code
@@ -46,7 +46,7 @@ class TrustPolicy:
                 self._key = key_of(self._settings, make=False)
         return self._key
 
-    def refusal(self, sweep: Sweep) -> Notice | None:
+    def refusal(self, sweep: RunnableSweep) -> Notice | None:
         """Return why this worker may not run a sweep, with the remedy; None if it may."""
         launch = sweep.launch
         if sweep.schema > SCHEMA:
@@ -71,7 +71,7 @@ class TrustPolicy:
             return Notice("code-missing", f"{text}; enqueue it without --live")
         return None
 
-    def untrusted(self, sweep: Sweep) -> Notice | None:
+    def untrusted(self, sweep: RunnableSweep) -> Notice | None:
         """Return why this worker does not trust a sweep's launch record; None if it does."""
         launch, unsigned = sweep.launch, self.unsigned(sweep)
         is_own = bool(launch.code_dir or launch.bundled)  # not code that is installed here
@@ -81,7 +81,7 @@ class TrustPolicy:
         more = "" if is_own else f", or list {launch.what} in HPQ_ALLOW"
         return replace(unsigned, text=unsigned.text + more)
 
-    def unsigned(self, sweep: Sweep) -> Notice | None:
+    def unsigned(self, sweep: RunnableSweep) -> Notice | None:
         """Return why this worker does not know who enqueued a sweep; None if its key signed it."""
         if self._signer(sweep) is not None:
             return None
@@ -97,7 +97,7 @@ class TrustPolicy:
         why = f"its record is not signed with this worker's HPQ_CODE_KEY{keys}"
         return Notice("code-not-signed", f"{why}; {remedy}")
 
-    def open(self, sweep: Sweep, claim: Claim) -> Claim | Failure:
+    def open(self, sweep: RunnableSweep, claim: Claim) -> Claim | Failure:
         """Return a claim with its parameters, or why its trial fails.
 
         If this worker's key signed the sweep, it must have signed the row. The parameters of other
@@ -111,7 +111,7 @@ class TrustPolicy:
         except DecodeError as error:
             return Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
 
-    def _signer(self, sweep: Sweep) -> RowSigner | None:
+    def _signer(self, sweep: RunnableSweep) -> RowSigner | None:
         return RowSigner.of(self.key, self._settings.prefix, sweep)
 
     def _wrong_place(self, launch: Launch) -> str:

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from hpq.connection.client import short_reason
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.error_ids import Code
 from hpq.errors import BadParams, HpqError
@@ -188,12 +188,12 @@ class ClaimLoop:
         outcome = result.outcome
         return outcome is None or not retry_rule(outcome.failure).released
 
-    def _fail(self, claim: Claim, sweep: Sweep, failure: Failure) -> bool:
+    def _fail(self, claim: Claim, sweep: RunnableSweep, failure: Failure) -> bool:
         """End a trial that cannot start with these parameters; it did not train."""
         self._commit(claim, sweep, Outcome(state=TrialState.FAILED, failure=failure))
         return False
 
-    def _finish(self, claim: Claim, sweep: Sweep, result: Result) -> None:
+    def _finish(self, claim: Claim, sweep: RunnableSweep, result: Result) -> None:
         outcome = result.outcome
         if outcome is None:
             self._heartbeat.end()
@@ -239,7 +239,7 @@ class ClaimLoop:
             log.warning("%s: cannot return the trial to the queue: %s", claim.trial, error)
             return False
 
-    def _commit(self, claim: Claim, sweep: Sweep, outcome: Outcome) -> str:
+    def _commit(self, claim: Claim, sweep: RunnableSweep, outcome: Outcome) -> str:
         """Deliver the last reports, then the result; the spool keeps it while Redis is away."""
 
         def deliver() -> CommitReply:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import RunnableSweep
 from hpq.errors import ExitCode
 from hpq.notice import Notice
 from hpq.search.search_spec import Sampler, is_installed, missing
@@ -78,7 +78,7 @@ class SuggesterProcesses:
         self._processes: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}  # with the sampler
         self._starts: dict[str, _Starts] = {}
 
-    def ensure_running(self, sweep: Sweep) -> Notice | None:
+    def ensure_running(self, sweep: RunnableSweep) -> Notice | None:
         """Start a suggester for a sweep if no worker has one; return why this one cannot.
 
         Raises:
