@@ -109,7 +109,7 @@ class Ours:
     def _is_there(self) -> None:
         """Register one live worker, for which suggestions are generated."""
         fields = {"state": "idle", "refuses": "{}", "only": ""}
-        who = WorkerPresence(name="w", host="h", worker_class="default", fields=fields)
+        who = WorkerPresence(name="w", host="h", queue="default", fields=fields)
         self._store.present(who, idle=True, lifetime_ms=_LEASE_MS)
 
     def _claim(self) -> int:

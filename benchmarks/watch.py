@@ -97,7 +97,7 @@ def fill(server: Server, sid: str, count: int) -> None:
             digest=sid,
             launch=Launch(trainer="digits"),
             metric=Metric(name="acc", goal=Goal.MAXIMIZE),
-            worker_class=sid,
+            queue=sid,
             varying=("x", "y", "z"),
         )
     )
@@ -109,9 +109,7 @@ def fill(server: Server, sid: str, count: int) -> None:
 
 
 def _claim(store: TrialStore, sid: str, worker: int, *, ended: bool, points: int) -> None:
-    who = WorkerPresence(
-        name=f"{sid}-{worker}", host="bench", worker_class=sid, fields={"pid": "1"}
-    )
+    who = WorkerPresence(name=f"{sid}-{worker}", host="bench", queue=sid, fields={"pid": "1"})
     if not ended:
         store.present(who, idle=False, lifetime_ms=_LEASE_MS)
     claim = store.claim(who, nonce=str(time.monotonic_ns()), lease_ms=_LEASE_MS)

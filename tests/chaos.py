@@ -87,7 +87,7 @@ DISK_MIB = 64
 NAMES = {
     "hpq:counters",
     "hpq:workers",
-    "hpq:c:default:idle",
+    "hpq:q:default:idle",
     "rq:workers",
     "rq:workers:hpq:hpq:default",
 }
@@ -361,7 +361,7 @@ class Chaos:
     def shapes(self) -> set[str]:
         """Return the names of the keys that do not expire, without ids and numbers."""
         redis = self.lab.redis
-        # The counts of the class are right after a repair, which each reaper makes now and then.
+        # The counts of the queue are right after a repair, which each reaper makes now and then.
         store = TrialStore(StoreContext.open(redis, self.lab.keys))
         store.reap("default", lease_ms=2_000, lost_max=50)
         kept = [str(key, "utf-8") for key in redis.scan_iter() if redis.ttl(key) == -1]

@@ -121,7 +121,7 @@ def reader(redis: Redis, keys: Keys) -> StoreReader:
 
 @pytest.fixture
 def who() -> WorkerPresence:
-    return WorkerPresence(name="w1", host="h1", worker_class="default")
+    return WorkerPresence(name="w1", host="h1", queue="default")
 
 
 @pytest.fixture

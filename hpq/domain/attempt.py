@@ -101,7 +101,7 @@ class WorkerPresence:
 
     name: str
     host: str
-    worker_class: str
+    queue: str
     fields: dict[str, str] = field(default_factory=dict)
 
 

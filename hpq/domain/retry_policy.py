@@ -32,7 +32,7 @@ class RetryRule:
     `retries` is how many charged failures of the kind one trial is forgiven; the sweep's `retries`
     adds to it. With `progress` a failure at a step beyond the furthest of all such failures before
     it is retried uncharged; the first has none to compare with, so it is charged. With `elsewhere`
-    the next attempt goes to another live host of the class if there is one. A `released` kind is
+    the next attempt goes to another live host of the queue if there is one. A `released` kind is
     the worker's fault: the trial returns to the front of its queue uncharged, and this worker
     leaves the sweep for a while.
     """
@@ -70,7 +70,7 @@ def retry_rule(failure: Failure | None) -> RetryRule:
     For one trial, commit.lua retries the failure if `progress` holds, or else if this is at most
     charged failure number `retries` + the sweep's `retries` of its kind. No trial of a stopped or
     cancelled sweep is retried, nor one that was asked to stop. reap.lua requeues a lost trial until
-    it is lost HPQ_LOST_MAX times in a row without progress, on two hosts unless the class has only
+    it is lost HPQ_LOST_MAX times in a row without progress, on two hosts unless the queue has only
     one; then the trial fails as `POISON`.
     """
     return RetryRule() if failure is None else RETRY_RULES[failure.kind]

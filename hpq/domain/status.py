@@ -25,7 +25,7 @@ class Worker:
     name: str
     host: str = ""
     pid: int = 0
-    worker_class: str = ""
+    queue: str = ""
     state: str = "idle"  # idle | busy | silent | stopping | draining | drained | faulty
     trial: str = ""
     seen_ms: int = 0
@@ -106,7 +106,7 @@ class SweepStatus:
     running: tuple[TrialView, ...]  # oldest claim first
     best: tuple[TrialView, ...]  # best objective first
     recent: tuple[TrialView, ...]  # last ended first
-    workers: tuple[Worker, ...]  # live workers of the sweep's class
+    workers: tuple[Worker, ...]  # live workers of the sweep's queue
     durations: DurationStats
     ahead: tuple[Sweep, ...] = ()  # served before it, if it waits while all workers are busy
     memory: ServerMemory | None = None  # the server's; None if these credentials may not ask

@@ -29,7 +29,7 @@ class AppendedFile:
 # Each sweep has a schema number, and a worker ignores sweeps whose number is higher than its own.
 # 3: the record covers the search, and each trial's parameters are signed.
 SCHEMA = 3
-DEFAULT_CLASS = "default"
+DEFAULT_QUEUE = "default"
 FUNCTION = "function"  # trainer and queue of trials that `hpq.agent` runs in its caller's process
 MAX_PRIORITY = 1_000  # the lowest priority is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -271,7 +271,7 @@ class Sweep(RunnableSweep):
 
     name: str
     digest: str
-    worker_class: str = DEFAULT_CLASS
+    queue: str = DEFAULT_QUEUE
     owner: str = ""
     priority: int = 0
     max_parallel: int = 0  # 0 = no cap

@@ -1,13 +1,13 @@
 """Every Redis key of hpq, in one place; `lua/lib/prelude.lua` builds the same names for scripts.
 
-P is HPQ_PREFIX, S a sweep's id, N a trial's number, C a worker class, W a worker's name, F the id
+P is HPQ_PREFIX, S a sweep's id, N a trial's number, Q a queue, W a worker's name, F the id
 of a store of files.
 
 P:sweeps        zset  sweep id → created_ms
 P:digests       hash  sweep digest → sweep id, to find a sweep that is queued already
 P:last          hash  owner → id of the last sweep
-P:settle        hash  run_id of the server and since when the reaper trusts it; booked:C → when the
-                      counts of class C were put right last
+P:settle        hash  run_id of the server and since when the reaper trusts it; booked:Q → when the
+                      counts of queue Q were put right last
 P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
@@ -23,11 +23,11 @@ P:leases        zset  S/N of each running trial → when its lease ends, ms
 P:workers       zset  W → last seen, ms
 P:bulk          zset  sweep id → up to which ended_ms points and logs of its trials were dropped
 P:w:W           hash  a worker, with its last claim; expires
-P:c:C:open      zset  sweep id → claim order, for sweeps with waiting trials
-P:c:C:owners    hash  sweep id → owner, of the open ones
-P:c:C:busy      hash  owner with open sweeps → number of their running trials
-P:c:C:idle      zset  W → last seen idle, ms
-P:demand:C      list  as long as running + claimable trials (autoscalers read LLEN)
+P:q:Q:open      zset  sweep id → claim order, for sweeps with waiting trials
+P:q:Q:owners    hash  sweep id → owner, of the open ones
+P:q:Q:busy      hash  owner with open sweeps → number of their running trials
+P:q:Q:idle      zset  W → last seen idle, ms
+P:demand:Q      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
@@ -124,12 +124,12 @@ class Keys:
     def worker(self, name: str) -> str:
         return self._of("w", name)
 
-    def worker_class(self, name: str, part: str) -> str:
-        """Return a key of a worker class; `part` is open, owners, busy or idle."""
-        return self._of("c", name, part)
+    def queue(self, name: str, part: str) -> str:
+        """Return a key of a queue; `part` is open, owners, busy or idle."""
+        return self._of("q", name, part)
 
-    def demand(self, worker_class: str) -> str:
-        return self._of("demand", worker_class)
+    def demand(self, queue: str) -> str:
+        return self._of("demand", queue)
 
     def sweep(self, sweep: str, part: str = "") -> str:
         """Return the key of a sweep's hash, or of one of its `sweep_parts`."""
@@ -152,6 +152,6 @@ class Keys:
         """The prefix of ticket ids, by which an ACL tells tickets from other jobs of RQ."""
         return f"hpq_{self.prefix}_"
 
-    def queue(self, worker_class: str) -> str:
-        """Return the name of RQ's queue of tickets for a worker class."""
-        return f"hpq:{self.prefix}:{worker_class}"
+    def tickets(self, queue: str) -> str:
+        """Return the name of RQ's queue of tickets, which wake the workers of a queue."""
+        return f"hpq:{self.prefix}:{queue}"

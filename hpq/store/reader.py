@@ -73,7 +73,7 @@ class StoreReader:
         trials = iter(self.trials.get_many(sid, [n for part in parts for n in part]))
         shown = [tuple(islice(trials, len(part))) for part in parts]
         row: Any = self._redis.hmget(key, "dur_n", "dur_sum", "dur_sq")
-        workers = tuple(self.workers.live(sweep.worker_class))
+        workers = tuple(self.workers.live(sweep.queue))
         is_stuck = sweep.counts.waits and not sweep.counts.running
         is_behind = is_stuck and any(w.state == "busy" for w in workers)
         return SweepStatus(

@@ -96,15 +96,15 @@ class StoreContext:
 
         return cls(redis, keys, scripts, Tickets(redis, keys))
 
-    def mint(self, worker_class: bytes, wanted: int) -> None:
-        """Have at least `wanted` tickets on the queue of a worker class.
+    def mint(self, queue: bytes, wanted: int) -> None:
+        """Have at least `wanted` tickets for the workers of a queue.
 
         A full server mints none. That is no error: a ticket only wakes a worker, the transition is
         done, and the reaper mints what is missing.
         """
-        if self.tickets is not None and worker_class and wanted > 0:
+        if self.tickets is not None and queue and wanted > 0:
             with suppress(OutOfMemoryError):
-                self.tickets.mint(worker_class.decode(), wanted)
+                self.tickets.mint(queue.decode(), wanted)
 
 
 def check_reply(sid: str, reply: str) -> None:

@@ -21,7 +21,7 @@ from hpq.store.wire.fields import sweep_id
 
 _COUNTED_SETS = ("waiting", "running", "dropped")
 _OWNERS_PER_ROUND_TRIP = 200
-_OPEN_SWEEPS_READ = 200  # of one worker class, in the order in which workers serve them
+_OPEN_SWEEPS_READ = 200  # of one queue, in the order in which workers serve them
 _AHEAD_MAX = 20  # sweeps listed before one sweep
 _SAMPLE = 24  # trials of each kind whose memory is measured, evenly spread
 _MEASURED_SETS = ("ended", "running", "waiting")  # waiting: only trials that were claimed before
@@ -39,9 +39,9 @@ class SweepReader:
         found: Any = self._redis.zrange(self._keys.sweeps, 0, stop, desc=True)
         return [sid for raw in found if SWEEP_ID.match(sid := raw.decode("utf-8", "replace"))]
 
-    def open_ids(self, worker_class: str) -> list[str]:
-        """Return the ids of a class's sweeps with waiting trials, in the order of the queue."""
-        found: Any = self._redis.zrange(self._keys.worker_class(worker_class, "open"), 0, -1)
+    def open_ids(self, queue: str) -> list[str]:
+        """Return the ids of a queue's sweeps with waiting trials, in the order of service."""
+        found: Any = self._redis.zrange(self._keys.queue(queue, "open"), 0, -1)
         return [raw.decode() for raw in found]
 
     def exists(self, sid: str) -> bool:
@@ -146,36 +146,36 @@ class SweepReader:
         return sweep_id(raw) if raw else None
 
     def ahead_of(self, sweeps: Sequence[Sweep]) -> dict[str, list[Sweep]]:
-        """Return, by sweep, at most 20 open sweeps of its worker class that are served before it.
+        """Return, by sweep, at most 20 open sweeps of its queue that are served before it.
 
         A sweep of a higher priority is served first, and so is an older sweep of the same owner
         and priority. Sweeps of different owners take turns, so they are not listed, nor are those
         that cannot be decoded. Takes three round trips, however many sweeps are given.
         `lua/lib/turns` decides the order.
         """
-        classes = list(dict.fromkeys(sweep.worker_class for sweep in sweeps))
+        queues = list(dict.fromkeys(sweep.queue for sweep in sweeps))
         pipe = self._redis.pipeline(transaction=False)
-        for name in classes:
-            key = self._keys.worker_class(name, "open")
+        for name in queues:
+            key = self._keys.queue(name, "open")
             pipe.zrange(key, 0, _OPEN_SWEEPS_READ - 1, withscores=True)
         for sweep in sweeps:
-            pipe.zscore(self._keys.worker_class(sweep.worker_class, "open"), sweep.id)
+            pipe.zscore(self._keys.queue(sweep.queue, "open"), sweep.id)
         answers: list[Any] = pipe.execute()
-        open_sweeps = dict(zip(classes, answers, strict=False))
-        owners = self._owners({name: [raw for raw, _ in open_sweeps[name]] for name in classes})
+        open_sweeps = dict(zip(queues, answers, strict=False))
+        owners = self._owners({name: [raw for raw, _ in open_sweeps[name]] for name in queues})
         ids = {
-            sweep.id: _ids_before(sweep, order, open_sweeps[sweep.worker_class], owners)
-            for sweep, order in zip(sweeps, answers[len(classes) :], strict=True)
+            sweep.id: _ids_before(sweep, order, open_sweeps[sweep.queue], owners)
+            for sweep, order in zip(sweeps, answers[len(queues) :], strict=True)
         }
         wanted = list(dict.fromkeys(sid for ahead in ids.values() for sid in ahead))
         found = {s.id: s for s in self.get_each(wanted) if isinstance(s, Sweep)}
         return {sid: [found[one] for one in ahead if one in found] for sid, ahead in ids.items()}
 
-    def _owners(self, ids_by_class: dict[str, list[bytes]]) -> dict[bytes, bytes]:
+    def _owners(self, ids_by_queue: dict[str, list[bytes]]) -> dict[bytes, bytes]:
         pipe = self._redis.pipeline(transaction=False)
-        asked = {name: ids for name, ids in ids_by_class.items() if ids}
+        asked = {name: ids for name, ids in ids_by_queue.items() if ids}
         for name, ids in asked.items():
-            pipe.hmget(self._keys.worker_class(name, "owners"), ids)
+            pipe.hmget(self._keys.queue(name, "owners"), ids)
         found: dict[bytes, bytes] = {}
         for ids, owners in zip(asked.values(), pipe.execute(), strict=True):
             found |= {sid: owner or b"" for sid, owner in zip(ids, owners, strict=True)}

@@ -27,25 +27,23 @@ _NOT_A_TICKET = (ResponseError, zlib.error, ValueError, LookupError, TypeError, 
 
 
 class Tickets:
-    """Mints tickets on the queues of worker classes."""
+    """Mints tickets for the workers of a queue."""
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
 
-    def queue(self, worker_class: str) -> Queue:
-        """Return RQ's queue of a worker class."""
-        return Queue(
-            self._keys.queue(worker_class), connection=self._redis, serializer=JSONSerializer
-        )
+    def of(self, queue: str) -> Queue:
+        """Return RQ's queue with the tickets of a queue."""
+        return Queue(self._keys.tickets(queue), connection=self._redis, serializer=JSONSerializer)
 
-    def mint(self, worker_class: str, wanted: int) -> int:
-        """Mint tickets until the queue holds `wanted`; return how many were minted.
+    def mint(self, queue: str, wanted: int) -> int:
+        """Mint tickets until a queue has `wanted`; return how many were minted.
 
         Raises:
             redis.OutOfMemoryError: the server is full.
         """
-        queue = self.queue(worker_class)
-        missing = min(wanted, _MAX_TICKETS) - int(queue.count)
+        tickets = self.of(queue)
+        missing = min(wanted, _MAX_TICKETS) - int(tickets.count)
         if missing < 1:
             return 0
         jobs = [
@@ -60,18 +58,18 @@ class Tickets:
             for _ in range(missing)
         ]
         pipe = self._redis.pipeline()
-        queue.enqueue_many(jobs, pipeline=pipe)
+        tickets.enqueue_many(jobs, pipeline=pipe)
         for job in jobs:  # else the ticket of a worker that died after the pop would stay
             pipe.expire(f"rq:job:{job.job_id}", _TICKET_S)
         pipe.execute()
         return missing
 
-    def pop(self, worker_class: str, timeout_s: float) -> bytes | None:
-        """Wait for an RQ job of a worker class and pop it; return its id, or None after the wait.
+    def pop(self, queue: str, timeout_s: float) -> bytes | None:
+        """Wait for an RQ job of a queue and pop it; return its id, or None after the wait.
 
         A signal handler that raises ends the wait.
         """
-        popped: Any = self._redis.blpop([self.queue(worker_class).key], timeout=timeout_s)
+        popped: Any = self._redis.blpop([self.of(queue).key], timeout=timeout_s)
         return None if popped is None else bytes(popped[1])
 
     def remove_worker(self, key: str) -> None:

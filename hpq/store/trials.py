@@ -1,7 +1,7 @@
 """Transitions of trials that workers request: claim, heartbeat, commit, release, reap.
 
 One method a transition, each one script call that may be sent twice. A call that makes a trial
-claimable also mints tickets for its worker class; a crash between the two costs at most one
+claimable also mints tickets for its queue; a crash between the two costs at most one
 HPQ_REAP_S.
 """
 
@@ -80,7 +80,7 @@ class TrialStore:
         """
         reply, rest = self._scripts.run(
             "claim",
-            worker_class=who.worker_class,
+            queue=who.queue,
             worker=who.name,
             host=who.host,
             nonce=nonce,
@@ -185,7 +185,7 @@ class TrialStore:
 
     def reap(
         self,
-        worker_class: str,
+        queue: str,
         *,
         lease_ms: int,
         lost_max: int,
@@ -194,14 +194,14 @@ class TrialStore:
     ) -> Reaped | None:
         """Requeue or fail trials whose lease expired before `as_of_ms` (None: now).
 
-        Counts and tickets of the class are repaired if no reaper has done so for `every_ms`.
+        Counts and tickets of the queue are repaired if no reaper has done so for `every_ms`.
 
         Returns:
             How many trials were queued again and how many ended; None while the server settles.
         """
         reply, rest = self._scripts.run(
             "reap",
-            worker_class=worker_class,
+            queue=queue,
             lease_ms=lease_ms,
             lost_max=lost_max,
             await_leases=AWAIT_LEASES,
@@ -225,7 +225,7 @@ class TrialStore:
             "presence",
             *fields,
             worker=who.name,
-            worker_class=who.worker_class,
+            queue=who.queue,
             host=who.host,
             idle=idle,
             lifetime_ms=lifetime_ms,
@@ -236,6 +236,6 @@ class TrialStore:
         """Delete the presence record of a worker that exits."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.zrem(self._keys.workers, who.name)
-        pipe.zrem(self._keys.worker_class(who.worker_class, "idle"), who.name)
+        pipe.zrem(self._keys.queue(who.queue, "idle"), who.name)
         pipe.delete(self._keys.worker(who.name))
         pipe.execute()

@@ -38,8 +38,8 @@ class WorkerReader:
         """After how many milliseconds without a heartbeat a worker counts as silent."""
         return SILENT * self._lease_ms
 
-    def live(self, worker_class: str | None = None) -> list[Worker]:
-        """Return the live workers, or those of one class, by name."""
+    def live(self, queue: str | None = None) -> list[Worker]:
+        """Return the live workers, or those of one queue, by name."""
         now_ms = server_ms(self._redis)
         floor, silent_since = now_ms - self._lease_ms, now_ms - self.silent_ms
         names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
@@ -52,23 +52,21 @@ class WorkerReader:
             for (name, seen), row in zip(names, pipe.execute(), strict=True)
             if row
         ]
-        return sorted(
-            (w for w in found if worker_class in (None, w.worker_class)), key=lambda w: w.name
-        )
+        return sorted((w for w in found if queue in (None, w.queue)), key=lambda w: w.name)
 
     def counters(self) -> dict[str, int]:
         """Return how often each thing happened that hpq counts, such as `leases_expired`."""
         found: Any = self._redis.hgetall(self._keys.counters)
         return {name.decode(): int(count) for name, count in found.items()}
 
-    def server_figures(self, worker_class: str) -> Mapping[str, float]:
-        """Return by name the demand of a class, the use of memory, and the counters.
+    def server_figures(self, queue: str) -> Mapping[str, float]:
+        """Return by name the demand of a queue, the use of memory, and the counters.
 
         Raises:
             RedisError: the server does not answer.
         """
         pipe = self._redis.pipeline(transaction=False)
-        pipe.llen(self._keys.demand(worker_class))
+        pipe.llen(self._keys.demand(queue))
         pipe.hmget(self._keys.counters, list(COUNTED.values()))
         pipe.info("memory")
         pipe.info("persistence")
@@ -98,9 +96,8 @@ def _worker(
     if state in ("idle", "busy") and _is_drained(r.text("drain"), now_ms):
         state = "drained" if state == "idle" else "draining"
     return Worker(
-        **r.plain(Worker, but=("name", "worker_class", "state", "seen_ms", "schema")),
+        **r.plain(Worker, but=("name", "state", "seen_ms", "schema")),
         name=name,
-        worker_class=r.text("class"),
         state="silent" if seen_ms < silent_since and state in _CONNECTED else state,
         seen_ms=seen_ms,
         schema=r.parse("schema", 1, int),

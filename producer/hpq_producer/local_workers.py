@@ -59,7 +59,7 @@ class LocalWorkers:
         self._env = {
             **environment(),
             "HPQ_REDIS_URL": session.url,
-            "HPQ_QUEUE": sweep.worker_class,
+            "HPQ_QUEUE": sweep.queue,
             "HPQ_SWEEP": sweep.id,
             "HPQ_PORT": "",  # another `hpq worker` may use the port
             "HPQ_STORE": location(settings),  # a store under HPQ_HOME is reachable here

@@ -40,9 +40,9 @@ def end(store: TrialStore, claim: Claim, value: float, **more) -> CommitReply:
     return store.commit(claim, outcome)
 
 
-def reaped(store: TrialStore, worker_class: str, **more) -> int | None:
+def reaped(store: TrialStore, queue: str, **more) -> int | None:
     """Reap, and return how many trials were requeued or ended; None while the server settles."""
-    found = store.reap(worker_class, **more)
+    found = store.reap(queue, **more)
     return None if found is None else found.queued + found.ended
 
 

@@ -62,7 +62,7 @@ class Machine(RuleBasedStateMachine):
         self.control = SweepControl(self.store_context)
         self.reader = StoreReader(self.redis, self.keys, LEASE)
         self.workers = [
-            WorkerPresence(name=f"w{i}", host=f"h{i % 2}", worker_class="default") for i in range(3)
+            WorkerPresence(name=f"w{i}", host=f"h{i % 2}", queue="default") for i in range(3)
         ]
         metric = Metric(name="acc", goal=Goal.MAXIMIZE)
         launch, early = (
@@ -228,9 +228,9 @@ class Machine(RuleBasedStateMachine):
         else:
             claimable = queued
         assert self.redis.llen(self.keys.demand("default")) == running + claimable
-        busy = self.redis.hget(self.keys.worker_class("default", "busy"), "")
+        busy = self.redis.hget(self.keys.queue("default", "busy"), "")
         assert int(busy or 0) == running
-        is_open = self.redis.zscore(self.keys.worker_class("default", "open"), SID) is not None
+        is_open = self.redis.zscore(self.keys.queue("default", "open"), SID) is not None
         assert is_open == (queued + running > 0)
 
     @invariant()

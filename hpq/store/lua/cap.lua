@@ -2,7 +2,7 @@
 -- rises, trials that a cap dropped are requeued, the first first.
 -- KEYS prefix
 -- ARGV sweep, cap (0: none)
--- Replies: ok | unknown | over (the sweep was stopped or cancelled), then class, tickets, how many trials were
+-- Replies: ok | unknown | over (the sweep was stopped or cancelled), then queue, tickets, how many trials were
 --      dropped, how many were requeued, and how many the sweep has now
 
 local sid, cap = ARGV[1], tonumber(ARGV[2])

@@ -1,8 +1,8 @@
--- Claims the next trial of a worker's class: by the sweep's priority, then by the owner with the fewest
+-- Claims the next trial of a worker's queue: by the sweep's priority, then by the owner with the fewest
 -- running trials, then by the sweep's age; within a sweep requeued trials first, then by number, then retried ones.
 -- A repeated call with the same nonce gets the same reply.
 -- KEYS prefix
--- ARGV {worker_class, worker, host, nonce, lease_ms, schema (the newest that the worker reads), provenance (digest
+-- ARGV {queue, worker, host, nonce, lease_ms, schema (the newest that the worker reads), provenance (digest
 --      of what its attempts run on), skip (list of sweeps), only (the one sweep, or trial as sweep/7, that
 --      may be claimed; '' for any)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
@@ -10,7 +10,7 @@
 --      suggester; '' for none) | drained (a person stopped this worker from claiming)
 
 local args = cjson.decode(ARGV[1])
-local class, worker, host, nonce = args.worker_class, args.worker, args.host, args.nonce
+local queue, worker, host, nonce = args.queue, args.worker, args.host, args.nonce
 local lease, schema, provenance, skip = tonumber(args.lease_ms), tonumber(args.schema), args.provenance, {}
 for _, sid in ipairs(args.skip) do skip[sid] = true end
 local w, unfed = key('w', worker), ''
@@ -117,7 +117,7 @@ local function claim(sid, n)
   redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
     'trial', sid .. '/' .. n)
   redis.call('PEXPIRE', w, 3 * lease)  -- as `presence` does: HSET may have created the hash
-  redis.call('ZREM', key('c', class, 'idle'), worker)
+  redis.call('ZREM', key('q', queue, 'idle'), worker)
   hold_ran_on(sid, provenance)
   event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
     unpack(from and {'from', from} or {}))
@@ -129,13 +129,13 @@ local function requested(sid, n) return redis.call('ZSCORE', sweep_key(sid, 'wai
 
 local full, newer = is_full(), ''
 local only, number = string.match(args.only, '^([^/]*)/?(%d*)$')
-local sweeps = only ~= '' and {only} or in_turn(class)
+local sweeps = only ~= '' and {only} or in_turn(queue)
 local function claim_from(sid)
   if claimable(sid) > 0 then
-    local of = redis.call('HMGET', sweep_key(sid), 'class', 'schema')
-    if of[1] == class and (tonumber(of[2]) or 0) > schema then
+    local of = redis.call('HMGET', sweep_key(sid), 'queue', 'schema')
+    if of[1] == queue and (tonumber(of[2]) or 0) > schema then
       newer = sid
-    elseif of[1] == class then  -- the sweep in `only` may be of another class, or not exist
+    elseif of[1] == queue then  -- the sweep in `only` may be of another queue, or not exist
       local n
       if number ~= '' then n = requested(sid, number) else n = pick(sid) end
       if unfed == '' and lacks_suggester(sid) then unfed = sid end
@@ -154,7 +154,7 @@ for _, sid in ipairs(sweeps) do
     if claimed then return claimed end
   end
 end
-redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
+redis.call('ZADD', key('q', queue, 'idle'), int(NOW), worker)
 redis.call('HSET', w, 'state', 'idle', 'trial', '')
 redis.call('PEXPIRE', w, 3 * lease)
 return {'empty', newer, unfed}

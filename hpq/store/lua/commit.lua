@@ -7,7 +7,7 @@
 --      evidence (the rule of hpq/domain/retry_policy.py for this failure), log_bytes (to keep), ran_ms
 --      (optional), artifacts (JSON, '' for none)}
 -- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
---      stale | unknown, then class and tickets
+--      stale | unknown, then queue and tickets
 
 local args = cjson.decode(ARGV[1])
 local sid, n, attempt, outcome = args.sweep, args.number, args.attempt, args.outcome

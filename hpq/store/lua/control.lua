@@ -2,7 +2,7 @@
 -- KEYS prefix
 -- ARGV sweep, verb (pause resume stop cancel set), then for cancel the numbers of single trials
 --      (none: all), for set the fields
--- Replies: ok | unknown | over, then class, tickets, how many trials it changed, and 1 if stop or cancel
+-- Replies: ok | unknown | over, then queue, tickets, how many trials it changed, and 1 if stop or cancel
 --      is to be called again for the rest: a crash before that leaves the rest to reap.lua
 
 local sid, verb = ARGV[1], ARGV[2]

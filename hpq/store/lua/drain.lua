@@ -5,7 +5,7 @@
 
 local worker, verb, duration = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local w = key('w', worker)
-local f = redis.call('HMGET', w, 'class', 'claim')
+local f = redis.call('HMGET', w, 'queue', 'claim')
 if not f[1] or not redis.call('ZSCORE', key('workers'), worker) then return {'unknown'} end
 
 -- Read from the trial: the worker's own hash may be some seconds old.
@@ -20,6 +20,6 @@ if verb == 'undo' then
   redis.call('HDEL', w, 'drain')
 else
   redis.call('HSET', w, 'drain', duration == 0 and 0 or int(NOW + duration))
-  redis.call('ZREM', key('c', f[1], 'idle'), worker)
+  redis.call('ZREM', key('q', f[1], 'idle'), worker)
 end
 return {'ok', running_trial()}

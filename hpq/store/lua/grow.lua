@@ -5,17 +5,17 @@
 --      then parameters), file (JSON), varying (JSON list of names), digest (of the sweep that the file
 --      describes)}
 -- Replies: ok | unknown | over (the sweep was stopped or cancelled) | torn (staged rows are missing) | behind
---      (others added rows, and these are signed for other numbers), then class, tickets, how many rows were
+--      (others added rows, and these are signed for other numbers), then queue, tickets, how many rows were
 --      added
 
 local args = cjson.decode(ARGV[1])
 local sid, stage, count = args.sweep, args.stage, tonumber(args.count)
 local s, params, staged = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(stage, 'staged')
 if not sweep_exists(sid) then return {'unknown', '', 0, 0} end
-local class = redis.call('HGET', s, 'class')
+local queue = redis.call('HGET', s, 'queue')
 local appended = redis.call('HGET', s, 'file:' .. stage)
 if appended then  -- the same call, sent twice
-  return {'ok', class, tickets(sid, class), tonumber(string.match(appended, '^%d+ (%d+) '))}
+  return {'ok', queue, tickets(sid, queue), tonumber(string.match(appended, '^%d+ (%d+) '))}
 end
 local flag = redis.call('HGET', s, 'flag')
 if flag == 'stopped' or flag == 'cancelled' then return {'over', '', 0, 0} end

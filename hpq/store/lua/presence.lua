@@ -1,27 +1,27 @@
 -- Publishes that a worker is alive, with the fields that describe it.
 -- KEYS prefix
--- ARGV {worker, worker_class, host, idle, lifetime_ms}, then fields of the worker's hash
+-- ARGV {worker, queue, host, idle, lifetime_ms}, then fields of the worker's hash
 -- Replies: ok, the server's time in ms, then 1 if the record of what its attempts run on (ran_on) is gone:
 --      `remove` drops it if the worker was silent for long
 
 local args = cjson.decode(ARGV[1])
-local worker, class = args.worker, args.worker_class
+local worker, queue = args.worker, args.queue
 is_full()  -- the writes below succeed on a full server
 local is_new = redis.call('ZADD', key('workers'), int(NOW), worker) == 1
 -- No worker has reaped for a while: what passed then must not hide that all fails now. A window without such
 -- trials stays, or workers of one trial each would never hold a sweep.
-if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. class)) or 0) > FRESH_MS then
-  for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. queue)) or 0) > FRESH_MS then
+  for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
     local tail = redis.call('HGET', sweep_key(sid), 'tail') or ''
     if string.find(tail, '\t+\n', 1, true) then redis.call('HSET', sweep_key(sid), 'tail', '') end
   end
 end
 if args.idle and not is_drained(redis.call('HGET', key('w', worker), 'drain')) then
-  redis.call('ZADD', key('c', class, 'idle'), int(NOW), worker)
+  redis.call('ZADD', key('q', queue, 'idle'), int(NOW), worker)
 else
-  redis.call('ZREM', key('c', class, 'idle'), worker)
+  redis.call('ZREM', key('q', queue, 'idle'), worker)
 end
-redis.call('HSET', key('w', worker), 'class', class, 'host', args.host, unpack(ARGV, 2))
+redis.call('HSET', key('w', worker), 'queue', queue, 'host', args.host, unpack(ARGV, 2))
 redis.call('PEXPIRE', key('w', worker), args.lifetime_ms)
 local ran_on = redis.call('HGET', key('w', worker), 'ran_on') or ''
 local is_lost = ran_on ~= '' and redis.call('HEXISTS', key('provenance'), ran_on) == 0

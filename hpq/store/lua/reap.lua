@@ -1,14 +1,14 @@
--- Requeues trials whose lease expired, and corrects counts and tickets of the class.
+-- Requeues trials whose lease expired, and corrects counts and tickets of the queue.
 -- After a restart of the server (its run_id changes) no lease expires until one lease has passed.
 -- KEYS prefix
--- ARGV {worker_class, lease_ms, lost_max, await_leases (the limits of hpq/domain/retry_policy.py), as_of_ms
+-- ARGV {queue, lease_ms, lost_max, await_leases (the limits of hpq/domain/retry_policy.py), as_of_ms
 --      (optional: the server's time when the worker last reaped; a delayed call judges leases by it),
---      every_ms (one call in this time corrects counts and tickets of the class)}
+--      every_ms (one call in this time corrects counts and tickets of the queue)}
 -- Replies: settling | ok, then how many trials were requeued and how many ended (poison, or stopped
---      before), then class and tickets pairs
+--      before), then queue and tickets pairs
 
 local args = cjson.decode(ARGV[1])
-local class, lease, lost_max = args.worker_class, tonumber(args.lease_ms), tonumber(args.lost_max)
+local queue, lease, lost_max = args.queue, tonumber(args.lease_ms), tonumber(args.lost_max)
 local await_ms = tonumber(args.await_leases) * lease
 local as_of = math.min(NOW, tonumber(args.as_of_ms or NOW))
 
@@ -105,9 +105,9 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of
   end
 end
 
--- Every worker reaps expired leases. The rest reads each open sweep, so one worker of the class does it
+-- Every worker reaps expired leases. The rest reads each open sweep, so one worker of the queue does it
 -- in every_ms.
-local stamp = 'booked:' .. class
+local stamp = 'booked:' .. queue
 local done = tonumber(redis.call('HGET', key('settle'), stamp)) or 0
 if done <= NOW and NOW - done < tonumber(args.every_ms) then return {'ok', requeued, ended, unpack(wanted)} end
 redis.call('HSET', key('settle'), stamp, int(NOW))
@@ -138,20 +138,20 @@ local function rewrite(name, fields)
 end
 
 local sum, want, owners, busy = 0, 0, {}, {}
-for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do  -- it may close some
+for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do  -- it may close some
   ended = ended + (guarded(sid, function() return end_rest_of_stopped(sid) end) or 0)
 end
-for _, sid in ipairs(redis.call('ZRANGE', key('c', class, 'open'), 0, -1)) do
+for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
   guarded(sid, function()
     local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
     owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)
     sum = sum + demand(sid)
-    want = want + tickets(sid, class)
+    want = want + tickets(sid, queue)
   end)
 end
-rewrite(key('c', class, 'owners'), owners)
-rewrite(key('c', class, 'busy'), busy)
-set_demand(class, sum - redis.call('LLEN', key('demand', class)))
+rewrite(key('q', queue, 'owners'), owners)
+rewrite(key('q', queue, 'busy'), busy)
+set_demand(queue, sum - redis.call('LLEN', key('demand', queue)))
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))  -- silent for an hour
-redis.call('ZREMRANGEBYSCORE', key('c', class, 'idle'), '-inf', int(NOW - FRESH_MS))
-return {'ok', requeued, ended, class, want, unpack(wanted)}
+redis.call('ZREMRANGEBYSCORE', key('q', queue, 'idle'), '-inf', int(NOW - FRESH_MS))
+return {'ok', requeued, ended, queue, want, unpack(wanted)}

@@ -8,7 +8,7 @@ local sid = ARGV[1]
 local s = sweep_key(sid)
 is_full()
 local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
-local f = redis.call('HMGET', s, 'class', 'digest', 'owner')
+local f = redis.call('HMGET', s, 'queue', 'digest', 'owner')
 if not f[1] then return {'unknown'} end
 set_demand(f[1], -demand(sid))
 count_busy(sid, -running(sid))

@@ -2,7 +2,7 @@
 -- (lib/guards.lua). A stopped, cancelled or held sweep resumes; a paused one stays paused.
 -- KEYS prefix
 -- ARGV sweep, then numbers of trials
--- Replies: ok | unknown, then class, tickets and how many were requeued
+-- Replies: ok | unknown, then queue, tickets and how many were requeued
 
 local sid = ARGV[1]
 local s, dropped, ended = sweep_key(sid), sweep_key(sid, 'dropped'), sweep_key(sid, 'ended')

@@ -2,7 +2,7 @@
 -- KEYS prefix
 -- ARGV {sweep, token (of this restore), trials (how many the sweep has), keys (how many were restored),
 --      ttl_s}, then the fields of the sweep's hash
--- Replies: created class tickets | exists | torn
+-- Replies: created queue tickets | exists | torn
 
 local args = cjson.decode(ARGV[1])
 local sid, token, ttl = args.sweep, args.token, tonumber(args.ttl_s)
@@ -11,8 +11,8 @@ local s, lock = sweep_key(sid), sweep_key(sid, 'restoring')
 local has_lock = redis.call('HGET', lock, 'token') == token
 if redis.call('EXISTS', s) == 1 then
   if not has_lock then return {'exists'} end
-  local class = redis.call('HGET', s, 'class')
-  return {'created', class, tickets(sid, class)}  -- the same call, sent twice
+  local queue = redis.call('HGET', s, 'queue')
+  return {'created', queue, tickets(sid, queue)}  -- the same call, sent twice
 end
 if not has_lock then return {'torn'} end
 
@@ -56,7 +56,7 @@ for n = 1, trials do  -- an older hpq's archive names what the last attempts ran
   hold_ran_on(sid, redis.call('HGET', trial_key(sid, n), 'provenance') or '')
 end
 redis.call('EXPIRE', lock, 60)  -- until then, the caller may repeat this call
-local f = redis.call('HMGET', s, 'class', 'created_ms', 'digest', 'owner', 'bulk')
+local f = redis.call('HMGET', s, 'queue', 'created_ms', 'digest', 'owner', 'bulk')
 redis.call('ZADD', key('sweeps'), f[2], sid)
 redis.call('HSETNX', key('digests'), f[3], sid)
 redis.call('HSETNX', key('last'), f[4], sid)

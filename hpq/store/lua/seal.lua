@@ -3,7 +3,7 @@
 -- KEYS prefix
 -- ARGV {sweep, digest, owner, again (also if a sweep of this digest exists), manifest (JSON of its code; ''
 --      for none)}, then fields of the sweep's hash
--- Replies: created class tickets | exists sweep
+-- Replies: created queue tickets | exists sweep
 
 local args = cjson.decode(ARGV[1])
 local sid, digest, owner = args.sweep, args.digest, args.owner
@@ -11,8 +11,8 @@ local s = sweep_key(sid)
 local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids'),
   sweep_key(sid, 'origin')}
 local staged = sweep_key(sid, 'staged')
-local class = redis.call('HGET', s, 'class')
-if class then return {'created', class, tickets(sid, class)} end  -- the same call, sent twice
+local queue = redis.call('HGET', s, 'queue')
+if queue then return {'created', queue, tickets(sid, queue)} end  -- the same call, sent twice
 
 local other = redis.call('HGET', key('digests'), digest)
 if other and not args.again and redis.call('EXISTS', sweep_key(other)) == 1 then
@@ -21,7 +21,7 @@ if other and not args.again and redis.call('EXISTS', sweep_key(other)) == 1 then
 end
 redis.call('HSET', s, 'created_ms', int(NOW), 'flag', '', 'held', '')
 redis.call('HSET', s, unpack(ARGV, 2))
-class = redis.call('HGET', s, 'class')
+queue = redis.call('HGET', s, 'queue')
 for _, name in ipairs(rows) do redis.call('PERSIST', name) end
 hold_code(sid)
 -- In this call: a removal of the last sweep with the same code would delete an earlier write.
@@ -59,9 +59,9 @@ redis.call('DEL', staged)
 if count > 0 then redis.call('HINCRBY', s, 'n_finished', count) end
 if not is_done(sid) then open(sid) end
 bound_code()
-set_demand(class, claimable(sid))
+set_demand(queue, claimable(sid))
 local rule = count > 0 and read_rule(sid)
 for i = 1, rule and #results or 0, 2 do
   stop_at_target(sid, results[i], 1, rule, cjson.decode(results[i + 1]).objective)
 end
-return {'created', class, tickets(sid, class)}
+return {'created', queue, tickets(sid, queue)}

@@ -4,7 +4,7 @@
 -- ARGV {sweep, suggester, token (of its lease; '' to take it), lease_ms (0 gives it back), no_more (why
 --      these rows are the last; '' if they are not), first (number of the first row), by (the sampler that
 --      made the rows)}, then params and identity of each row
--- Replies: ok | over (no further trials), then token class tickets ahead (how many trials should wait) rows;
+-- Replies: ok | over (no further trials), then token queue tickets ahead (how many trials should wait) rows;
 --      held (another suggester has the lease) | lost | behind (others added rows; read them) | known (a trial
 --      whose parameters were changed since had these) | unknown
 
@@ -15,7 +15,7 @@ local s, params, ids = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(sid, 
 
 local full = is_full()
 if not sweep_exists(sid) then return {'unknown'} end
-local f = redis.call('HMGET', s, 'suggester', 'suggest_until', 'suggest_token', 'class', 'flag', 'held', 'max_parallel')
+local f = redis.call('HMGET', s, 'suggester', 'suggest_until', 'suggest_token', 'queue', 'flag', 'held', 'max_parallel')
 local has_lease = f[1] == suggester and f[3] == token
 if token ~= '' and not has_lease then return {'lost'} end
 if lease == 0 then

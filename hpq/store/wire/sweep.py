@@ -44,7 +44,7 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
         "signer": sweep.signer,
         "metric": dumps(asdict(sweep.metric)) if sweep.metric else "",
         "goal": sweep.metric.goal if sweep.metric else "",
-        "class": sweep.worker_class,
+        "queue": sweep.queue,
         "owner": sweep.owner,
         "priority": str(sweep.priority),
         "max_parallel": str(sweep.max_parallel),
@@ -74,7 +74,6 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
     counts = r.counts(queued, running, dropped)
     return Sweep(
         **_runnable(r, Sweep, sid),
-        worker_class=r.text("class"),
         varying=r.parse("varying", (), _names),
         spec=r.parse("spec", {}, _mapping),
         files=_decode_files(key, row),
@@ -98,7 +97,7 @@ def decode_runnable(key: str, sid: str, row: Row) -> RunnableSweep:
 def _runnable(r: Reader, kind: type[RunnableSweep], sid: str) -> dict[str, Any]:
     """Decode the plain fields of `kind`, and all fields of RunnableSweep."""
     return {
-        **r.plain(kind, but=("id", "schema", "worker_class", "replicates")),
+        **r.plain(kind, but=("id", "schema", "replicates")),
         "id": sid,
         "schema": r.parse("schema", SCHEMA, int),
         "launch": r.parse("launch", Launch(), lambda text: record(Launch, text)),

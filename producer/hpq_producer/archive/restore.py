@@ -66,7 +66,7 @@ def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
         sweep = sweep_codec.decode_sweep("its sweep", header.sweep, fields, 0, 0, 0)
     except DecodeError as error:
         raise ArchiveInvalid(f"{path}: not an hpq archive: {error}") from None
-    if not sweep.created_ms or not sweep.worker_class or numbers != header.trials:
+    if not sweep.created_ms or not sweep.queue or numbers != header.trials:
         raise ArchiveInvalid(f"{path}: not an hpq archive: rows of its sweep are missing")
     return header, fields, weight
 

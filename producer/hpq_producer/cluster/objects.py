@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpq.domain.sweep import DEFAULT_CLASS
+from hpq.domain.sweep import DEFAULT_QUEUE
 
 COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 CONTAINER = "worker"
@@ -57,7 +57,7 @@ class Deployment:
     @property
     def flag(self) -> str:
         """The option that selects it in `hpq scale N`: " --queue NAME"; "" for `default`."""
-        return "" if self.queue == DEFAULT_CLASS else f" --queue {self.queue}"
+        return "" if self.queue == DEFAULT_QUEUE else f" --queue {self.queue}"
 
 
 def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
@@ -105,7 +105,7 @@ def deployment_of(raw: Object) -> Deployment:
 
 
 def queue_of(meta: Object, spec: Object) -> str:
-    """Return the worker class of a pod or a template: its label hpq/queue, or its HPQ_QUEUE."""
+    """Return the queue of a pod or a template: its label hpq/queue, or its HPQ_QUEUE."""
     label = meta.get("labels", {}).get("hpq/queue")
     if label:
         return str(label)

@@ -43,7 +43,7 @@ class ClusterStatus:
     flags: str = ""
 
     def deployment_of(self, queue: str) -> Deployment | None:
-        """Return the Deployment of a worker class, if any."""
+        """Return the Deployment of a queue, if any."""
         return next((one for one in self.deployments if one.queue == queue), None)
 
 

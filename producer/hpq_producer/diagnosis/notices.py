@@ -62,7 +62,7 @@ def print_if_no_store(session: Session, sweep: Sweep) -> None:
     is_set = bool(session.settings.store) or session.is_private
     reason = explain_missing_store(
         sweep,
-        session.reader.workers.live(sweep.worker_class),
+        session.reader.workers.live(sweep.queue),
         is_set_here=is_set,
         in_cluster=session.connection is not None,
     )
@@ -78,7 +78,7 @@ def print_if_not_running(session: Session, sid: str) -> None:
         return
     if reason := explain_full_server(session.reader.server_memory()) or explain_unclaimed(
         sweep,
-        session.reader.workers.live(sweep.worker_class),
+        session.reader.workers.live(sweep.queue),
         lambda: sweeps.ahead_of([sweep])[sid],
         server=session.server,
         hint=cluster_hint(session),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from hpq.domain.status import ServerMemory, SweepStatus, Worker
-from hpq.domain.sweep import DEFAULT_CLASS, FUNCTION, MAX_PRIORITY, Sweep, SweepState
+from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, MAX_PRIORITY, Sweep, SweepState
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.notice import Notice
 from hpq.shell import shell_hint
@@ -51,7 +51,7 @@ def explain_waiting(
     if reason := explain_full_server(status.memory):
         return reason
     waits = sweep.counts.waits and not workers
-    if cluster and waits and (reason := explain_no_pod(cluster, sweep.worker_class)):
+    if cluster and waits and (reason := explain_no_pod(cluster, sweep.queue)):
         return reason
     server = pods.server if pods else Server.SHARED
     server = Server.CLUSTER if cluster is not None else server
@@ -96,22 +96,22 @@ def how_to_run(sweep: Sweep, server: Server) -> str:
     """Return how to start a worker for a sweep."""
     if server is Server.PRIVATE and not sweep.launch.is_function:
         return f"run this sweep: hpq run {sweep.id}"
-    return how_to_start(server, sweep.worker_class)
+    return how_to_start(server, sweep.queue)
 
 
-def how_to_start(server: Server, worker_class: str = DEFAULT_CLASS) -> str:
-    """Return how to start a worker of a class."""
+def how_to_start(server: Server, queue: str = DEFAULT_QUEUE) -> str:
+    """Return how to start a worker of a queue."""
     if server is Server.CLUSTER:
-        return f"{how_to_scale(worker_class)}; `hpq workers` shows the pods"
-    if worker_class == FUNCTION:
+        return f"{how_to_scale(queue)}; `hpq workers` shows the pods"
+    if queue == FUNCTION:
         return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
-    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {shell_hint([worker_class])}"
+    flag = "" if queue == DEFAULT_QUEUE else f" --queue {shell_hint([queue])}"
     return f"start one: hpq worker{flag}"
 
 
-def how_to_scale(worker_class: str = DEFAULT_CLASS) -> str:
-    """Return how to start pods of a class whose Deployment is not known."""
-    flag = "" if worker_class == DEFAULT_CLASS else f" --queue {shell_hint([worker_class])}"
+def how_to_scale(queue: str = DEFAULT_QUEUE) -> str:
+    """Return how to start pods of a queue whose Deployment is not known."""
+    flag = "" if queue == DEFAULT_QUEUE else f" --queue {shell_hint([queue])}"
     return f"`hpq scale N{flag}` starts N pods, unless an autoscaler sets their number"
 
 
@@ -123,10 +123,10 @@ def explain_no_worker(
     If the signing key is not known, a worker with any key counts as able until it refuses the
     sweep, and so does a worker with HPQ_ALLOW lines.
     """
-    of_class = [w for w in workers if w.worker_class == sweep.worker_class]
-    candidates = [w for w in of_class if w.is_for(sweep.id)]
+    of_queue = [w for w in workers if w.queue == sweep.queue]
+    candidates = [w for w in of_queue if w.is_for(sweep.id)]
     if not candidates:
-        return _explain_none(sweep, of_class, how_to_run(sweep, server))
+        return _explain_none(sweep, of_queue, how_to_run(sweep, server))
     willing = [w for w in candidates if w.state not in _UNWILLING]
     if not willing:
         states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in candidates[:3])
@@ -151,11 +151,11 @@ def explain_no_worker(
 
 
 def _explain_none(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
-    """Explain that no live worker is of the sweep's class, or that each runs another sweep only."""
+    """Explain that no live worker is of the sweep's queue, or that each runs another sweep only."""
     if not pinned:
-        return Notice("no-worker", f"no worker of queue {sweep.worker_class!r} is running; {start}")
+        return Notice("no-worker", f"no worker of queue {sweep.queue!r} is running; {start}")
     which = ", ".join(dict.fromkeys(clean(w.only) for w in pinned[:3]))
-    who = f"{_each(pinned)} of queue {sweep.worker_class!r}"
+    who = f"{_each(pinned)} of queue {sweep.queue!r}"
     return Notice("workers-pinned", f"{who} runs only {which}; {start}")
 
 
@@ -165,7 +165,7 @@ def _each(workers: Sequence[Worker]) -> str:
 
 def _can_run(worker: Worker, sweep: Sweep) -> bool:
     """Return whether a worker, idle or not, can run trials of the sweep."""
-    is_candidate = worker.worker_class == sweep.worker_class and worker.is_for(sweep.id)
+    is_candidate = worker.queue == sweep.queue and worker.is_for(sweep.id)
     return is_candidate and _may_run(worker, sweep)
 
 

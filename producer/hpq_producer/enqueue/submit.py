@@ -233,7 +233,7 @@ def _sweep(session: Session, submission: Submission, sid: str) -> Sweep:
         digest=submission.digest,
         launch=launch,
         metric=spec.metric,
-        worker_class=spec.queue,
+        queue=spec.queue,
         owner=spec.owner or settings.user,
         priority=spec.priority,
         max_parallel=spec.max_parallel,

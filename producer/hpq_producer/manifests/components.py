@@ -77,7 +77,7 @@ def parse(text: str) -> Component:
     return Component(name=name, value=value)
 
 
-def class_patch(
+def queue_patch(
     deployment: str,
     queue: str,
     gpus: int | None,

@@ -78,7 +78,7 @@ def _job(worker: Yaml, sweep: Sweep, trial: TrialView) -> Yaml:
     pod.pop("topologySpreadConstraints", None)
     container = _container(template)
     container.pop("readinessProbe", None)  # no Service sends it requests
-    given = {"HPQ_QUEUE": sweep.worker_class, "HPQ_SWEEP": str(trial.id)}
+    given = {"HPQ_QUEUE": sweep.queue, "HPQ_SWEEP": str(trial.id)}
     env = [e for e in container.get("env", []) if e["name"] not in given]
     container["env"] = env + [{"name": n, "value": v} for n, v in given.items()]
     return {

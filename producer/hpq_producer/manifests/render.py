@@ -128,7 +128,7 @@ def queue_kustomization(one: WorkerQueue, root: str, *, is_scaled: bool) -> Yaml
                 "includeSelectors": True,
             }
         ],
-        "patches": [parts.class_patch("hpq", one.name, one.gpus)],
+        "patches": [parts.queue_patch("hpq", one.name, one.gpus)],
     }
 
 
@@ -184,7 +184,7 @@ def _patches(options: ManifestOptions) -> list[Yaml]:
     if grace and "spot" not in options.components:
         found.append(parts.grace_patch(float(grace)))
     if options.queue != "default" or options.gpus or options.cpu or options.memory:
-        patch = parts.class_patch(
+        patch = parts.queue_patch(
             "hpq-worker",
             options.queue,
             options.gpus,

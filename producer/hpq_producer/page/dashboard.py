@@ -169,9 +169,9 @@ class Dashboard:
         rows = []
         for w in self._reader.workers.live():
             sid, _, number = w.trial.partition("/")
-            cells = (w.trial or "none", w.state, w.name, w.host, w.worker_class, w.device)
+            cells = (w.trial or "none", w.state, w.name, w.host, w.queue, w.device)
             rows.append((f"/sweep/{sid}#{sid}/{number}" if sid else "", [clean(c) for c in cells]))
-        columns = ["trial", "state", "worker", "host", "class", "device"]
+        columns = ["trial", "state", "worker", "host", "queue", "device"]
         return part("listing", columns, rows, "No worker is running: hpq worker")
 
     async def _plotly(self, request: Request) -> Response:

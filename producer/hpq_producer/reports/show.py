@@ -68,7 +68,7 @@ def sweep_lines(
             "preload": " ".join(launch.preload),
             "wandb": launch.wandb.value if launch.wandb else "",
             "code signed": signed,
-            "queue": sweep.worker_class,
+            "queue": sweep.queue,
             "owner": sweep.owner,
             "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
             "tags": " ".join(sweep.tags),

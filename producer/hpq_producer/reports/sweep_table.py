@@ -101,6 +101,6 @@ def sweep_row(
         Span(clean(one.metric.name) if one.metric else ""),
         Span(duration(now_ms - one.created_ms)),
         Span(clean(one.owner)),
-        Span(clean(one.worker_class)),
+        Span(clean(one.queue)),
         Span(clean(" ".join(one.tags))),
     ]

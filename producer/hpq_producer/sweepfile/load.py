@@ -14,7 +14,7 @@ from hpq.code import command
 from hpq.domain import trainer_specs
 from hpq.domain.identity import MAX_PARAMS_BYTES, canonical
 from hpq.domain.sweep import (
-    DEFAULT_CLASS,
+    DEFAULT_QUEUE,
     FUNCTION,
     EarlyTerminate,
     Goal,
@@ -186,7 +186,7 @@ def _spec(
         resident=data.get("resident") is True,
         preload=words("preload"),
         wandb=Wandb.STAND_IN if out.errors else Wandb(text("wandb", Wandb.STAND_IN)),
-        queue=text("queue", FUNCTION if data.get("trainer") == FUNCTION else DEFAULT_CLASS),
+        queue=text("queue", FUNCTION if data.get("trainer") == FUNCTION else DEFAULT_QUEUE),
         owner=text("owner"),
         seed=integer("seed"),
         replicates=integer("replicates") or 1,

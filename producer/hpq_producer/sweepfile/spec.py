@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import DEFAULT_CLASS, EarlyTerminate, Keep, Metric, Wandb
+from hpq.domain.sweep import DEFAULT_QUEUE, EarlyTerminate, Keep, Metric, Wandb
 from hpq.domain.trial import Json
 from hpq.notice import Notice
 from hpq.search import samplers
@@ -45,7 +45,7 @@ class SweepSpec:
     resident: bool = False
     preload: tuple[str, ...] = ()
     wandb: Wandb = Wandb.STAND_IN
-    queue: str = DEFAULT_CLASS
+    queue: str = DEFAULT_QUEUE
     owner: str = ""
     seed: int = 0
     replicates: int = 1  # trials of each parameter set

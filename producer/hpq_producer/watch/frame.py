@@ -261,8 +261,8 @@ def _workers(scene: Scene, columns: int, room: int) -> list[Line]:
     words = f"workers: {', '.join(f'{n} {s}' for s, n in sorted(states.items())) or 'none'}"
     rows: list[Line] = []
     if scene.cluster:
-        words += f"; {pods.count_pods(scene.cluster, status.sweep.worker_class)}"
-        rows = pods.pod_rows(scene.cluster, status.workers, status.sweep.worker_class, columns)
+        words += f"; {pods.count_pods(scene.cluster, status.sweep.queue)}"
+        rows = pods.pod_rows(scene.cluster, status.workers, status.sweep.queue, columns)
     rows = [*rows, *_worker_rows(status.workers, status.at_ms, columns)]
     # The list may have all but a fifth; what it leaves blank is free.
     room = min(room, 1 + len(rows), max(3, room // 5, room + _LEAST_LIST - len(scene.rows)))

@@ -147,7 +147,7 @@ def test_lost_and_doubled_tickets_cost_nothing(lab) -> None:
     SweepControl(StoreContext.open(lab.redis, lab.keys, mints=False)).resume(sid)
     finished_at_once(lab, sid, 2)
     more = lab.steered(4, "seed: 2")
-    queue = f"rq:queue:{lab.keys.queue('default')}"
+    queue = f"rq:queue:{lab.keys.tickets('default')}"
     for job in lab.redis.lrange(queue, 0, -1):
         lab.redis.rpush(queue, job, job)
     finished_at_once(lab, more, 4)

@@ -346,7 +346,7 @@ def test_a_forged_id_of_a_sweep_leads_nowhere(lab) -> None:
     for name in forged:
         for part in ("", "params", "waiting", "ids"):
             lab.redis.copy(lab.keys.sweep(sid, part), lab.keys.sweep(name, part))
-        lab.redis.zadd("hpq:c:default:open", {name: -1})
+        lab.redis.zadd("hpq:q:default:open", {name: -1})
         lab.redis.zadd(lab.keys.sweeps, {name: 1})
     for digest in lab.redis.hkeys(lab.keys.digests):
         lab.redis.hset(lab.keys.digests, digest, forged[0])
@@ -413,8 +413,8 @@ def test_numbers_that_are_none_hold_their_sweep_and_others_run(lab, part: str) -
     for number in range(1, 10):
         lab.redis.hset(f"{lab.keys.sweep(spoilt).replace(':s:', ':t:')}/{number}", "attempt", "x")
     lab.redis.zadd(lab.keys.leases, {f"{spoilt}/1": 1, f"{spoilt}/x": 1, "evil": 1})
-    lab.redis.zadd("hpq:c:default:open", {spoilt: "-inf"})
-    lab.redis.hset("hpq:c:default:busy", "me", "x")
+    lab.redis.zadd("hpq:q:default:open", {spoilt: "-inf"})
+    lab.redis.hset("hpq:q:default:busy", "me", "x")
     lab.redis.hset("hpq:settle", "booked:default", "x")
     sid = lab.enqueue(SWEEP, "--new", "--name", "good")
     lab.worker()

@@ -49,7 +49,7 @@ def test_what_is_no_ticket_is_set_aside_and_counted_and_nothing_of_it_runs(lab) 
         b"status": {"data": zipped("os.system", None, [], {}), "status": "no such status"},
         b"plain": {"data": f'["{TASK}", null, [], {{}}]'.encode(), "created_at": "never"},
     }
-    queue = f"rq:queue:{lab.keys.queue('default')}"
+    queue = f"rq:queue:{lab.keys.tickets('default')}"
     for name, fields in strays.items():
         lab.redis.hset(b"rq:job:" + name, mapping=fields)
         lab.redis.rpush(queue, name)

@@ -1,4 +1,4 @@
-"""Classes, caps, priority and what a person says to a running sweep, through the command line."""
+"""Queues, caps, priority and what a person says to a running sweep, through the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def running(lab, sid: str) -> list[int]:
     return [t.id.number for t in lab.reader.trials.all(sid) if t.state is TrialState.RUNNING]
 
 
-def test_two_classes_share_a_server_and_not_their_trials(lab) -> None:
+def test_two_queues_share_a_server_and_not_their_trials(lab) -> None:
     lab.go()
     small, default = lab.steered(2, "queue: small"), lab.steered(2)
     first = lab.worker(HPQ_QUEUE="small")

@@ -79,13 +79,13 @@ def test_doctor_breaks_no_word_on_a_narrow_terminal(hpq: Hpq, redis: Redis) -> N
 def test_doctor_names_workers_without_a_store(hpq: Hpq, store: TrialStore) -> None:
     for name, has in (("w1", "yes"), ("w2", "no")):
         fields = {"state": "idle", "store": has}
-        who = WorkerPresence(name=name, host="h", worker_class="default", fields=fields)
+        who = WorkerPresence(name=name, host="h", queue="default", fields=fields)
         store.present(who, idle=True, lifetime_ms=600_000)
     found = findings(hpq("doctor", "--json"))["workers-without-store"]
     assert found["what"].startswith("1 ") and "w2" in found["what"]
     assert "hpq manifests" not in found["remedy"]
     fields = {"state": "idle", "store": "no", "pod": "hpq-worker-1"}
-    who = WorkerPresence(name="w3", host="h", worker_class="default", fields=fields)
+    who = WorkerPresence(name="w3", host="h", queue="default", fields=fields)
     store.present(who, idle=True, lifetime_ms=600_000)
     found = findings(hpq("doctor", "--json"))["workers-without-store"]
     assert found["what"].startswith("2 ") and "`hpq manifests … --with store`" in found["remedy"]

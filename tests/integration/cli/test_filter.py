@@ -58,7 +58,7 @@ def test_cancel_where_shows_what_is_meant_and_takes_only_what_is_left(
     done = hpq("cancel", SID, "--where", "x in [1, 2, 6]", "--yes")
     assert done.returncode == 0 and "2 trials" in done.stderr
     assert states(reader) == "f r r r q c"
-    assert store.beat(started[1], WorkerPresence(name="w1", host="h1", worker_class="default"),
+    assert store.beat(started[1], WorkerPresence(name="w1", host="h1", queue="default"),
                       ReportBatch(seq=9), lease_ms=30_000).value == "stop"  # fmt: skip
     assert audit_sweep(reader, SID).violations == ()
 

@@ -404,7 +404,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
 def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
     assert "hpq worker" in hpq("workers").stderr
     fields = {"state": "idle", "device": f"GPU {ESCAPES}", "takes": dumps(["digits"])}
-    there = WorkerPresence(name="w9", host="h", worker_class="default", fields=fields)
+    there = WorkerPresence(name="w9", host="h", queue="default", fields=fields)
     store.present(there, idle=True, lifetime_ms=600_000)
     answer = hpq("workers")
     assert "w9" in answer.stdout and inert(answer.stdout)
@@ -448,7 +448,7 @@ def test_wait_and_watch_exit_by_one_rule(
     ends: list[str],
     code: int,
 ) -> None:
-    sweep_of(4, worker_class="default")
+    sweep_of(4, queue="default")
     for end_ in ends:
         state, failure = TrialState.FAILED, None
         if end_ in ("finished", "pruned", "cancelled"):
@@ -1052,7 +1052,7 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
     refuses = dict.fromkeys(("wanted-00000", "over-00000", "gone-0"), why)
     for name in ("w1", "w2"):
         fields = {"state": "idle", "refuses": dumps(refuses)}
-        there = WorkerPresence(name=name, host="h", worker_class="default", fields=fields)
+        there = WorkerPresence(name=name, host="h", queue="default", fields=fields)
         store.present(there, idle=True, lifetime_ms=600_000)
     said = hpq("workers").stderr
     assert ids(said) == ["data-missing"] and said.startswith("2 ") and "wanted-00000" in said
@@ -1061,7 +1061,7 @@ def test_workers_tell_once_of_each_unfinished_sweep_that_they_leave(
 def test_a_worker_that_misses_beats_is_silent(
     hpq: Hpq, store: TrialStore, redis: Redis, reader: StoreReader
 ) -> None:
-    there = WorkerPresence(name="w1", host="h", worker_class="default", fields={"state": "busy"})
+    there = WorkerPresence(name="w1", host="h", queue="default", fields={"state": "busy"})
     store.present(there, idle=False, lifetime_ms=600_000)
     assert [w.state for w in reader.workers.live()] == ["busy"]
     redis.zincrby("hpq:workers", -20_000, "w1")

@@ -203,7 +203,7 @@ def test_enqueue_is_refused_at_80_percent_with_what_to_remove(
     """F15: 80 % of maxmemory is used."""
     sweep_of(1, "small-00000")
     sweep_of(400, "large-00000")
-    sweep_of(10, "other-00000", worker_class="small")
+    sweep_of(10, "other-00000", queue="small")
     used = int(redis.info("memory")["used_memory"])
     limit(24 * used // 100)  # 80 % of it are about 1 % less than what is used
     before = {k for k in redis.keys("*") if b":s:" in k}

@@ -221,7 +221,7 @@ def test_a_script_for_wandb_runs_by_hand_with_the_stand_in_and_the_set(hpq, repo
 
 
 def _worker(store: TrialStore, name: str, digest: str) -> WorkerPresence:
-    who = WorkerPresence(name=name, host="h", worker_class="default", fields={"ran_on": digest})
+    who = WorkerPresence(name=name, host="h", queue="default", fields={"ran_on": digest})
     store.keep_provenance(digest, f'{{"host":"{name}"}}')
     store.present(who, idle=True, lifetime_ms=600_000)
     return who

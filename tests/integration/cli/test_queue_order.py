@@ -39,7 +39,7 @@ def work(store: TrialStore) -> Callable[..., Claim | Nothing]:
             "schema": str(SCHEMA),
             "state": "idle",
         }
-        who = WorkerPresence(name=name, host="h1", worker_class="default", fields=fields)
+        who = WorkerPresence(name=name, host="h1", queue="default", fields=fields)
         store.present(who, idle=True, lifetime_ms=600_000)
         return store.claim(who, nonce=name, lease_ms=30_000)
 
@@ -128,7 +128,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     assert _why(reader, "new-00000") is None
     control.resume("old-00000")
     assert _why(reader, "new-00000") == LINE
-    store.present(WorkerPresence(name="w2", host="h", worker_class="default", fields={
+    store.present(WorkerPresence(name="w2", host="h", queue="default", fields={
         "takes": dumps(sorted(BUILT_IN)), "schema": str(SCHEMA), "state": "idle"
     }), idle=True, lifetime_ms=600_000)  # fmt: skip
     assert _why(reader, "new-00000") is None
@@ -145,7 +145,7 @@ def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
     sweep_of(2, "new-00000")
     work()
     refuses = {"old-00000": {"code": "data-missing", "text": "no data"}}
-    there = WorkerPresence(name="w2", host="h", worker_class="default", fields={
+    there = WorkerPresence(name="w2", host="h", queue="default", fields={
         "takes": dumps(sorted(BUILT_IN)), "schema": str(SCHEMA), "state": "busy",
         "trial": "else-00000/1", "refuses": dumps(refuses),
     })  # fmt: skip

@@ -119,7 +119,7 @@ def test_a_sweep_of_which_all_is_known_is_finished_at_once(
     ranked = desk.hpq("best", known, "--top", "2").stdout
     assert len(re.findall(r"(?m) reused +0\.[19]", ranked)) == 2 and " 0s " not in ranked
     assert f"hpq logs {old}/1" in desk.hpq("logs", f"{known}/1").stderr
-    assert take() == Nothing() and redis.zcard(keys.worker_class("default", "open")) == 0
+    assert take() == Nothing() and redis.zcard(keys.queue("default", "open")) == 0
     assert audit_sweep(desk.reader, known).violations == ()
 
 

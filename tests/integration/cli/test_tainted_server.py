@@ -77,7 +77,7 @@ def tainted(
     redis: Redis, sweep_of, store: TrialStore, who: WorkerPresence, keys: Keys, tmp_path: Path
 ) -> None:
     sweep_of(
-        3, SID, name=f"demo{EVIL}", owner="me", tags=(EVIL,), worker_class="default",
+        3, SID, name=f"demo{EVIL}", owner="me", tags=(EVIL,), queue="default",
         metric=Metric(name=f"loss{EVIL}"), varying=("x", f"y{EVIL}"), signature=EVIL, signer=EVIL,
         launch=Launch(program=f"train.py{EVIL}", command=("python", f"-x{EVIL}"), code=EVIL),
         spec={"parameters": {f"x{EVIL}": {"values": [EVIL]}}, EVIL: EVIL},
@@ -90,7 +90,7 @@ def tainted(
     )
     fields = {name: EVIL for name in ("device", "version", "pod", "fault", "state", "key", "trial")}
     fields |= {"refuses": json.dumps({SID: {"code": "worker-fault", "text": EVIL}}), "pid": "1"}
-    worker = WorkerPresence(name="w1", host=f"h{EVIL}", worker_class="default", fields=fields)
+    worker = WorkerPresence(name="w1", host=f"h{EVIL}", queue="default", fields=fields)
     store.present(worker, idle=False, lifetime_ms=600_000)
     claims = [store.claim(who, nonce=n, lease_ms=600_000, provenance="d") for n in "ab"]
     assert all(isinstance(claim, Claim) for claim in claims)

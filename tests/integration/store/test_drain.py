@@ -31,7 +31,7 @@ def claim(store, who, nonce: str = "n"):
 def test_a_drained_worker_gets_nothing_counts_as_no_idle_one_and_can_be_let_again(
     store, reader, redis, keys, sweep_of, present, control: SweepControl
 ) -> None:
-    idle = keys.worker_class("default", "idle")
+    idle = keys.queue("default", "idle")
     assert control.drain(present.name) == "" and redis.zcard(idle) == 0
     sweep_of(1)
     assert claim(store, present) == DRAINED

@@ -39,7 +39,7 @@ class Bench:
 
     def __init__(self, store: TrialStore, reader: StoreReader) -> None:
         self.store, self.reader = store, reader
-        self.who = WorkerPresence(name="w", host="h", worker_class="default")
+        self.who = WorkerPresence(name="w", host="h", queue="default")
         self.claims: dict[int, Claim] = {}
         self._seq: dict[int, int] = {}
         self._nonces, self._steps = count(), count(1)

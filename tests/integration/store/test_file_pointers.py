@@ -114,7 +114,7 @@ def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_o
 def has(store: TrialStore, name: str, mark: str, **more: str) -> WorkerPresence:
     """A worker that says that it has a store of files."""
     fields = {"state": "busy", "store_id": mark, **more}
-    it = WorkerPresence(name=name, host=f"h-{name}", worker_class="default", fields=fields)
+    it = WorkerPresence(name=name, host=f"h-{name}", queue="default", fields=fields)
     store.present(it, idle=False, lifetime_ms=3 * LEASE)
     return it
 

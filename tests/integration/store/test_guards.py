@@ -26,13 +26,13 @@ def fails(print_: str = "KeyError a.py:3", kind: FailureKind = FailureKind.USER_
 
 
 class Crew:
-    """Workers of one class that are alive, each with a name of one letter."""
+    """Workers of one queue that are alive, each with a name of one letter."""
 
     def __init__(
         self, store: TrialStore, control: SweepControl, reader: StoreReader, names: str, sid: str
     ) -> None:
         self.store, self.control, self.reader, self.sid = store, control, reader, sid
-        self.who = {n: WorkerPresence(name=n, host=f"h-{n}", worker_class="default") for n in names}
+        self.who = {n: WorkerPresence(name=n, host=f"h-{n}", queue="default") for n in names}
         for who in self.who.values():
             store.present(who, idle=True, lifetime_ms=3 * LEASE)
 
@@ -140,7 +140,7 @@ def test_a_worker_whose_trials_pass_again_is_under_no_suspicion(crew) -> None:
 
 
 @pytest.mark.parametrize(
-    "peer", [{"state": "stopping"}, {"refuses": '{"demo-00000":"no"}'}, {"class": "other"}]
+    "peer", [{"state": "stopping"}, {"refuses": '{"demo-00000":"no"}'}, {"queue": "other"}]
 )
 def test_a_peer_that_cannot_take_the_sweep_is_no_witness(crew, redis, keys, peer) -> None:
     it = crew("ab")
@@ -306,7 +306,7 @@ def test_a_worker_that_starts_beside_another_begins_no_window(crew) -> None:
     it.store.reap("default", lease_ms=LEASE, lost_max=3)  # as each live worker does
     for _ in range(3):
         it.one("a", PASSES)
-    late = WorkerPresence(name="late", host="h", worker_class="default")
+    late = WorkerPresence(name="late", host="h", queue="default")
     it.store.present(late, idle=True, lifetime_ms=3 * LEASE)
     it.store.absent(late)
     for _ in range(7):

@@ -118,6 +118,6 @@ def test_and_is_waited_for_no_longer_than_the_others(
         redis.hincrby(keys.trial(lost_before.trial), "beat_ms", -3 * LEASE)
         found = store.reap("default", lease_ms=LEASE, lost_max=3)
         assert (found.queued, found.ended) == (0, 1)
-        assert not redis.hgetall(keys.worker_class("default", "owners"))  # the sweep is closed
+        assert not redis.hgetall(keys.queue("default", "owners"))  # the sweep is closed
     assert reader.trials.get(lost_before.trial).state is TrialState.CANCELLED
     assert reader.sweeps.get(sid).state.is_over and not audit_sweep(reader, sid).violations

@@ -160,7 +160,7 @@ def test_an_expired_lease_gives_the_trial_back_first(
     expire(redis, keys)
     assert reaped(store, "default", lease_ms=LEASE, lost_max=3) == 1
     assert reader.sweeps.get(sweep.id).counts.queued == 3
-    again = take(store, WorkerPresence(name="w2", host="h2", worker_class="default"), "b")
+    again = take(store, WorkerPresence(name="w2", host="h2", queue="default"), "b")
     assert isinstance(again, Claim) and again.trial == lost.trial and again.attempt == 2
     assert store.beat(lost, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.LOST
     assert store.commit(lost, finished(9.0)) is CommitReply.STALE
@@ -306,8 +306,8 @@ def test_a_worker_leaves_what_it_skips_and_what_is_newer_than_it(store, sweep_of
     assert take(store, who, "b").trial.sweep == "mine-00000"
 
 
-def test_trials_of_another_class_are_not_claimed(store, sweep_of, who) -> None:
-    sweep_of(1, worker_class="small")
+def test_trials_of_another_queue_are_not_claimed(store, sweep_of, who) -> None:
+    sweep_of(1, queue="small")
     assert take(store, who) == Nothing()
 
 
@@ -323,9 +323,9 @@ def not_yet(redis, key: str) -> None:
 
 
 def arrive(store, name: str, host: str, **fields: str) -> WorkerPresence:
-    """Another worker of the class says that it is there."""
+    """Another worker of the queue says that it is there."""
     fields = {"state": "idle", **fields}
-    other = WorkerPresence(name=name, host=host, worker_class="default", fields=fields)
+    other = WorkerPresence(name=name, host=host, queue="default", fields=fields)
     store.present(other, idle=fields["state"] == "idle", lifetime_ms=3 * LEASE)
     return other
 
@@ -469,9 +469,9 @@ def test_the_demand_list_is_as_long_as_running_and_claimable(
 
 def test_tickets_are_as_many_as_can_be_used(store, sweep_of, redis, keys) -> None:
     sweep_of(100)
-    assert redis.llen(f"rq:queue:{keys.queue('default')}") == 8
-    sweep_of(2, "two-00000", worker_class="small")
-    assert redis.llen(f"rq:queue:{keys.queue('small')}") == 2
+    assert redis.llen(f"rq:queue:{keys.tickets('default')}") == 8
+    sweep_of(2, "two-00000", queue="small")
+    assert redis.llen(f"rq:queue:{keys.tickets('small')}") == 2
 
 
 def test_a_digest_that_is_there_is_not_written_again(

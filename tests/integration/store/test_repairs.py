@@ -52,13 +52,13 @@ def test_a_trial_of_a_stopped_sweep_that_is_given_back_is_cancelled(
     assert reader.trials.get(claim.trial).state is TrialState.CANCELLED
 
 
-def test_poison_asks_for_the_hosts_of_the_trials_own_class(
+def test_poison_asks_for_the_hosts_of_the_trials_own_queue(
     store, reader, sweep_of, who, redis, keys
 ) -> None:
-    """A reaper of another class, which has many hosts, says nothing about this one's."""
+    """A reaper of another queue, which has many hosts, says nothing about this one's."""
     sweep_of(1)
     for host in ("h7", "h8"):
-        other = WorkerPresence(name=host, host=host, worker_class="small")
+        other = WorkerPresence(name=host, host=host, queue="small")
         store.present(other, idle=True, lifetime_ms=LEASE)
     store.present(who, idle=False, lifetime_ms=LEASE)
     store.reap("small", lease_ms=LEASE, lost_max=2)
@@ -187,7 +187,7 @@ def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
     store, sweep_of, who, redis, keys
 ) -> None:
     sweep = sweep_of(1)
-    other = WorkerPresence(name="w2", host="h2", worker_class="default")
+    other = WorkerPresence(name="w2", host="h2", queue="default")
     store.present(other, idle=True, lifetime_ms=LEASE)
     claim = store.claim(who, nonce="a", lease_ms=LEASE)
     store.commit(claim, out_of_memory())
@@ -201,7 +201,7 @@ def test_no_trial_waits_for_ever_for_a_host_that_does_not_take_its_sweep(
 def test_trials_that_wait_for_another_host_hide_none_that_do_not(store, sweep_of, who) -> None:
     sweep_of(21)
     store.present(
-        WorkerPresence(name="w2", host="h2", worker_class="default"), idle=True, lifetime_ms=LEASE
+        WorkerPresence(name="w2", host="h2", queue="default"), idle=True, lifetime_ms=LEASE
     )
     claims = [store.claim(who, nonce=str(i), lease_ms=LEASE) for i in range(20)]
     for claim in claims:
@@ -312,8 +312,8 @@ def test_a_claim_decides_nothing_about_parameters_that_cannot_be_read(
     assert redis.hget(keys.trial(FIRST), "kind") is None
 
 
-def test_a_worker_of_one_sweep_leaves_that_of_another_class_alone(store, sweep_of, who) -> None:
-    sweep = sweep_of(1, worker_class="gpu")
+def test_a_worker_of_one_sweep_leaves_that_of_another_queue_alone(store, sweep_of, who) -> None:
+    sweep = sweep_of(1, queue="gpu")
     assert store.claim(who, nonce="a", lease_ms=LEASE, only=sweep.id) == Nothing()
     assert store.claim(who, nonce="b", lease_ms=LEASE, only="not-there") == Nothing()
 
@@ -348,7 +348,7 @@ def test_a_worker_that_claims_and_is_never_heard_again_is_forgotten(
     assert 0 < redis.pttl(keys.worker(who.name)) <= 3 * LEASE
 
 
-def test_a_ticket_that_is_minted_reaches_a_worker_of_its_class(redis, keys) -> None:
+def test_a_ticket_that_is_minted_reaches_a_worker_of_its_queue(redis, keys) -> None:
     tickets = Tickets(redis, keys)
     assert tickets.mint("default", 1) == 1
     (job,) = redis.scan_iter("rq:job:*")

@@ -53,7 +53,7 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
     store, sweep_of, redis
 ) -> None:
     sweep_of(40)
-    workers = [WorkerPresence(name=f"w{i}", host="h", worker_class="default") for i in range(30)]
+    workers = [WorkerPresence(name=f"w{i}", host="h", queue="default") for i in range(30)]
     for it in workers:
         store.present(it, idle=False, lifetime_ms=3 * LEASE)
     failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="m")
@@ -62,7 +62,7 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
         lost = replace(failure, fingerprint=f"f{i}")
         outcome = Outcome(state=TrialState.FAILED, failure=lost)
         assert store.commit(claim, outcome) is CommitReply.REQUEUED
-    far = WorkerPresence(name="far", host="h2", worker_class="default")
+    far = WorkerPresence(name="far", host="h2", queue="default")
     store.present(far, idle=False, lifetime_ms=3 * LEASE)
     redis.config_resetstat()
     assert store.claim(workers[1], nonce="x", lease_ms=LEASE) == Nothing()

@@ -153,7 +153,7 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, reader, late,
 
     def work(number: int) -> None:
         lead = lead_of(f"w{number}", 3_000, clients[number])
-        who = WorkerPresence(name=f"w{number}", host="h", worker_class="default")
+        who = WorkerPresence(name=f"w{number}", host="h", queue="default")
         other = TrialStore(StoreContext.open(clients[number], Keys("hpq"), mints=False))
         while reader.sweeps.get(SID).counts.planned > reader.sweeps.get(SID).counts.ended:
             answer = lead.acquire()
@@ -182,12 +182,12 @@ def test_as_many_sets_wait_as_workers_may_take_them(
     names = ["a", "b", "c", "d"]
     for count, name in enumerate(names, 1):
         fields = {"state": "idle", "refuses": "{}", "only": ""}
-        one = WorkerPresence(name=name, host="h", worker_class="default", fields=fields)
+        one = WorkerPresence(name=name, host="h", queue="default", fields=fields)
         store.present(one, idle=True, lifetime_ms=LEASE)
         assert lead.renew().ahead == min(count, 3)
     refusing = {"state": "idle", "refuses": f'{{"{SID}": "no"}}', "only": ""}
     for name in names[1:]:
-        one = WorkerPresence(name=name, host="h", worker_class="default", fields=refusing)
+        one = WorkerPresence(name=name, host="h", queue="default", fields=refusing)
         store.present(one, idle=True, lifetime_ms=LEASE)
     assert lead.renew().ahead == 1
     control.pause(SID)

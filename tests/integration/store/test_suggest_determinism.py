@@ -34,7 +34,7 @@ def sets_of(redis: Redis, store: TrialStore, writer: SweepWriter) -> Callable[..
     """Runs a sweep's trials one by one; `between` is called in each, and may have a set made."""
     keys = Keys("hpq")
     who = WorkerPresence(
-        name="w", host="h", worker_class="default",
+        name="w", host="h", queue="default",
         fields={"state": "idle", "refuses": "{}", "only": ""},
     )  # fmt: skip
     store.present(who, idle=True, lifetime_ms=600_000)

@@ -49,7 +49,7 @@ def suggester(
     writer.seal(Sweep(id=SID, name="p", digest="d", schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
     for number in range(request.param):
         who = WorkerPresence(
-            name=f"w{number}", host="h", worker_class="default",
+            name=f"w{number}", host="h", queue="default",
             fields={"state": "idle", "refuses": "{}", "only": ""},
         )  # fmt: skip
         store.present(who, idle=True, lifetime_ms=600_000)

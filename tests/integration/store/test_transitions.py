@@ -65,7 +65,7 @@ class World:
     def __init__(self, store: TrialStore, redis: Redis, keys: Keys, reader: StoreReader) -> None:
         self.store, self.redis, self.keys, self.reader = store, redis, keys, reader
         self.control = SweepControl(StoreContext.open(redis, keys))
-        self.who = WorkerPresence(name="w", host="h", worker_class="default")
+        self.who = WorkerPresence(name="w", host="h", queue="default")
         # Who was never given a claim can only make one up.
         self.held = Claim(trial=ME, attempt=1, params={})
         store.reap("default", lease_ms=LEASE, lost_max=3)

@@ -46,18 +46,18 @@ def test_what_ends_goes_back_or_is_lost_no_longer_counts(
     store.release(mine[3], Reason.STOPPING)
     redis.zadd(keys.leases, {str(mine[5].trial): 0})
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert redis.hgetall("hpq:c:default:busy") == {b"ann": b"3", b"bob": b"0"}
+    assert redis.hgetall("hpq:q:default:busy") == {b"ann": b"3", b"bob": b"0"}
     assert names(*(take() for _ in range(4))) == "b b b a"
     control.remove("a-00000")
-    assert redis.hgetall("hpq:c:default:busy") == {b"ann": b"0", b"bob": b"3"}
-    assert list(redis.hgetall("hpq:c:default:owners")) == [b"b-00000"]
+    assert redis.hgetall("hpq:q:default:busy") == {b"ann": b"0", b"bob": b"3"}
+    assert list(redis.hgetall("hpq:q:default:owners")) == [b"b-00000"]
 
 
 def test_the_reaper_puts_the_count_of_running_trials_right(sweep_of, take, store, redis) -> None:
     sweep_of(9, "a-00000", owner="ann")
     sweep_of(9, "b-00000", owner="bob")
     assert names(take()) == "a"
-    redis.delete("hpq:c:default:busy", "hpq:c:default:owners")  # as a server of an older hpq has it
+    redis.delete("hpq:q:default:busy", "hpq:q:default:owners")  # as a server of an older hpq has it
     store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert redis.hgetall("hpq:c:default:busy") == {b"ann": b"1", b"bob": b"0"}
+    assert redis.hgetall("hpq:q:default:busy") == {b"ann": b"1", b"bob": b"0"}
     assert names(take()) == "b"

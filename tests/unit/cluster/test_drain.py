@@ -1,4 +1,4 @@
-"""Which pods `hpq scale` and `hpq drain` let go beside a rollout, another class, an autoscaler.
+"""Which pods `hpq scale` and `hpq drain` let go beside a rollout, another queue, an autoscaler.
 
 Pods and Deployments are as an API server wrote them (tests/data/kube); what it answers is played.
 """
@@ -54,10 +54,10 @@ class Server:
     context, namespace, flags = "moon", "apollo", " --namespace apollo"
 
     def __init__(self, pods: list[dict[str, Any]], *, updated: int | None = None) -> None:
-        classes = sorted({one["metadata"]["labels"]["hpq/queue"] for one in pods})
+        queues = sorted({one["metadata"]["labels"]["hpq/queue"] for one in pods})
         self.pods, self.takes, self.costs = pods, set[str](), dict[str, Any]()
         self.deployments = []
-        for queue in classes:
+        for queue in queues:
             many = [p for p in pods if p["metadata"]["labels"]["hpq/queue"] == queue]
             name = "hpq-worker" + ("" if queue == "default" else f"-{queue}")
             count = len(many) if updated is None else updated
@@ -127,7 +127,7 @@ def not_it(one: dict[str, Any], name: str) -> bool:
 
 
 def drained(server: Server, *pods: str) -> str:
-    """The line that `hpq drain` says of these pods of one class, whose workers are done."""
+    """The line that `hpq drain` says of these pods of one queue, whose workers are done."""
     (line,) = remove_drained_pods(server, None, pods)  # type: ignore[arg-type]
     return line
 

@@ -39,7 +39,7 @@ def manifests() -> str:
 
 def rendered(*numbers: int) -> list[Any]:
     sweep = Sweep(
-        id=SWEEP, name="x", owner="me", worker_class="big", metric=None, launch=Launch(), digest=""
+        id=SWEEP, name="x", owner="me", queue="big", metric=None, launch=Launch(), digest=""
     )
     trials = [
         TrialView(

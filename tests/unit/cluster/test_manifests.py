@@ -235,7 +235,7 @@ def test_what_is_rendered_says_what_was_wanted(tmp_path: Path) -> None:
 
 @NEEDS_KUBECTL
 @pytest.mark.parametrize("name", ["gpu", "cpu", "queues"])
-def test_each_class_names_the_image_that_a_kustomization_around_the_overlay_sets(
+def test_each_queue_names_the_image_that_a_kustomization_around_the_overlay_sets(
     name: str, tmp_path: Path
 ) -> None:
     shutil.copytree(manifests_folder(), tmp_path / "k8s")

@@ -222,7 +222,7 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
     cluster = ClusterStatus(
         context="c", namespace="n", deployments=(deployment_of(SEEN["quota"]),), pods=pods, at=0
     )
-    worker = Worker(name="w1", worker_class="default", state="busy", device="GPU")
+    worker = Worker(name="w1", queue="default", state="busy", device="GPU")
     sweep = Sweep(id="s", name="s", digest="", launch=Launch(trainer="digits"))
     status = SweepStatus(
         sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,),

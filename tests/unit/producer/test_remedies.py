@@ -46,7 +46,7 @@ def test_what_is_not_the_default_is_named_and_beside_a_connection_all(
     assert KubernetesApi(context, namespace, beside_connection=beside).flags == flags
 
 
-def test_a_scale_that_is_told_for_a_class_of_another_namespace_names_both() -> None:
+def test_a_scale_that_is_told_for_a_queue_of_another_namespace_names_both() -> None:
     pod = {"metadata": {"labels": {"hpq/queue": "big"}}, "spec": {"containers": [{"name": "w"}]}}
     raw = {"metadata": {"name": "d"}, "spec": {"replicas": 0, "selector": {}, "template": pod}}
     cluster = ClusterStatus(

@@ -12,22 +12,20 @@ from hpq_producer.session import Server
 from tests.support.golden import Golden
 
 
-def _sweep(
-    launch: Launch, worker_class: str = "default", signature: str = "", signer: str = ""
-) -> Sweep:
+def _sweep(launch: Launch, queue: str = "default", signature: str = "", signer: str = "") -> Sweep:
     return Sweep(
         id="s-00000",
         name="s",
         digest="d",
         launch=launch,
-        worker_class=worker_class,
+        queue=queue,
         signature=signature,
         signer=signer,
     )
 
 
 def _worker(**fields: object) -> Worker:
-    base: dict[str, object] = {"name": "w1", "worker_class": "default", "takes": ("digits",)}
+    base: dict[str, object] = {"name": "w1", "queue": "default", "takes": ("digits",)}
     base["schema"] = SCHEMA
     return Worker(**{**base, **fields})  # type: ignore[arg-type]
 
@@ -54,14 +52,14 @@ def test_with_a_connection_the_remedy_is_the_clusters_and_no_worker_of_this_mach
     for queue in ("default", "big"):
         why = explain_no_worker(_sweep(DIGITS, queue), [], Server.CLUSTER)
         assert why and why.code == "no-worker"
-        golden.check("waiting", f"no worker of class {queue} in a cluster", why.text)
+        golden.check("waiting", f"no worker of queue {queue} in a cluster", why.text)
 
 
-def test_no_worker_of_the_class_names_the_command_that_starts_one(golden: Golden) -> None:
+def test_no_worker_of_the_queue_names_the_command_that_starts_one(golden: Golden) -> None:
     for queue, workers in (("small", [_worker()]), ("default", [])):
         why = explain_no_worker(_sweep(DIGITS, queue), workers)
         assert why and why.code == "no-worker"
-        golden.check("waiting", f"no worker of class {queue}", why.text)
+        golden.check("waiting", f"no worker of queue {queue}", why.text)
 
 
 def test_on_the_private_server_the_one_remedy_is_hpq_run(golden: Golden) -> None:

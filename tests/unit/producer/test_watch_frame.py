@@ -60,7 +60,7 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
         "created_ms": NOW - 120_000,
     }
     ended = [_trial(n, TrialState.FINISHED, objective=0.9) for n in range(101, 105)]
-    worker = Worker(name="w1", worker_class="default", state="busy", seen_ms=NOW, device="GPU")
+    worker = Worker(name="w1", queue="default", state="busy", seen_ms=NOW, device="GPU")
     status = SweepStatus(
         sweep=Sweep(**{**base, **sweep}),  # type: ignore[arg-type]
         at_ms=NOW,

@@ -124,7 +124,7 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     _check_server(settings)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-    worker = WorkerPresence(name=name, host=host, worker_class=settings.queue)
+    worker = WorkerPresence(name=name, host=host, queue=settings.queue)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
     digest, record = provenance.record(settings, host, device, environ)
 
@@ -202,7 +202,7 @@ def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> None
         return
     sweep = reader.sweeps.get(settings.sweep)
     if caller.stops_sweep and run_limit.is_used_up and sweep.counts.is_open_ended:
-        agents = [w for w in reader.workers.live(sweep.worker_class) if w.is_for(sweep.id)]
+        agents = [w for w in reader.workers.live(sweep.queue) if w.is_for(sweep.id)]
         if len(agents) <= 1:  # this worker
             SweepControl(_context(settings)).stop(sweep.id)
     caller.tell_over(f"sweep {sweep.id} is held: {sweep.held}" if sweep.held else "")

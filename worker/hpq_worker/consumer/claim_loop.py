@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class ClaimLoop:
-    """Claims trials of one class, one after another."""
+    """Claims trials of one queue, one after another."""
 
     def __init__(self, parts: WorkerParts, attempts: AttemptRunner, run_limit: RunLimit) -> None:
         self._parts, self._attempts, self._run_limit = parts, attempts, run_limit

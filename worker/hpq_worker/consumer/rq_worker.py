@@ -42,12 +42,12 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         self._run_limit, self._is_done = run_limit, False
         self._is_waiting = False
         self._block_s = _BOUNDED_BLOCK_S if run_limit.is_bounded else _BLOCK_S
-        self._class = parts.settings.queue
-        queue = tickets.queue(self._class)  # R2: exactly one queue
+        self._queue = parts.settings.queue
+        rq_queue = tickets.of(self._queue)  # R2: exactly one queue
         super().__init__(
-            [queue],
+            [rq_queue],
             name=parts.worker.name,
-            connection=queue.connection,
+            connection=rq_queue.connection,
             serializer=JSONSerializer,
             worker_ttl=_TTL_S,  # R15: the pool's timeout follows from it
             log_job_description=False,
@@ -108,7 +108,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         try:
             if self._loop.is_stopping:
                 raise StopRequested
-            return self._tickets.pop(self._class, self._block_s)
+            return self._tickets.pop(self._queue, self._block_s)
         finally:
             self._is_waiting = False
 

@@ -63,7 +63,7 @@ class Notices:
         before, seen = self._seen or {}, dict[str, str]()
         ids = [*self._reader.sweeps.open_ids(queue), *self._reader.sweeps.ids(_NEWEST), *before]
         found = self._reader.sweeps.get_each(list(dict.fromkeys(ids)))
-        sweeps = [s for s in found if isinstance(s, Sweep) and s.worker_class == queue]
+        sweeps = [s for s in found if isinstance(s, Sweep) and s.queue == queue]
         is_idle = not any(s.counts.running for s in sweeps)
         newest = {s.id for s in sorted(sweeps, key=lambda s: -s.created_ms)[:_NEWEST]}
         for sweep in sweeps:

@@ -30,7 +30,7 @@ class Reaper:
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
     sends the provenance record again if the server has dropped it; `server_figures` reads the
-    server's figures of the worker's class. After an outage, or a sleep of this machine, the reaper
+    server's figures of the worker's queue. After an outage, or a sleep of this machine, the reaper
     waits one lease: other workers may have been cut off just as this one.
     """
 

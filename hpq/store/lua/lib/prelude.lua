@@ -36,7 +36,7 @@ end
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
 
 -- False once a sweep was removed; its trials may exist a little longer.
-local function sweep_exists(sid) return redis.call('HEXISTS', sweep_key(sid), 'class') == 1 end
+local function sweep_exists(sid) return redis.call('HEXISTS', sweep_key(sid), 'queue') == 1 end
 
 local function running(sid) return redis.call('ZCARD', sweep_key(sid, 'running')) end
 
@@ -73,8 +73,8 @@ end
 
 local function demand(sid) return running(sid) + claimable(sid) end
 
-local function set_demand(class, by)
-  local list = key('demand', class)
+local function set_demand(queue, by)
+  local list = key('demand', queue)
   if by < 0 then redis.call('LTRIM', list, 0, by - 1) end
   while by > 0 do
     local batch = {}
@@ -90,45 +90,45 @@ local function lacks_suggester(sid)
   return ends <= NOW and claimable(sid) > 0 and to_come(sid) > 0
 end
 
--- Returns how many tickets of the class this sweep needs: for waiting trials, or one for a worker that
+-- Returns how many tickets of the queue this sweep needs: for waiting trials, or one for a worker that
 -- starts a suggester.
-local function tickets(sid, class)
-  local idle = redis.call('ZCOUNT', key('c', class, 'idle'), NOW - FRESH_MS, '+inf')
+local function tickets(sid, queue)
+  local idle = redis.call('ZCOUNT', key('q', queue, 'idle'), NOW - FRESH_MS, '+inf')
   local ready = math.min(claimable(sid), redis.call('ZCARD', sweep_key(sid, 'waiting')))
   if ready == 0 and lacks_suggester(sid) then return 1 end
   return math.min(ready, idle + 8)
 end
 
--- Removes a sweep without claimable and running trials from the open sweeps of its class.
-local function close(sid, class)
-  redis.call('ZREM', key('c', class, 'open'), sid)
-  redis.call('HDEL', key('c', class, 'owners'), sid)
+-- Removes a sweep without claimable and running trials from the open sweeps of its queue.
+local function close(sid, queue)
+  redis.call('ZREM', key('q', queue, 'open'), sid)
+  redis.call('HDEL', key('q', queue, 'owners'), sid)
 end
 
--- Adds to the number of running trials of the sweep's owner in its class; the reaper corrects it.
+-- Adds to the number of running trials of the sweep's owner in its queue; the reaper corrects it.
 local function count_busy(sid, by)
-  local f = redis.call('HMGET', sweep_key(sid), 'class', 'owner')
-  if f[1] and by ~= 0 then redis.pcall('HINCRBY', key('c', f[1], 'busy'), f[2] or '', by) end
+  local f = redis.call('HMGET', sweep_key(sid), 'queue', 'owner')
+  if f[1] and by ~= 0 then redis.pcall('HINCRBY', key('q', f[1], 'busy'), f[2] or '', by) end
 end
 
--- Runs a change of a sweep and updates the demand list; returns {class, tickets}.
+-- Runs a change of a sweep and updates the demand list; returns {queue, tickets}.
 local function changing(sid, change)
-  local class, before = redis.call('HGET', sweep_key(sid), 'class'), demand(sid)
+  local queue, before = redis.call('HGET', sweep_key(sid), 'queue'), demand(sid)
   change()
-  set_demand(class, demand(sid) - before)
-  if is_done(sid) then close(sid, class) end
-  return {class, tickets(sid, class)}
+  set_demand(queue, demand(sid) - before)
+  if is_done(sid) then close(sid, queue) end
+  return {queue, tickets(sid, queue)}
 end
 
--- Adds a sweep to the open sweeps of its class, ordered by priority, then age. The order is exact to
+-- Adds a sweep to the open sweeps of its queue, ordered by priority, then age. The order is exact to
 -- 2 ms at the highest priority, 1000.
 local PRIORITY = 1e13  -- ms, more than any time since 1970
 local function open(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'class', 'priority', 'created_ms', 'owner')
+  local f = redis.call('HMGET', sweep_key(sid), 'queue', 'priority', 'created_ms', 'owner')
   local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * PRIORITY)
-  redis.call('ZADD', key('c', f[1], 'open'), order, sid)
-  redis.call('HSET', key('c', f[1], 'owners'), sid, f[4] or '')
-  redis.call('HINCRBY', key('c', f[1], 'busy'), f[4] or '', 0)
+  redis.call('ZADD', key('q', f[1], 'open'), order, sid)
+  redis.call('HSET', key('q', f[1], 'owners'), sid, f[4] or '')
+  redis.call('HINCRBY', key('q', f[1], 'busy'), f[4] or '', 0)
 end
 
 -- Holds a sweep: no trial starts until a person resumes it.
@@ -160,7 +160,7 @@ local function live_workers()
   if live then return live end
   live = {}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
-    live[#live + 1] = {name, redis.call('HMGET', key('w', name), 'class', 'state', 'refuses', 'only', 'host',
+    live[#live + 1] = {name, redis.call('HMGET', key('w', name), 'queue', 'state', 'refuses', 'only', 'host',
       'store_id', 'trial', 'drain')}
   end
   return live
@@ -168,11 +168,11 @@ end
 
 -- Returns the workers that may claim a sweep's trials: {name, host, idle, store, sweep (it runs)} each.
 local function candidates(sid)
-  local class, found = redis.call('HGET', sweep_key(sid), 'class'), {}
+  local queue, found = redis.call('HGET', sweep_key(sid), 'queue'), {}
   for _, worker in ipairs(live_workers()) do
     local w = worker[2]
     local refuses = string.find(w[3] or '', '"' .. sid .. '"', 1, true) or (w[4] or '') ~= '' and w[4] ~= sid
-    if w[1] == class and w[2] ~= 'stopping' and not refuses and not is_drained(w[8]) then
+    if w[1] == queue and w[2] ~= 'stopping' and not refuses and not is_drained(w[8]) then
       found[#found + 1] = {name = worker[1], host = w[5], idle = w[2] == 'idle', store = w[6],
         sweep = string.match(w[7] or '', '^[^/]+')}
     end

@@ -1,8 +1,8 @@
 -- The order of sweeps. hpq/store/scripts.py prepends this text to the script that needs it.
 
 -- Returns the priority level of the open sweep at an index; a lower level is served first.
-local function level_at(class, index)
-  local score = redis.call('ZRANGE', key('c', class, 'open'), index, index, 'WITHSCORES')[2]
+local function level_at(queue, index)
+  local score = redis.call('ZRANGE', key('q', queue, 'open'), index, index, 'WITHSCORES')[2]
   return math.floor(tonumber(score or 0) / PRIORITY)
 end
 
@@ -33,16 +33,16 @@ local function read_hash(name)
   return found
 end
 
--- Returns the open sweeps of a class in the order of service: by priority, then by the running trials
--- of their owners in the class, then by age.
-local function in_turn(class)
-  local open = key('c', class, 'open')
+-- Returns the open sweeps of a queue in the order of service: by priority, then by the running trials
+-- of their owners in the queue, then by age.
+local function in_turn(queue)
+  local open = key('q', queue, 'open')
   local sweeps = redis.call('ZRANGE', open, 0, -1)
-  if #sweeps < 2 or redis.call('HLEN', key('c', class, 'busy')) < 2 then return sweeps end
-  local busy, owner = read_hash(key('c', class, 'busy')), read_hash(key('c', class, 'owners'))
-  local from, last, served = 0, level_at(class, -1), {}
+  if #sweeps < 2 or redis.call('HLEN', key('q', queue, 'busy')) < 2 then return sweeps end
+  local busy, owner = read_hash(key('q', queue, 'busy')), read_hash(key('q', queue, 'owners'))
+  local from, last, served = 0, level_at(queue, -1), {}
   while from < #sweeps do
-    local upto, level = #sweeps, level_at(class, from)
+    local upto, level = #sweeps, level_at(queue, from)
     if level ~= last then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((level + 1) * PRIORITY)) end
     if upto <= from then upto = #sweeps end  -- a score of -inf
     local same = {}

@@ -1,4 +1,4 @@
-"""Change the number of pods of a worker class: idle pods go before busy ones.
+"""Change the number of pods of a queue: idle pods go before busy ones.
 
 A pod that was idle when it was chosen may claim a trial before it is deleted. Therefore the workers
 of the chosen pods are drained first, for a minute.
@@ -37,7 +37,7 @@ class ScalePlan:
 
     deployment: Deployment
     wanted: int
-    pods: tuple[Pod, ...]  # all pods of the class that are not terminating
+    pods: tuple[Pod, ...]  # all pods of the queue that are not terminating
     going: tuple[Pod, ...] = ()
     busy: Busy = field(default_factory=dict)
     workers: Mapping[str, Sequence[Worker]] = field(default_factory=dict)  # workers by their pod
@@ -54,7 +54,7 @@ class ScalePlan:
 
 
 class Scaling:
-    """Scale one worker class in one namespace."""
+    """Scale one queue in one namespace."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Scaling:
         """Choose the pods to remove so that `wanted` remain; `first` before any other.
 
         Raises:
-            NotFound: no Deployment has that class.
+            NotFound: no Deployment has that queue.
             Held: pods are to be removed during a rollout, which ignores deletion costs.
         """
         cluster = read_cluster(self._api)

@@ -166,8 +166,8 @@ def _only(ref: str) -> dict[str, str]:
         found = session.sweep(sid or "")
         if len(numbers) == 1:
             only = session.reader.trials.get(TrialId(sweep=found.id, number=numbers[0])).id
-            return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.worker_class}
-        return {"HPQ_SWEEP": found.id, "HPQ_QUEUE": found.worker_class}
+            return {"HPQ_SWEEP": str(only), "HPQ_QUEUE": found.queue}
+        return {"HPQ_SWEEP": found.id, "HPQ_QUEUE": found.queue}
 
 
 def _refuse_through_a_connection(settings: Settings) -> None:

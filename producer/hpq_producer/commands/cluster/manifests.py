@@ -136,11 +136,11 @@ def _jobs(options: rendering.ManifestOptions, what: str, namespace: str | None) 
         if not left:
             line = f"{sweep.id} ({sweep.state}): no trial is left; `hpq retry` queues failed ones"
             raise UserError(line, code="nothing-waits")
-        manifests = rendering.render(replace(options, queue=sweep.worker_class))
+        manifests = rendering.render(replace(options, queue=sweep.queue))
         text = render_jobs(manifests, sweep, left)
-        if session.reader.workers.live(sweep.worker_class):
+        if session.reader.workers.live(sweep.queue):
             print_message(
-                f"warning: workers of queue {sweep.worker_class!r} are running and also claim the"
+                f"warning: workers of queue {sweep.queue!r} are running and also claim the"
                 " sweep's trials"
             )
     for_them = f"-n {options.namespace} -l hpq/sweep={sweep.id}"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.domain.sweep import DEFAULT_CLASS
+from hpq.domain.sweep import DEFAULT_QUEUE
 from hpq.errors import HpqError, UserError
 from hpq_producer.cluster.connect.session import OpenCluster, open_cluster
 from hpq_producer.cluster.pods import autoscaler_of
@@ -21,7 +21,7 @@ def scale(
     count: Annotated[int, Argument(min=0, help="Number of worker pods.")],
     queue: Annotated[
         str, Option(metavar="NAME", help="Queue that the workers serve.")
-    ] = DEFAULT_CLASS,
+    ] = DEFAULT_QUEUE,
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:

@@ -85,7 +85,7 @@ def _rows(found: Sequence[Worker], now_ms: int) -> list[list[Span]]:
     return [
         [
             Span(clean(w.name)),
-            Span(clean(w.worker_class)),
+            Span(clean(w.queue)),
             Span(clean(w.state), Style.RED if w.state == "faulty" else Style.PLAIN),
             Span(clean(w.trial)),
             Span(f"{duration(now_ms - w.seen_ms)} ago"),
