@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hpq.domain.status import SweepStatus, Worker
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView
 from hpq.notice import Notice
 from hpq.search.samplers import replicate_of, seed_of_result
 from hpq_producer.analysis.eta import TimeLeft
 from hpq_producer.analysis.parameters import flatten
+
+WAITING = "waiting"  # a sweep that runs, but of which no worker claims a trial
 
 
 def finite(value: float | None) -> float | None:
@@ -30,14 +32,20 @@ def iso(ms: int) -> str | None:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat("T", "milliseconds") if ms else None
 
 
-def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
-    """Return a sweep as data for `ls` and `show`."""
+def state_word(sweep: Sweep, why: Notice | None) -> str:
+    """Return the word for a sweep's state; `why` is why no worker claims its trials."""
+    is_waiting = why and sweep.state is SweepState.RUNNING and not sweep.counts.running
+    return WAITING if is_waiting else sweep.state.value
+
+
+def sweep_record(sweep: Sweep, best: float | None, why: Notice | None) -> dict[str, Any]:
+    """Return a sweep as data; `why` is why no worker claims its trials."""
     counts = sweep.counts
     return {
         "id": sweep.id,
         "sweep": sweep.id,
         "name": sweep.name,
-        "state": sweep.state.value,
+        "state": state_word(sweep, why),
         "held": sweep.held or None,
         "total": counts.total,
         "planned": None if counts.is_open_ended else int(counts.planned),
@@ -56,6 +64,7 @@ def sweep_record(sweep: Sweep, best: float | None) -> dict[str, Any]:
         "priority": sweep.priority,
         "replicates": sweep.replicates,
         "tags": list(sweep.tags),
+        "not_taken": why.record() if why else None,
     }
 
 
@@ -136,13 +145,16 @@ def column_order(names: Iterable[str]) -> list[str]:
 
 
 def status_record(
-    status: SweepStatus, needs: Sequence[Notice], left: TimeLeft | None
+    status: SweepStatus, why: Notice | None, needs: Sequence[Notice], left: TimeLeft | None
 ) -> dict[str, Any]:
-    """Return the data of a frame of `watch`; `left_s` is the time left, with its range."""
+    """Return the data of a frame of `watch`; `left_s` is the time left, with its range.
+
+    `why` is why no worker claims the trials, `needs` is what needs the user.
+    """
     best = status.best[0].objective if status.best else None
     return {
         "at": iso(status.at_ms),
-        "sweep": sweep_record(status.sweep, best),
+        "sweep": sweep_record(status.sweep, best, why),
         "needs_you": [notice.record() for notice in needs],
         "left_s": [left.low_ms / 1000, left.left_ms / 1000, left.high_ms / 1000] if left else None,
         "running": [trial_record(t, status.sweep) for t in status.running],

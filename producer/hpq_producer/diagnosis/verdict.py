@@ -12,6 +12,7 @@ from hpq.errors import ExitCode
 from hpq.notice import Notice
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
 from hpq_producer.analysis.pruning import describe_target
+from hpq_producer.analysis.records import WAITING, state_word
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.terminal.style import Line, Span, Style, flow
 from hpq_producer.terminal.text import clean, duration, fit, planned
@@ -30,9 +31,8 @@ _MIN_COLUMNS_FOR_BAR = 60  # a narrower terminal shows no bar
 
 def state_span(sweep: Sweep, why: Notice | None) -> Span:
     """Return the word for a sweep's state; `why` is why no worker claims its trials."""
-    if why and sweep.state is SweepState.RUNNING and not sweep.counts.running:
-        return Span("waiting", Style.YELLOW)
-    return Span(sweep.state.value, STATE_STYLE[sweep.state])
+    word = state_word(sweep, why)
+    return Span(word, Style.YELLOW if word == WAITING else STATE_STYLE[sweep.state])
 
 
 def status_lines(

@@ -9,7 +9,6 @@ from typing import Any
 
 from hpq.domain.sweep import Goal, Sweep
 from hpq.domain.trial import TrialView
-from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_target, saved_lines
 from hpq_producer.analysis.records import sweep_record, trial_record
@@ -194,8 +193,10 @@ def print_summary(session: Session, sweep: Sweep, *, top: int = 20) -> None:
     show_lines(failure_lines(summary), whole=True)
 
 
-def print_summary_data(reader: StoreReader, sweep: Sweep, output: Format, *, top: int) -> None:
+def print_summary_data(session: Session, sweep: Sweep, output: Format, *, top: int) -> None:
     """Print the summary as JSON, YAML or CSV."""
+    reader = session.reader
+    why = explain_waits(reader, [sweep], session.server).get(sweep.id)
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     best = reader.trials.best(sweep, top)
     winner, importance = judge_winner(reader, sweep), summary.importance
@@ -211,7 +212,7 @@ def print_summary_data(reader: StoreReader, sweep: Sweep, output: Format, *, top
     ]
     show_data(
         {
-            "sweep": sweep_record(sweep, best[0].objective if best else None),
+            "sweep": sweep_record(sweep, best[0].objective if best else None, why),
             "ranking": [trial_record(t, sweep) for t in best],
             "trained_s": summary.total_ms / 1000,
             "of_earlier_attempts_s": summary.before_ms / 1000,

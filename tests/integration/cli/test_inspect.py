@@ -207,6 +207,18 @@ def test_a_sweep_without_workers_waits_in_every_view(
     assert "start one: hpq worker" in said
 
 
+@pytest.mark.parametrize("words", ["ls", "show", "summary", "watch --once", "wait --timeout 0.1"])
+def test_a_sweep_without_workers_waits_in_the_data_of_every_command(
+    hpq: Hpq, sweep_of: MakeSweep, words: str
+) -> None:
+    sweep_of(2)
+    data = json.loads(hpq(*words.split(), "--json").stdout)
+    record = data[0] if words == "ls" else data
+    if words in ("summary", "watch --once"):
+        record = data["sweep"]
+    assert (record["state"], record["not_taken"]["code"]) == ("waiting", "no-worker")
+
+
 def test_hpq_alone_starts_no_server(hpq: Hpq, tmp_path: Path) -> None:
     home = tmp_path / "fresh"
     answer = hpq(HPQ_REDIS_URL="", HPQ_HOME=str(home))

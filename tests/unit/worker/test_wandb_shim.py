@@ -295,3 +295,9 @@ def test_without_its_library_an_integration_cannot_be_imported(wandb: ModuleType
         with pytest.raises(ImportError):
             importlib.import_module(name)
     assert not hasattr(wandb, "nonsense")  # once wandb.integration is imported, too
+
+
+def test_a_sweep_that_no_worker_claims_is_running_in_its_words(wandb: ModuleType) -> None:
+    data = {"id": "s-00000", "name": "s", "owner": "ada", "spec": {}, "state": "waiting"}
+    sweep = importlib.import_module("wandb._public_api").Sweep
+    assert sweep({**data, "open_ended": False, "planned": 3}).state == "RUNNING"

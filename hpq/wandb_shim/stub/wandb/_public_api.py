@@ -13,6 +13,12 @@ from ._transport import hpq_json, log_once, missing
 from .errors import UsageError
 
 _STATES = {"queued": "pending", "pruned": "killed", "cancelled": "killed"}
+_SWEEP_STATES = {
+    "held": "PAUSED",
+    "stopping": "RUNNING",
+    "waiting": "RUNNING",
+    "cancelled": "CANCELED",
+}
 _PATTERN = 200  # characters of a regular expression
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": lambda a, b: _equal(a, b),
@@ -118,9 +124,7 @@ class Sweep(_Missing):
         self.path = [self.entity, self.project, self.id]
         self.url = f"hpq://{self.id}"
         self.expected_run_count = None if data["open_ended"] else data["planned"]
-        self.state = {"held": "PAUSED", "stopping": "RUNNING", "cancelled": "CANCELED"}.get(
-            data["state"], data["state"].upper()
-        )
+        self.state = _SWEEP_STATES.get(data["state"], data["state"].upper())
         self._data = data
 
     @property

@@ -14,7 +14,6 @@ from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep
-from hpq_producer.diagnosis.verdict import state_span
 from hpq_producer.query.filter import Filter
 from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_producer.session import Session, open_session
@@ -145,7 +144,5 @@ def _record(
 ) -> dict[str, Any]:
     if isinstance(one, UnreadableSweep):
         return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
-    why = waits.get(one.id)
-    record = sweep_record(one, best[one.id])
-    record |= {"state": state_span(one, why).text, "not_taken": why.record() if why else None}
+    record = sweep_record(one, best[one.id], waits.get(one.id))
     return record if took is None else record | {"about_bytes": took[one.id]}

@@ -86,8 +86,8 @@ def show(
 def _show_sweep(session: Session, sid: str, output: Format) -> None:
     reader = session.reader
     sweep = reader.sweeps.get(sid)
+    why = explain_waits(reader, [sweep], session.server).get(sid)
     if not output.is_data:
-        why = explain_waits(reader, [sweep], session.server).get(sid)
         signed = _signed(session.settings, sweep)
         eldest = reader.trials.longest_running([sid]).values()
         unmet = metric_warning(sweep, [*eldest], reader.trials.best(sweep, 1))
@@ -114,7 +114,8 @@ def _show_sweep(session: Session, sid: str, output: Format) -> None:
             for file in sweep.files
         ],
     }
-    show_data(sweep_record(sweep, reader.trials.best_objectives([sweep])[0]) | more, output)
+    (best,) = reader.trials.best_objectives([sweep])
+    show_data(sweep_record(sweep, best, why) | more, output)
 
 
 def _signed(settings: Settings, sweep: Sweep) -> str:

@@ -42,5 +42,5 @@ def summary(
         if len(found) > 1:
             return print_comparison(session, found)
         if output.is_data:
-            return print_summary_data(session.reader, found[0], output, top=n)
+            return print_summary_data(session, found[0], output, top=n)
         print_summary(session, found[0], top=n)

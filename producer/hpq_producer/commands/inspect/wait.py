@@ -56,7 +56,7 @@ def wait(
         done = settle(session, sid, timeout)
         found, best = done.status.sweep, done.status.best
         objective = best[0].objective if best else None
-        record = sweep_record(found, objective)
+        record = sweep_record(found, objective, done.why)
         if url:
             why = str(done.late or found.held)
             _post(url, found, "not over" if done.late else found.state, objective, why)

@@ -82,5 +82,5 @@ def _data(session: Session, sid: str, output: Format) -> None:
     pods = PodWatcher(session)
     cluster = pods.status_now(status.workers)
     why = explain_waiting(status, cluster, pods)
-    record = status_record(status, needed_actions(status, why), time_left(status))
+    record = status_record(status, why, needed_actions(status, why), time_left(status))
     show_data({**record, "cluster": cluster_record(cluster) if cluster else None}, output)
