@@ -145,7 +145,7 @@ def test_a_file_in_the_clusters_store_is_copied_by_whoever_may_exec_into_a_pod(
     (outside.code / "sweep.yaml").write_text(SWEEP)
     sid = outside.ok("enqueue", "sweep.yaml").strip()
     outside.ok("wait", sid)
-    outside.ok("get", f"{sid}/1", "model.bin", "-o", "a folder/model.bin")
+    outside.ok("get", f"{sid}/1", "model.bin", "--out", "a folder/model.bin")
     (kept,) = namespace.volume("hpq-store").glob(f"hpq/{sid}/1/*/artifacts/model.bin")
     assert (outside.code / "a folder" / "model.bin").read_bytes() == kept.read_bytes()
 

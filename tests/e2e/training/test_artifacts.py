@@ -77,7 +77,7 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
     assert "deep/er/model.txt  7 B" in lab.ok("show", f"{sid}/1")
     assert lab.ok("get", "best").split() == ["deep/er/model.txt", "7", "B", "model.txt", "7", "B"]
     for what, out in ((sid, "a"), ("best", "b"), (f"{sid}/1", "c")):
-        lab.ok("get", what, "deep/er/model.txt", "-o", out)
+        lab.ok("get", what, "deep/er/model.txt", "--out", out)
         assert (lab.code / out).read_text() == "model 1"
     lab.ok("get", sid, "model.txt")
     assert (lab.code / "model.txt").read_text() == "model 1"
@@ -85,10 +85,10 @@ def test_what_a_trainer_saves_is_listed_and_taken_out(lab, shelf) -> None:
     refused(again, "file-exists", "model.txt")
     lab.ok("get", sid, "model.txt", "--force")
     for name in ("../../../.hpq-store", "/etc/passwd", "no-such"):
-        none = lab.hpq("get", sid, name, "-o", "x")
+        none = lab.hpq("get", sid, name, "--out", "x")
         refused(none, "no-files", exit=4)
         assert not (lab.code / "x").exists()
-    other = lab.hpq("get", sid, "model.txt", "-o", "x", HPQ_STORE=str(lab.folder / "other"))
+    other = lab.hpq("get", sid, "model.txt", "--out", "x", HPQ_STORE=str(lab.folder / "other"))
     assert other.returncode == 2 and "HPQ_STORE" in other.stderr
 
 
@@ -101,11 +101,11 @@ def test_a_name_that_redis_holds_cannot_lead_out_of_the_store(lab, shelf) -> Non
     told = lab.redis.hget(key, field).decode()
     (lab.folder / "secret").write_text("secret")
     lab.redis.hset(key, field, told.replace("deep/er/model.txt", "../../../../../../secret"))
-    none = lab.hpq("get", sid, "../../../../../../secret", "-o", "x")
+    none = lab.hpq("get", sid, "../../../../../../secret", "--out", "x")
     assert none.returncode == 4 and not (lab.code / "x").exists()
     lab.redis.hset(key, field, told.replace(json.loads(told)["path"], ".."))
     (lab.folder / "model.txt").write_text("secret")
-    none = lab.hpq("get", sid, "model.txt", "-o", "x")
+    none = lab.hpq("get", sid, "model.txt", "--out", "x")
     assert none.returncode == 2 and not (lab.code / "x").exists()
 
 
@@ -131,7 +131,7 @@ def test_the_files_of_a_program_go_to_the_store_through_a_url(lab) -> None:
     lab.worker()
     lab.wait_over(sid)
     assert files_of(lab.folder / "by-url", sid) == ["1/1/artifacts/a/model"]  # and no link
-    lab.ok("get", sid, "a/model", "-o", "got")
+    lab.ok("get", sid, "a/model", "--out", "got")
     assert (lab.code / "got").stat().st_size == 3_000_000
     lab.ok("rm", sid, "--yes")
     assert files_of(lab.folder / "by-url", sid) == []
@@ -188,7 +188,7 @@ def test_a_result_that_waited_on_disk_still_names_its_artifacts(lab, shelf) -> N
     lab.worker()
     lab.wait_over(sid)
     assert lab.trial(sid).artifacts.files["model.txt"] == 7
-    assert lab.ok("get", sid, "model.txt", "-o", "got") == ""
+    assert lab.ok("get", sid, "model.txt", "--out", "got") == ""
 
 
 def test_a_retried_trial_begins_anew_and_its_older_files_go(lab, shelf) -> None:

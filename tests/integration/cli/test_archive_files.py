@@ -74,7 +74,7 @@ def test_files_that_rm_is_to_keep_are_there_after_a_restore(
     assert len(shelf.left()) == 2
     assert hpq("archive", "--restore", "s.hpq", **here).returncode == 0
     assert len(shelf.left()) == 2
-    assert hpq("get", f"{archived}/1", "file", "-o", "got", **here).returncode == 0
+    assert hpq("get", f"{archived}/1", "file", "--out", "got", **here).returncode == 0
     assert (tmp_path / "got").read_text() == "x"
 
 

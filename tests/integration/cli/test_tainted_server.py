@@ -138,8 +138,8 @@ SWEEP, TRIAL = f"hpq:s:{SID}", f"hpq:t:{SID}/1"
 # What is damaged, what with, and what meets it.
 DAMAGED = (
     (TRIAL, "event_ids", f"{EVIL}", ["show", f"{SID}/1"]),
-    (f"{SWEEP}:ended", "", "", ["report", "-o", "x.html"]),
-    (f"{SWEEP}:ended", "member", EVIL, ["report", "-o", "x.html"]),
+    (f"{SWEEP}:ended", "", "", ["report", "--out", "x.html"]),
+    (f"{SWEEP}:ended", "member", EVIL, ["report", "--out", "x.html"]),
     (f"{SWEEP}:running", "", "", ["ls"]),
     (f"{SWEEP}:params", "", "", ["show", f"{SID}/1"]),
     (f"{SWEEP}:events", "", "", ["wait"]),
@@ -211,7 +211,7 @@ def test_an_unknown_word_stops_no_view(
     failure = Failure(kind=FailureKind.USER_ERROR, message="it broke", fingerprint="f")
     store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
     redis.hset(TRIAL, "kind", word)
-    views = (["report", "-o", "x.html"], ["summary"], ["show", f"{SID}/1"], ["watch", "--once"])
+    views = (["report", "--out", "x.html"], ["summary"], ["show", f"{SID}/1"], ["watch", "--once"])
     for words in (*views, ["results"]):
         assert hpq(*words).returncode == 0, words
     assert "it broke" in hpq("show", f"{SID}/1").stdout

@@ -68,14 +68,14 @@ def test_several_sweeps_go_into_one_file(
     running: Sweep, sweep_of, hpq: Hpq, tmp_path: Path
 ) -> None:
     other = sweep_of(2, "other-00000")
-    assert hpq("report", running.id, "other", running.id, "-o", "both.html").returncode == 0
+    assert hpq("report", running.id, "other", running.id, "--out", "both.html").returncode == 0
     page = (tmp_path / "both.html").read_text("utf-8")
     assert [one["id"] for one in data_of(page)] == [running.id, other.id]
 
 
 def test_a_file_that_cannot_be_written_is_one_line(running: Sweep, hpq: Hpq) -> None:
-    refused(hpq("report", running.id, "-o", "no/such/folder/page.html"), "file-unwritable")
+    refused(hpq("report", running.id, "--out", "no/such/folder/page.html"), "file-unwritable")
 
 
 def test_a_sweep_that_does_not_exist_is_refused(hpq: Hpq) -> None:
-    refused(hpq("report", "nothing", "-o", "page.html"), "sweep-not-found", exit=4)
+    refused(hpq("report", "nothing", "--out", "page.html"), "sweep-not-found", exit=4)

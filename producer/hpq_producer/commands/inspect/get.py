@@ -41,7 +41,7 @@ def get(
     ] = None,
     out: Annotated[
         Path | None,
-        Option("-o", "--out", help="File or directory to write. Default: the file's name, here."),
+        Option(help="File or directory to write. Default: the file's name, here."),
     ] = None,
     force: Annotated[bool, Option(help="Overwrite an existing file.")] = False,
 ) -> None:
@@ -49,7 +49,7 @@ def get(
 
     Examples:
       hpq get digits-3f2a1/7
-      hpq get best model.pt -o best.pt
+      hpq get best model.pt --out best.pt
     """
     with open_session() as session:
         trial = _trial(session, what)

@@ -58,7 +58,7 @@ def _show(session: Session) -> None:
 
 def _show_first() -> None:
     print("no sweep yet; write a sweep file for your script, then run it")
-    _show_commands("hpq init train.py -o sweep.yaml", "hpq run sweep.yaml")
+    _show_commands("hpq init train.py --out sweep.yaml", "hpq run sweep.yaml")
 
 
 def _show_commands(*commands: str) -> None:

@@ -23,15 +23,15 @@ def report(
             autocompletion=complete_sweep_ids,
         ),
     ] = None,
-    output: Annotated[
-        Path | None, Option("--output", "-o", metavar="FILE", help="Default: SWEEP.html.")
+    out: Annotated[
+        Path | None, Option(metavar="FILE", help="File to write. Default: SWEEP.html.")
     ] = None,
 ) -> None:
     """Write a page about sweeps as one HTML file, which needs no server and no network.
 
     Examples:
       hpq report
-      hpq report digits-3f2a1 digits-9c0de -o both.html
+      hpq report digits-3f2a1 digits-9c0de --out both.html
     """
     for name in ("jinja2", "plotly"):
         library(name, "hpq report")
@@ -43,7 +43,7 @@ def report(
         ids = list(dict.fromkeys(session.find(one) for one in (sweep or (None,))))
         settings = session.settings
         page = sweep_page([read_report(session.reader, sid, settings) for sid in ids])
-    file = output or Path(f"{ids[0]}.html")
+    file = out or Path(f"{ids[0]}.html")
     draft = file.with_name(f".{file.name}.new")
     try:
         draft.write_text(page, "utf-8")

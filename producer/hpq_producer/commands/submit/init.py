@@ -26,7 +26,6 @@ def init(
         Path | None,
         Option(
             "--out",
-            "-o",
             help="File to write; - is stdout. Default: sweep.yaml, or NAME.yaml with --example.",
         ),
     ] = None,
