@@ -6,7 +6,7 @@ biases learn 64 times as fast, each image is mirrored in every other epoch, and 
 views. Not included: lookahead, freezing the first layer's bias after three epochs, and rates that
 neither start nor end at 0. The parameters differ in meaning from those of `trainer: cifar10`.
 
-By hand: `python -m hpq.train train:train --set width=16 --set epochs=3`.
+In a terminal: `hpq try train:train --set width=16 --set epochs=3`.
 """
 
 from functools import partial

@@ -21,7 +21,7 @@ FOLDERS = {
 MOST_MODULES = 15  # of a package, its __init__ aside
 
 # A package, or a file directly in one of the three, imports only from rows above its own, and from
-# hpq. `hpq` itself and hpq.train are the lazy facade of the two others.
+# hpq. `hpq` itself is the lazy facade of the two others.
 LAYERS = {
     "hpq": """
         error_ids gpus reporting sanitize
@@ -47,7 +47,7 @@ LAYERS = {
     "hpq_worker": """
         process ticket
         health runner suggest
-        lease train trainers
+        lease trainers
         files function_agent
         attempt
         consumer foreground
@@ -107,7 +107,7 @@ def edges() -> Mapping[str, set[str]]:
     return {
         name: {other for other in imports(path) if other in MODULES and other != name}
         for name, path in MODULES.items()
-        if name not in ("hpq", "hpq.train")  # what users import and run: it hands over
+        if name != "hpq"  # what users import: it hands over
     }
 
 

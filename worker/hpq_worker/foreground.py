@@ -2,7 +2,7 @@
 
 It runs as under a worker, but keeps the terminal's standard input and signals, and neither a time
 limit nor a lease ends it. FD has a line of JSON, the trial, and then the bundle of its code, if a
-copy runs.
+copy runs. With `checkpoint`, that directory holds the checkpoints, and stays.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hpq.domain.attempt import HeartbeatReply
@@ -37,7 +38,6 @@ from hpq_worker.process import devices
 from hpq_worker.process import secrets as hidden
 from hpq_worker.process.process_tree import adopt_orphans
 from hpq_worker.process.signals import Signals
-from hpq_worker.train import print_message
 
 
 class _Terminal(ReportBuffer):
@@ -53,10 +53,11 @@ class _TrainerTerminal(_Terminal):
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         super().report(metrics, step)
-        print_message({"report": metrics, "step": step})
+        values = " ".join(f"{name}={value:g}" for name, value in metrics.items())
+        print(values if step is None else f"step {step} {values}", flush=True)
 
     def phase(self, text: str) -> None:
-        print_message({"phase": text})
+        print(text, file=sys.stderr, flush=True)
 
 
 class _NoHeartbeat(Heartbeat):
@@ -90,7 +91,7 @@ def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
     sweep = replace(sweep, timeout_s=0.0, stall_s=math.inf)
     signals, heartbeat = Signals(settings.grace_s), _NoHeartbeat()
     signals.install()
-    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the program's
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the training code's
     adopt_orphans()
     gpus = devices.visible(os.environ)
     slots = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
@@ -106,6 +107,7 @@ def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
         heartbeat=heartbeat,
         signals=signals,
         terminal=_TrainerTerminal if sweep.launch.trainer else _Terminal,
+        checkpoint=Path(data["checkpoint"]) if "checkpoint" in data else None,
     )
     trial = TrialId(sweep=data["id"], number=data["number"])
     claim = Claim(trial=trial, attempt=1, params=data["params"], nonce=secrets.token_hex(8))
@@ -138,10 +140,10 @@ def _lines(sweep: RunnableSweep, reports: ReportBuffer, result: Result) -> list[
         which = "best " if metric.take is ObjectiveValue.BEST else ""
         value = f"{which}{metric.name}={reports.objective:.6g} at step {reports.step}"
         lines.append(f"{value}; trials rank by it")
-    elif metric is None:
-        lines.append("the file has no metric, so trials have no rank")
-    if others:
+    if others and metric is not None:
         lines.append(f"other metrics: {', '.join(others)}")
+    elif others:
+        lines.append(f"metrics: {', '.join(others)}; none ranks trials, as no `metric:` is set")
     if result.status == -signal.SIGINT:
         lines.append("interrupted")
     elif outcome is not None and outcome.failure is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import hpq
@@ -36,9 +35,10 @@ def trial_command(
 ) -> str:
     """Return the shell line that runs a trial by hand, with the code and seed as enqueued.
 
-    Of code that this machine's key signed, `hpq try` runs the stored copy. The line for other code,
-    for installed code and for --live has the command that a worker on this machine starts. A
-    program that reads its parameters from a file gets one under /tmp.
+    Of code that this machine's key signed, `hpq try` runs the stored copy. For a trainer of other
+    code, built-in, installed or --live, it calls the trainer; the line of such a program has the
+    command that a worker on this machine starts. A program that reads its parameters from a file
+    gets one under /tmp.
 
     Raises:
         UserError: `found` is a sweep, its parameters are not those that were signed, or no key of
@@ -49,30 +49,31 @@ def trial_command(
         raise UserError(text, code="trial-missing")
     sweep, trial = reader.sweeps.get(found.sweep), reader.trials.get(found)
     refuse_altered([trial])
-    launch, seed = sweep.launch, f"HPQ_SEED={seed_of_result(sweep, trial)}"
+    launch, seed = sweep.launch, seed_of_result(sweep, trial)
     if launch.is_function:
         text = f"{found} calls a function of a script; `hpq show {found}` prints its parameters"
         raise UserError(text, code="wrong-place")
     if not unsigned:
         refuse_unsigned(settings, sweep, "prints its command")
     if launch.bundled and not unsigned:
-        return f"{seed} {shell_line(['hpq', 'try', str(found), '--as-enqueued'])}"
+        return shell_line(["hpq", "try", str(found), "--as-enqueued", "--seed", str(seed)])
     return _by_hand(found, launch, trial.params, seed, settings)
 
 
-def _by_hand(found: TrialId, launch: Launch, params: Params, seed: str, settings: Settings) -> str:
+def _by_hand(found: TrialId, launch: Launch, params: Params, seed: int, settings: Settings) -> str:
     file, remedy = f"/tmp/hpq-{found.sweep}-{found.number}.json", f"hpq show {found} -o json"
-    env = [seed]
-    if launch.program or launch.command:
+    env: list[str] = []
+    if launch.trainer:
+        words = trainer_words(launch.trainer, params, seed)
+    else:
+        env = [f"HPQ_SEED={seed}"]
         words = list(
             argv(launch.command, launch.program, params, environ=os.environ, params_file=file,
                  interpreter=interpreter(os.environ, settings.python), gpus=settings.gpus_per_trial)
         )  # fmt: skip
         if launch.wandb is Wandb.STAND_IN:
             shim = f"PYTHONPATH={shell_line([str(_WANDB_SHIM)])}:$PYTHONPATH"
-            env = [shim, f"HPQ_PARAMS={file}", seed]
-    else:
-        words = _trainer(launch.trainer, params)
+            env = [shim, f"HPQ_PARAMS={file}", *env]
     steps = [f"cd {shell_line([launch.code_dir])}"] if launch.code_dir else []
     if launch.bundled:
         code = shell_line(["hpq", "show", found.sweep, "--code", ".", "--unsigned"])
@@ -83,7 +84,10 @@ def _by_hand(found: TrialId, launch: Launch, params: Params, seed: str, settings
     return " && ".join([*steps, " ".join([*env, shell_line(words, remedy)])])
 
 
-def _trainer(trainer: str, params: Params) -> list[str]:
-    sets = [w for n, v in params.items() for w in ("--set", f"{n}={json.dumps(v)}")]
-    # -P: a user's file, e.g. queue.py, must not hide a module that hpq imports.
-    return [sys.executable, "-P", "-m", "hpq.train", trainer, *sets]
+def trainer_words(trainer: str, params: Params, seed: int) -> list[str]:
+    """Return the words of the `hpq try` command that calls a trainer with these parameters."""
+    # Not in ASCII: YAML, which --set reads, does not join the two escapes of one character.
+    words = ["hpq", "try", trainer, "--seed", str(seed)]
+    for name, value in params.items():
+        words += ["--set", f"{name}={json.dumps(value, ensure_ascii=False)}"]
+    return words

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
 import signal
 import subprocess
 
@@ -18,6 +15,7 @@ from hpq_producer.session import reader_of
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids, refused
+from tests.support.terminal import Pty
 
 NO_SERVER = "redis://127.0.0.1:1/0"
 SWEEP = """
@@ -132,7 +130,7 @@ def test_a_trial_of_a_sweep_runs_with_its_parameters_and_the_code_as_it_is_now(l
     assert ids(lab.hpq("try", f"{sid}/9").stderr) == ["trial-not-found"]
     lab.code.joinpath("train.py").rename(lab.folder / "train.py")
     assert lab.hpq("try", f"{sid}/3").returncode == 2, "Python finds no file"
-    assert ids(lab.hpq("try", sid).stderr) == ["trial-missing"]
+    refused(lab.hpq("try", sid), "file-not-found", f"{sid}/1")
     lab.redis.hset(lab.keys.sweep(sid), "signature", "0" * 64)
     assert ids(lab.hpq("try", f"{sid}/3").stderr)[-1:] == ["code-not-signed"]
 
@@ -185,9 +183,9 @@ def test_a_trial_runs_again_as_enqueued_after_its_code_was_edited(lab) -> None:
 def test_the_line_of_show_and_of_the_page_runs_the_code_and_the_seed_as_enqueued(lab) -> None:
     sid, was = edited_since_its_trials(lab, more="    replicates: 2\n")
     shown = lab.hpq("show", f"{sid}/3", "--command")
-    assert shown.stdout == f"HPQ_SEED=0 hpq try {sid}/3 --as-enqueued\n"
+    assert shown.stdout == f"hpq try {sid}/3 --as-enqueued --seed 0\n"
     assert ids(shown.stderr) == ["code-edited"]
-    assert lab.ok("show", f"{sid}/4", "--command").startswith("HPQ_SEED=1 ")
+    assert lab.ok("show", f"{sid}/4", "--command").endswith(" --seed 1\n")
     best = lab.reader.status(sid, rows=0).best[0].id
     page = read_sweep(reader_of(lab.redis, read(lab.env)), sid, read(lab.env))
     assert page.command == lab.ok("show", best, "--command").rstrip()
@@ -202,14 +200,14 @@ def test_the_line_of_show_and_of_the_page_runs_the_code_and_the_seed_as_enqueued
     assert not ids(lab.hpq("show", f"{sid}/3", "--command").stderr)
 
 
-def test_hpq_seed_is_the_seed_of_a_try(lab) -> None:
+def test_a_try_has_the_seed_that_is_set(lab) -> None:
     lab.write("train.py", "import os\nprint(os.environ['HPQ_SEED'])\n")
     lab.write("s.yaml", SWEEP)
     sid = lab.enqueue(SWEEP + "    replicates: 2\n", "--seed", "5")
     for words in (("s.yaml",), (f"{sid}/2",), (f"{sid}/2", "--as-enqueued")):
-        assert lab.hpq("try", *words, HPQ_SEED="41").stdout == "41\n"
+        assert lab.ok("try", *words, "--seed", "41") == "41\n"
     assert lab.hpq("try", f"{sid}/2", "--as-enqueued").stdout == "6\n"
-    assert ids(lab.hpq("try", "s.yaml", HPQ_SEED="-1").stderr) == ["setting-invalid"]
+    refused(lab.hpq("try", "s.yaml", "--seed", "-1"), "usage", "--seed")
 
 
 def test_a_reused_result_runs_again_with_the_seed_that_it_ran_with(lab) -> None:
@@ -286,36 +284,6 @@ def test_a_function_is_tried_too_and_its_exception_is_exit_code_1(lab) -> None:
     assert done.returncode == 1 and "KeyError: 'x'" in done.stdout + done.stderr
 
 
-class Pty:
-    """A command on a terminal of its own."""
-
-    def __init__(self, lab, *words: str) -> None:
-        self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [HPQ, *words], cwd=lab.code, env=lab.env | {"HPQ_REDIS_URL": NO_SERVER},
-            stdin=slave, stdout=slave, stderr=slave,
-            preexec_fn=lambda: os.login_tty(slave),
-        )  # fmt: skip
-        os.close(slave)
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
-
-    def read_until(self, text: str) -> None:
-        while text not in self.seen:
-            assert select.select([self._master], [], [], DEADLINE_S)[0], self.seen
-            self.seen += os.read(self._master, 4096).decode("utf-8", "replace")
-
-    def end(self) -> int:
-        try:
-            while data := os.read(self._master, 4096):
-                self.seen += data.decode("utf-8", "replace")
-        except OSError:  # Linux: the last process has closed the terminal
-            pass
-        return self.process.wait(DEADLINE_S)
-
-
 @pytest.mark.parametrize("launch", ["program: train.py", "trainer: mine:train"])
 def test_a_debugger_reads_the_terminal(lab, launch: str) -> None:
     lab.write("train.py", "x = 41\nbreakpoint()\nprint(f'val_loss={x}')\n")
@@ -327,7 +295,7 @@ def test_a_debugger_reads_the_terminal(lab, launch: str) -> None:
         """)  # fmt: skip
     lab.write("s.yaml", f"{launch}\nmethod: grid\nmetric: {{name: val_loss}}\n"
               "parameters: {lr: {value: 1}}\n")  # fmt: skip
-    terminal = Pty(lab, "try", "s.yaml")
+    terminal = Pty(["try", "s.yaml"], lab.code, lab.env | {"HPQ_REDIS_URL": NO_SERVER})
     terminal.read_until("(Pdb) ")
     terminal.type("p 'answer', x + 1\n")
     terminal.read_until("('answer', 42)")
@@ -347,12 +315,12 @@ def test_ctrl_c_is_the_programs_own(lab) -> None:
             raise SystemExit(9)
         """)  # fmt: skip
     lab.write("s.yaml", SWEEP)
-    terminal = Pty(lab, "try", "s.yaml")
+    terminal = Pty(["try", "s.yaml"], lab.code, lab.env | {"HPQ_REDIS_URL": NO_SERVER})
     terminal.read_until("began\r\n")
     terminal.type("\x03")
     assert terminal.end() == 9 and "val_loss=0.5 at step 1" in terminal.seen, terminal.seen
     lab.write("train.py", "import time\nprint('began')\nwhile True: time.sleep(0.1)\n")
-    terminal = Pty(lab, "try", "s.yaml")
+    terminal = Pty(["try", "s.yaml"], lab.code, lab.env | {"HPQ_REDIS_URL": NO_SERVER})
     terminal.read_until("began\r\n")
     terminal.type("\x03")
     assert terminal.end() == 130 and "KeyboardInterrupt" in terminal.seen, terminal.seen

@@ -362,7 +362,7 @@ def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: Sweep) -> No
     answer = hpq("show", "demo", "--command")
     refused(answer, "trial-missing", "demo-00000/1")
     line = hpq("show", "1", "--command", "--unsigned").stdout
-    assert line == f"HPQ_SEED=0 {sys.executable} -P -m hpq.train digits --set x=1\n"
+    assert line == "hpq try digits --seed 0 --set x=1\n"
 
 
 def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep) -> None:

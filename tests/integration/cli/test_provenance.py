@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from hpq.code import manifest as code_manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.trials import TrialStore
+from tests.support.commands import HPQ
 from tests.support.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -198,7 +200,7 @@ def test_the_code_counts_as_room_that_the_server_must_have(hpq, repo, redis) -> 
     assert not redis.keys("hpq:b:*") and not redis.keys("hpq:s:*")
 
 
-def test_a_trainer_of_ones_own_has_a_command_that_runs_it(hpq, repo) -> None:
+def test_a_trainer_of_ones_own_has_a_command_that_runs_it(hpq, repo, tmp_path) -> None:
     (repo / "mine.py").write_text(
         "def train(params, trial):\n"
         "    trial.report({'loss': params['x']}, step=3)\n"
@@ -207,7 +209,10 @@ def test_a_trainer_of_ones_own_has_a_command_that_runs_it(hpq, repo) -> None:
     text = "trainer: mine:train\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
     (repo / "sweep.yaml").write_text(text)
     line = hpq("show", f"{enqueue(hpq, '--live')}/2", "--command").stdout
-    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
+    assert line == f"cd {repo} && hpq try mine:train --seed 0 --set x=2\n"
+    path = f"{Path(HPQ).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "HPQ_HOME": str(tmp_path / "home"), "PATH": path}
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=env)
     assert ran.stdout == "step 3 loss=2\nloss=1\n", (line, ran.stderr)
 
 

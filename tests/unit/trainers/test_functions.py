@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import run
 
 import numpy as np
 import pytest
@@ -23,6 +21,8 @@ from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Json
 from hpq.errors import BadParams, Diverged
 from hpq_worker.trainers import cifar10, digits, mnist
+from tests.support.commands import run_hpq
+from tests.support.constants import DEADLINE_S
 
 pytestmark = pytest.mark.torch
 
@@ -161,17 +161,11 @@ def test_bad_parameters_are_named(changes: dict[str, Json], said: str, place: Pa
     assert str(caught.value).startswith(said)
 
 
-def test_a_trainer_runs_by_hand_without_redis(tmp_path: Path) -> None:
-    words = ["-W", "error", "-m", "hpq.train", "digits", "--set", "epochs=2"]
+def test_a_trainer_runs_in_a_terminal_without_redis_or_a_warning(tmp_path: Path) -> None:
     environ = {**os.environ, "HPQ_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = run([sys.executable, *words], env=environ, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "loading digits\nepoch 1 of 2\n")
+    environ["PYTHONWARNINGS"] = "error"
+    done = run_hpq(["try", "digits", "--set", "epochs=2"], tmp_path, environ, DEADLINE_S)
+    assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert [words[:2] for words in lines] == [["step", "1"], ["step", "2"]]
-
-
-def test_by_hand_an_error_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "hpq.train", "digits", "--set", "epochs=0"]
-    done = run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("epochs: 0 ") and done.stderr.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"work", "cache"}, "no server"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import re
-import sys
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from subprocess import run
 from typing import Any
 
 import pytest
@@ -29,7 +27,8 @@ from hpq_worker.trainers import cifar10, device, mnist
 from hpq_worker.trainers.data import Batches, Split
 from hpq_worker.trainers.device import placed, share
 from hpq_worker.trainers.step import Plan, Step, measure, summed_cross_entropy
-from tests.support.constants import ROOT
+from tests.support.commands import run_hpq
+from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.recorded_graph import Gpu, Recorder
 from tests.unit.trainers.test_loop import Given, Recorded, fitted, images_and_labels, linear
 from tests.unit.trainers.test_parity import PLAN, given, ours
@@ -285,12 +284,10 @@ def test_a_gpu_that_torch_cannot_use_is_the_workers_fault_and_one_line(tmp_path:
     if torch.cuda.is_available():
         pytest.skip("this machine's GPU can be used")
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "0", "HPQ_HOME": str(tmp_path)}
-    words = [sys.executable, "-m", "hpq.train", "digits", "--set", "epochs=1"]
-    done = run(words, env=environ, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("GPU 0: torch ")
-    assert "CUDA_VISIBLE_DEVICES=" in done.stderr
-    assert done.stderr.count("\n") == 1
+    done = run_hpq(["try", "digits", "--set", "epochs=1"], tmp_path, environ, DEADLINE_S)
+    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    *_, last = done.stderr.splitlines()
+    assert "GPU 0: torch " in last and "CUDA_VISIBLE_DEVICES=" in last
     failure = of_exception(DeviceUnusable("x"))
     assert failure.kind is FailureKind.WORKER_FAULT
     assert ruins_process(failure)  # CUDA looks for devices once in a process

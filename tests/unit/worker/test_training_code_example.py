@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
-from subprocess import run
 
 import pytest
 
-from tests.support.constants import ROOT
+from tests.support.commands import run_hpq
+from tests.support.constants import DEADLINE_S, ROOT
 
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
@@ -18,19 +17,18 @@ pytest.importorskip("sklearn")
 pytestmark = pytest.mark.torch
 
 
-def test_the_example_of_the_page_trains_by_hand(tmp_path: Path) -> None:
+def test_the_example_of_the_page_trains_in_a_terminal(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "guides" / "training-code.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (command,) = re.findall(r"`python (-m hpq\.train train:[^`]*)`", page)
+    (command,) = re.findall(r"`hpq (try train:[^`]*)`", page)
     assert len(code.strip().splitlines()) <= 32
     (tmp_path / "train.py").write_text(code, "utf-8")
     environ = {
-        **os.environ, "HPQ_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT),
+        **os.environ, "HPQ_HOME": str(tmp_path / "home"), "PYTHONWARNINGS": "error",
         "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
     }  # fmt: skip
-    words = [sys.executable, "-W", "error", *command.split()]
-    done = run(words, cwd=tmp_path, env=environ, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "loading digits\nepoch 1 of 2\n")
+    done = run_hpq(command.split(), tmp_path, environ, DEADLINE_S)
+    assert done.returncode == 0 and "\nloading digits\nepoch 1 of 2\n" in done.stderr
     steps = [line for line in done.stdout.splitlines() if "test/acc=" in line]
     assert [line.split(" ")[:2] for line in steps] == [["step", "1"], ["step", "2"]]
     assert float(re.findall(r"test/acc=([\d.]+)", steps[-1])[0]) > 0.5

@@ -60,7 +60,7 @@ class AttemptRunner:
             raise OSError(full)
         reports, is_over = (self._parts.terminal or ReportBuffer)(sweep.metric), False
         self._heartbeat.begin(claim, reports)  # before the disk, which may be slow
-        paths = AttemptPaths.create(self._settings.home, claim)
+        paths = AttemptPaths.create(self._settings.home, claim, self._parts.checkpoint)
         try:
             publisher = self._publisher(claim, paths, reports)
             if not publisher.restore():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
@@ -35,6 +36,7 @@ class AttemptParts:
     signals: Signals
     progress: Progress = field(default_factory=Progress)  # of the main thread
     terminal: type[ReportBuffer] | None = None  # of `hpq try`: prints what the trial prints
+    checkpoint: Path | None = None  # of `hpq try`: a directory of checkpoints that stays
     caller: Caller | None = None  # runs the trials in place of a runner
 
 

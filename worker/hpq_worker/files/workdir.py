@@ -103,8 +103,8 @@ class AttemptPaths:
     lock: DirectoryLock
 
     @classmethod
-    def create(cls, home: Path, claim: Claim) -> AttemptPaths:
-        """Create empty directories.
+    def create(cls, home: Path, claim: Claim, checkpoint: Path | None = None) -> AttemptPaths:
+        """Create empty directories; `checkpoint` is an existing one to use, which stays.
 
         Raises:
             OSError: the disk cannot take them, or another process holds the lock.
@@ -134,7 +134,7 @@ class AttemptPaths:
         return cls(
             work=work,
             out=work / "out",
-            checkpoint=work / "checkpoint",
+            checkpoint=checkpoint or work / "checkpoint",
             params=params,
             python_path=work / "path",
             socket=f"{socket_dir}/{SOCKET}",

@@ -15,11 +15,15 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
+from types import FrameType
+from typing import Any
 
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Failure
+from hpq.errors import HpqError, UserError
 from hpq.reporting import set_sink
 from hpq_worker.process.process_tree import SPARED, adopt_orphans, kill_descendants
 from hpq_worker.process.protocol import End, LineBuffer, RunRequest, encode, end_message, read_run
@@ -61,6 +65,7 @@ class Runner:
         self._runs: queue.Queue[RunRequest] = queue.Queue()
         self._stop = threading.Event()
         self._why = ""
+        self._status = 0  # of a trainer: -SIGINT after Ctrl-C
         self._writing = threading.Lock()
         self._program: Program | None = None
         self._preload = PreloadClient()
@@ -110,6 +115,8 @@ class Runner:
         send, pid = self._sender(run), os.getpid()
         trial = Trial(run, send, self._stop.is_set)
         set_sink(trial.report, send)
+        if run.in_terminal:
+            self._stop_on_interrupt()
         os.environ.update(run.env or {})
         try:
             if run.code_dir and run.code_dir not in sys.path:
@@ -117,19 +124,36 @@ class Runner:
             module, function = _split(run.trainer)
             if module not in sys.modules:
                 trial.phase(f"importing {run.trainer}")
-            train = getattr(importlib.import_module(module), function)
+            train = _function(module, function)
             returned = train(dict(run.params), trial)
             if os.getpid() == pid and isinstance(returned, Mapping):
                 trial.report(returned)
         except BaseException as error:  # a trainer may also call sys.exit
-            traceback.print_exc()
-            return End(failure=_failure_of(error), stopped=self._stop.is_set())
+            if not (run.in_terminal and isinstance(error, HpqError)):  # `hpq try` prints its text
+                traceback.print_exc()
+            stopped = self._stop.is_set()
+            return End(failure=_failure_of(error), stopped=stopped, status=self._status)
         finally:
             if os.getpid() != pid:  # a child that training code forked and let come back here
                 os._exit(0)
             set_sink(None)
         # A trainer that never read the stop has finished by itself.
-        return End(stopped=trial.has_seen_stop)
+        return End(stopped=trial.has_seen_stop, status=self._status)
+
+    def _stop_on_interrupt(self) -> None:
+        """Let the first Ctrl-C stop the trainer at its next step, and the second interrupt it."""
+        pid = os.getpid()
+
+        def stop(number: int, _frame: FrameType | None) -> None:
+            if os.getpid() != pid:  # training code forked it, as a DataLoader does, and ends it
+                return
+            signal.signal(number, signal.default_int_handler)
+            self._status = -number
+            self._stop.set()
+            line = b"hpq: the trainer stops at its next step; a second Ctrl-C ends it now\n"
+            os.write(2, line)  # the signal may have interrupted a print
+
+        signal.signal(signal.SIGINT, stop)
 
     def _sender(self, run: RunRequest) -> Send:
         return lambda message: self._write(encode({"of": run.id, **message}))
@@ -146,6 +170,21 @@ def _split(trainer: str) -> tuple[str, str]:
         return BUILT_IN[trainer].module, "train"
     module, _, function = trainer.partition(":")
     return module, function
+
+
+def _function(module: str, function: str) -> Callable[..., Any]:
+    """Return the function of a trainer.
+
+    Raises:
+        UserError: the module has no such function.
+    """
+    imported = importlib.import_module(module)
+    found = getattr(imported, function, None)
+    if callable(found):
+        return found  # type: ignore[no-any-return]
+    close = get_close_matches(function, [n for n, v in vars(imported).items() if callable(v)], n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise UserError(f"{module} has no function {function!r}{hint}", code="trainer-not-found")
 
 
 def _failure_of(error: BaseException) -> Failure | None:

@@ -1,6 +1,6 @@
 """The trainer `cifar10`: network, augmentation and recipe of the article on Kubernetes sweeps.
 
-By hand: `python -m hpq.train cifar10 --set width=8 --set epochs=3`. The step is in step.py.
+In a terminal: `hpq try cifar10 --set width=8 --set epochs=3`. The step is in step.py.
 """
 
 from __future__ import annotations

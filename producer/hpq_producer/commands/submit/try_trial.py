@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +17,9 @@ from typer import Argument, Option
 from hpq import datasets
 from hpq.code.bundle import read_kept
 from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Params, TrialId, TrialView
-from hpq.errors import SettingsError, UserError
+from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.search.samplers import seed_of_result
 from hpq.store.wire.fields import dumps_in_order
@@ -29,9 +32,9 @@ from hpq_producer.query.selection import refuse_altered
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session, environment, load_settings, open_session
 from hpq_producer.sweepfile import yaml_reader
-from hpq_producer.sweepfile.source import apply, resolve
+from hpq_producer.sweepfile.source import apply, check_text, resolve
 from hpq_producer.sweepfile.spec import parameter_sets
-from hpq_producer.targets import complete_sweep_ids, find_target
+from hpq_producer.targets import complete_sweep_ids, find_target, parse_targets
 from hpq_producer.terminal.console import print_message, warn
 
 
@@ -39,8 +42,9 @@ def try_trial(
     what: Annotated[
         str,
         Argument(
-            metavar="FILE|TRIAL",
-            help="Sweep file, or a trial: SWEEP/7, or 7 of your last sweep.",
+            metavar="TRAINER|TRIAL|FILE",
+            help=f"Trainer: {', '.join(BUILT_IN)} or MODULE:FUNCTION. Trial: SWEEP/7, or 7 of your"
+            " last sweep. Anything else is the path of a sweep file.",
             show_default=False,
             autocompletion=complete_sweep_ids,
         ),
@@ -49,6 +53,14 @@ def try_trial(
         list[str] | None,
         Option("--set", metavar="NAME=VALUE", help="Set a parameter: lr=0.1. Repeatable."),
     ] = None,
+    seed: Annotated[
+        int | None,
+        Option(min=0, help="Seed of the trial. Default: its own, or that of the file, or 0."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        Option(metavar="DIR", help="Keep checkpoints in DIR, and resume from those in it."),
+    ] = None,
     as_enqueued: Annotated[
         bool, Option("--as-enqueued", help="Run the signed copy of the code that Redis keeps.")
     ] = False,
@@ -56,18 +68,20 @@ def try_trial(
     """Run one trial in this terminal with your code as it is now; store nothing.
 
     Standard input is the terminal's, so a debugger works. The exit code is the program's. Without
-    --set the parameters are the first ones of the file. HPQ_SEED, if set, is the seed.
+    --set a trainer uses its defaults, and a file its first parameters. Ctrl-C stops a trainer at
+    its next step, with a checkpoint; a second one interrupts it. Only a TRIAL needs Redis.
 
     Examples:
+      hpq try cifar10 --set width=8 --set epochs=3
       hpq try sweep.yaml --set lr=0.1
       hpq try digits-3f2a1/7 --as-enqueued
     """
-    stored, code = None, b""
-    if Path(what).suffix or Path(what).is_file():
-        if as_enqueued:
-            raise UserError(f"--as-enqueued runs a trial of a sweep; {what} is a file")
-        sweep, number, params = _of_file(Path(what))
-    else:
+    stored, code, number, is_trainer = None, b"", 1, False
+    is_trial = not Path(what).is_file() and bool(parse_targets([what])[1])
+    if as_enqueued and not is_trial:
+        raise UserError(f"--as-enqueued runs a trial of a sweep, such as SWEEP/7, not {what}")
+    params: Params = {}
+    if is_trial:
         with open_session() as session:
             stored, trial = _of_trial(session, what)
             number, params = trial.id.number, trial.params
@@ -76,15 +90,58 @@ def try_trial(
                 code = _stored_code(session, stored)
             else:
                 sweep = _with_code_here(session, sweep, trial.id)
-    if sweep.launch.trainer in datasets.WANTED:
-        datasets.find(sweep.launch.trainer, load_settings().data)
-    params, sweep = _with_values(params, sets or ()), _with_seed(sweep)
-    print_message(f"{sweep.launch.what}: {describe_set(params)}")
-    _start(sweep, number, params, stored, code)
+    elif what in BUILT_IN or (":" in what and not Path(what).exists()):
+        sweep, is_trainer = _of_trainer(what), True
+    else:
+        sweep, params = _of_file(Path(what))
+    params = _with_values(params, sets or (), is_open=is_trainer)
+    if seed is not None:
+        sweep = replace(sweep, seed=seed, replicates=1)
+    _check(sweep.launch.trainer, params)
+    about = {"id": sweep.id, "number": number, "params": params, "sweep": encode_sweep(sweep)}
+    if stored is not None:
+        about["stored"] = encode_sweep(stored)
+    if checkpoint is not None:
+        about["checkpoint"] = str(_kept(checkpoint))
+    print_message(": ".join(filter(None, (sweep.launch.what, describe_set(params)))))
+    # A machine that has joined a server has its key and its prefix in files.
+    _start(about, code, os.environ if stored is None else environment())
 
 
-def _of_file(file: Path) -> tuple[Sweep, int, Params]:
-    """Return the sweep of a file, and its first parameters as trial 1."""
+def _of_trainer(trainer: str) -> Sweep:
+    """Return the sweep of a built-in trainer, or of a function of this directory.
+
+    Raises:
+        UserError: the text is not MODULE:FUNCTION, or Python finds no such module.
+    """
+    if trainer in BUILT_IN:
+        launch, metric = Launch(trainer=trainer), BUILT_IN[trainer].metric
+        return Sweep(id="try", name=trainer, digest="", launch=launch, metric=metric, method="grid")
+    module, _, function = trainer.partition(":")
+    plain = module.removesuffix(".py").replace("/", ".").strip(".")
+    if not (module and function) or plain != module:
+        text = f"{trainer}: write MODULE:FUNCTION, e.g. {plain or 'train'}:{function or 'train'}"
+        raise UserError(text, code="trainer-invalid")
+    here, top = Path.cwd(), module.partition(".")[0]
+    if PathFinder.find_spec(top, [str(here), *sys.path]) is None:
+        close = get_close_matches(top, [path.stem for path in here.glob("*.py")], n=1)
+        hint = f"did you mean {close[0]}:{function}?" if close else "run this in its directory"
+        text = f"{trainer}: module {top!r} is neither in {here} nor installed; {hint}"
+        raise UserError(text, code="trainer-not-found")
+    launch = Launch(trainer=trainer, code_dir=str(here))
+    return Sweep(id="try", name=top, digest="", launch=launch, metric=None, method="grid")
+
+
+def _of_file(file: Path) -> tuple[Sweep, Params]:
+    """Return the sweep of a file, and its first parameters.
+
+    Raises:
+        UserError: there is no such file, or it is invalid.
+    """
+    if not file.suffix and not file.exists():
+        close = get_close_matches(str(file).lower(), BUILT_IN, n=1, cutoff=0.75)
+        hint = f"did you mean {close[0]!r}?" if close else f"a trial of a sweep is {file}/1"
+        raise UserError(f"{file}: no such file; {hint}", code="file-not-found")
     submission = SubmitOptions(file=file).submission()
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, file)
@@ -100,19 +157,17 @@ def _of_file(file: Path) -> tuple[Sweep, int, Params]:
         method=spec.method,
         seed=spec.seed,
     )
-    return sweep, 1, next(parameter_sets(spec), {})
+    return sweep, next(parameter_sets(spec), {})
 
 
 def _of_trial(session: Session, what: str) -> tuple[Sweep, TrialView]:
     """Return a trial and its sweep.
 
     Raises:
-        UserError: it names a sweep, or its parameters are not those that were signed.
+        UserError: its parameters are not those that were signed.
     """
     found = find_target(session.reader, what, session.settings.user)
-    if not isinstance(found, TrialId):
-        text = f"{found} is a sweep; name one of its trials, e.g. {found}/1"
-        raise UserError(text, code="trial-missing")
+    assert isinstance(found, TrialId)
     trial = session.reader.trials.get(found)
     refuse_altered([trial])
     return session.reader.sweeps.get(found.sweep), trial
@@ -145,51 +200,75 @@ def _with_code_here(session: Session, sweep: Sweep, trial: TrialId) -> Sweep:
     return replace(sweep, launch=_live(sweep.launch, here))
 
 
-def _with_seed(sweep: Sweep) -> Sweep:
-    """Return a sweep whose trial runs with the seed of HPQ_SEED, if that is set."""
-    text = os.environ.get("HPQ_SEED", "")
-    if text and not text.isdecimal():
-        raise SettingsError(f"HPQ_SEED: {text!r} is not a whole number")
-    return replace(sweep, seed=int(text), replicates=1) if text else sweep
-
-
 def _live(launch: Launch, folder: Path) -> Launch:
     """Return a launch that runs the code in its directory, not a copy."""
     return replace(launch, code_dir=str(folder.resolve()), bundled=False)
 
 
-def _with_values(params: Params, sets: Iterable[str]) -> Params:
-    """Return the parameters with those of --set.
+def _with_values(params: Params, sets: Iterable[str], *, is_open: bool) -> Params:
+    """Return the parameters with those of --set; `is_open`: any name is one, dots included.
 
     Raises:
-        UserError: a --set has no '=', or names no parameter.
+        UserError: a --set has no '=', its value is not YAML, or it names no parameter.
     """
     document = replace(yaml_reader.parse("0", "--set"), data=dict(params))
     for text in sets:
         key, equals, value = text.partition("=")
-        path, label = resolve(key, document.data), f"--set {text}"
-        if not equals or path[0] not in params:
-            names = ", ".join(params) or "none"
-            raise UserError(f"{label}: write NAME=VALUE; the sweep's parameters are {names}")
+        path, label = (key,) if is_open else resolve(key, document.data), f"--set {text}"
+        if not (key and equals) or not (is_open or path[0] in params):
+            names = "" if is_open else f"; the sweep's parameters are {', '.join(params) or 'none'}"
+            raise UserError(f"{label}: write NAME=VALUE{names}")
+        check_text(value, label)
         document = apply(document, [(label, path, yaml_reader.parse(value or "''", label))])
     assert isinstance(document.data, dict)
     return document.data
 
 
-def _start(sweep: Sweep, number: int, params: Params, stored: Sweep | None, code: bytes) -> None:
+def _check(trainer: str, params: Params) -> None:
+    """Check the parameters and the data of a built-in trainer; list all if one is unknown.
+
+    Raises:
+        BadParams: a parameter is unknown or outside its limits.
+        DataMissing: the data set is not in HPQ_DATA.
+    """
+    if (spec := BUILT_IN.get(trainer)) is None:
+        return
+    if params.keys() - spec.params.keys():
+        print_message(f"parameters of {trainer}, with defaults and allowed values:")
+        for name, one in spec.params.items():
+            print_message(f"  {name:21} {one.default!s:8} {one.allowed}")
+    spec.fill(params)
+    if trainer in datasets.WANTED:
+        datasets.find(trainer, load_settings().data)
+
+
+def _kept(folder: Path) -> Path:
+    """Return the directory of --checkpoint, which exists then.
+
+    Raises:
+        UserError: it cannot be made or read.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = any(folder.iterdir())
+    except OSError as error:
+        text = f"--checkpoint {folder}: {error.strerror}; name a directory that you may write"
+        raise UserError(text, code="file-unwritable") from None
+    if found:
+        print_message(f"--checkpoint {folder}: not empty; the training code may resume from it")
+    return folder.resolve()
+
+
+def _start(about: Mapping[str, object], code: bytes, environ: Mapping[str, str]) -> None:
     """Replace this process by one of the worker's package that runs the trial.
 
     It refuses a sweep if it does not trust the record `stored` in Redis, and a bundle of `code`
     that is not the record's. The terminal's signals and the exit code are then the trial's own.
     """
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - the next program reads it
-    about = {"id": sweep.id, "number": number, "params": params, "sweep": encode_sweep(sweep)}
-    if stored is not None:
-        about["stored"] = encode_sweep(stored)
-    file.write(dumps_in_order(about).encode() + b"\n" + code)
-    file.seek(0)
-    os.set_inheritable(file.fileno(), True)
-    sys.stdout.flush()
-    command = [sys.executable, "-P", "-m", "hpq_worker.foreground", str(file.fileno())]
-    # A machine that has joined a server has its key and its prefix in files.
-    os.execve(sys.executable, command, os.environ if stored is None else environment())
+    with tempfile.TemporaryFile() as file:
+        file.write(dumps_in_order(about).encode() + b"\n" + code)
+        file.seek(0)
+        os.set_inheritable(file.fileno(), True)
+        sys.stdout.flush()
+        command = [sys.executable, "-P", "-m", "hpq_worker.foreground", str(file.fileno())]
+        os.execve(sys.executable, command, environ)
