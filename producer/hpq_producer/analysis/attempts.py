@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from hpq.domain.status import Event
 from hpq.domain.trial import TrialState, TrialView
-from hpq_producer.analysis.records import iso
 
 TERMINAL = frozenset(s.value for s in TrialState if s.is_terminal)
 
@@ -57,18 +55,3 @@ def _apply(attempt: Attempt, event: Event) -> Attempt:
     ran_ms = max(0, until_ms - attempt.started_ms) if attempt.started_ms else 0
     end = fields.get("reason", "") if event.what == "requeued" else event.what
     return replace(attempt, end=end, kind=fields.get("kind", ""), ran_ms=ran_ms)
-
-
-def attempt_record(attempt: Attempt) -> dict[str, Any]:
-    """Return an attempt as data for `--json`."""
-    return {
-        "attempt": attempt.number,
-        "worker": attempt.worker or None,
-        "host": attempt.host or None,
-        "started": iso(attempt.started_ms),
-        "duration_s": attempt.ran_ms / 1000,
-        "end": attempt.end or None,
-        "kind": attempt.kind or None,
-        "from_step": attempt.from_step,
-        "restarted": attempt.restarted or None,
-    }

@@ -1,12 +1,12 @@
-"""Convert sweeps, trials and workers to data for `--json`: seconds, ISO 8601 times. Pure.
+"""Convert sweeps, trials, attempts and workers to data for programs: JSON, YAML, CSV, pandas. Pure.
 
-`flat_record` names the columns of CSV and pandas: the dotted paths of the values in JSON.
+Durations are seconds, times ISO 8601. `trial_row.py` has a trial in words, for people.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,7 @@ from hpq.domain.sweep import Sweep, SweepState
 from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView
 from hpq.notice import Notice
 from hpq.search.samplers import replicate_of, seed_of_result
+from hpq_producer.analysis.attempts import Attempt
 from hpq_producer.analysis.eta import TimeLeft
 from hpq_producer.analysis.parameters import flatten
 
@@ -128,11 +129,12 @@ _GROUPS = tuple(
 _NO_FAILURE = {"kind": None, "message": None}
 
 
-def flat_record(record: Mapping[str, Any]) -> dict[str, Json]:
-    """Return a trial's record as one row: the values of `trial_record` by dotted name.
+def flat_record(trial: TrialView, sweep: Sweep) -> dict[str, Json]:
+    """Return a trial as one row of CSV or pandas: the values of `trial_record` by dotted name.
 
     Without files, of which each would be a column.
     """
+    record = trial_record(trial, sweep)
     rows = {name: value for name, value in record.items() if name in _GROUPS and value != {}}
     rows["failure"] = record["failure"] or _NO_FAILURE
     return flatten({n: v for n, v in rows.items() if v or n not in ("pruning", "checkpoint")})
@@ -142,6 +144,21 @@ def column_order(names: Iterable[str]) -> list[str]:
     """Return the names of columns grouped as `trial_record` groups them, without repetitions."""
     place = {group: i for i, group in enumerate(_GROUPS)}
     return sorted(dict.fromkeys(names), key=lambda n: place.get(n.partition(".")[0], len(place)))
+
+
+def attempt_record(attempt: Attempt) -> dict[str, Any]:
+    """Return an attempt as data for `--json`."""
+    return {
+        "attempt": attempt.number,
+        "worker": attempt.worker or None,
+        "host": attempt.host or None,
+        "started": iso(attempt.started_ms),
+        "duration_s": attempt.ran_ms / 1000,
+        "end": attempt.end or None,
+        "kind": attempt.kind or None,
+        "from_step": attempt.from_step,
+        "restarted": attempt.restarted or None,
+    }
 
 
 def status_record(

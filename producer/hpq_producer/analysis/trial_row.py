@@ -52,11 +52,11 @@ class TrialRow:
         """What a running trial does or how long it takes, how a trial failed, else the state."""
         if self.at and (silence := self.at.silence_ms(self.trial)):
             return Span(f"silent {duration(silence)}", Style.YELLOW)
-        return Span(self._progress_words(), self.state.style)
+        return Span(self._progress_words(), _STATE_STYLE[self.trial.state])
 
     def _progress_words(self) -> str:
         trial, at = self.trial, self.at
-        if trial.state is TrialState.FAILED and self.failed:
+        if trial.state is TrialState.FAILED and trial.failure:
             return self.failed
         if trial.state is not TrialState.RUNNING:
             return self.reused or trial.state.value
@@ -84,17 +84,13 @@ class TrialRow:
     @property
     def objective(self) -> str:
         """`newest_value`; with replicates `0.9421 ± 0.0013 (3 of 3)`."""
-        if self.newest_value is None:
+        if (newest := self.newest_value) is None:
             return ""
-        return measure(self.newest_value) + self._spread
-
-    @property
-    def _spread(self) -> str:
         if (group := self.trial.group) is None:
-            return ""
+            return measure(newest)
         done = len(group.objectives)
         sign = f" ± {measure(group.spread)}" if done > 1 else ""
-        return f"{sign} ({done} of {group.of})"
+        return f"{measure(newest)}{sign} ({done} of {group.of})"
 
     @cached_property
     def params(self) -> Params:
@@ -103,7 +99,9 @@ class TrialRow:
 
     def param(self, name: str) -> str:
         """Return a parameter."""
-        return value(self.params[name]) if name in self.params else ""
+        # Most names are top-level, and flattening all parameters costs more than the rest of a row.
+        params = self.trial.params if name in self.trial.params else self.params
+        return value(params[name]) if name in params else ""
 
     def metric(self, name: str) -> str:
         """Return the last value of a metric."""
@@ -140,8 +138,9 @@ class TrialRow:
     @property
     def time(self) -> str:
         """How long the latest attempt ran, or has run so far."""
-        is_live = self.at is not None and self.trial.state is TrialState.RUNNING
-        return duration(self.taken_ms) if self.taken_ms or is_live else ""
+        if taken := self.taken_ms:
+            return duration(taken)
+        return duration(0) if self.at and self.trial.state is TrialState.RUNNING else ""
 
     @property
     def total_time(self) -> str:

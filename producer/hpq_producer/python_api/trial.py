@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hpq.domain.sweep import Sweep as SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
 from hpq_producer.analysis.attempts import Attempt, attempts_of
-from hpq_producer.analysis.records import best_values, flat_record, trial_record
+from hpq_producer.analysis.records import best_values, flat_record
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame
@@ -127,7 +127,7 @@ class SweepTrial:
     def to_dict(self) -> dict[str, Any]:
         """Return the row of `Sweep.to_pandas`."""
         raw = {f"last.{name}": value for name, value in self._view.metrics.items()}
-        return flat_record(trial_record(self._view, self._sweep)) | raw
+        return flat_record(self._view, self._sweep) | raw
 
     def __repr__(self) -> str:
         name = self._sweep.metric.name if self._sweep.metric else "objective"

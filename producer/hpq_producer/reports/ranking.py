@@ -1,16 +1,19 @@
-"""Print trials as tables: the rows of `hpq results`, and a ranking with bars."""
+"""Print trials: the table and the CSV of `hpq results`, and a ranking with bars."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import ALTERED, Json, TrialView
+from hpq_producer.analysis.records import column_order, flat_record
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.query.selection import field_of
 from hpq_producer.terminal.charts import Scale, bar, ends_of
 from hpq_producer.terminal.console import show_legend, show_lines, stdout_info
+from hpq_producer.terminal.output import write_csv
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.terminal.text import clean, value
@@ -62,6 +65,12 @@ def result_row(
 
 def _shown(found: Json) -> str:
     return "" if found is None else value(found)
+
+
+def write_trials(sweep: Sweep, read: Callable[[], Iterable[TrialView]]) -> None:
+    """Write trials to stdout as CSV; read them twice: for the columns, then for the rows."""
+    names = column_order(name for trial in read() for name in flat_record(trial, sweep))
+    write_csv(sys.stdout, names, (flat_record(trial, sweep) for trial in read()))
 
 
 def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None = None) -> None:

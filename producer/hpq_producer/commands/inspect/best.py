@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 from typer import Option
@@ -11,7 +10,7 @@ from hpq.domain.sweep import Sweep
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq_producer.analysis.parameters import flatten
-from hpq_producer.analysis.records import column_order, flat_record, trial_record
+from hpq_producer.analysis.records import trial_record
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output, WhereExpr
@@ -20,12 +19,12 @@ from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import best_trials, refuse_altered, refuse_unsigned
 from hpq_producer.reports.export import to_args
-from hpq_producer.reports.ranking import show_ranking
+from hpq_producer.reports.ranking import show_ranking, write_trials
 from hpq_producer.reports.summary_page import winner_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import print_message, show_lines
-from hpq_producer.terminal.output import Format, show_data, to_yaml, write_csv
+from hpq_producer.terminal.output import Format, show_data, to_yaml
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of, value
 
@@ -111,8 +110,7 @@ def _show(
         sets = [dict(t.params) for t in trials]
         print(to_yaml(sets if several else sets[0]), end="")
     elif output is Format.CSV:  # the columns of `hpq results -o csv`
-        rows = [flat_record(trial_record(t, sweep)) for t in trials]
-        write_csv(sys.stdout, column_order(name for row in rows for name in row), rows)
+        write_trials(sweep, lambda: trials)
     elif output.is_data:
         records = [trial_record(t, sweep) for t in trials]
         show_data(records if several else records[0], output)

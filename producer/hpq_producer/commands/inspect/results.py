@@ -10,12 +10,12 @@ from typing import Annotated
 from typer import Option
 
 from hpq.domain.trial import Curve, TrialState
-from hpq_producer.analysis.records import column_order, flat_record, trial_record
+from hpq_producer.analysis.records import trial_record
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import HISTORY_COLUMNS, history_records, read_curves
 from hpq_producer.query.selection import Selection, names_in
-from hpq_producer.reports.ranking import column_names, result_columns, result_row
+from hpq_producer.reports.ranking import column_names, result_columns, result_row, write_trials
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_table
@@ -69,13 +69,10 @@ def results(
         chosen = Selection(reader=reader, sweep=found, state=state, sort=sort, top=top, where=only)
         if history:
             return _show_history(read_curves(reader, chosen.trials()), output)
-        records = (trial_record(t, found) for t in chosen.trials())
-        if output is Format.CSV:  # reads the trials twice: the columns, then the rows
-            names = column_order(name for record in records for name in flat_record(record))
-            rows = (flat_record(trial_record(t, found)) for t in chosen.trials())
-            return write_csv(sys.stdout, names, rows)
+        if output is Format.CSV:
+            return write_trials(found, chosen.trials)
         if output.is_data:
-            return show_rows(records, output)
+            return show_rows((trial_record(t, found) for t in chosen.trials()), output)
         metrics = names_in(reader, found)[1] if all_metrics else []
         key = re.sub(r"^-?(param\.|last\.)?", "", sort)
         own = found.metric.name if found.metric else ""

@@ -14,8 +14,8 @@ from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.attempts import attempt_record, attempts_of
-from hpq_producer.analysis.records import finite, iso, sweep_record, trial_record
+from hpq_producer.analysis.attempts import attempts_of
+from hpq_producer.analysis.records import attempt_record, finite, iso, sweep_record, trial_record
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.notices import print_if_edited
