@@ -68,11 +68,6 @@ def parse_words(text: str) -> tuple[str, ...]:
     return tuple(w for w in re.split(r"[,\s]+", text) if w)
 
 
-def parse_lines(text: str) -> tuple[str, ...]:
-    """Parse lines, or parts separated by semicolons."""
-    return tuple(w.strip() for w in re.split(r"[;\n]", text) if w.strip())
-
-
 def parse_level(text: str) -> str:
     """Parse a log level."""
     if text.lower() not in ("debug", "info", "warning", "error"):
@@ -132,7 +127,6 @@ class Settings:
     gpus_per_trial: int = 1
     trials_per_gpu: int = 1
     cpus: int = 0  # a pod's request; 0 = unknown
-    allow: tuple[str, ...] = ()
     code: Path | None = None
     python: str = ""  # of programs; empty = the one on PATH
     code_key: str = field(default="", repr=False)
@@ -180,7 +174,6 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "gpus_per_trial": parse_count(1, 64),
     "trials_per_gpu": parse_count(1, 64),
     "cpus": parse_count(0, 4096),
-    "allow": parse_lines,
     "code": lambda t: Path(t).expanduser(),
     "python": str,
     "code_key": parse_key,
@@ -220,7 +213,6 @@ ABOUT: Mapping[str, str] = {
     "gpus_per_trial": "GPUs for each trial",
     "trials_per_gpu": "trials that share a GPU",
     "cpus": "CPU cores that a pod requests; OMP_NUM_THREADS is a share of them",
-    "allow": "unsigned code that workers here may run, separated by ;",
     "code": "directory of the programs in an image",
     "python": "Python of programs (${interpreter}); unset: python on PATH, as with W&B",
     "code_key": "key that signs code, 16 characters or more; unset: the key under HPQ_HOME",

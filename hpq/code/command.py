@@ -73,17 +73,6 @@ GPUS = "${gpus}"  # hpq's own; a parameter of that name takes precedence
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
 
 
-def template(command: tuple[str, ...], program: str | None) -> tuple[str, ...]:
-    """Return a command without parameters and interpreter, to compare with HPQ_ALLOW.
-
-    Without a program, `${program}` stays as it is. Each worker has an interpreter of its own.
-    """
-    single = {"${env}": _ENV}
-    if program is not None:
-        single["${program}"] = program
-    return tuple(single.get(item, item) for item in command or DEFAULT)
-
-
 def is_in_users_directory(launch: Launch) -> bool:
     """True if trials work in the user's own directory, on the machine that enqueued them.
 

@@ -17,7 +17,7 @@ from hpq.notice import Notice
 class Worker:
     """A live worker, as its presence record describes it.
 
-    `takes` are the built-in trainers and the lines of HPQ_ALLOW; `key` is the fingerprint of its
+    `takes` are the built-in trainers; `key` is the fingerprint of its
     HPQ_CODE_KEY; `store` is yes or no for HPQ_STORE, or "" for an older worker; `refuses` has, by
     sweep id, the reason why the worker cannot run a sweep.
     """

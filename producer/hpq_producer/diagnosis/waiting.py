@@ -23,7 +23,6 @@ from hpq_producer.terminal.text import clean, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")
 CLUSTER_HINT = " (this is the private Redis of this machine; for a cluster's: hpq connect)"
-_ALLOW_PREFIX = "allow:"  # of HPQ_ALLOW lines in Worker.takes
 
 DISK_FULL = Notice(
     "redis-disk-full",
@@ -121,7 +120,7 @@ def explain_no_worker(
     """Return a notice if no live worker can run the sweep; None if one can.
 
     If the signing key is not known, a worker with any key counts as able until it refuses the
-    sweep, and so does a worker with HPQ_ALLOW lines.
+    sweep.
     """
     of_queue = [w for w in workers if w.queue == sweep.queue]
     candidates = [w for w in of_queue if w.is_for(sweep.id)]
@@ -176,9 +175,7 @@ def _may_run(worker: Worker, sweep: Sweep) -> bool:
         return True
     if sweep.launch.trainer in BUILT_IN:
         return False
-    if sweep.signature and worker.key and sweep.signer in ("", worker.key):
-        return True
-    return any(line.startswith(_ALLOW_PREFIX) for line in worker.takes)
+    return bool(sweep.signature and worker.key) and sweep.signer in ("", worker.key)
 
 
 def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], server: Server) -> Notice:
@@ -190,7 +187,7 @@ def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], server: Server) ->
     what = launch.what or "this code"
     keys = ", ".join(dict.fromkeys(clean(w.key) for w in willing if w.key))
     if keys and sweep.signature and sweep.signer:
-        remedy = "start a worker with that HPQ_CODE_KEY, or list the code in HPQ_ALLOW"
+        remedy = "start a worker with that HPQ_CODE_KEY"
         if server is Server.CLUSTER:
             remedy = (
                 "enqueue with the workers' key: export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get"
@@ -201,8 +198,7 @@ def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], server: Server) ->
             f"{who} may not run {clean(what)}: code key {clean(sweep.signer)} signed it, and the"
             f" workers have {keys}; {remedy}",
         )
-    text = f"{who} may not run {clean(what)}; start a worker with HPQ_CODE_KEY, or list the code in"
-    text += " HPQ_ALLOW"
+    text = f"{who} may not run {clean(what)}; start a worker with HPQ_CODE_KEY"
     return Notice("code-not-allowed", text)
 
 

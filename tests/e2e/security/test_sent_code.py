@@ -130,8 +130,8 @@ def test_code_that_is_unsigned_altered_or_anothers_is_refused_and_counted_and_th
         lab.keys.bundle(digests["of another sweep"]),
         replace=True,
     )
-    # What an image may run by that name is no leave for what comes from Redis.
-    lab.worker(HPQ_CODE_KEY=OURS, HPQ_ALLOW="train.py", HPQ_CODE=str(lab.code))
+    # The worker has a program of that name, too, which it must not run instead.
+    lab.worker(HPQ_CODE_KEY=OURS, HPQ_CODE=str(lab.code))
     found = {name: lab.refusal(sid).code for name, sid in sids.items()}
     for name in ("altered", "of another sweep", "all holes"):
         assert found[name] == "code-altered", name

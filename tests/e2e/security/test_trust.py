@@ -1,16 +1,18 @@
-"""Nothing in Redis becomes code by itself: strays, forged launch records, keys, HPQ_ALLOW."""
+"""Nothing in Redis becomes code by itself: strays, forged launch records, keys."""
 
 from __future__ import annotations
 
 import json
 import pickle
 import zlib
+from dataclasses import replace
 
 import pytest
 
-from hpq.code.signing import fingerprint
+from hpq.code.signing import fingerprint, sign
 from hpq.domain.sweep import SweepState
 from hpq.store.tickets import TASK
+from hpq.store.wire.sweep import encode_launch
 
 PROGRAM = """
     from pathlib import Path
@@ -144,18 +146,18 @@ def test_the_record_and_signature_of_one_sweep_are_worth_nothing_in_another(lab)
     assert not (lab.code / "ran").exists()
 
 
-def test_hpq_allow_lets_a_program_of_the_workers_own_image_run(lab) -> None:
+def test_a_signed_sweep_without_code_runs_the_program_of_the_workers_own_image(lab) -> None:
     image = lab.folder / "image"
     image.mkdir()
     (image / "train.py").write_text("print('loss=1')\n", "utf-8")
     lab.write("train.py", PROGRAM)
-    sid = lab.enqueue(SWEEP)
-    key = lab.keys.sweep(sid)
-    # What an enqueue of code that lies in the image will write (no directory, no signature).
-    none = {"code_dir": "", "code": "", "bundled": False, "root": "", "home": ""}
-    record = json.loads(lab.redis.hget(key, "launch")) | none
-    lab.redis.hset(key, mapping={"launch": json.dumps(record), "signature": ""})
-    lab.worker(HPQ_ALLOW="train.py", HPQ_CODE=str(image))
+    sid = lab.enqueue(SWEEP, HPQ_CODE_KEY=OURS)
+    sweep = lab.reader.sweeps.get(sid)
+    launch = replace(sweep.launch, code_dir="", code="", bundled=False, root="", home="")
+    mac = sign(OURS.encode(), lab.keys.prefix, replace(sweep, launch=launch))
+    record = {"launch": encode_launch(launch), "signature": mac}
+    lab.redis.hset(lab.keys.sweep(sid), mapping=record)
+    lab.worker(HPQ_CODE_KEY=OURS, HPQ_CODE=str(image))
     lab.wait_over(sid)
     assert lab.trial(sid).objective == 1.0 and not (lab.code / "ran").exists()
 

@@ -20,7 +20,7 @@ from tests.support.worker_parts import records_of
 @pytest.fixture
 def launches(store: TrialStore, tmp_path: Path) -> LaunchRecords:
     home = {"HPQ_HOME": str(tmp_path), "HPQ_REDIS_URL": "unix:///x", "USER": "me"}
-    return records_of(read({**home, "HPQ_ALLOW": "mine:train"}), store)
+    return records_of(read(home), store)
 
 
 def test_what_hpq_set_changes_counts_from_the_next_trial_on(
@@ -60,7 +60,7 @@ def test_a_sweep_that_was_refused_is_judged_by_what_redis_holds_the_next_time(
 ) -> None:
     sid = sweep_of(3, launch=Launch(trainer="other:train")).id
     assert launches.admit(sid)[1] is not None
-    redis.hset(keys.sweep(sid), "launch", '{"trainer": "mine:train"}')
+    redis.hset(keys.sweep(sid), "launch", '{"trainer": "digits"}')
     assert launches.admit(sid)[1] is None
 
 

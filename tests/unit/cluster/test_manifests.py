@@ -361,7 +361,7 @@ def test_all_components_are_composed_for_each_class() -> None:
         image="ours/hpq:7",
         queue="main",
         parts=tuple(map(parse, asked.split())),
-        settings={"HPQ_ALLOW": "train.py"},
+        settings={"HPQ_LOG": "debug"},
     )
     found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(render(wanted))}
     (settings,) = (n for kind, n in found if kind == "ConfigMap" and n.startswith("hpq-settings"))
@@ -387,7 +387,7 @@ def test_all_components_are_composed_for_each_class() -> None:
         assert trigger["metadata"]["listName"] == f"hpq:demand:{queue}"
         assert trigger["metadata"]["address"] == "hpq-redis.team.svc:6379"
         assert (trigger["metadata"]["enableTLS"], scaler["maxReplicaCount"]) == ("true", 5)
-    assert found["ConfigMap", settings]["data"]["HPQ_ALLOW"] == "train.py"
+    assert found["ConfigMap", settings]["data"]["HPQ_LOG"] == "debug"
     volume, claim = found["PersistentVolume", "hpq-nfs-team"], ("team", "hpq-nfs")
     assert volume["spec"]["nfs"]["server"] == "nas"
     assert (volume["spec"]["claimRef"]["namespace"], volume["spec"]["claimRef"]["name"]) == claim

@@ -173,10 +173,10 @@ def test_a_variable_that_is_no_setting_is_named_but_none_of_programs_and_service
 
 
 def test_every_setting_has_a_word_on_it_and_its_own_type() -> None:
-    shown = describe(read({"HPQ_ALLOW": "a.py;b.py", "HPQ_NODE": "n1", "HPQ_DATA": "/data"}))
+    shown = describe(read({"HPQ_NODE": "n1", "HPQ_DATA": "/data"}))
     assert {name.removeprefix("HPQ_").lower() for name in shown} <= ABOUT.keys()
     assert (shown["HPQ_LEASE_S"], shown["HPQ_PORT"], shown["HPQ_NODE"]) == (30.0, 0, "n1")
-    assert (shown["HPQ_ALLOW"], shown["HPQ_DATA"]) == (["a.py", "b.py"], "/data")
+    assert shown["HPQ_DATA"] == "/data"
 
 
 def test_data_sets_lie_under_the_home_unless_hpq_data_names_another_place() -> None:

@@ -105,11 +105,10 @@ def test_a_faulty_worker_takes_nothing() -> None:
     assert why and why.code == "workers-unwilling" and "w1 is faulty" in why.text
 
 
-def test_a_program_needs_a_key_or_an_allowance() -> None:
+def test_a_program_needs_a_key() -> None:
     sweep = _sweep(PROGRAM, signature="mac")
     assert explain_no_worker(sweep, [_worker()]) is not None
     assert explain_no_worker(sweep, [_worker(key="k")]) is None  # nobody knows whose it is
-    assert explain_no_worker(sweep, [_worker(takes=("allow:train.py",))]) is None
 
 
 def test_workers_that_are_older_than_the_sweep_are_named_with_what_to_do() -> None:

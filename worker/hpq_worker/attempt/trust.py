@@ -1,4 +1,4 @@
-"""Decide what this worker may run: built-in trainers, HPQ_ALLOW, and records signed with its key.
+"""Decide what this worker may run: built-in trainers, and records signed with its key.
 
 A refusal is a reason with the remedy, not an error: `hpq workers` and `hpq show` display it.
 """
@@ -8,11 +8,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 
 from hpq import __version__
-from hpq.code.command import template
 from hpq.code.signing import RowSigner, fingerprint, home_id, key_of, keys_apart
 from hpq.domain.sweep import SCHEMA, Launch, RunnableSweep
 from hpq.domain.trainer_specs import BUILT_IN
@@ -73,13 +71,9 @@ class TrustPolicy:
 
     def untrusted(self, sweep: RunnableSweep) -> Notice | None:
         """Return why this worker does not trust a sweep's launch record; None if it does."""
-        launch, unsigned = sweep.launch, self.unsigned(sweep)
+        launch = sweep.launch
         is_own = bool(launch.code_dir or launch.bundled)  # not code that is installed here
-        is_listed = any(_matches(line, launch) for line in self._settings.allow)
-        if unsigned is None or is_listed or (launch.trainer in BUILT_IN and not is_own):
-            return None
-        more = "" if is_own else f", or list {launch.what} in HPQ_ALLOW"
-        return replace(unsigned, text=unsigned.text + more)
+        return None if launch.trainer in BUILT_IN and not is_own else self.unsigned(sweep)
 
     def unsigned(self, sweep: RunnableSweep) -> Notice | None:
         """Return why this worker does not know who enqueued a sweep; None if its key signed it."""
@@ -123,19 +117,6 @@ class TrustPolicy:
         if launch.is_function and launch.home != home_id(self._settings.home):
             return "its function runs on the machine that enqueued it alone; call the agent there"
         return ""
-
-
-def _matches(line: str, launch: Launch) -> bool:
-    # HPQ_ALLOW names code in the worker's own image; other code needs a signature.
-    if launch.code_dir or launch.bundled:
-        return False
-    if launch.trainer:
-        return line == launch.trainer
-    allowed = tuple(line.split())
-    command = template(launch.command, launch.program)
-    # One word is a program under W&B's default command, or a command without arguments.
-    by_default = len(allowed) == 1 and command == template((), allowed[0])
-    return by_default or command == template(allowed, None)
 
 
 def _cannot_import_trainers() -> Notice | None:
