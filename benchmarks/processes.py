@@ -39,7 +39,11 @@ def wall_s(command: Sequence[str], env: Mapping[str, str] | None = None) -> floa
 def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[int]:
     """Run a process during the block and yield its pid; terminate it at the end."""
     process = subprocess.Popen(
-        command, env=environment(env), stdout=subprocess.DEVNULL, start_new_session=True
+        command,
+        env=environment(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         yield process.pid

@@ -126,7 +126,8 @@ def _calls(server: Server) -> tuple[int, int]:
 
 def _victim(env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-P", "-m", "hpq_worker.consumer"]
-    return subprocess.Popen(words, env=environment(env), stdout=subprocess.DEVNULL,
+    return subprocess.Popen(words, env=environment(env), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL,
                             stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
 
 

@@ -83,13 +83,22 @@ class _Worker:
         answers, self._answers = os.pipe()
         output, self._output = os.pipe()
         fds = (commands, answers, output)
-        numbers = ",".join(map(str, (*fds, count, int(stops_sweep))))
+        caller = {
+            "commands": commands,
+            "answers": answers,
+            "output": output,
+            "count": count,
+            "stops_sweep": stops_sweep,
+        }
         python = os.environ.get(PYTHON) or sys.executable
-        words = [python, "-P", "-m", "hpq_producer.function_worker", sweep, f"--caller={numbers}"]
+        words = [python, "-P", "-m", "hpq_producer.function_worker", sweep]
         # A session of its own: Ctrl-C must reach this process alone.
         self._process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, pass_fds=fds, start_new_session=True
+            words, stdin=subprocess.PIPE, pass_fds=fds, start_new_session=True
         )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError), self._process.stdin as config:
+            config.write(json.dumps({"is_until_over": True, "caller": caller}).encode())
         for fd in fds:
             os.close(fd)
         for fd in (self._answers, self._output):

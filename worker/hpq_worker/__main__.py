@@ -9,7 +9,6 @@ import sys
 
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read, unknown_settings
-from hpq_worker.attempt.idle_sweeps import OPTION as IDLE
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
 from hpq_worker.health.monitor import Monitor
 from hpq_worker.process import devices, secrets
@@ -41,7 +40,11 @@ def main() -> None:
     parser.add_argument("--until-over", action="store_true", help="exit when HPQ_SWEEP is over")
     parser.add_argument("--count", type=int, metavar="N", help="exit after N trials")
     parser.add_argument(
-        IDLE, action="append", default=[], help="sweep to skip, with its last event"
+        "--idle",
+        action="append",
+        default=[],
+        metavar="SWEEP@EVENT",
+        help="sweep to skip, with the id of its last event",
     )
     args = parser.parse_args()
     try:
@@ -71,7 +74,7 @@ def main() -> None:
             is_until_over=args.until_over,
             budget=RunBudget.of(args.count) if args.count else None,
             parent=args.end_with,
-            idle=[f"{IDLE}={one}" for one in args.idle],
+            idle=dict(one.split("@", 1) for one in args.idle),
         )
         code = supervisor.run()
     except HpqError as error:

@@ -15,16 +15,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 
 from hpq.errors import ExitCode
 from hpq.notice import tagged
 from hpq.settings import LAST_WORDS_S, Settings
-from hpq_worker.consumer.run_limit import UNTIL_OVER, RunBudget
-from hpq_worker.health import telemetry
+from hpq_worker.consumer.run_limit import RunBudget
 from hpq_worker.health.monitor import Monitor
-from hpq_worker.process import exit_report, secrets
-from hpq_worker.process.process_tree import PARENT, adopt_orphans, kill_orphans
+from hpq_worker.process import exit_report
+from hpq_worker.process.config import WorkerConfig, start
+from hpq_worker.process.process_tree import adopt_orphans, kill_orphans
 from hpq_worker.process.signals import Signals
 
 log = logging.getLogger("hpq.supervisor")
@@ -47,17 +48,22 @@ class Supervisor:
         is_until_over: bool = False,
         budget: RunBudget | None = None,
         parent: int | None = None,
-        idle: Sequence[str] = (),
+        idle: Mapping[str, str],
     ) -> None:
-        self._slots, self._environ, self._hidden = slots, environ, hidden
+        """`idle` names sweeps that the workers skip, each with the id of its last event."""
+        self._slots, self._environ = slots, environ
         self._monitor, self._threads = monitor, threads
         self._parent = parent  # the process to end with
         self._settings = settings
         self._kill_at = math.inf
         self._stopped_at: dict[int, float] = {}  # by pid
-        self._limit_args = [UNTIL_OVER] * is_until_over + ([budget.arg] if budget else [])
-        self._idle_args = idle
-        self._shared_fds = budget.fds if budget else ()  # by all workers
+        self._config = WorkerConfig(
+            secrets=hidden,
+            parent=os.getpid(),
+            run_budget=budget.fds if budget else (),
+            is_until_over=is_until_over,
+            idle=idle,
+        )
         self._signals = Signals()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._exit_code = int(ExitCode.DONE)
@@ -129,7 +135,8 @@ class Supervisor:
             self._exit_code = status if status >= 0 else 128 - status
             if not self._signals.is_stopping:
                 self._signals.request_shutdown()
-        if self._limit_args and status == ExitCode.DONE and not self._signals.is_stopping:
+        is_limited = self._config.is_until_over or self._config.run_budget
+        if is_limited and status == ExitCode.DONE and not self._signals.is_stopping:
             del self._start_at[slot]  # its run limit is reached
         else:
             self._schedule_restart(slot, status)
@@ -157,21 +164,14 @@ class Supervisor:
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]
         # A session of its own: Ctrl-C in the terminal reaches the supervisor, which forwards it.
-        fds = self._monitor.open_pipe(slot)
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "hpq_worker.consumer",
-            f"{PARENT}{os.getpid()}",
-            *(f"{telemetry.OPTION}{fd}" for fd in fds),
-        ]
+        telemetry = self._monitor.open_pipe(slot)
+        fds = [] if telemetry is None else [telemetry]
         try:
             self._report_fds[slot], report_fd = os.pipe()
-            fds += (report_fd,)
-            command.append(f"{exit_report.OPTION}{report_fd}")
-            command += [*self._limit_args, *self._idle_args]
-            self._workers[slot] = secrets.start(command, env, self._hidden, fds + self._shared_fds)
+            fds.append(report_fd)
+            config = replace(self._config, telemetry=telemetry, exit_report=report_fd)
+            inherited = (*fds, *config.run_budget)
+            self._workers[slot] = start("hpq_worker.consumer", env, config, inherited)
         finally:
             for fd in fds:
                 os.close(fd)

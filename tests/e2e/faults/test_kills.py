@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialState
+from hpq_worker.process.config import WorkerConfig, start
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids
 
@@ -300,8 +299,7 @@ def test_no_worker_outlives_its_killed_fleet(lab) -> None:
 
 def test_a_worker_whose_fleet_was_killed_before_it_started_goes(lab) -> None:
     """F3: no signal of the kernel tells it; the pid it was started by is not its parent's."""
-    words = [sys.executable, "-P", "-m", "hpq_worker.consumer", "--parent=1"]
-    worker = subprocess.Popen(words, env=lab.env, stdin=subprocess.DEVNULL)
+    worker = start("hpq_worker.consumer", lab.env, WorkerConfig(parent=1))
     lab.workers.append(worker)
     assert worker.wait(DEADLINE_S) == 0 and lab.reader.workers.live() == []
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 
@@ -16,6 +14,7 @@ from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Json
 from hpq.errors import ExitCode
 from hpq_producer.watch.event_log import event_line
+from hpq_worker.process.config import SuggesterConfig, start
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids, refused
 from tests.support.proxy import Proxy
@@ -161,8 +160,8 @@ def test_a_redis_that_goes_while_torch_is_imported_is_no_fault_of_the_sweep(lab)
     amid = f"open({str(fake / 'amid')!r}, 'w').close()\nwhile True:\n    time.sleep(0.01)\n"
     (fake / "torch.py").write_text(f"import atexit, os, signal, time\n{crash}\n{amid}")
     sid = bayes(lab, more="")
-    words = [sys.executable, "-P", "-m", "hpq_worker.suggest", sid, "w1", str(os.getpid()), "2"]
-    maker = subprocess.Popen(words, env=lab.env | {"PYTHONPATH": str(fake)}, cwd=lab.folder)
+    config = SuggesterConfig(secrets={}, sweep=sid, worker="w1", parent=os.getpid(), error=2)
+    maker = start("hpq_worker.suggest", lab.env | {"PYTHONPATH": str(fake)}, config)
     try:
         lab.wait_until((fake / "amid").exists, "the import")
         lab.server.kill()

@@ -6,12 +6,11 @@ user resumes, retries, extends or changes the sweep, so that no wanted trial wai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from hpq.notice import Notice
 from hpq.store.event_reader import EventReader
 
-OPTION = "--idle"  # =SWEEP@EVENT, the id of its last event
 _BY_USERS = frozenset({"resume", "retried", "added", "set"})
 _AT_ONCE = 1_000  # events
 
@@ -19,10 +18,8 @@ _AT_ONCE = 1_000  # events
 class IdleSweeps:
     """The sweeps to skip, by id, with the last event that was read of each."""
 
-    def __init__(self, args: Sequence[str], events: EventReader) -> None:
-        found = (word.removeprefix(f"{OPTION}=") for word in args if word.startswith(OPTION))
-        self._last = {sid: last for sid, _, last in (one.partition("@") for one in found)}
-        self._events = events
+    def __init__(self, last: Mapping[str, str], events: EventReader) -> None:
+        self._last, self._events = dict(last), events
 
     @property
     def refusals(self) -> dict[str, Notice]:

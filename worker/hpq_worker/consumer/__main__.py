@@ -1,4 +1,4 @@
-"""`python -m hpq_worker.consumer`: one worker process, one slot. The supervisor starts it."""
+"""`python -m hpq_worker.consumer`: one worker process, one slot, with a WorkerConfig on stdin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from redis.exceptions import RedisError
@@ -35,7 +35,7 @@ from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.consumer.claim_loop import ClaimLoop
 from hpq_worker.consumer.presence import PresenceRecord
 from hpq_worker.consumer.rq_worker import RqWorker
-from hpq_worker.consumer.run_limit import MOST_RUNS, UNTIL_OVER, RunBudget, RunLimit
+from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget, RunLimit
 from hpq_worker.consumer.single_trial import SingleTrialWorker, trial_of
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.health.telemetry import Telemetry
@@ -44,9 +44,9 @@ from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process import devices, exit_report
-from hpq_worker.process import secrets as hidden
+from hpq_worker.process.config import WorkerConfig, receive
 from hpq_worker.process.logs import configure
-from hpq_worker.process.process_tree import PARENT, adopt_orphans, end_with_parent
+from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress, Watchdog
 from hpq_worker.runner.caller import Caller
@@ -76,14 +76,13 @@ def _suggesters(settings: Settings, environ: Mapping[str, str], worker: str) -> 
 
 
 def _run_limit(
-    settings: Settings, args: Sequence[str], reader: StoreReader, caller: Caller | None
+    settings: Settings, config: WorkerConfig, reader: StoreReader, caller: Caller | None
 ) -> RunLimit:
-    is_until_over = UNTIL_OVER in args and settings.sweep and not settings.is_for_one
+    is_until_over = config.is_until_over and settings.sweep and not settings.is_for_one
     read_sweep = (lambda: reader.sweeps.get(settings.sweep)) if is_until_over else None
+    budget = RunBudget(*config.run_budget) if config.run_budget else None
     if caller is not None and caller.count:
-        budget: RunBudget | None = RunBudget.of(min(caller.count, MOST_RUNS))
-    else:
-        budget = RunBudget.from_args(args)
+        budget = RunBudget.of(min(caller.count, MOST_RUNS))
     return RunLimit(budget, read_sweep, caller=caller)
 
 
@@ -97,12 +96,27 @@ def _consumer(
     return RqWorker(Tickets(redis, Keys(settings.prefix)), parts, loop, run_limit)
 
 
-def _signals(settings: Settings, args: Sequence[str], progress: Progress) -> Signals:
+def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str) -> Reaper:
+    """Create the reaper, on connections of its own; `provenance` is the record that it resends."""
+    settings, store = parts.settings, TrialStore(_context(parts.settings))
+    return Reaper(
+        settings,
+        store,
+        presence.current,
+        parts.telemetry,
+        parts.outage,
+        partial(store.keep_provenance, parts.provenance, provenance),
+        partial(_reader(settings).workers.server_figures, settings.queue),
+        Notices(settings, _reader(settings), store),
+    )
+
+
+def _signals(settings: Settings, config: WorkerConfig, progress: Progress) -> Signals:
     signals = Signals(settings.grace_s)
     signals.install()
-    parents = [int(arg.removeprefix(PARENT)) for arg in args if arg.startswith(PARENT)]
-    Watchdog(progress, settings.lease_s, settings.grace_s).start(*parents)
-    end_with_parent(*parents)  # a worker must not outlive a supervisor that was killed
+    watchdog = Watchdog(progress, settings.lease_s, settings.grace_s, config.exit_report)
+    watchdog.start(config.parent)
+    end_with_parent(config.parent)  # a worker must not outlive a supervisor that was killed
     adopt_orphans()
     return signals
 
@@ -114,13 +128,15 @@ def _check_server(settings: Settings) -> None:
         log.warning(tls.UNVERIFIED)
 
 
-def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -> None:
+def serve(
+    settings: Settings, environ: Mapping[str, str], config: WorkerConfig, caller: Caller | None
+) -> None:
     """Run trials until a signal stops this worker, or its run limit is reached.
 
     Raises:
         HpqError: the server cannot be used, or HPQ_HOME cannot be written.
     """
-    signals = _signals(settings, args, progress := Progress())
+    signals = _signals(settings, config, progress := Progress())
     _check_server(settings)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
@@ -133,11 +149,10 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
     outage = Outage()
     store.keep_provenance(digest, record)
     bundles = CodeBundles(settings.home, reader.sweeps.bundle, in_pod=settings.in_pod)
-    caller = Caller.from_args(args)
     trust = TrustPolicy(settings, bundles, has_caller=caller is not None)
     files = FileStoreHandle(settings)
     garbage = FileGarbage(_context(settings))
-    idle = IdleSweeps(args, reader.events)
+    idle = IdleSweeps(config.idle, reader.events)
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
     parts = WorkerParts(
         settings=settings,
@@ -155,21 +170,15 @@ def serve(settings: Settings, environ: Mapping[str, str], args: Sequence[str]) -
         signals=signals,
         progress=progress,
         suggesters=_suggesters(settings, environ, name),
-        telemetry=Telemetry.from_args(args),
+        telemetry=Telemetry(config.telemetry),
         caller=caller,
     )
     _check_sweep(parts)
-    attempts, run_limit = AttemptRunner(parts), _run_limit(settings, args, reader, caller)
+    attempts, run_limit = AttemptRunner(parts), _run_limit(settings, config, reader, caller)
     loop = ClaimLoop(parts, attempts, run_limit)
     for sid, reason in idle.refusals.items():
         loop.backoff.refuse(sid, reason)
-    presence, reap_store = PresenceRecord(parts, device, loop), TrialStore(_context(settings))
-    resend = partial(reap_store.keep_provenance, digest, record)
-    figures = partial(_reader(settings).workers.server_figures, settings.queue)
-    reaper = Reaper(
-        settings, reap_store, presence.current, parts.telemetry, outage, resend, figures,
-        Notices(settings, _reader(settings), reap_store),
-    )  # fmt: skip
+    reaper = _reaper(parts, PresenceRecord(parts, device, loop), record)
     consumer = _consumer(parts, loop, run_limit, reader)
     files.warn_if_unknown(garbage.recent_stores())
     parts.garbage.start()
@@ -209,22 +218,24 @@ def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> None
 
 
 def main() -> None:
-    """Read the environment and serve; an HpqError ends it with one line and its exit code."""
+    """Read the configuration and serve; an HpqError ends it with one line and its exit code."""
+    config = receive(WorkerConfig)
+    caller = Caller(config.caller) if config.caller else None
     try:
-        environ = {**os.environ, **hidden.receive()}
+        environ = {**os.environ, **config.secrets}
         settings = read(environ)
         if not settings.redis_url:
             text = "HPQ_REDIS_URL is not set; start workers with `hpq worker`"
             raise UserError(text, code="setting-missing")
         configure(settings)
         try:
-            serve(settings, environ, sys.argv)
+            serve(settings, environ, config, caller)
         except RedisError as error:
             raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
     except HpqError as error:
-        if (caller := Caller.from_args(sys.argv)) is not None:
+        if caller is not None:
             caller.tell_over(str(error.notice))
-        elif not exit_report.write(error, sys.argv):
+        elif not exit_report.write(error, config.exit_report):
             print(f"hpq worker: {error.notice}", file=sys.stderr)
         sys.exit(int(error.exit_code))
 

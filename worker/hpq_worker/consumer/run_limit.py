@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from redis.exceptions import RedisError
@@ -20,8 +20,6 @@ from hpq.notice import tagged
 from hpq_worker.runner.caller import Caller
 
 log = logging.getLogger("hpq.worker")
-OPTION = "--run-budget-fds="  # and the two ends of the pipe
-UNTIL_OVER = "--until-over"
 MOST_RUNS = 60_000  # a pipe holds 65,536 bytes
 
 
@@ -41,24 +39,10 @@ class RunBudget:
         os.write(budget._write_end, b"." * count)
         return budget
 
-    @classmethod
-    def from_args(cls, args: Sequence[str]) -> RunBudget | None:
-        """Return the budget that a command line names; None without a limit."""
-        found = [word.removeprefix(OPTION) for word in args if word.startswith(OPTION)]
-        if not found:
-            return None
-        read_end, write_end = found[0].split(",")
-        return cls(int(read_end), int(write_end))
-
     @property
     def fds(self) -> tuple[int, int]:
         """The file descriptors that a worker inherits."""
         return self._read_end, self._write_end
-
-    @property
-    def arg(self) -> str:
-        """The option that passes the budget to a worker."""
-        return f"{OPTION}{self._read_end},{self._write_end}"
 
     @property
     def are_left(self) -> bool:

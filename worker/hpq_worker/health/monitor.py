@@ -34,17 +34,17 @@ class Monitor:
             metrics = self._metrics = _metrics(self._health, queue)
             self._endpoint = Endpoint(port, pages(self._health, metrics.page))
 
-    def open_pipe(self, slot: int) -> tuple[int, ...]:
+    def open_pipe(self, slot: int) -> int | None:
         """Return the write end of a new pipe for a slot's worker; the caller closes it."""
         if self._metrics is None:
-            return ()
+            return None
         self.worker_ended(slot)  # closes the pipe of an earlier worker
         read_end, write_end = os.pipe()
         os.set_blocking(read_end, False)
         self._pipes[slot] = (read_end, LineBuffer())
         self._metrics.started()
         self._health.worker_started(slot)
-        return (write_end,)
+        return write_end
 
     def worker_ended(self, slot: int) -> None:
         """Read the last messages of a slot's worker, which has ended, and close its pipe."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 from hpq.domain.attempt import CommitReply, Outcome
 
-OPTION = "--telemetry-fd="  # and the number of the file descriptor
 _MOST_BYTES = 4096  # PIPE_BUF: lines up to this arrive whole
 
 
@@ -43,12 +42,6 @@ class Telemetry:
         if fd is not None:
             os.set_inheritable(fd, False)  # the runner does not inherit it
             os.set_blocking(fd, False)
-
-    @classmethod
-    def from_args(cls, args: Sequence[str]) -> Telemetry:
-        """Open the pipe that the command line names, if any."""
-        fds = [arg.removeprefix(OPTION) for arg in args if arg.startswith(OPTION)]
-        return cls(int(fds[0]) if fds else None)
 
     @property
     def is_connected(self) -> bool:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from hpq.errors import Forbidden, HpqError, NotFound, ServerTooOld, UserError
 from hpq.notice import tagged
 
-OPTION = "--exit-report-fd="  # and the number of the file descriptor
 _MOST_BYTES = 4096  # PIPE_BUF: a write is atomic and does not wait for the reader
 _FINAL = (UserError, NotFound, Forbidden, ServerTooOld)
 
@@ -24,14 +22,13 @@ class ExitReport:
     is_final: bool
 
 
-def write(error: HpqError, argv: Sequence[str]) -> bool:
-    """Write a report to the pipe that the command line names; False without a reader."""
-    fds = [arg.removeprefix(OPTION) for arg in argv if arg.startswith(OPTION)]
+def write(error: HpqError, fd: int | None) -> bool:
+    """Write a report to the pipe of the supervisor; False without a reader."""
     text = " ".join(str(error).split())[: _MOST_BYTES // 8]  # JSON may make six bytes of one
     line = tagged(text, error.code)
     report = ExitReport(line=line, is_final=isinstance(error, _FINAL))
     with suppress(OSError):
-        return bool(fds) and os.write(int(fds[0]), json.dumps(asdict(report)).encode()) > 0
+        return fd is not None and os.write(fd, json.dumps(asdict(report)).encode()) > 0
     return False
 
 

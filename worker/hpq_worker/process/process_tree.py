@@ -16,7 +16,6 @@ from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
 
-PARENT = "--parent="  # an option of a process: the pid with which it ends
 SPARED: set[int] = set()  # children of this process that belong to no runner
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -1,16 +1,13 @@
 """Keeps a worker's secrets from the training code that runs as the same user.
 
-The supervisor overwrites secret variables where /proc shows them, and sends them to its workers
-through a pipe.
+The supervisor overwrites secret variables where /proc shows them, and sends them to its workers in
+their configuration (config.py).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -30,7 +27,6 @@ POD_ALLOWED = frozenset(
 _SECRET_WORDS = frozenset(
     "KEY APIKEY TOKEN SECRET PASSWORD PASSWD PASSPHRASE CREDENTIAL CREDENTIALS".split()
 )
-_HIDDEN = "--hidden-on-stdin"
 _SHORTEST = 6  # bytes; masking less would eat ordinary words
 
 
@@ -49,39 +45,6 @@ def hide(in_pod: bool) -> dict[str, str]:
     for name in names:
         del os.environ[name]
     return hidden
-
-
-def start(
-    command: list[str],
-    environ: Mapping[str, str],
-    hidden: Mapping[str, str],
-    fds: tuple[int, ...] = (),
-) -> subprocess.Popen[bytes]:
-    """Start a process in a new session; it inherits `fds` and `receive`s the hidden variables."""
-    process = subprocess.Popen(
-        [*command, _HIDDEN],
-        env=environ,
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-        pass_fds=fds,
-    )
-    assert process.stdin is not None
-    try:
-        process.stdin.write(json.dumps(dict(hidden)).encode())
-        process.stdin.close()
-    except BrokenPipeError:  # it died at once; the caller's wait reports it
-        pass
-    return process
-
-
-def receive() -> dict[str, str]:
-    """Return the variables that `start` sent; leaves an empty standard input."""
-    if _HIDDEN not in sys.argv:  # not started by `start`
-        return {}
-    data = sys.stdin.buffer.read()
-    with open(os.devnull, "rb") as null:
-        os.dup2(null.fileno(), 0)
-    return dict(json.loads(data)) if data else {}
 
 
 def secret_values(settings: Settings, environ: Mapping[str, str], key: bytes | None) -> list[bytes]:

@@ -65,8 +65,11 @@ class Watchdog:
     It counts its own ticks: a process that was stopped or suspended does not count as hung.
     """
 
-    def __init__(self, progress: Progress, lease_s: float, grace_s: float) -> None:
-        self._progress, self._grace_s = progress, grace_s
+    def __init__(
+        self, progress: Progress, lease_s: float, grace_s: float, exit_report: int | None = None
+    ) -> None:
+        """`exit_report` is the pipe to the supervisor."""
+        self._progress, self._grace_s, self._exit_report = progress, grace_s, exit_report
         self._limit_s = max(_LEAST_S, 2 * lease_s)
         self._main, self._began = get_ident(), Event()
 
@@ -104,7 +107,8 @@ class Watchdog:
     def _end(self, why: str) -> None:
         try:
             # Through the supervisor's pipe: a write to stderr may wait for its reader.
-            exit_report.write(HpqError(f"a worker ended: {why}", code="worker-fault"), sys.argv)
+            error = HpqError(f"a worker ended: {why}", code="worker-fault")
+            exit_report.write(error, self._exit_report)
             kill_orphans(())
         finally:
             os._exit(int(ExitCode.OUT_OF_REACH))

@@ -7,38 +7,31 @@ attempt that outlives its limits is given up, and then this worker ends.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from hpq_worker.process.config import CallerConfig
 from hpq_worker.process.protocol import LineBuffer, RunRequest, encode, run_message
 
 _LAST = b'{"last": true}'
 # Why a trial is given up that the function still runs, and the agent continues with the next one.
 _GOES_ON = ("cancelled", "pruned", "lost")
-OPTION = "--caller="  # the pipes of commands, answers and output, the count, 1 to stop the sweep
 
 
 class Caller:
     """The caller's pipes; its interface is that of RunnerProcess."""
 
-    def __init__(self, commands: int, answers: int, output: int, count: int, stops: int) -> None:
-        """`count`: claim at most N trials, 0: no limit; `stops`: end the sweep after them."""
-        self.answers, self.output = answers, output
-        self.count, self.stops_sweep = count, bool(stops)
+    def __init__(self, config: CallerConfig) -> None:
+        self.answers, self.output = config.answers, config.output
+        self.count, self.stops_sweep = config.count, config.stops_sweep
         self.lines, self._buffer = self, LineBuffer()
         self.has_left = False  # the caller runs no further trial
-        self._commands, self._why = commands, ""
-        for fd in (commands, answers, output):
+        self._commands, self._why = config.commands, ""
+        for fd in (self._commands, self.answers, self.output):
             os.set_inheritable(fd, False)
-        for fd in (answers, output):
+        for fd in (self.answers, self.output):
             os.set_blocking(fd, False)
-
-    @classmethod
-    def from_args(cls, args: Sequence[str]) -> Caller | None:
-        """Return the caller that a command line names; None for an ordinary worker."""
-        found = [word.removeprefix(OPTION) for word in args if word.startswith(OPTION)]
-        return cls(*map(int, found[0].split(","))) if found else None
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines of `data`, except the announcement of the last trial."""

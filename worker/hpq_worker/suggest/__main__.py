@@ -1,8 +1,7 @@
-"""`python -m hpq_worker.suggest SWEEP WORKER PID FD [tpe]`: suggest parameter sets of a sweep.
+"""`python -m hpq_worker.suggest`: suggest parameter sets of a sweep; a SuggesterConfig on stdin.
 
-`tpe` makes `auto` do without a Gaussian process, after one was killed. The process ends with the
-worker, on SIGTERM and when Redis fails; the next claim that finds the sweep without a suggester
-starts another. Any other error is also written to FD, as one line.
+The process ends with the worker, on SIGTERM and when Redis fails; the next claim that finds the
+sweep without a suggester starts another. Any other error also goes to the pipe of the worker.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from redis.exceptions import RedisError
 from hpq.code.signing import RowSigner
 from hpq.connection.client import connect
 from hpq.errors import ExitCode, HpqError
-from hpq.search.search_spec import Sampler
 from hpq.settings import read
 from hpq.store.event_reader import SweepHistory
 from hpq.store.keys import Keys
@@ -27,7 +25,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq.store.wire.search import decode_search
-from hpq_worker.process import secrets
+from hpq_worker.process.config import SuggesterConfig, receive
 from hpq_worker.process.logs import configure
 from hpq_worker.process.process_tree import end_with_parent
 from hpq_worker.suggest.loop import Suggester
@@ -39,14 +37,14 @@ class _Terminated(SystemExit):
     """SIGTERM or SIGINT; raised wherever the main thread is."""
 
 
-def serve(sid: str, worker: str, *, may_gp: bool = True) -> None:
+def serve(config: SuggesterConfig) -> None:
     """Suggest parameter sets until the sweep needs no more.
 
     Raises:
         HpqError: the sweep was removed, or cannot be read.
         redis.RedisError: Redis is away.
     """
-    settings = read({**os.environ, **secrets.receive()})
+    sid, settings = config.sweep, read({**os.environ, **config.secrets})
     configure(settings)
     keys = Keys(settings.prefix)
     redis = connect(settings.redis_url, retries=1, timeout_s=5.0)
@@ -54,9 +52,9 @@ def serve(sid: str, worker: str, *, may_gp: bool = True) -> None:
     sweep = TrialStore(context).sweep(sid)
     signer = RowSigner.required(settings, sweep)
     search = decode_search(keys.sweep(sid), sweep.search)
-    lease = SuggestLease(context, sid, worker, settings.lease_ms, signer.sign)
+    lease = SuggestLease(context, sid, config.worker, settings.lease_ms, signer.sign)
     history = SweepHistory(redis, keys, sid, signer.has_signed)
-    why = Suggester(search, history, lease, may_gp=may_gp).run()
+    why = Suggester(search, history, lease, may_gp=config.may_gp).run()
     log.info("%s: suggests no more trials: %s", sid, why)
 
 
@@ -66,27 +64,27 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """Read the environment and serve; an error is one line."""
-    sid, worker, parent, error_fd = sys.argv[1:5]
+    config = receive(SuggesterConfig)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported, which is later
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _terminate)
     end_with_parent()
-    if os.getppid() != int(parent):
+    if os.getppid() != config.parent:
         return
     try:
-        serve(sid, worker, may_gp=Sampler.TPE not in sys.argv[5:])
+        serve(config)
     except _Terminated:
         os._exit(0)  # another thread may be amid an import, and would crash
     except RedisError as error:
-        _print_error(sid, error)
+        _print_error(config.sweep, error)
         os._exit(ExitCode.OUT_OF_REACH)  # as above; a crash would count as a fault of the sweep
     except Exception as error:
         line = str(error) if isinstance(error, HpqError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):
-            os.write(int(error_fd), line.encode("utf-8", "replace")[:1_000])
+            os.write(config.error, line.encode("utf-8", "replace")[:1_000])
         if not isinstance(error, HpqError):
             raise
-        _print_error(sid, error)
+        _print_error(config.sweep, error)
         sys.exit(ExitCode.SOME_FAILED)
 
 

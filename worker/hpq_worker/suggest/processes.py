@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from hpq.errors import ExitCode
 from hpq.notice import Notice
 from hpq.search.search_spec import Sampler, is_installed, missing
 from hpq.store.suggest_lease import SuggestLease
-from hpq_worker.process import process_tree, secrets
+from hpq_worker.process import process_tree
+from hpq_worker.process.config import SuggesterConfig, start
 
 log = logging.getLogger("hpq.suggest")
 _MOST = 4  # suggesters beside one worker; other workers start the rest
@@ -109,18 +109,16 @@ class SuggesterProcesses:
     def _start(self, sid: str, sampler: str) -> None:
         starts = self._starts.setdefault(sid, _Starts(started_at=0.0))
         starts.error_fd, end = os.pipe()
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "hpq_worker.suggest",
-            sid,
-            self._worker,
-            str(os.getpid()),
-        ]
+        config = SuggesterConfig(
+            secrets=self._hidden,
+            sweep=sid,
+            worker=self._worker,
+            parent=os.getpid(),
+            error=end,
+            may_gp=not starts.is_tpe_alone,
+        )
         try:
-            command += [str(end), *([Sampler.TPE] if starts.is_tpe_alone else [])]
-            process = secrets.start(command, os.environ, self._hidden, (end,))
+            process = start("hpq_worker.suggest", os.environ, config, (end,))
         except OSError:
             os.close(starts.error_fd)
             raise

@@ -1,0 +1,96 @@
+"""What a process of a worker is started with: one JSON value on its standard input.
+
+The value holds the secret variables too: neither the command line nor /proc shows them. A field
+that is a pipe holds the file descriptor that the process inherits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TypeVar
+
+from hpq.store.wire.records import record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallerConfig:
+    """The pipes of the process that called `hpq.agent`, and its limits; hpq.in_process sends it."""
+
+    commands: int
+    answers: int
+    output: int
+    count: int = 0  # claim at most N trials; 0: no limit
+    stops_sweep: bool = False  # end an open-ended sweep after them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """The configuration of one worker process."""
+
+    secrets: Mapping[str, str] = field(default_factory=dict)  # variables
+    parent: int | None = None  # process id that this worker ends with; None: the present parent
+    telemetry: int | None = None
+    exit_report: int | None = None
+    run_budget: tuple[int, ...] = ()  # the read end and the write end
+    is_until_over: bool = False  # exit when HPQ_SWEEP is over
+    idle: Mapping[str, str] = field(default_factory=dict)  # sweep to skip → id of its last event
+    caller: CallerConfig | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuggesterConfig:
+    """The configuration of one suggester process."""
+
+    secrets: Mapping[str, str]  # variables
+    sweep: str
+    worker: str
+    parent: int  # process id of the worker
+    error: int  # an error is also written here, as one line
+    may_gp: bool = True  # False: `auto` does without a Gaussian process, after one was killed
+
+
+C = TypeVar("C", WorkerConfig, SuggesterConfig)
+
+
+def start(
+    module: str,
+    environ: Mapping[str, str],
+    config: WorkerConfig | SuggesterConfig,
+    fds: tuple[int, ...] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a Python module in a new session; it inherits `fds` and `receive`s its configuration.
+
+    Raises:
+        OSError: no process can be started.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        env=environ,
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=fds,
+    )
+    assert process.stdin is not None
+    try:
+        process.stdin.write(json.dumps(asdict(config)).encode())
+        process.stdin.close()
+    except BrokenPipeError:  # it died at once; the caller's wait reports it
+        pass
+    return process
+
+
+def receive(kind: type[C]) -> C:
+    """Read the configuration of this process; leaves an empty standard input.
+
+    Raises:
+        ValueError, TypeError: standard input holds no such configuration.
+    """
+    data = sys.stdin.buffer.read()
+    with open(os.devnull, "rb") as null:
+        os.dup2(null.fileno(), 0)
+    return record(kind, data.decode() or "{}")
