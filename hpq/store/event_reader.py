@@ -36,25 +36,9 @@ class EventReader:
         Raises:
             DecodeError: an entry is not an event.
         """
-        return self.read_several({sid: after}, block_ms, count).get(sid, [])
-
-    def read_several(
-        self, after: Mapping[str, str], block_ms: int | None, count: int | None
-    ) -> dict[str, list[Event]]:
-        """Return, by sweep, at most `count` events after an id; omit sweeps without any.
-
-        Waits at most `block_ms` milliseconds for the first event of any of them.
-
-        Raises:
-            DecodeError: an entry is not an event.
-        """
-        ids = {self._keys.sweep(sid, "events"): sid for sid in after}
-        streams: Any = {key: after[sid] for key, sid in ids.items()}
-        answer: Any = self._redis.xread(streams, block=block_ms, count=count)
-        return {
-            ids[key.decode()]: [_event(key.decode(), *entry) for entry in entries]
-            for key, entries in answer or []
-        }
+        key = self._keys.sweep(sid, "events")
+        answer: Any = self._redis.xread({key: after}, block=block_ms, count=count)
+        return [_event(key, *entry) for _, entries in answer or [] for entry in entries]
 
     def last_id(self, sid: str) -> str:
         """Return the id of a sweep's newest event; "0" if the sweep has none."""

@@ -47,7 +47,7 @@ def sweep_page(sweeps: Sequence[SweepData], *, is_live: bool = False) -> str:
     return template("sweep.html").render(
         policy="" if is_live else _POLICY.format(scripts=own),
         title=", ".join(one.sweep.id for one in sweeps),
-        live=sweeps[0].sweep.id if is_live else "",
+        is_live=is_live,
         style=Markup(asset("page.css")),
         script=Markup(script),
         data=_base64(gzip.compress(data, 6, mtime=0)),
@@ -122,7 +122,7 @@ def page_script(*, is_live: bool = False, is_list: bool = False) -> str:
 
 
 def live_policy() -> str:
-    """Return the policy of the dashboard's pages: scripts and streams from itself only."""
+    """Return the policy of the dashboard's pages: scripts and answers from itself only."""
     scripts = [page_script(is_live=True), page_script(is_live=True, is_list=True)]
     own = " ".join(f"'{_sha256(script.encode())}'" for script in scripts)
     policy = _POLICY.format(scripts=f"'self' {own}")

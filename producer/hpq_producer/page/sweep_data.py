@@ -169,7 +169,6 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
     return {
         "id": sweep.id,
         "at": data.status.at_ms,
-        "event": data.status.last_event,
         "metric": sweep.metric.name if sweep.metric else "",
         "max": sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE,
         "replicates": sweep.replicates,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+import base64
+import gzip
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -20,19 +22,21 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
-from hpq.domain.sweep import Sweep
+from hpq.domain.identity import ParameterSet
+from hpq.domain.sweep import Counts, Sweep
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
-from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
+from hpq.store.wire.trial import encode_new
 from tests.integration.page.conftest import Tab
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
+from tests.support.made_sweeps import RANGES, drawn_sets, made
 
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
-live = pytest.importorskip("hpq_producer.page.live")
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 
@@ -65,36 +69,24 @@ class Served:
         connection.close()
         return found
 
-    @contextmanager
-    def stream(self, topic: str, after: str = "0", **headers: str) -> Iterator[Events]:
-        there = urlsplit(self.url)
-        connection = http.client.HTTPConnection(there.hostname, there.port, timeout=DEADLINE_S)
-        headers = {"Cookie": "=".join(self.cookie), **headers}
-        connection.request("GET", f"/events?topic={topic}&after={after}", headers=headers)
-        answer = connection.getresponse()
-        try:
-            yield Events(answer)
-        finally:
-            answer.close()
-            connection.close()
+    def changes(self, sid: str, since: object) -> Any:
+        """Poll as a tab does; return the status if no JSON came."""
+        status, _, text = self.get(f"/sweep/{sid}/changes?since={since}")
+        return json.loads(text) if status == 200 else status
 
+    def patch(self, sid: str, since: object) -> Any:
+        """Poll until something changed."""
+        until = time.monotonic() + DEADLINE_S
+        while (found := self.changes(sid, since)) == 304:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        return found
 
-class Events:
-    """The events of an open stream."""
-
-    def __init__(self, answer: http.client.HTTPResponse) -> None:
-        self.answer = answer
-
-    def next(self) -> tuple[str, str, str]:
-        """Return id, name and data of the next event."""
-        found, until = {"id": "", "event": "", "data": ""}, time.monotonic() + DEADLINE_S
-        while line := self.answer.readline().decode():
-            assert time.monotonic() < until  # a quiet stream has comments
-            name, _, value = line.rstrip("\n").partition(": ")
-            found[name] = value
-            if line == "\n" and found["event"]:
-                return found["id"], found["event"], found["data"]
-        raise AssertionError("the stream ended")
+    def moment(self, sid: str) -> int:
+        """Open a sweep's page; return the moment that it shows."""
+        found = re.search(r'id="data">([^<]+)<', self.get(f"/sweep/{sid}")[2])
+        assert found
+        return int(json.loads(gzip.decompress(base64.b64decode(found[1])))[0]["at"])
 
 
 @pytest.fixture
@@ -144,6 +136,18 @@ def begin(
     return run
 
 
+@pytest.fixture
+def report(store: TrialStore, who: WorkerPresence) -> Callable[..., None]:
+    """Return a function that reports one more value of acc."""
+
+    def send(claim: Claim, step: int, value: float) -> None:
+        points = (Point(step=step, name="acc", value=value),)
+        batch = ReportBatch(seq=step, step=step, objective=value, points=points)
+        store.beat(claim, who, batch, lease_ms=30_000)
+
+    return send
+
+
 def finish(store: TrialStore, claim: Claim, value: float) -> None:
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=2))
 
@@ -185,17 +189,17 @@ def test_a_metric_is_read_when_it_is_chosen(
 
 
 def test_a_running_trial_moves_without_an_event(
-    serve, sweep_of, begin, store: TrialStore, who: WorkerPresence, tab: Callable[..., Tab]
+    serve, sweep_of, begin, report, tab: Callable[..., Tab]
 ) -> None:
     sweep: Sweep = sweep_of(2)
     claim = begin(0.1, 0.2)
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
-    points = (Point(step=3, name="acc", value=0.625),)
-    store.beat(
-        claim, who, ReportBatch(seq=2, step=3, objective=0.625, points=points), lease_ms=30_000
-    )
+    report(claim, 3, 0.625)
     shown.until("document.querySelector('#table tbody').textContent.includes('0.625')")
+    assert "acc by step; 1 trial" in shown.text("#curves-n")
+    begin(0.3, 0.4)
+    shown.until("document.querySelector('#curves-n').textContent.includes('2 trials')")
     assert shown.messages == []
 
 
@@ -211,18 +215,20 @@ def test_a_selected_trial_shows_attempts_artifacts_and_the_end_of_its_log(
 
 
 def test_a_log_that_arrives_after_the_panel_was_drawn_again_appears(
-    serve, sweep_of, begin, tab: Callable[..., Tab]
+    serve, sweep_of, begin, report, tab: Callable[..., Tab]
 ) -> None:
     """Each drawing of the panel asks for the trial; here the answers come after the last one."""
     sweep: Sweep = sweep_of(2)
-    begin(0.1, 0.2, log=b"epoch 1\n")
+    claim = begin(0.1, 0.2, log=b"epoch 1\n")
     shown, held, is_free = tab(), list[Any](), False
     shown.page.route(
         "**/trial/**", lambda route: route.continue_() if is_free else held.append(route)
     )
     serve().show(shown, f"/sweep/{sweep.id}#{sweep.id}/1")
-    shown.until("document.querySelector('#live').textContent.includes('updated')")
-    assert len(held) > 1
+    before = len(held)
+    report(claim, 3, 0.625)
+    shown.until("document.querySelector('#table tbody').textContent.includes('0.625')")
+    assert len(held) > before > 0
     is_free = True
     for route in held:
         route.continue_()
@@ -258,7 +264,8 @@ def test_a_click_that_a_new_sweep_interrupts_opens_its_link(
     shown.page.mouse.down()
     sweep_of(3, "demo-11111")
     other.until("document.querySelectorAll('#listing tbody tr').length === 2")
-    shown.page.evaluate("fetch('/')")  # the server sent the list to both tabs; this one has it now
+    while len({url for url in shown.requests if "?since=" in url}) < 3:  # it has the new list
+        shown.page.wait_for_timeout(20)
     shown.page.mouse.up()
     shown.page.wait_for_url(f"**/sweep/{first.id}")
     assert shown.messages == []
@@ -273,111 +280,188 @@ def test_a_sweep_removed_while_shown_keeps_its_last_state(
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
     control.remove(sweep.id)
     shown.until("document.querySelector('#live').textContent.includes('removed')")
-    assert "acc 0.5000" in shown.text("h1") and shown.messages == []
+    assert "acc 0.5000" in shown.text("h1")
+    assert [text for text in shown.messages if "404" not in text] == []
 
 
-def test_a_browser_that_returns_gets_what_it_missed(
+def test_a_page_says_since_when_it_is_not_live_and_comes_back(
+    serve, sweep_of, begin, store: TrialStore, redis: Redis, tab: Callable[..., Tab]
+) -> None:
+    sweep: Sweep = sweep_of(2)
+    finish(store, begin(0.1, 0.5), 0.5)
+    shown = serve().show(tab(), f"/sweep/{sweep.id}")
+    shown.until("document.querySelector('#live').textContent.startsWith('live')")
+    redis.config_set("maxclients", 1)
+    try:
+        redis.client_kill_filter(_type="normal", skipme=True)
+        shown.until("document.querySelector('#live').textContent.startsWith('not live since')")
+    finally:
+        redis.config_set("maxclients", 10_000)
+    finish(store, begin(0.1, 0.75), 0.75)
+    shown.until("document.querySelector('h1').textContent.includes('0.7500')")
+    shown.until("document.querySelector('#live').textContent.startsWith('live')")
+
+
+def test_a_tab_that_polls_again_gets_what_it_missed(
     serve, sweep_of, begin, store: TrialStore
 ) -> None:
     sweep: Sweep = sweep_of(4)
     finish(store, begin(0.1, 0.5), 0.5)
     served = serve()
-    with served.stream(sweep.id) as events:
-        last, name, _ = events.next()
-        assert name == "patch" and last
-    finish(store, begin(0.1, 0.25), 0.25)
-    with served.stream(sweep.id, **{"Last-Event-ID": last}) as events:
-        # The first patch holds what the server has read so far; a later one holds the rest.
-        patches = (json.loads(events.next()[2])["trials"] for _ in iter(int, 1))
-        assert next(p for p in patches if p["y"] == [0.25])["n"] == [2]
+    first = served.moment(sweep.id)
+    assert served.changes(sweep.id, first) == 304
+    at = first
+    for n, value in ((2, 0.25), (3, 0.75)):
+        finish(store, begin(0.1, value), value)
+        found = served.patch(sweep.id, at)
+        assert found["trials"]["n"] == [n] and found["curves"]["len"] == [2]
+        at = found["at"]
+    missed = served.changes(sweep.id, first)
+    assert missed["trials"]["n"] == [2, 3] and missed["trials"]["y"] == [0.25, 0.75]
+    assert missed["winner"] == 3 and "0.7500" in missed["head"]
+    assert served.changes(sweep.id, missed["at"]) == 304
 
 
-def test_a_browser_whose_events_were_trimmed_loads_the_page_again(
-    serve, sweep_of, begin, store: TrialStore, redis: Redis, keys: Keys
+@pytest.mark.parametrize("since", ["", "0", "abc", "-1", "1-1", quote("²"), 2**62, "9" * 5_000])
+def test_a_moment_that_the_dashboard_does_not_know_loads_the_page_again(
+    serve, sweep_of, since: object
+) -> None:
+    sweep: Sweep = sweep_of(2)
+    assert serve().changes(sweep.id, since) == {"reset": True}
+
+
+def test_an_axis_that_changes_loads_the_page_again(
+    serve, sweep_of, begin, store: TrialStore
+) -> None:
+    """A logarithmic axis has no place for the new value."""
+    sweep: Sweep = sweep_of(4)
+    for value in (1e-6, 1e-3, 1.0):
+        finish(store, begin(value), value)
+    served = serve()
+    first = served.moment(sweep.id)
+    finish(store, begin(-1.0), -1.0)
+    assert served.patch(sweep.id, first) == {"reset": True}
+    assert served.changes(sweep.id, served.moment(sweep.id)) == 304
+
+
+def test_more_events_than_one_read_returns_are_all_seen(
+    serve, sweep_of, begin, store: TrialStore, control: SweepControl
+) -> None:
+    sweep: Sweep = sweep_of(2_000)
+    served = serve()
+    first = served.moment(sweep.id)
+    control.pause(sweep.id)
+    for _ in range(600):
+        control.resume(sweep.id)
+        control.pause(sweep.id)
+    control.resume(sweep.id)
+    finish(store, begin(0.1, 0.5), 0.5)
+    found = served.patch(sweep.id, first)
+    while not found["trials"]["n"]:
+        found = served.patch(sweep.id, found["at"])
+    assert found["trials"]["n"] == [1] and found["trials"]["y"] == [0.5]
+
+
+READS = ("exists", "hgetall", "hmget", "lrange", "xrevrange", "zmscore", "zrange")
+
+
+def commands(redis: Redis, *names: str) -> int:
+    """Return how often Redis ran these commands."""
+    stats: Any = redis.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in names)
+
+
+def test_twenty_tabs_cost_redis_the_reads_of_one(serve, sweep_of, begin, redis: Redis) -> None:
+    sweep: Sweep = sweep_of(4)
+    begin(0.1, 0.2)
+    served = serve()
+    moment = served.moment(sweep.id)
+
+    def cost(tabs: int) -> float:
+        """Return the commands of one read, of which there is one a second at most."""
+        redis.config_resetstat()
+        began, reads = time.monotonic(), 0
+        with ThreadPoolExecutor(tabs) as pool:
+            while reads < 3:
+                assert set(pool.map(lambda _: served.changes(sweep.id, moment), range(tabs))) == {
+                    304
+                }
+                reads = commands(redis, "xread")
+                assert reads <= time.monotonic() - began + 1 < DEADLINE_S
+        return commands(redis, *READS) / reads
+
+    assert 0 < cost(1) == cost(20)
+
+
+def test_polls_of_a_quiet_sweep_read_no_trial(
+    serve, sweep_of, begin, store: TrialStore, redis: Redis
 ) -> None:
     sweep: Sweep = sweep_of(4)
-    first = redis.xrange(keys.sweep(sweep.id, "events"), count=1)[0][0].decode()
     finish(store, begin(0.1, 0.5), 0.5)
-    redis.xtrim(keys.sweep(sweep.id, "events"), maxlen=1, approximate=False)
     served = serve()
-    with served.stream(sweep.id, after=first) as events:
-        assert events.next()[1] == "reset"
+    moment = served.moment(sweep.id)
+    redis.config_resetstat()
+    until = time.monotonic() + DEADLINE_S
+    while commands(redis, "xread") < 2:
+        assert served.changes(sweep.id, moment) == 304
+        assert time.monotonic() < until
+    assert commands(redis, *READS) == commands(redis, "exists") == commands(redis, "xread")
 
 
-def test_control_c_ends_it_though_a_stream_is_open(serve, sweep_of) -> None:
-    sweep: Sweep = sweep_of(2)
+def test_a_poll_of_ten_thousand_trials_with_eight_running_is_twenty_kilobytes(
+    serve, writer: SweepWriter, take, store: TrialStore, who: WorkerPresence, report
+) -> None:
+    sets = drawn_sets(10_000)
+    data = made(sets[:9_900], sid="wide-00000", metric="acc", points=1, spec=RANGES)
+    sid = data.sweep.id
+    writer.add_rows(sid, 1, [encode_new(ParameterSet(one), 0) for one in sets])
+    writer.stage_results(sid, ((t.id.number, t) for t in data.trials))
+    assert writer.seal(replace(data.sweep, counts=Counts())) is None
+    claims = [take() for _ in range(8)]
+    for k, claim in enumerate(claims):
+        points = tuple(
+            Point(step=n, name="acc", value=0.9 - 1 / (n + k + 3)) for n in range(1, 200)
+        )
+        batch = ReportBatch(seq=1, step=199, objective=0.8, points=points)
+        store.beat(claim, who, batch, lease_ms=30_000)
     served = serve()
-    with served.stream(sweep.id) as events:
-        events.next()
-        served.process.send_signal(signal.SIGINT)
-        _, err = served.process.communicate(timeout=DEADLINE_S)
-        assert "Traceback" not in err
+    moment = served.moment(sid)
+    for claim in claims:
+        report(claim, 200, 0.8123456789)
+    for claim in claims[:2]:
+        finish(store, claim, 0.8123456789)
+        take()
+    assert len(served.patch(sid, moment)["trials"]["n"]) == 10
+    status, _, text = served.get(f"/sweep/{sid}/changes?since={moment}")
+    assert status == 200 and len(text.encode()) <= 20_000
 
 
 def test_control_c_ends_it_though_redis_hangs(serve, sweep_of, redis: Redis) -> None:
     """A call of a server that does not answer is tried again for minutes."""
     sweep: Sweep = sweep_of(2)
     served, server = serve(), redis.info("server")["process_id"]
-    with served.stream(sweep.id) as events:
-        events.next()
-        os.kill(server, signal.SIGSTOP)
-        try:
-            with ThreadPoolExecutor() as pool:
-                pool.submit(served.get, "/")
-                served.process.send_signal(signal.SIGINT)
-                _, err = served.process.communicate(timeout=60)
-        finally:
-            os.kill(server, signal.SIGCONT)
-        assert "Traceback" not in err
+    served.moment(sweep.id)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor() as pool:
+            pool.submit(served.get, "/")
+            served.process.send_signal(signal.SIGINT)
+            _, err = served.process.communicate(timeout=60)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("after", ["abc", "1-1-1", "²-0", "-"])
-def test_a_place_in_the_events_that_is_none_begins_at_the_first(
-    serve, sweep_of, begin, store: TrialStore, after: str
-) -> None:
-    sweep: Sweep = sweep_of(2)
-    finish(store, begin(0.1, 0.5), 0.5)
-    with serve().stream(sweep.id, after=quote(after)) as events:
-        _, name, data = events.next()
-        assert name == "patch" and json.loads(data)["trials"]["n"] == [1]
-
-
-def test_a_place_that_no_event_has_reached_loads_the_page_again(serve, sweep_of) -> None:
-    sweep: Sweep = sweep_of(2)
-    with serve().stream(sweep.id, after=f"{2**70}-0") as events:
-        assert events.next()[1] == "reset"
-
-
-def test_a_sweep_that_was_removed_before_its_page_follows_it_is_gone(
-    serve, sweep_of, control: SweepControl, reader: StoreReader
+def test_a_poll_of_a_sweep_that_was_removed_is_not_found(
+    serve, sweep_of, control: SweepControl
 ) -> None:
     """A reset would load the page again, which is not found; the open page keeps its last state."""
     sweep: Sweep = sweep_of(2)
     served = serve()
-    assert sweep.id in served.get(f"/sweep/{sweep.id}")[2]
-    last = reader.events.last_id(sweep.id)
+    moment = served.moment(sweep.id)
     control.remove(sweep.id)
-    with served.stream(sweep.id, after=last) as events:
-        assert events.next()[1] == "gone"
-
-
-def test_a_stream_of_a_sweep_that_is_gone_says_so_and_one_in_an_outage_comes_back(
-    serve, sweep_of, redis: Redis
-) -> None:
-    """A browser gives a stream up at an HTTP error, so the stream itself tells."""
-    sweep: Sweep = sweep_of(2)
-    served = serve()
-    with served.stream("nothing") as events:
-        assert events.next()[1] == "gone"
-    redis.config_set("maxclients", 1)
-    try:
-        redis.client_kill_filter(_type="normal", skipme=True)
-        with served.stream(sweep.id) as events:
-            assert events.next()[1] == "away"
-    finally:
-        redis.config_set("maxclients", 10_000)
-    with served.stream(sweep.id) as events:
-        assert events.next()[1] == "patch"
+    assert served.patch(sweep.id, moment) == 404
+    assert served.changes("nothing", moment) == 404
 
 
 @pytest.mark.parametrize("part", ["ended", "rank"])
@@ -387,17 +471,16 @@ def test_a_page_of_damaged_data_names_the_key_and_follows_the_sweep_once_it_is_m
     sweep: Sweep = sweep_of(4)
     finish(store, begin(0.1, 0.5), 0.5)
     served, key = serve(), keys.sweep(sweep.id, part)
-    with served.stream(sweep.id) as events:
-        assert events.next()[1] == "patch"
-        redis.rename(key, "aside")
-        redis.set(key, "x")
-        redis.xadd(keys.sweep(sweep.id, "events"), {"e": "paused"})
-        assert next(e for e in iter(events.next, None) if e[1] == "away")[2].count(key)
-        status, _, text = served.get(f"/sweep/{sweep.id}x")
-        assert status == 404
-        redis.delete(key)
-        redis.rename("aside", key)
-        assert next(e for e in iter(events.next, None) if e[1] == "patch")
+    moment = served.moment(sweep.id)
+    redis.rename(key, "aside")
+    redis.set(key, "x")
+    redis.xadd(keys.sweep(sweep.id, "events"), {"e": "paused"})
+    assert served.patch(sweep.id, moment) == 503
+    assert key in served.get(f"/sweep/{sweep.id}")[2]
+    assert served.get(f"/sweep/{sweep.id}x")[0] == 404
+    redis.delete(key)
+    redis.rename("aside", key)
+    assert served.patch(sweep.id, moment)["at"] > moment
     redis.set("hpq:workers", "x")
     status, _, text = served.get("/workers")
     assert status == 503 and "WRONGTYPE" in text
@@ -411,15 +494,6 @@ def test_equal_digits_on_the_screen_do_not_change_the_ranks(
         finish(store, begin(0.1, value), value)
     shown = serve().show(tab(), f"/sweep/{sweep.id}#{sweep.id}/2")
     shown.until("document.querySelector('#trial').textContent.includes('1 of 2')")
-
-
-def test_a_page_that_nobody_follows_is_read_anew(serve, sweep_of, begin, store: TrialStore) -> None:
-    sweep: Sweep = sweep_of(2)
-    finish(store, begin(0.1, 0.5), 0.5)
-    served = serve()
-    assert "acc 0.5000" in served.get(f"/sweep/{sweep.id}")[2]
-    finish(store, begin(0.1, 0.75), 0.75)
-    assert "acc 0.7500" in served.get(f"/sweep/{sweep.id}")[2]
 
 
 def test_it_only_shows(serve) -> None:
@@ -445,7 +519,8 @@ def test_a_token_is_needed_once(serve, sweep_of, host: str) -> None:
     name, token = served.cookie
     assert len(token) > 20
     pages = ("/", "/workers", f"/sweep/{sweep.id}", f"/trial/{sweep.id}/1", "/plotly.js")
-    for path in (*pages, "/events?topic=/", "/?token=wrong", "/?token=", "/?token=%C3%A9"):
+    polls = ("/changes", f"/sweep/{sweep.id}/changes?since=0")
+    for path in (*pages, *polls, "/?token=wrong", "/?token=", "/?token=%C3%A9"):
         for cookie in ("", f"{name}=", f"{name}=wrong", f"{name}=\xe9"):
             status, _, text = served.get(path, Cookie=cookie)
             assert status == 403 and sweep.id not in text, (path, cookie)
@@ -484,7 +559,7 @@ def test_without_a_token_the_dashboard_names_its_readers(serve, host: str) -> No
 def test_a_sweep_or_trial_that_does_not_exist_is_not_found(serve, sweep_of) -> None:
     sweep_of(1)
     served = serve()
-    for path in ("/sweep/nothing", "/trial/demo-00000/9", "/no/such"):
+    for path in ("/sweep/nothing", "/trial/demo-00000/9", "/no/such", "/no/changes"):
         assert served.get(path)[0] == 404, path
 
 
@@ -492,21 +567,3 @@ def test_a_port_in_use_is_one_line(serve, hpq) -> None:
     port = urlsplit(serve().url).port
     done = hpq("dashboard", "--port", port)
     assert done.returncode == 2 and "[port-unusable]" in done.stderr
-
-
-def test_a_slow_browser_gets_a_reset() -> None:
-    async def read() -> list[str]:
-        slow = live.Subscriber("s", asyncio.get_running_loop())
-        for n in range(40):
-            slow.put(("patch", str(n), ""))
-        await asyncio.sleep(0)
-        names = []
-        while not slow.queue.empty():
-            message = slow.queue.get_nowait()
-            assert message is not None
-            names.append(message[0])
-        return names
-
-    with ThreadPoolExecutor() as pool:  # playwright runs a loop in this thread
-        names = pool.submit(asyncio.run, read()).result()
-    assert "reset" in names and len(names) <= 16

@@ -1,5 +1,6 @@
-// The dashboard: patches from the server, and what it alone knows of a trial.
-const LIVE = document.body.dataset.live;
+// The dashboard: polls for what changed, and what the server alone knows of a trial.
+const LIVE = document.body.dataset.live; // the path that answers polls
+const clock = () => new Date().toLocaleTimeString();
 const say = (text) => { $('#live').textContent = text; };
 function apply(patch) {
   const d = S.d, t = d.trials;
@@ -8,19 +9,17 @@ function apply(patch) {
     if (i === undefined) { i = t.n.length; d.at_of.set(n, i); }
     for (const name of Object.keys(t)) if (name !== 'p') t[name][i] = patch.trials[name][k];
     for (const axis of d.axes) axis.values[i] = patch.trials.p[patch.names.indexOf(axis.name)]?.[k] ?? null;
-    const points = patch.curves[n];
-    if (!points?.length) return;
-    const y = points.map(([, v]) => (v === null ? NaN : d.curves.log ? Math.log10(v) : v)), c = d.curves, known = y.filter(Number.isFinite);
-    d.curve.set(n, { x: points.map(([x]) => x), y });
-    if (d.curve.size === 1) [c.low, c.high] = [Infinity, -Infinity];
-    Object.assign(c, { last: Math.max(c.last, points.at(-1)[0]), low: Math.min(c.low, ...known), high: Math.max(c.high, ...known) });
-    if (!(c.high > c.low)) [c.low, c.high] = [c.low - .5, c.low + .5];
   });
+  const more = patch.curves, c = d.curves;
+  if (more.n.length) {
+    const [low, high, last] = d.curve.size ? [c.low, c.high, c.last] : [Infinity, -Infinity, 0];
+    for (const [n, curve] of unpack(more)) d.curve.set(n, curve);
+    Object.assign(c, { low: Math.min(low, more.low), high: Math.max(high, more.high), last: Math.max(last, more.last), cut: c.cut || more.cut });
+  }
   d.winner = patch.winner; d.scale = patch.scale; d.metrics = patch.metrics;
   prepare(d);
   keep();
   later();
-  say(`live, updated ${new Date().toLocaleTimeString()}`);
   whenCalm(() => {
     $('.sweep').innerHTML = patch.head; // the server's template, which escapes every value
     ages();
@@ -44,24 +43,29 @@ function later() { // charts take a second of a busy machine: they may wait
     cost = performance.now() - began;
   }, 300 + 4 * cost);
 }
-let stream = null, lastId = null;
-function connect() {
-  stream?.close();
-  if (document.hidden) return; // a browser allows six streams for all its tabs
-  stream = new EventSource(`/events?topic=${encodeURIComponent(LIVE)}&after=${lastId ?? S.d?.event ?? ''}`);
-  const on = (name, act) => stream.addEventListener(name, (event) => { lastId = event.lastEventId || lastId; act(event.data); });
-  stream.onopen = () => say('live');
-  stream.onerror = () => {
-    say('connection lost; trying again');
-    if (stream.readyState !== EventSource.CLOSED) return;
-    say('hpq dashboard refuses this page; open the link that it printed'); // another start, another token
-    setTimeout(connect, 1000);
-  };
-  on('patch', (data) => apply(JSON.parse(data)));
-  on('html', (data) => whenCalm(() => { $('#listing').innerHTML = JSON.parse(data); document.body.dataset.ready = 'yes'; }));
-  on('reset', () => location.reload());
-  on('away', (why) => say(`Redis does not answer (${why}); trying again`));
-  on('gone', () => { stream.close(); say('this sweep was removed; the page shows its last state'); });
+const SOON = 1000, IDLE = 5000, AWAY = 30_000; // ms until the next poll
+let since = '', wait = SOON, timer = 0, seen = clock(), updated = seen;
+async function poll() {
+  let patch = null, trouble = '';
+  try {
+    const answer = await fetch(`${LIVE}?since=${since || (S.d?.at ?? '')}`, { signal: AbortSignal.timeout(20_000) });
+    if (answer.status === 404) return say('this sweep was removed; the page shows its last state');
+    if (answer.ok) patch = await answer.json();
+    else if (answer.status === 403) trouble = 'hpq dashboard refuses this page; open the link that it printed'; // another start, another token
+    else if (answer.status !== 304) trouble = `the dashboard cannot read Redis (${(await answer.text()).trim()}); trying again`;
+  } catch { trouble = 'the dashboard does not answer; trying again'; }
+  wait = trouble ? Math.min(2 * wait, AWAY) : patch ? SOON : Math.min(1.1 * wait, IDLE);
+  clearTimeout(timer); // of a poll that began when the page was shown again
+  timer = setTimeout(poll, document.hidden ? AWAY : wait);
+  if (trouble) return say(`not live since ${seen}: ${trouble}`);
+  seen = clock();
+  if (patch?.reset) return location.reload();
+  if (patch) {
+    [since, updated] = [patch.at, seen];
+    if (S.d) apply(patch);
+    else whenCalm(() => { $('#listing').innerHTML = patch.html; document.body.dataset.ready = 'yes'; });
+  }
+  say(`live, updated ${updated}`);
 }
 S.onMetric = async (d, name) => {
   const answer = await fetch(`/curves/${d.id}?metric=${encodeURIComponent(name)}`);
@@ -79,6 +83,5 @@ S.onTrial = async (box) => { // attempts, artifacts and the end of the log
   if (!more.hasChildNodes() || told[0] !== path || told[1] !== html) show(html); // another panel may have it
   told = [path, html];
 };
-if (LIVE) document.addEventListener('visibilitychange', connect);
-addEventListener('pagehide', () => stream?.close());
-if (LIVE && !$('#data')) connect(); // a list
+document.addEventListener('visibilitychange', () => document.hidden || poll());
+if (!$('#data')) poll(); // a list

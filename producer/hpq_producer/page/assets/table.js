@@ -111,7 +111,7 @@ async function start() {
     S.all = JSON.parse(await inflate('data'));
     S.all.forEach(prepare);
     follow();
-    if (document.body.dataset.live) connect();
+    if (document.body.dataset.live) poll();
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
     await loadPlotly();
     refresh('draw');
