@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.domain.sweep import SCHEMA, RunnableSweep, Sweep
+from hpq.domain.sweep import RunnableSweep, Sweep
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.process import make_private
@@ -146,8 +146,6 @@ class RowSigner:
             return signer
         keys = keys_apart(sweep, fingerprint(key) or "none")
         remedy = "run this command where it was enqueued, or `hpq invite` there and `hpq join` here"
-        if sweep.schema < SCHEMA:
-            remedy = "enqueue its file again with --reuse"
         text = f"{sweep.id}: not signed with this machine's key{keys}; {remedy}"
         raise UserError(text, code="code-key-differs")
 
@@ -215,8 +213,6 @@ def keys_apart(sweep: RunnableSweep, ours: str) -> str:
     """
     if not sweep.signature:
         return f" (key {ours}; the sweep has no signature)"
-    if sweep.schema < SCHEMA:
-        return f" (key {ours}; an older hpq enqueued it and did not sign its parameters)"
     if not _FINGERPRINT.fullmatch(sweep.signer):
         return f" (key {ours})"
     if sweep.signer == ours:

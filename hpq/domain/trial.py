@@ -127,7 +127,7 @@ class Claim:
     params: Params = field(default_factory=dict)
     row: bytes = b""
     checkpoint: Checkpoint | None = None
-    nonce: str = ""  # identifies the claim; "" from a worker of an older version
+    nonce: str  # identifies the claim
     unbegun: int = 0  # earlier attempts that were released before training began
     unfed: str = ""  # a sweep that lacks a suggester, which this worker should start
 
@@ -135,7 +135,7 @@ class Claim:
     def token(self) -> str:
         """Name for what this execution writes: the attempt and a few characters of the nonce."""
         own = "".join(c for c in self.nonce if c in _NAMES)[:6]
-        return f"{self.attempt}-{own}" if own else str(self.attempt)
+        return f"{self.attempt}-{own}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 -- A server at its maxmemory still records the lease, the step and the last values; it drops printed
 -- bytes and points if it cannot free memory for them.
 -- KEYS prefix
--- ARGV {sweep, number, attempt, nonce ('' from a claim of an older version), worker, lease_ms, seq, step,
+-- ARGV {sweep, number, attempt, nonce, worker, lease_ms, seq, step,
 --      objective (so far; '' for none), phase, checkpoint (JSON of the one that was published since;
 --      '' for none), checkpoint_step, restarted (why the training starts again without a checkpoint;
 --      '' if it does not), run_info (JSON of what the script set beside numbers, if that changed)},

@@ -1,7 +1,7 @@
 -- Records the end of an attempt, once: of the latest attempt, while it runs, or after it was reaped
 -- and before another worker claims the trial.
 -- KEYS prefix
--- ARGV {sweep, number, attempt, nonce ('' from a claim of an older version), outcome (finished failed
+-- ARGV {sweep, number, attempt, nonce, outcome (finished failed
 --      pruned cancelled), objective (optional), best (optional: of all that the attempt reported), step,
 --      kind, error, fingerprint ('' in all three if it did not fail), retries, progress, elsewhere,
 --      evidence (the rule of hpq/domain/retry_policy.py for this failure), log_bytes (to keep), ran_ms

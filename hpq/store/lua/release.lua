@@ -1,6 +1,6 @@
 -- Requeues a running trial at the front of its queue, uncharged.
 -- KEYS prefix
--- ARGV sweep, number, attempt, reason, the claim's nonce ('' for none)
+-- ARGV sweep, number, attempt, reason, the claim's nonce
 -- Replies: released | already | stale | unknown, then queue and tickets
 
 local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -52,9 +52,6 @@ hold_code(sid)
 local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))
 redis.call('DEL', sweep_key(sid, 'ran_on'))  -- hold_ran_on counts them again
 for _, digest in ipairs(ran) do hold_ran_on(sid, digest) end
-for n = 1, trials do  -- an older hpq's archive names what the last attempts ran on
-  hold_ran_on(sid, redis.call('HGET', trial_key(sid, n), 'provenance') or '')
-end
 redis.call('EXPIRE', lock, 60)  -- until then, the caller may repeat this call
 local f = redis.call('HMGET', s, 'queue', 'created_ms', 'digest', 'owner', 'bulk')
 redis.call('ZADD', key('sweeps'), f[2], sid)

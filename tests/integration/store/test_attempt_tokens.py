@@ -7,7 +7,6 @@ attempt out again while its first worker still trains. The claim's nonce tells t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,18 +75,6 @@ def test_of_two_claims_of_one_attempt_the_later_one_owns_the_trial(
     assert store.commit(second, result(0.9)) is CommitReply.DONE
     assert reader.trials.get(second.trial).objective == 0.9
     assert not audit_sweep(reader, second.trial.sweep).violations
-
-
-def test_a_claim_of_an_older_worker_has_no_nonce_and_counts_by_its_attempt(
-    store: TrialStore, redis: Redis, keys: Keys, who: WorkerPresence, twice
-) -> None:
-    """B10: version N−1 knows no nonce: none comes with its calls, and its claims store none."""
-    _, second = twice
-    older = replace(second, nonce="")
-    assert store.beat(older, who, ReportBatch(seq=1), lease_ms=LEASE) is HeartbeatReply.OK
-    redis.hdel(keys.trial(second.trial), "nonce")  # claimed by an older worker's script
-    assert store.beat(second, who, ReportBatch(seq=2), lease_ms=LEASE) is HeartbeatReply.OK
-    assert store.commit(older, result(0.9)) is CommitReply.DONE
 
 
 def test_two_executions_of_one_attempt_share_no_folder(

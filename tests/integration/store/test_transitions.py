@@ -67,7 +67,7 @@ class World:
         self.control = SweepControl(StoreContext.open(redis, keys))
         self.who = WorkerPresence(name="w", host="h", queue="default")
         # Who was never given a claim can only make one up.
-        self.held = Claim(trial=ME, attempt=1, params={})
+        self.held = Claim(trial=ME, attempt=1, nonce="made up")
         store.reap("default", lease_ms=LEASE, lost_max=3)
 
     def bring(self, situation: str) -> None:

@@ -220,7 +220,7 @@ def test_what_redis_does_not_know_is_asked_for_at_the_start_and_then_now_and_the
     before = Spool(tmp_path, "hpq")
     for number in range(1, 4):
         trial = TrialId(sweep="gone-00000", number=number)
-        before.put(Claim(trial=trial, attempt=1, params={}), DONE)
+        before.put(Claim(trial=trial, attempt=1, nonce="n"), DONE)
     before.close()
     now = [1_000.0]
     spool = Spool(tmp_path, "hpq", clock=lambda: now[0])

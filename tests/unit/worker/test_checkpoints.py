@@ -31,7 +31,7 @@ SIGNALS = Signals()
 
 @pytest.fixture
 def kept(tmp_path) -> Iterator[CheckpointPublisher]:
-    claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, params={})
+    claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, nonce="n")
     place = AttemptPaths.create(tmp_path / "home", claim)
     files = open_files(str(tmp_path / "store"))
     reports, thread = ReportBuffer(None), CallThread("files")

@@ -44,7 +44,7 @@ class Said:
         )
         sweep = Sweep(id="s-00000", name="s", digest="d", owner="me",
                       launch=Launch(program="train.py"))  # fmt: skip
-        claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, params={})
+        claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, nonce="n")
         self.execution = Execution(
             claim, sweep, runner, self.reports, self._socket, Mask(()), 3.0, Progress()
         )

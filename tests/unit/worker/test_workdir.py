@@ -79,7 +79,6 @@ def test_who_meets_a_living_owner_gives_up_after_a_while(work, monkeypatch) -> N
 
 @pytest.mark.parametrize(("note", "goes"), [
     ("", False),  # just made, by whom nobody can tell
-    ("/tmp/hpq-gone", True),  # an older worker's
     ("/tmp/hpq-gone\n{host}\nanother boot", True),  # of this machine before it was started again
     ("/tmp/hpq-gone\nanother-pod\n{boot}", True),  # of another container on this kernel
     ("/tmp/hpq-gone\nanother\nmachine", False),

@@ -86,7 +86,7 @@ class TrustPolicy:
             text = f"this worker has no HPQ_CODE_KEY to check its signature; {remedy}"
             return Notice("code-key-missing", text)
         keys = keys_apart(sweep, fingerprint(self.key))
-        if sweep.schema < SCHEMA or sweep.signer == fingerprint(self.key):
+        if not sweep.signature or sweep.signer == fingerprint(self.key):
             remedy = "enqueue it again, with --reuse for its results"
         why = f"its record is not signed with this worker's HPQ_CODE_KEY{keys}"
         return Notice("code-not-signed", f"{why}; {remedy}")

@@ -207,8 +207,7 @@ def _remove_if_abandoned(lock: Path) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         socket_dir, *of = os.fsdecode(os.pread(fd, _LONGEST_BYTES, 0)).split("\n")
-        # An older worker's lock file names no machine.
-        is_visible = _sees_locks_of(*of) if len(of) == 2 else bool(socket_dir)
+        is_visible = len(of) == 2 and _sees_locks_of(*of)
         if not is_visible or not _is_same_file(fd, lock):
             return False
         _remove_socket_dir(Path(socket_dir))

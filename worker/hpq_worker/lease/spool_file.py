@@ -22,7 +22,7 @@ class _Result:
     number: int
     attempt: int
     outcome: Outcome
-    nonce: str = ""  # an older worker's file has none
+    nonce: str
 
 
 def encode(claim: Claim, outcome: Outcome) -> str:

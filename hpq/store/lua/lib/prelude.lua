@@ -28,9 +28,9 @@ local function event(sid, what, n, attempt, ...)
 end
 
 -- True if another claim owns the attempt of this number: a server that lost its last second, or whose
--- sweep was restored, assigns a number again. Claims of an older version have no nonce.
+-- sweep was restored, assigns a number again.
 local function is_other_claim(owner, nonce)
-  return (owner or '') ~= '' and (nonce or '') ~= '' and owner ~= nonce
+  return (owner or '') ~= '' and owner ~= nonce
 end
 
 local function count(what) redis.call('HINCRBY', key('counters'), what, 1) end
