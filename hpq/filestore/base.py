@@ -51,11 +51,17 @@ class Files(Readable, Protocol):
     def write(self, name: str) -> IO[bytes]:
         """Open a file for writing; make its folders."""
 
+    def folders(self, folder: str) -> list[str]:
+        """List the names of the folders in a folder; a missing folder has none."""
+
     def names(self, folder: str) -> list[str]:
         """List all files below a folder, relative to it; a missing folder has none."""
 
     def remove(self, folder: str) -> None:
-        """Remove a folder and its files; a missing folder is no error."""
+        """Remove a folder and its files, and the folders that this leaves empty above it.
+
+        A missing folder is no error.
+        """
 
 
 def is_safe_name(name: str) -> bool:

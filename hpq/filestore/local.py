@@ -62,6 +62,11 @@ class _Directory:
     def read(self, name: str) -> IO[bytes]:
         return (self._root / checked_name(name)).open("rb")
 
+    def folders(self, folder: str) -> list[str]:
+        with suppress(FileNotFoundError), os.scandir(self._root / checked_name(folder)) as found:
+            return sorted(entry.name for entry in found if entry.is_dir(follow_symlinks=False))
+        return []
+
     def names(self, folder: str) -> list[str]:
         root = self._root / checked_name(folder)
         return sorted(name for name, _ in regular(root))
@@ -71,6 +76,8 @@ class _Directory:
         while path.exists():
             with suppress(FileNotFoundError):  # another process removes it, too
                 shutil.rmtree(path)
+        with suppress(OSError):  # up to the first that is not empty
+            os.removedirs(path.parent)
 
 
 def regular(root: Path) -> Iterator[tuple[str, os.stat_result]]:

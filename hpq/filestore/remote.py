@@ -81,6 +81,14 @@ class RemoteFiles:
     def read(self, name: str) -> IO[bytes]:
         return cast(IO[bytes], _Wrapped(self, self.attempt(self._fs.open, self._full(name), "rb")))
 
+    def folders(self, folder: str) -> list[str]:
+        root, found = self._full(folder), []
+        self.attempt(self._fs.invalidate_cache)
+        with suppress(FileNotFoundError):
+            found = self.attempt(self._fs.ls, root, detail=True)
+        paths = (entry["name"] for entry in found if entry["type"] == "directory")
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+
     def names(self, folder: str) -> list[str]:
         root = self._full(folder)
         self.attempt(self._fs.invalidate_cache)
@@ -91,6 +99,9 @@ class RemoteFiles:
     def remove(self, folder: str) -> None:
         with suppress(FileNotFoundError):
             self.attempt(self._fs.rm, self._full(folder), recursive=True)
+        with suppress(OSError):  # up to the first that is not empty; object stores have none
+            while folder := folder.rpartition("/")[0]:
+                self.attempt(self._fs.rmdir, self._full(folder))
 
 
 class _Wrapped:

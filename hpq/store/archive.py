@@ -211,7 +211,7 @@ class ArchiveRestore:
         if reply == "taken":
             raise UserError(
                 f"another process restores sweep {self._sid}, or removes its files; try again in"
-                " two minutes",
+                " ten minutes",
                 code="restore-busy",
             )
         if reply == "torn":
@@ -224,7 +224,7 @@ class ArchiveRestore:
     def discard(self) -> None:
         """Delete what was written, unless the sweep exists or another process restores it."""
         mark = self._keys.sweep(self._sid, "restoring")
-        token: Any = self._redis.hget(mark, "token")
+        token: Any = self._redis.get(mark)
         if token != self._token.encode() or self._redis.exists(self._keys.sweep(self._sid)):
             return
         delete_trials(self._context, self._sid, 1, self._trials)

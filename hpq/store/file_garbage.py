@@ -1,26 +1,33 @@
-"""Remove files of file stores that no sweep points to any more.
+"""Remove files of file stores that no sweep needs any more: mark what is needed, remove the rest.
 
-A script that drops a pointer to files, or ends a trial, appends the trial to a stream of the file
-store (for a removed sweep: the sweep). Any process that reaches the file store removes the files
-there that have no pointer, and then deletes the entry; a crash or an unreachable store only delays
-that. Many processes may do this at once. Files of attempts that may still write are kept.
+A trial's files are needed if a pointer in Redis names them, or if their attempt may still write: it
+has not ended, or Redis does not know it. The number of the attempt decides, not the age of a file,
+so a server that lost its newest data removes nothing that it has yet to learn of. Of a sweep that
+Redis does not have, files go only if `removed` says that they may: other servers share the store,
+and data may be lost.
+
+Nothing is listed in advance. A crash, or a store that is away, only delays a removal until the next
+worker looks.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
+
+from redis.exceptions import OutOfMemoryError
 
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import TrialId
 from hpq.filestore.base import Files, attempt_of, folder_of
-from hpq.store.scripts import StoreContext
+from hpq.store.scripts import BATCH_ROWS, StoreContext
 
-_PAGE = 100
-_BARRED_S = 120  # a restore waits this long if the process that removes files died
-_GRACE_MS = 60_000  # an attempt of a removed sweep writes until its next heartbeat
+_EVERY_S = 600  # between two looks at a whole store
+_BARRED_S = 600  # a restore waits this long if the process that removes files died
+_QUIET = 2  # looks without an event of the sweep; an attempt that lost its trial writes a little on
 
 
 class FileGarbage:
@@ -28,7 +35,7 @@ class FileGarbage:
 
     def __init__(self, context: StoreContext) -> None:
         self._redis, self._keys = context.redis, context.keys
-        self._scripts = context.scripts
+        self._looks: dict[str, tuple[object, int]] = {}  # sweep: its last event, looks since then
 
     def recent_stores(self) -> set[str]:
         """Return the ids of the file stores that the newest sweeps used.
@@ -36,79 +43,114 @@ class FileGarbage:
         Raises:
             redis.RedisError: Redis cannot be reached.
         """
-        newest: Any = self._redis.zrange(self._keys.sweeps, 0, _PAGE - 1, desc=True)
+        newest: Any = self._redis.zrange(self._keys.sweeps, 0, 99, desc=True)
         pipe = self._redis.pipeline(transaction=False)
         for sid in newest:
             pipe.smembers(self._keys.sweep(sid.decode(), "stores"))
         return {store.decode() for found in pipe.execute() for store in found}
 
-    def remove_from(self, files: Files, only: str = "") -> None:
-        """Remove the garbage of one file store (of the sweep `only`, if given).
+    def is_due(self, files: Files) -> bool:
+        """Return True for the one worker that must look at the whole store now.
+
+        Raises:
+            redis.RedisError: Redis cannot be reached.
+        """
+        return self._take(self._keys.collected(files.id), _EVERY_S)
+
+    def sweeps_in(self, files: Files) -> list[str]:
+        """Return the names of the folders of the store that may belong to sweeps.
+
+        Raises:
+            OSError: the file store failed.
+        """
+        return [sid for sid in files.folders(self._keys.prefix) if SWEEP_ID.match(sid)]
+
+    def remove_of_sweep(self, files: Files, sid: str) -> None:
+        """Remove the unneeded files of one sweep; all of them if it was removed with its files.
+
+        A sweep without an event since two earlier calls is not listed again.
 
         Raises:
             OSError: the file store failed; what remains is removed by a later call.
             redis.RedisError: Redis cannot be reached.
         """
-        stream, start = self._keys.garbage(files.id), "-"
-        while True:
-            page: Any = self._redis.xrange(stream, min=start, count=_PAGE)
-            if not page:
-                return
-            seconds, _ = self._redis.time()
-            done: list[bytes] = []
-            try:
-                for entry, fields in page:
-                    sid, number = (
-                        fields.get(name, b"").decode("utf-8", "replace") for name in (b"s", b"n")
-                    )
-                    if not SWEEP_ID.match(sid) or not (number or "0").isdecimal():
-                        done.append(entry)  # not written by a script: it names no trial
-                    elif not only or only == sid:
-                        age_ms = 1000 * seconds - int(entry.partition(b"-")[0])
-                        if self._remove(files, sid, number) and (number or age_ms > _GRACE_MS):
-                            done.append(entry)
-            finally:
-                if done:
-                    self._scripts.run("forget", files.id, *done)
-            start = f"({page[-1][0].decode()}"
+        key = self._keys.sweep(sid)
+        if not self._redis.exists(key):
+            return self._remove_removed(files, sid)
+        newest = self._redis.xrevrange(self._keys.sweep(sid, "events"), count=1)
+        last, looks = self._looks.get(sid, (None, 0))
+        looks = looks + 1 if newest == last else 0
+        if looks < _QUIET:
+            self._remove_unneeded(files, sid, files.names(f"{self._keys.prefix}/{sid}"))
+        self._looks[sid] = newest, looks
 
-    def _remove(self, files: Files, sid: str, number: str) -> bool:
-        """Return False if a restore may bring the sweep back; then its files stay for now."""
-        if self._redis.exists(self._keys.sweep(sid)):  # running, or restored from an archive
-            if number:
-                trial = TrialId(sweep=sid, number=int(number))
-                self._remove_unreferenced(files, trial, folder_of(self._keys.prefix, trial))
-            return True
-        if number:  # the sweep has an entry of its own, unless its files are kept
-            return True
-        with self.restore_barred(sid) as may_go:
-            if may_go:
+    def remove_of_trial(self, files: Files, trial: TrialId, *, has_keep: bool) -> None:
+        """Remove the unneeded files of a trial that has just ended.
+
+        If its sweep has a `keep`, remove those of the trials that it has dropped, too.
+
+        Raises:
+            OSError: the file store failed; what remains is removed by a later call.
+            redis.RedisError: Redis cannot be reached.
+        """
+        numbers, sid, prefix = {str(trial.number)}, trial.sweep, self._keys.prefix
+        if has_keep:
+            kept: Any = self._redis.smembers(self._keys.sweep(sid, "files"))
+            numbers |= set(files.folders(f"{prefix}/{sid}")) - {raw.decode() for raw in kept}
+        for number in numbers:
+            names = files.names(f"{prefix}/{sid}/{number}")
+            self._remove_unneeded(files, sid, (f"{number}/{name}" for name in names))
+
+    def _take(self, key: str, lifetime_s: int) -> bool:
+        """Set a key for a time; False if it is set, or Redis is full: then a later look removes."""
+        with suppress(OutOfMemoryError):
+            return bool(self._redis.set(key, "1", nx=True, ex=lifetime_s))
+        return False
+
+    def _remove_removed(self, files: Files, sid: str) -> None:
+        """Remove the folder of a removed sweep; no archive restores the sweep meanwhile."""
+        lock = self._keys.sweep(sid, "restoring")
+        if not self._take(lock, _BARRED_S):
+            return
+        try:
+            removed: Any = self._redis.zscore(self._keys.removed, sid)
+            is_listed = removed is not None and float(removed).is_integer()
+            if is_listed and not self._redis.exists(self._keys.sweep(sid)):
                 files.remove(f"{self._keys.prefix}/{sid}")
-        return may_go
-
-    @contextmanager
-    def restore_barred(self, sid: str) -> Iterator[bool]:
-        """Bar a restore of the sweep; yield False if the sweep exists or is being restored."""
-        reply, _ = self._scripts.run("clear", sid, _BARRED_S)
-        try:
-            yield reply == "ok"
         finally:
-            if reply == "ok":
-                self._scripts.run("clear", sid, 0)
+            self._redis.delete(lock)
 
-    def _remove_unreferenced(self, files: Files, trial: TrialId, base: str) -> None:
-        fields = ("attempt", "closed", "checkpoint", "artifacts")
-        row: Any = self._redis.hmget(self._keys.trial(trial), fields)
-        attempt, closed, *pointers = row
-        if attempt is None:
-            return
-        try:
-            kept = {json.loads(text)["path"] for text in pointers if text}
-        except (ValueError, KeyError, TypeError):  # its pointers cannot be read: keep all
-            return
+    def _remove_unneeded(self, files: Files, sid: str, names: Iterable[str]) -> None:
+        """Remove unneeded files of trials; `names` are those in the store: number/attempt/…"""
+        found = defaultdict[str, set[str]](set)
+        for name in names:
+            number, _, rest = name.partition("/")
+            if number.isdecimal():
+                found[number].add("/".join(rest.split("/")[:2]))
+        numbers = sorted(found)
+        for start in range(0, len(numbers), BATCH_ROWS):
+            page = [TrialId(sweep=sid, number=int(n)) for n in numbers[start : start + BATCH_ROWS]]
+            pipe = self._redis.pipeline(transaction=False)
+            for trial in page:
+                fields = "attempt", "closed", "checkpoint", "artifacts"
+                pipe.hmget(self._keys.trial(trial), fields)
+            for trial, row in zip(page, pipe.execute(), strict=True):
+                base = folder_of(self._keys.prefix, trial)
+                for folder in _unneeded(row, base, found[str(trial.number)]):
+                    files.remove(f"{base}/{folder}")
+
+
+def _unneeded(row: Any, base: str, folders: set[str]) -> set[str]:
+    """Return which of a trial's folders ATTEMPT/NAME may be removed."""
+    attempt, closed, *pointers = row
+    try:
+        kept = {json.loads(text)["path"] for text in pointers if text}
         ended = int(attempt) if closed == attempt else int(attempt) - 1  # the last that ended
-        for folder in {"/".join(name.split("/")[:2]) for name in files.names(base)}:
-            written_by = attempt_of(folder.partition("/")[0])
-            has_ended = written_by is not None and written_by <= ended
-            if has_ended and f"{base}/{folder}" not in kept:
-                files.remove(f"{base}/{folder}")
+    except (ValueError, KeyError, TypeError):  # never claimed, or damaged: keep all
+        return set()
+    written_by = {folder: attempt_of(folder.partition("/")[0]) for folder in folders}
+    return {
+        folder
+        for folder, number in written_by.items()
+        if number is not None and number <= ended and f"{base}/{folder}" not in kept
+    }

@@ -12,8 +12,8 @@ P:counters      hash  counts of occurrences (stale_commits, leases_expired, code
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
 P:removing      set   ids of sweeps whose deletion is not done
-P:removed       zset  sweep id → when it was removed, ms; the newest 1,000
-P:garbage:F      stream  s, n of trials (n "": of sweeps) whose files in store F may be removed
+P:removed       zset  sweep id → when it was removed, ms (+ ½: its files stay); the newest 1,000
+P:collected:F   string  set when a worker looked for unneeded files in store F; expires
 P:provenance    hash  digest → provenance record of an attempt, JSON
 P:ran           zset  that digest → number of sweeps with such attempts; or −ms since when none has
 P:code          hash  code digest → JSON manifest {path: sha256}
@@ -38,7 +38,7 @@ P:s:S:ended     zset  N → ended_ms
 P:s:S:rank      zset  N → objective, of finished and pruned trials
 P:s:S:means     zset  first N of a set's replicates → mean of their objectives, if any
 P:s:S:band:K    zset  N → K-th value of the metric, if early termination compares at K
-P:s:S:restoring hash  token of a restore from an archive, or of a removal of files; expires
+P:s:S:restoring string  token of a restore from an archive, or of a removal of files; expires
 P:s:S:staged    hash  rows that one script call will add to a sweep; expires
 P:s:S:files     set   N of ended trials that have checkpoints or artifacts in a store
 P:s:S:stores    set   ids of the stores that ever held its files
@@ -103,6 +103,7 @@ class Keys:
     counters = _fixed("counters")
     set_aside = _fixed("set-aside")
     removing = _fixed("removing")
+    removed = _fixed("removed")
     provenance = _fixed("provenance")
     code = _fixed("code")
     leases = _fixed("leases")
@@ -118,8 +119,8 @@ class Keys:
     def notice(self, sweep: str, what: str) -> str:
         return self._of("notice", sweep, what)
 
-    def garbage(self, store: str) -> str:
-        return self._of("garbage", store)
+    def collected(self, store: str) -> str:
+        return self._of("collected", store)
 
     def worker(self, name: str) -> str:
         return self._of("w", name)

@@ -8,7 +8,7 @@ from redis import Redis
 
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialState
-from hpq.filestore.base import folder_of
+from hpq.filestore.base import Files, folder_of
 from hpq.filestore.local import open_files
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
@@ -46,13 +46,19 @@ def reaped(store: TrialStore, queue: str, **more) -> int | None:
     return None if found is None else found.queued + found.ended
 
 
+def remove_all(garbage: FileGarbage, files: Files) -> None:
+    """Look at the whole store, as a worker does for which that is due."""
+    for sid in garbage.sweeps_in(files):
+        garbage.remove_of_sweep(files, sid)
+
+
 class Shelf:
     """A file store with deletable files."""
 
     def __init__(self, folder: Path, redis: Redis, keys: Keys) -> None:
         self.files = open_files(str(folder))
         self.garbage = FileGarbage(StoreContext.open(redis, keys))
-        self.redis, self.stream = redis, keys.garbage(self.files.id)
+        self.redis = redis
 
     def put(self, claim: Claim, what: str) -> Checkpoint:
         """Write files of an attempt, and a pointer to them."""
@@ -66,7 +72,6 @@ class Shelf:
         return Artifacts(store=self.files.id, path=path, files={"file": 1})
 
     def left(self) -> list[str]:
-        """Return the files left after the deletable ones are removed."""
-        for _ in range(2):
-            self.garbage.remove_from(self.files)
+        """Return the files left after a worker has looked for unneeded ones."""
+        remove_all(self.garbage, self.files)
         return [name.removesuffix("/file") for name in self.files.names("hpq")]

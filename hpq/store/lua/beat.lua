@@ -88,7 +88,6 @@ if args.checkpoint ~= '' then
     redis.call('HDEL', t, 'lost', 'lost_hosts', 'c:killed')
   end
   redis.call('HSET', t, 'checkpoint', args.checkpoint, 'checkpoint_step', args.checkpoint_step)
-  if nth == 1 and redis.call('HEXISTS', t, 'restarted') == 1 then add_garbage(sid, n) end  -- the old one
 end
 
 -- Removes the points that an earlier attempt reported from this step on, at the first value that this

@@ -29,9 +29,10 @@ for _, field in ipairs(redis.call('HKEYS', s)) do  -- appended files
 end
 if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
 redis.call('SADD', key('removing'), sid)
-redis.call('ZADD', key('removed'), int(NOW), sid)  -- `commit` drops results of it, and keeps those of lost data
+-- `commit` drops results of it, and keeps those of lost data; + ½: no worker removes its files.
+redis.call('ZADD', key('removed'), string.format('%.1f', ARGV[2] == '1' and NOW + 0.5 or NOW), sid)
 redis.call('ZREMRANGEBYRANK', key('removed'), 0, -1001)
-if ARGV[2] == '1' then drop_garbage(sid, stores) else add_garbage(sid, '') end
+for _, store in ipairs(stores) do redis.call('DEL', key('collected', store)) end  -- a worker looks soon
 for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end

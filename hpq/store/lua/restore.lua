@@ -11,8 +11,8 @@ local sid, token, ttl, n, part = args.sweep, args.token, tonumber(args.ttl_s), a
 local items, lock = {unpack(ARGV, 2)}, sweep_key(sid, 'restoring')
 if redis.call('EXISTS', sweep_key(sid)) == 1 then return {'exists'} end
 if redis.call('SISMEMBER', key('removing'), sid) == 1 then return {'removing'} end
-redis.call('HSETNX', lock, 'token', token)
-if redis.call('HGET', lock, 'token') ~= token then return {'taken'} end
+redis.call('SET', lock, token, 'NX')
+if redis.call('GET', lock) ~= token then return {'taken'} end
 redis.call('EXPIRE', lock, ttl)
 
 local name = n == '0' and sweep_key(sid, part) or trial_key(sid, n, part ~= '' and part or nil)

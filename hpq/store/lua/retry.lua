@@ -31,10 +31,7 @@ local function retry(n)
     'pruning', 'best_value', 'not_run')
   redis.call('SREM', sweep_key(sid, 'files'), n)
   -- From its checkpoint, a complete or diverged trial would only end the same way.
-  if f[1] == 'finished' or f[1] == 'pruned' or f[2] == 'diverged' then
-    redis.call('HDEL', t, 'checkpoint', 'checkpoint_step')
-  end
-  add_garbage(sid, n)
+  if f[1] == 'finished' or f[1] == 'pruned' or f[2] == 'diverged' then drop_checkpoint(sid, n) end
   if redis.call('HEXISTS', t, 'checkpoint') == 0 then rewind(sid, n, 0, '') end
   -- Its failure stays under other names: the end of the retry may return the trial to `failed`.
   redis.call('HSET', t, 'state', 'queued', 'again', f[2] or '', 'again_error', f[4] or '',

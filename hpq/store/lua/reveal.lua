@@ -8,7 +8,7 @@ local args = cjson.decode(ARGV[1])
 local sid, token, ttl = args.sweep, args.token, tonumber(args.ttl_s)
 local trials, expected = tonumber(args.trials), tonumber(args.keys)
 local s, lock = sweep_key(sid), sweep_key(sid, 'restoring')
-local has_lock = redis.call('HGET', lock, 'token') == token
+local has_lock = redis.call('GET', lock) == token
 if redis.call('EXISTS', s) == 1 then
   if not has_lock then return {'exists'} end
   local queue = redis.call('HGET', s, 'queue')

@@ -13,7 +13,7 @@ from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
 from tests.support.ids import refused
-from tests.support.store_calls import Shelf, beat, end, take
+from tests.support.store_calls import Shelf, beat, end, remove_all, take
 
 SID = "demo-00000"
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -67,8 +67,6 @@ def test_files_of_a_sweep_that_is_restored_stay(hpq: Hpq, archived, shelf, here)
 def test_files_that_rm_is_to_keep_are_there_after_a_restore(
     hpq: Hpq, archived, redis, keys, shelf, here, tmp_path
 ) -> None:
-    redis.xadd(shelf.stream, {"s": archived, "n": 1})  # what an earlier attempt left
-    redis.xadd(shelf.stream, {"s": archived, "n": ""})  # an earlier rm, before it was restored
     said = hpq("rm", archived, "--yes", "--keep-files", **here).stderr
     assert f"{shelf.files.id}, at hpq/{archived}" in said, said
     assert len(shelf.left()) == 2
@@ -98,6 +96,6 @@ def test_files_of_a_sweep_that_is_being_restored_stay_and_those_that_go_bar_the_
             said.append(hpq("archive", "--restore", "s.hpq", **here))
             shelf.files.remove(folder)
 
-    shelf.garbage.remove_from(Slow())
+    remove_all(shelf.garbage, Slow())
     refused(said[0], "restore-busy")
     assert hpq("archive", "--restore", "s.hpq", **here).returncode == 0

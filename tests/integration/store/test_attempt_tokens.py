@@ -32,6 +32,7 @@ from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.lease.spool import Spool
+from tests.support.store_calls import remove_all
 from tests.support.worker_parts import worker_parts
 
 Take = Callable[[], Claim]
@@ -83,18 +84,16 @@ def test_two_executions_of_one_attempt_share_no_folder(
     """Files: two workers with one attempt's number write checkpoints into one store."""
     first, second = twice
     files = open_files(str(tmp_path))
-    redis.sadd(keys.sweep(first.trial.sweep, "stores"), files.id)
     folders = [folder_of("hpq", first.trial, token) for token in (first.token, second.token, "1")]
     assert len(set(folders)) == 3 and all("/1/1" in folder for folder in folders)
     for folder in folders:
         with files.write(f"{folder}/checkpoint-1/model") as file:
             file.write(folder.encode())
     garbage = FileGarbage(StoreContext.open(redis, keys))
-    redis.xadd(keys.garbage(files.id), {"s": first.trial.sweep, "n": 1})
-    garbage.remove_from(files)
+    remove_all(garbage, files)
     assert len(files.names("hpq")) == 3  # it may still write
     store.commit(second, result(0.9))
-    garbage.remove_from(files)
+    remove_all(garbage, files)
     assert files.names("hpq") == []
 
 

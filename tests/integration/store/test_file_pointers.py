@@ -234,7 +234,6 @@ def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
         outcome = Outcome(state=TrialState.FINISHED, objective=1.0, artifacts=left)
         assert store.commit(second, outcome) is word
     assert shelf.left() == ["demo-00000/1/2-b/artifacts"]
-    assert not shelf.redis.exists(shelf.stream)
     control.retry("demo-00000", [1])
     assert shelf.left() == []
 
@@ -282,7 +281,6 @@ def test_files_of_an_attempt_that_may_come_back_stay(store, sweep_of, who, shelf
     beat(store, who, first, 1, 1, checkpoint=shelf.put(first, "checkpoint-1"))
     expire(store, redis, keys)
     newer = shelf.put(first, "checkpoint-2")
-    redis.xadd(shelf.stream, {"s": "demo-00000", "n": 1})  # as an earlier restart would
     assert len(shelf.left()) == 2
     assert beat(store, who, first, 2, 2, checkpoint=newer) is HeartbeatReply.OK
 
@@ -353,5 +351,4 @@ def test_while_a_pointer_cannot_be_read_no_file_of_its_trial_goes(
     beat(store, who, first, 1, 1, checkpoint=kept)
     store.release(first, Reason.STOPPING)
     redis.hset(keys.trial(first.trial), "checkpoint", text)
-    redis.xadd(shelf.stream, {"s": "demo-00000", "n": 1})
     assert shelf.left() == [kept.path.removeprefix("hpq/")]

@@ -29,6 +29,7 @@ from hpq.filestore.local import open_files
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.scripts import StoreContext
 from hpq_producer.audit.sweep_audit import audit_sweep
+from tests.support.store_calls import remove_all
 from tests.support.store_machine import LEASE, SID, Machine
 
 ALIVE = (HeartbeatReply.OK, HeartbeatReply.STOP, HeartbeatReply.PRUNE)
@@ -117,15 +118,16 @@ class FilesMachine(Machine):
         path = f"{folder_of('hpq', claim.trial, claim.token)}/artifacts"
         self.put(files, path)
         if is_tidied:
-            self.garbage.remove_from(files)
+            remove_all(self.garbage, files)
         left = Artifacts(store=files.id, path=path, files={"file": 1})
         outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, artifacts=left)
         self.store.commit(claim, outcome)
         self.over.add(name)
+        self.garbage.remove_of_trial(files, claim.trial, has_keep=self.keep is not None)
 
     @rule(which=st.integers(0, 1))
     def tidy(self, which: int) -> None:
-        self.garbage.remove_from(self.stores[which])
+        remove_all(self.garbage, self.stores[which])
 
     @invariant()
     def what_is_pointed_to_is_there(self) -> None:

@@ -46,6 +46,19 @@ def test_files_come_back_as_they_went_in_and_go_when_they_are_removed(place, tmp
     assert not (tmp_path / "x").exists()
 
 
+def test_folders_are_listed_one_level_deep_and_no_empty_one_stays(place, tmp_path) -> None:
+    files = open_files(place)
+    for name in ("p/s/1/1-a/artifacts/f", "p/s/12/1-b/artifacts/f", "p/file"):
+        with files.write(name) as file:
+            file.write(b"x")
+    assert files.folders("p") == ["s"] and files.folders("p/s") == ["1", "12"]
+    assert files.folders("p/none") == []
+    files.remove("p/s/1/1-a/artifacts")
+    assert files.folders("p/s") == ["12"]
+    files.remove("p/s/12/1-b/artifacts")
+    assert files.folders("p") == [] and files.names("p") == ["file"]
+
+
 def test_a_store_keeps_its_id_and_another_has_another(place, tmp_path) -> None:
     assert open_files(place).id == open_files(place).id
     assert open_files(place).id != open_files(str(tmp_path / "other")).id
@@ -87,7 +100,7 @@ BAD = ["", ".", "..", "/", "/a", "a/", "a//b", "a/../b", "../a", "a\\b", "a\x1b[
 def test_a_name_that_could_lead_elsewhere_touches_nothing(place, tmp_path, name) -> None:
     assert not is_safe_name(name)
     files = open_files(place)
-    for act in (files.read, files.write, files.names, files.remove):
+    for act in (files.read, files.write, files.folders, files.names, files.remove):
         with pytest.raises(OSError, match="name"):
             act(name)
 

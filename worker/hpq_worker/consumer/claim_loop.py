@@ -82,8 +82,7 @@ class ClaimLoop:
         if self._outage.count != self._outages:
             self._outages = self._outage.count
             self._spool.retry_unknown()
-        if self._spool.flush(self._store):  # it may hold the result of the next claim
-            self._parts.garbage.schedule()
+        self._spool.flush(self._store)  # it may hold the result of the next claim
         reply = self._store.claim(
             self._parts.worker,
             nonce=nonce,
@@ -185,6 +184,7 @@ class ClaimLoop:
             self._release_at_fault(claim, sweep.id, why)
             return False
         self._finish(claim, sweep, result)
+        self._parts.garbage.schedule(claim.trial, has_keep=sweep.keep is not None)
         outcome = result.outcome
         return outcome is None or not retry_rule(outcome.failure).released
 
@@ -263,5 +263,4 @@ class ClaimLoop:
         status: str = answer or "on disk"
         log_end(claim, outcome, sweep.metric, status)
         self._parts.telemetry.attempt_ended(outcome, status)
-        self._parts.garbage.schedule()
         return status

@@ -1,19 +1,21 @@
 """The file store of a worker, and the thread that removes unneeded files.
 
-A trial never waits for a removal. Files that could not be removed stay listed in Redis until a
-worker with that store removes them.
+A trial never waits for a removal. The files of a trial that has ended go at once; one worker of a
+store looks for all others every few minutes, also for those that could not be removed.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Collection
 from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
 from hpq.connection.credentials import redact
+from hpq.domain.trial import TrialId
 from hpq.filestore.base import Files
 from hpq.filestore.local import open_files
 from hpq.notice import tagged
@@ -72,25 +74,30 @@ class FileStoreHandle:
 
 
 class GarbageCollector:
-    """The thread that removes unreferenced files of the store and work directories of dead workers.
+    """The thread that removes unneeded files of the store and work directories of dead workers.
 
-    It runs when scheduled, and every two leases: other workers may have left files.
+    It runs when a trial has ended, and every two leases: other workers may have left files.
     """
 
     def __init__(self, settings: Settings, files: FileStoreHandle, garbage: FileGarbage) -> None:
         self._home, self._interval_s = settings.home, 2 * settings.lease_s
         self._files, self._garbage = files, garbage
+        self._ended = deque[tuple[TrialId, bool]]()
         self._wake, self._is_over, self._error = Event(), False, ""
         self._thread = Thread(target=self._loop, name="garbage", daemon=True)
 
     def start(self) -> None:
         """Remove the directories of killed workers at once; then start the thread."""
         self._remove_abandoned()
-        self.schedule()
+        self._wake.set()
         self._thread.start()
 
-    def schedule(self) -> None:
-        """Run soon."""
+    def schedule(self, trial: TrialId, *, has_keep: bool) -> None:
+        """Remove soon what an attempt of this trial left.
+
+        If its sweep has a `keep`, remove the files of the trials that it has dropped, too.
+        """
+        self._ended.append((trial, has_keep))
         self._wake.set()
 
     def close(self, is_late: Callable[[], bool]) -> None:
@@ -106,17 +113,32 @@ class GarbageCollector:
         while not is_over:
             self._wake.wait(self._interval_s)
             self._wake.clear()
-            is_over = self._is_over  # read first: runs scheduled before `close` still happen
+            is_over = self._is_over  # read first: what was scheduled before `close` still happens
             self._remove_abandoned()
             try:
                 files = self._files.open()
                 if files is not None:
-                    self._garbage.remove_from(files)
+                    self._remove_from(files)
                 self._error = ""
             except (OSError, RedisError) as error:
                 if str(error) != self._error:  # each retry would log it
                     self._error = str(error)
                     log.warning("cannot remove unneeded files now: %s", error)
+
+    def _remove_from(self, files: Files) -> None:
+        self._remove_ended(files)
+        if self._is_over or not self._garbage.is_due(files):
+            return
+        for sid in self._garbage.sweeps_in(files):
+            self._garbage.remove_of_sweep(files, sid)
+            self._remove_ended(files)  # it must not wait for a large store
+            if self._is_over:
+                return
+
+    def _remove_ended(self, files: Files) -> None:
+        while self._ended:
+            trial, has_keep = self._ended.popleft()
+            self._garbage.remove_of_trial(files, trial, has_keep=has_keep)
 
     def _remove_abandoned(self) -> None:
         for name in remove_abandoned(self._home):

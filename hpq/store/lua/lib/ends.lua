@@ -69,9 +69,6 @@ local function end_if_stopped(sid, n, attempt)
   local t, flag = trial_key(sid, n), redis.call('HGET', sweep_key(sid), 'flag')
   local f = redis.call('HMGET', t, 'stop', 'objective', 'step', 'best')
   if f[1] == 'prune' then
-    if (redis.call('HGET', sweep_key(sid), 'keep') or '') == '' then  -- as commit does
-      forget_files(sid, n, 'checkpoint', 'checkpoint_step')
-    end
     finish(sid, n, attempt, 'pruned', 'objective', f[2] or '', 'step', f[3] or '0',
       'best', f[4] or '')
     if (f[2] or '') ~= '' then rank(sid, n, f[2]) end

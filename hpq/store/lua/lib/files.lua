@@ -1,5 +1,6 @@
--- Pointers to trials' files in file stores, and garbage. hpq/store/scripts.py prepends this text to
--- every script, after the prelude.
+-- Pointers to trials' files in file stores. Files without a pointer are removed by a worker that has
+-- their store (hpq/store/file_garbage.py). hpq/store/scripts.py prepends this text to every script,
+-- after the prelude.
 
 -- Returns the id of the store that a pointer (JSON) names; raises an error if it names none.
 local function store_of(pointer)
@@ -13,32 +14,9 @@ local function add_store(sid, pointer)
   redis.call('SADD', sweep_key(sid, 'stores'), store_of(pointer))
 end
 
--- Lists the unreferenced files of a trial (n '': of a sweep) as garbage of each store of the sweep. A
--- worker that has the store removes the files and the entry (hpq/store/file_garbage.py).
-local function add_garbage(sid, n)
-  for _, store in ipairs(redis.call('SMEMBERS', sweep_key(sid, 'stores'))) do
-    redis.call('XADD', key('garbage', store), '*', 's', sid, 'n', n)
-  end
-end
-
--- Removes the garbage entries of a sweep, so that its files stay.
-local function drop_garbage(sid, stores)
-  for _, store in ipairs(stores) do
-    local garbage, start = key('garbage', store), '-'
-    repeat
-      local page = redis.call('XRANGE', garbage, start, '+', 'COUNT', 500)
-      for _, entry in ipairs(page) do
-        start = '(' .. entry[1]
-        if entry[2][2] == sid then redis.call('XDEL', garbage, entry[1]) end  -- s comes first
-      end
-    until #page < 500
-  end
-end
-
--- Removes pointers of a trial, and lists its files as garbage.
-local function forget_files(sid, n, ...)
-  redis.call('HDEL', trial_key(sid, n), ...)
-  add_garbage(sid, n)
+-- Removes the pointer to a trial's checkpoint, and those in `...`.
+local function drop_checkpoint(sid, n, ...)
+  redis.call('HDEL', trial_key(sid, n), 'checkpoint', 'checkpoint_step', ...)
 end
 
 -- Returns the set of trial numbers that `keep` selects, including ties with the last of the best.
@@ -66,7 +44,7 @@ end
 local function release_files(sid, n, is_complete)
   local t, files = trial_key(sid, n), sweep_key(sid, 'files')
   local keep = redis.call('HGET', sweep_key(sid), 'keep') or ''
-  if keep == '' and is_complete then forget_files(sid, n, 'checkpoint', 'checkpoint_step') end
+  if keep == '' and is_complete then drop_checkpoint(sid, n) end
   local has = redis.call('HEXISTS', t, 'artifacts') + redis.call('HEXISTS', t, 'checkpoint') > 0
   redis.call(has and 'SADD' or 'SREM', files, n)
   if keep == '' then return end
@@ -75,7 +53,7 @@ local function release_files(sid, n, is_complete)
     if not kept[other] and redis.call('ZSCORE', sweep_key(sid, 'ended'), other) then
       local other_t = trial_key(sid, other)
       if redis.call('HEXISTS', other_t, 'artifacts') == 1 then redis.call('HSET', other_t, 'gone', 'keep') end
-      forget_files(sid, other, 'checkpoint', 'checkpoint_step', 'artifacts')
+      drop_checkpoint(sid, other, 'artifacts')
       redis.call('SREM', files, other)
     end
   end

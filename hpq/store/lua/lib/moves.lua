@@ -57,5 +57,4 @@ local function finish(sid, n, attempt, state, ...)
   if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
   event(sid, state, n, attempt, ...)
   record_bytes(sid, n)
-  add_garbage(sid, n)  -- of earlier attempts
 end

@@ -119,15 +119,12 @@ def _remove(session: Session, sid: str, keep_files: bool, files: str) -> None:
 
 def _remove_files(session: Session, sid: str) -> str:
     """Delete the sweep's files from the store in reach; return the store's id, "" if none."""
-    place, garbage = location(session.settings), FileGarbage(session.context())
+    place = location(session.settings)
     try:
         files = store_here(session)
         if files is None:
             return ""
-        with garbage.restore_barred(sid) as may_go:
-            if may_go:
-                files.remove(f"{session.settings.prefix}/{sid}")
-        garbage.remove_from(files, sid)
+        FileGarbage(session.context()).remove_of_sweep(files, sid)
     except (OSError, SettingsError) as error:
         text = f"{sid}: its files may remain in {redact(place)}: {error}"
         print_message(Notice("store-unusable", text))

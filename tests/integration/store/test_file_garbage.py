@@ -1,0 +1,243 @@
+"""Which files of a store go, which stay, and what a look at the store costs."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from hpq.connection.client import connect
+from hpq.domain.attempt import Reason
+from hpq.domain.sweep import Keep, Launch, Sweep
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
+from hpq.store.file_garbage import FileGarbage
+from hpq.store.keys import Keys
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
+from hpq.store.wire.trial import NewRow
+from tests.support.store_calls import Shelf, beat, end, remove_all, take
+
+SID = "demo-00000"
+STEPS = ("file_garbage.py", "local.py", "shutil.py")  # the code that may be killed at each line
+
+
+@pytest.fixture
+def shelf(tmp_path, redis: Redis, keys: Keys) -> Shelf:
+    return Shelf(tmp_path / "store", redis, keys)
+
+
+@pytest.fixture
+def fill(
+    store: TrialStore, sweep_of, who, shelf: Shelf, control: SweepControl
+) -> Callable[[], set[str]]:
+    """Return a function that writes needed and unneeded files; it returns the needed ones."""
+    gone = sweep_of(1, sid="gone-00000")
+    removed = take(store, who, "x")
+    control.remove(gone.id)
+    sweep_of(3)
+    finished, released, running = (take(store, who, nonce) for nonce in "abc")
+    artifacts = shelf.artifacts(finished)
+    end(store, finished, 1.0, artifacts=artifacts)
+    beat(store, who, released, 1, 1, checkpoint=shelf.put(released, "checkpoint-2"))
+    store.release(released, Reason.STOPPING)
+
+    def write() -> set[str]:
+        needed = [artifacts, shelf.put(released, "checkpoint-2")]
+        needed += [shelf.put(running, "checkpoint-1"), shelf.put(running, "artifacts")]
+        for claim in (finished, released):
+            for part in ("one", "two/three"):
+                shelf.put(claim, f"checkpoint-1/{part}")
+        for name in ("checkpoint-1", "artifacts"):
+            shelf.put(removed, name)
+        return {pointer.path.removeprefix("hpq/") for pointer in needed}
+
+    return write
+
+
+def look_and_die(redis_url: str, shelf: Shelf, line: int) -> bool:
+    """Look at the store in another process, killed at this line; True if it was killed."""
+    if pid := os.fork():
+        return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.endswith(STEPS):
+            return None
+        count += event == "line"
+        if count == line:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    try:
+        context = StoreContext.open(connect(redis_url), Keys("hpq"), mints=False)
+        sys.settrace(trace)
+        remove_all(FileGarbage(context), shelf.files)
+    finally:
+        os._exit(0)  # also after an error: then the garbage is still there
+
+
+def test_a_worker_killed_at_any_step_takes_no_needed_file_and_the_next_one_finishes(
+    redis_url: str, redis: Redis, keys: Keys, shelf: Shelf, fill, store_context: StoreContext
+) -> None:
+    """Files: kill -9 of a worker that removes unneeded files, at any line."""
+    steps, line, kills = random.Random(4), 0, 0
+    while True:
+        line += steps.randint(5, 40)
+        needed = fill()
+        was_killed = look_and_die(redis_url, shelf, line)
+        names = {name.removesuffix("/file") for name in shelf.files.names("hpq")}
+        assert needed <= names, f"killed at line {line}"
+        redis.delete(keys.sweep("gone-00000", "restoring"))  # its lock expires
+        remove_all(FileGarbage(store_context), shelf.files)  # the next worker
+        names = {name.removesuffix("/file") for name in shelf.files.names("hpq")}
+        assert names == needed
+        if not was_killed:
+            break
+        kills += 1
+    assert kills > 10
+
+
+def test_files_that_an_older_copy_of_redis_does_not_know_of_stay(
+    store: TrialStore, sweep_of, who, shelf: Shelf, redis: Redis
+) -> None:
+    """Files: a server comes back with data older than the files."""
+    sweep_of(2)
+    first = take(store, who, "a")
+    kept = shelf.put(first, "checkpoint-1")
+    beat(store, who, first, 1, 1, checkpoint=kept)
+    store.release(first, Reason.STOPPING)
+    copy = {key: redis.dump(key) for key in redis.keys("*")}
+    second, other = take(store, who, "b"), take(store, who, "c")
+    sweep_of(1, sid="newer-00000")
+    newer = take(store, who, "d")
+    for claim in (second, other, newer):
+        end(store, claim, 1.0, artifacts=shelf.artifacts(claim))
+    redis.flushall()
+    for key, value in copy.items():
+        redis.restore(key, 0, value)
+    names = shelf.files.names("hpq")
+    assert len(names) == 4 and len(shelf.left()) == 4
+    again = take(store, who, "e")
+    assert again.checkpoint == kept and again.attempt == 2
+    end(store, again, 1.0)
+    assert len(shelf.left()) == 2, "of the attempt that this one replaced, nothing is needed"
+
+
+def test_servers_that_share_a_store_remove_no_files_of_each_other(
+    redis_url: str, store: TrialStore, sweep_of, who, shelf: Shelf, tmp_path
+) -> None:
+    """Files: two servers with one prefix and one store."""
+    sweep_of(1)
+    mine = shelf.artifacts(take(store, who, "a")).path
+    second = connect(f"{redis_url}?db=1")
+    context = StoreContext.open(second, Keys("hpq"))
+    try:
+        other, theirs = SweepControl(context), Shelf(tmp_path / "store", second, Keys("hpq"))
+        sweep = Sweep(id="other-00000", name="other", digest="d", launch=Launch(trainer="digits"))
+        writer = SweepWriter(context)
+        writer.add_rows(sweep.id, 1, [NewRow("{}", bytes(16))])
+        writer.seal(sweep)
+        yours = theirs.artifacts(take(TrialStore(context), who, "b")).path
+        both = [path.removeprefix("hpq/") for path in (mine, yours)]
+        assert shelf.left() == both and theirs.left() == both
+        other.remove(sweep.id)
+        assert shelf.left() == both and theirs.left() == both[:1]
+    finally:
+        second.flushdb()
+        second.close()
+
+
+def test_one_worker_of_a_store_looks_at_all_of_it_and_a_removed_sweep_calls_the_next(
+    store: TrialStore, sweep_of, who, shelf: Shelf, keys: Keys, redis: Redis, control, tmp_path
+) -> None:
+    sweep_of(1)
+    claim = take(store, who, "a")
+    end(store, claim, 1.0, artifacts=shelf.artifacts(claim))
+    other = Shelf(tmp_path / "other", redis, keys)
+    assert [shelf.garbage.is_due(shelf.files) for _ in range(3)] == [True, False, False]
+    assert other.garbage.is_due(other.files) and not shelf.garbage.is_due(shelf.files)
+    assert 0 < redis.ttl(keys.collected(shelf.files.id)) <= 600
+    control.remove(SID)
+    assert shelf.garbage.is_due(shelf.files) and not other.garbage.is_due(other.files)
+
+
+def test_a_full_server_lets_the_whole_store_wait_and_not_the_files_of_an_ended_trial(
+    store: TrialStore, sweep_of, who, shelf: Shelf, redis: Redis, control: SweepControl
+) -> None:
+    sweep_of(1)
+    claim = take(store, who, "a")
+    shelf.put(claim, "checkpoint-1")
+    gone = sweep_of(1, sid="gone-00000")
+    shelf.put(take(store, who, "b"), "checkpoint-1")
+    control.remove(gone.id)
+    end(store, claim, 1.0)
+    redis.config_set("maxmemory", 1)
+    try:
+        assert not shelf.garbage.is_due(shelf.files)
+        shelf.garbage.remove_of_trial(shelf.files, claim.trial, has_keep=False)
+        assert shelf.left() == ["gone-00000/1/1-b/checkpoint-1"]
+    finally:
+        redis.config_set("maxmemory", 0)
+    assert shelf.left() == [] and shelf.garbage.is_due(shelf.files)
+
+
+class Counted:
+    """A file store that records which folders are listed."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.id, self._files, self.listed = shelf.files.id, shelf.files, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def names(self, folder: str) -> list[str]:
+        self.listed.append(folder)
+        return self._files.names(folder)
+
+
+def test_a_sweep_without_events_is_listed_twice_and_again_after_the_next_event(
+    store: TrialStore, sweep_of, who, shelf: Shelf, control: SweepControl
+) -> None:
+    sweep_of(1)
+    claim, files = take(store, who, "a"), Counted(shelf)
+    shelf.put(claim, "checkpoint-1")
+    for _ in range(4):
+        remove_all(shelf.garbage, files)
+    assert files.listed == [f"hpq/{SID}"] * 2
+    end(store, claim, 1.0)
+    remove_all(shelf.garbage, files)
+    assert files.listed == [f"hpq/{SID}"] * 3 and shelf.files.names("hpq") == []
+
+
+@pytest.mark.parametrize("keep", [None, Keep(best=1)])
+def test_what_an_ended_trial_and_a_keep_leave_goes_at_once_and_costs_few_commands(
+    store: TrialStore, sweep_of, who, shelf: Shelf, redis: Redis, keep: Keep | None
+) -> None:
+    sweep_of(50, keep=keep)
+    for n in range(50):
+        claim = take(store, who, f"n{n}")
+        beat(store, who, claim, 1, 1, checkpoint=shelf.put(claim, "checkpoint-1"))
+        end(store, claim, float(n), artifacts=shelf.artifacts(claim))
+        redis.config_resetstat()
+        files = Counted(shelf)
+        shelf.garbage.remove_of_trial(files, claim.trial, has_keep=keep is not None)
+        stats = redis.info("commandstats")
+        names = {name.removesuffix("/file") for name in shelf.files.names(f"hpq/{SID}")}
+        mine = claim.trial.number
+        assert f"{mine}/{claim.token}/artifacts" in names
+        assert not any("checkpoint" in name and name.startswith(f"{mine}/{claim.token}/")
+                       for name in names) or keep  # fmt: skip
+        if keep:
+            assert {name.partition("/")[0] for name in names} == {str(mine)}
+        assert len(files.listed) <= 2
+        asked = sum(row["calls"] for name, row in stats.items() if "config" not in name)
+        assert asked <= (4 if keep else 1)
