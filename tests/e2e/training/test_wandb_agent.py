@@ -485,7 +485,7 @@ def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
         print(found({"config.lr": {"$lt": 0.05}, "state": "finished"}))
         print(found({"$or": [{"state": "failed"}, {"display_name": {"$regex": "-2$"}}]}))
         print(found(None, "config.lr"), len(api.runs("me/other")))
-        for wrong in (lambda: found({"config.lr": {"$near": 1}}), lambda: found({"color": 1}),
+        for wrong in (lambda: found({"config.lr": {"$nin": [1]}}), lambda: found({"color": 1}),
                       lambda: api.projects, lambda: best.delete(), lambda: api.sweep("none")):
             try: wrong()
             except (ValueError, AttributeError, wandb.UsageError) as error: print(error)
@@ -503,5 +503,6 @@ def test_api_reads_sweeps_runs_and_histories_from_hpq(lab) -> None:
         "[0.001, 0.01, 0.1] 0",
     ]  # fmt: skip
     wrong = said[12:]
-    assert "$near" in wrong[0] and "color" in wrong[1] and len(wrong) == 5, wrong
+    assert "$nin" in wrong[0] and all("[run for run in" in line for line in wrong[:2]), wrong
+    assert "color" in wrong[1] and len(wrong) == 5, wrong
     assert all("hpq's stand-in" in line for line in wrong[2:4]), wrong

@@ -299,5 +299,5 @@ def test_without_its_library_an_integration_cannot_be_imported(wandb: ModuleType
 
 def test_a_sweep_that_no_worker_claims_is_running_in_its_words(wandb: ModuleType) -> None:
     data = {"id": "s-00000", "name": "s", "owner": "ada", "spec": {}, "state": "waiting"}
-    sweep = importlib.import_module("wandb._public_api").Sweep
+    sweep = importlib.import_module("wandb._public_api").ApiSweep
     assert sweep({**data, "open_ended": False, "planned": 3}).state == "RUNNING"

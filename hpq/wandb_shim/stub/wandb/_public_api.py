@@ -28,10 +28,9 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$lt": lambda a, b: a is not None and a < b,
     "$lte": lambda a, b: a is not None and a <= b,
     "$in": lambda a, b: any(_equal(a, one) for one in b),
-    "$nin": lambda a, b: not any(_equal(a, one) for one in b),
-    "$exists": lambda a, b: (a is not None) == b,
     "$regex": lambda a, b: isinstance(a, str) and len(b) <= _PATTERN and bool(re.search(b, a)),
 }
+_OWN = ", or select the runs in Python: [run for run in api.runs(PATH) if …]"
 _FIELDS = {
     "state": "state",
     "name": "id",
@@ -39,13 +38,10 @@ _FIELDS = {
     "display_name": "name",
     "createdAt": "created_at",
     "created_at": "created_at",
-    "duration": "duration",
-    "host": "host",
     "group": "group",
     "jobType": "job_type",
     "sweep": "sweep_id",
     "tags": "tags",
-    "username": "user",
 }
 
 
@@ -61,9 +57,9 @@ class Api(_Missing):
 
     def __init__(self, overrides: Any = None, timeout: Any = None, api_key: Any = None) -> None:
         self.default_entity = "hpq"
-        self._sweeps: dict[str, Sweep] = {}
+        self._sweeps: dict[str, ApiSweep] = {}
 
-    def sweep(self, path: str = "", sid: str | None = None) -> Sweep:
+    def sweep(self, path: str = "", sid: str | None = None) -> ApiSweep:
         """Return a sweep by `ID`, `PROJECT/ID` or `ENTITY/PROJECT/ID`.
 
         Raises:
@@ -71,7 +67,7 @@ class Api(_Missing):
         """
         ref = sid or path.rpartition("/")[2]
         if ref not in self._sweeps:
-            self._sweeps[ref] = Sweep(hpq_json("show", ref))
+            self._sweeps[ref] = ApiSweep(hpq_json("show", ref))
         return self._sweeps[ref]
 
     def run(self, path: str = "") -> ApiRun:
@@ -112,7 +108,7 @@ class Api(_Missing):
         self._sweeps.clear()
 
 
-class Sweep(_Missing):
+class ApiSweep(_Missing):
     """A sweep of hpq."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
@@ -165,7 +161,7 @@ class Sweep(_Missing):
 class ApiRun(_Missing):
     """A trial of hpq."""
 
-    def __init__(self, record: Mapping[str, Any], sweep: Sweep) -> None:
+    def __init__(self, record: Mapping[str, Any], sweep: ApiSweep) -> None:
         about: Mapping[str, Any] = record["run_info"]  # what the script set
         self.id = f"{record['sweep']}-{record['trial']}"
         self.name = about.get("name") or self.id
@@ -272,7 +268,7 @@ def _value(run: ApiRun, field: str) -> Any:
         return run.summary.get(name)
     if field not in _FIELDS:
         known = ", ".join([*_FIELDS, "config.NAME", "summary_metrics.NAME"])
-        raise ValueError(f"hpq knows no field {field!r}; use one of {known}")
+        raise ValueError(f"hpq knows no field {field!r}; use one of {known}{_OWN}")
     return getattr(run, _FIELDS[field])
 
 
@@ -283,14 +279,14 @@ def _matches(run: ApiRun, filters: Mapping[str, Any]) -> bool:
         ValueError: a field or an operator is unknown.
     """
     for field, wanted in filters.items():
-        if field in ("$and", "$or", "$nor"):
+        if field in ("$and", "$or"):
             found = [_matches(run, one) for one in wanted]
-            is_so = all(found) if field == "$and" else any(found) == (field == "$or")
+            is_so = all(found) if field == "$and" else any(found)
         else:
             tests = wanted if isinstance(wanted, Mapping) else {"$eq": wanted}
             if unknown := tests.keys() - _OPERATORS.keys():
-                known = ", ".join(["$and", "$or", "$nor", *_OPERATORS])
-                raise ValueError(f"hpq knows no operator {min(unknown)}; use one of {known}")
+                known = ", ".join(["$and", "$or", *_OPERATORS])
+                raise ValueError(f"hpq knows no operator {min(unknown)}; use one of {known}{_OWN}")
             value = _value(run, field)
             is_so = all(_OPERATORS[name](value, other) for name, other in tests.items())
         if not is_so:
