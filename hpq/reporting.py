@@ -122,7 +122,7 @@ def set_sink(sink: Sink | None, send_info: Send | None = None) -> None:
 
 def encode(metrics: Mapping[str, float], step: int | None) -> bytes:
     """Encode one report as one datagram (JSON; NaN and infinities as Python writes them)."""
-    return json.dumps({"metrics": dict(metrics), "step": step}).encode()
+    return json.dumps({"report": dict(metrics), "step": step}).encode()
 
 
 def ignore_printed() -> None:

@@ -107,14 +107,14 @@ def test_garbage_on_the_report_socket_harms_nobody(lab) -> None:
         import os, socket
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         for data in (
-            b"\\xff\\x00", b"[]", b"{}", b"5", b'{"metrics": 5, "step": 1}',
-            b'{"metrics": {"a": "x"}, "step": 1}', b'{"metrics": {"a": 1}, "step": "x"}',
-            b'{"metrics": {"a": 1}, "step": NaN}', b'{"metrics": {"a": 1}, "step": [1]}',
-            b'{"metrics": {"a": 1}, "step": 1' + b"0" * 400 + b"}",
-            b'{"metrics": {"a": 1' + b"0" * 400 + b'}, "step": 1}',
-            b'{"metrics": {"a": [1]}, "step": 1}', b"[" * 5000, b"", b'{"exit_code": Infinity}',
+            b"\\xff\\x00", b"[]", b"{}", b"5", b'{"report": 5, "step": 1}',
+            b'{"report": {"a": "x"}, "step": 1}', b'{"report": {"a": 1}, "step": "x"}',
+            b'{"report": {"a": 1}, "step": NaN}', b'{"report": {"a": 1}, "step": [1]}',
+            b'{"report": {"a": 1}, "step": 1' + b"0" * 400 + b"}",
+            b'{"report": {"a": 1' + b"0" * 400 + b'}, "step": 1}',
+            b'{"report": {"a": [1]}, "step": 1}', b"[" * 5000, b"", b'{"exit_code": Infinity}',
             b'{"exit_code": null}', b'{"exit_code": "x"}',
-            b'{"metrics": {"loss": 0.5}, "step": 7}',
+            b'{"report": {"loss": 0.5}, "step": 7}',
         ):
             sock.sendto(data, os.environ["HPQ_REPORT"])
         """,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
 from hpq.domain.sweep import EarlyTerminate, Launch, Metric, Sweep, TerminationRule
 from hpq.domain.trial import Failure, FailureKind, TrialState
-from hpq_worker.attempt.outcome import AttemptEnd, Halt, outcome_of
+from hpq_worker.attempt.outcome import outcome_of
 from hpq_worker.lease.report_buffer import ReportBuffer
-from hpq_worker.process.protocol import End
+from hpq_worker.process.protocol import AttemptEnd, Halt
 
 METRIC = Metric(name="val_loss")
 
@@ -31,16 +32,8 @@ def _failure(
     got = ReportBuffer(METRIC)
     if reported:
         got.report({reported: 0.5}, None)
-    ending = AttemptEnd(
-        halt=None,
-        end=End(),
-        status=0,
-        tail=tail,
-        ran_ms=1,
-        is_wandb=is_wandb,
-        in_terminal=in_terminal,
-    )
-    outcome = outcome_of(ending, sweep, got)
+    end = AttemptEnd(tail=tail, is_wandb=is_wandb, in_terminal=in_terminal)
+    outcome = outcome_of(end, sweep, got)
     assert outcome is not None and outcome.failure is not None and outcome.objective is None
     is_needed = method == "bayes" or early is not None
     assert outcome.state is (TrialState.FAILED if is_needed else TrialState.FINISHED)
@@ -98,16 +91,13 @@ def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_
 def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_another(
     python: str, named: list[str]
 ) -> None:
-    ending = AttemptEnd(
-        halt=None,
-        end=End(status=1),
+    end = AttemptEnd(
         status=1,
         tail="ModuleNotFoundError: No module named 'torch'\n",
-        ran_ms=1,
         argv=("/usr/bin/env", python, "train.py"),
     )
     sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(program="train.py"))
-    outcome = outcome_of(ending, sweep, ReportBuffer(None))
+    outcome = outcome_of(end, sweep, ReportBuffer(None))
     assert outcome is not None and outcome.failure is not None
     said = outcome.failure.message
     assert "ModuleNotFoundError" in said and "'torch'" in said
@@ -138,15 +128,14 @@ def test_a_name_of_another_metric_is_listed_and_not_proposed() -> None:
 
 @pytest.mark.parametrize(
     ("end", "state"),
-    [(End(), "finished"), (End(stopped=True), "pruned"), (End(status=143), "pruned"),
-     (None, "pruned")],
+    [(AttemptEnd(), "finished"), (AttemptEnd(stopped=True), "pruned"),
+     (AttemptEnd(status=143), "pruned"), (AttemptEnd(has_reported=False), "pruned")],
 )  # fmt: skip
 def test_what_was_told_to_stop_is_pruned_unless_it_came_to_its_end(
-    end: End | None, state: str
+    end: AttemptEnd, state: str
 ) -> None:
     got = ReportBuffer(METRIC)
     got.report({"val_loss": 0.5}, None)
     sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(trainer="digits"), metric=METRIC)
-    ending = AttemptEnd(halt=Halt.PRUNED, end=end, status=0, tail="", ran_ms=1)
-    outcome = outcome_of(ending, sweep, got)
+    outcome = outcome_of(replace(end, halt=Halt.PRUNED), sweep, got)
     assert outcome is not None and (outcome.state.value, outcome.objective) == (state, 0.5)

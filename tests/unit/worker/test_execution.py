@@ -20,7 +20,7 @@ from hpq.domain.trial import Claim, TrialId
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.lease.report_buffer import ReportBuffer
-from hpq_worker.process.protocol import End, LineBuffer, RunRequest, end_message
+from hpq_worker.process.protocol import AttemptEnd, LineBuffer, RunRequest, end_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress
@@ -56,7 +56,7 @@ class Said:
 
     def end(self) -> None:
         """Let the runner end the attempt."""
-        os.write(self.answers, end_message(RUN.id, End()))
+        os.write(self.answers, end_message(RUN.id, AttemptEnd()))
 
     def run(self, notify: Callable[[], object] = lambda: None) -> Result:
         """Run the attempt to its end; `notify` is called after each read."""
@@ -86,7 +86,7 @@ def test_lines_printed_after_a_program_asked_to_ignore_them_are_no_reports(said:
 
 
 def test_a_metric_that_is_reported_and_then_printed_counts_once(said: Said) -> None:
-    said.send(b'{"metrics": {"loss": 0.5}, "step": null}')
+    said.send(b'{"report": {"loss": 0.5}, "step": null}')
     os.write(said.output, b"loss=0.5\n")
     said.end()
     said.run()
@@ -103,7 +103,7 @@ def test_another_thread_reads_what_arrived_and_the_waiting_main_thread_hears_of_
 
         def select(self, timeout: float | None = None) -> Any:
             if not steps:
-                said.send(b'{"metrics": {"loss": 0.5}, "step": 8}')
+                said.send(b'{"report": {"loss": 0.5}, "step": 8}')
                 said.end()
                 with ThreadPoolExecutor(1) as thread:
                     thread.submit(said.execution.read_arrived).result()

@@ -8,7 +8,7 @@ import logging
 from hpq.domain.trial import Failure, FailureKind
 from hpq_worker.process.logs import SafeFormatter
 from hpq_worker.process.protocol import (
-    End,
+    AttemptEnd,
     LineBuffer,
     RunRequest,
     end_message,
@@ -24,7 +24,7 @@ def test_a_message_survives_the_pipe() -> None:
     )
     (line,) = LineBuffer().feed(run_message(run))
     assert read_run(json.loads(line)["run"]) == run
-    end = End(failure=Failure(kind=FailureKind.TIMEOUT, message="m"), status=3)
+    end = AttemptEnd(failure=Failure(kind=FailureKind.TIMEOUT, message="m"), status=3)
     assert read_end(json.loads(end_message("s/1/1", end))["end"]) == end
 
 

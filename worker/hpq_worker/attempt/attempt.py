@@ -23,7 +23,6 @@ from hpq.search.samplers import SEED, seed_of
 from hpq_worker.attempt import environment
 from hpq_worker.attempt.code import Place
 from hpq_worker.attempt.execution import Execution, Result
-from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.files.checkpoints import CheckpointPublisher
@@ -31,7 +30,7 @@ from hpq_worker.files.workdir import AttemptPaths, full_disk
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
 from hpq_worker.process.call_thread import CallThread
-from hpq_worker.process.protocol import RunRequest
+from hpq_worker.process.protocol import Halt, RunRequest
 from hpq_worker.process.secrets import Mask
 from hpq_worker.runner.caller import Caller
 from hpq_worker.runner.process import RunnerKey, RunnerProcess

@@ -21,12 +21,19 @@ from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.reporting import bounded
 from hpq.store.wire.fields import dumps_in_order
-from hpq_worker.attempt.outcome import HALT_OF, AttemptEnd, Halt, outcome_of
+from hpq_worker.attempt.outcome import HALT_OF, outcome_of
 from hpq_worker.attempt.printed_metrics import PrintedMetrics
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.report_buffer import ReportBuffer
-from hpq_worker.process.protocol import End, LineBuffer, RunRequest, read_end, read_message
+from hpq_worker.process.protocol import (
+    AttemptEnd,
+    Halt,
+    LineBuffer,
+    RunRequest,
+    read_end,
+    read_message,
+)
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import ShutdownLevel, Signals
 from hpq_worker.process.watchdog import TURN_S, Progress
@@ -39,7 +46,7 @@ _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many 
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 4_096  # of a printed line that may report a metric
 _CORRUPT = "the training code wrote to the pipe of hpq's runner; print or write to a file instead"
-_CORRUPT_END = End(
+_CORRUPT_END = AttemptEnd(
     failure=Failure(kind=FailureKind.USER_ERROR, message=_CORRUPT, fingerprint=_CORRUPT)
 )
 
@@ -90,7 +97,7 @@ class Execution:
         self._halt: Halt | None = None
         self._kill_at = math.inf
         self._stall_limit_s = 0.0  # its limit when it stalled
-        self._end: End | None = None
+        self._end: AttemptEnd | None = None
         self._run_id = ""
         self._argv: tuple[str, ...] = ()
         self._in_terminal = False
@@ -253,32 +260,28 @@ class Execution:
         self._log(self._mask.flush())
         if self._reads_printed:
             self._parse([self._printed.flush()])
-        if self._end is not None:
-            self._end = replace(self._end, status=self._end.status or self._exit_code)
         tail = self._tail.decode("utf-8", "replace")
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
-        ending = AttemptEnd(
+        end = self._end or AttemptEnd(status=status, has_reported=False)
+        end = replace(
+            end,
+            status=end.status or (self._exit_code if end.has_reported else 0),
             halt=self._halt,
-            end=self._end,
-            status=status,
             tail=tail,
-            ran_ms=ran_ms,
             silent_s=self._stall_limit_s,
             argv=self._argv,
             in_terminal=self._in_terminal,
             is_wandb=self._is_program and not self._reads_printed,
         )
-        outcome = outcome_of(ending, self._sweep, self._reports)
+        outcome = outcome_of(end, self._sweep, self._reports)
         failure = outcome.failure if outcome else None
         is_clean = failure is None or not ruins_process(failure)
         return Result(
-            outcome=outcome,
+            outcome=outcome and replace(outcome, ran_ms=ran_ms),
             halt=self._halt,
             keep_runner=is_obeyed and is_clean and not self._is_corrupt,
-            is_whole=self._end is not None and self._end.status >= 0,
-            status=(self._end.status or int(self._end.failure is not None))
-            if self._end
-            else status,
+            is_whole=end.has_reported and end.status >= 0,
+            status=end.status or int(end.failure is not None),
         )
 
     def _read_rest(self) -> None:
@@ -289,7 +292,7 @@ class Execution:
                 return
 
 
-def _masked(end: End, mask: Mask) -> End:
+def _masked(end: AttemptEnd, mask: Mask) -> AttemptEnd:
     failure = end.failure
     if failure is None:
         return end

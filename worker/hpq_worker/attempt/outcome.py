@@ -6,8 +6,7 @@ Pure functions.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
 from hpq.domain.metric_check import near_miss
@@ -15,24 +14,12 @@ from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.reporting import MAX_NAMES
 from hpq_worker.lease.report_buffer import ReportBuffer
-from hpq_worker.process.protocol import End
+from hpq_worker.process.protocol import AttemptEnd, Halt
 from hpq_worker.runner.failures import of_exit
-from hpq_worker.runner.stall import LEAST_S, STALLED, USUAL
+from hpq_worker.runner.stall import LEAST_S, USUAL
 
 _AGAIN = ", then `hpq run FILE --reuse` or `hpq enqueue FILE --reuse`, which reuses the results"
 _SHOWN = 60  # characters of a printed line
-
-
-class Halt(StrEnum):
-    """Why the worker ends an attempt before it ends by itself."""
-
-    CANCELLED = "cancelled"
-    PRUNED = "pruned"
-    STOPPING = "stopping"  # a signal stops this worker
-    LOST = "lost"  # another attempt has the trial
-    UNKNOWN = "unknown"  # Redis has no such trial any more
-    TIMEOUT = "timeout"
-    STALLED = STALLED
 
 
 HALT_OF = {
@@ -43,57 +30,31 @@ HALT_OF = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptEnd:
-    """How an attempt ended: its last message, else its exit status, and its last lines."""
-
-    halt: Halt | None
-    end: End | None
-    status: int
-    tail: str
-    ran_ms: int
-    silent_s: float = 0.0  # its stall limit
-    argv: tuple[str, ...] = ()  # of a program
-    in_terminal: bool = False  # of `hpq try`, which stores no results
-    is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
-
-    @property
-    def is_finished(self) -> bool:
-        """True if the training code returned without a failure."""
-        end = self.end
-        return end is not None and not (end.stopped or end.failure or end.status)
-
-
-def outcome_of(ending: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
+def outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
     """Return the outcome to commit; None if another attempt has the trial, or it is released."""
-    outcome = _outcome_of(ending, sweep, reports)
-    return outcome and replace(outcome, ran_ms=ending.ran_ms)
-
-
-def _outcome_of(ending: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
-    halt, end = ending.halt, ending.end
-    if halt in (Halt.LOST, Halt.UNKNOWN, Halt.STOPPING) and not ending.is_finished:
+    halt = end.halt
+    if halt in (Halt.LOST, Halt.UNKNOWN, Halt.STOPPING) and not end.is_finished:
         return None
-    if halt is Halt.CANCELLED and not ending.is_finished:
+    if halt is Halt.CANCELLED and not end.is_finished:
         return _ended(reports, TrialState.CANCELLED)
-    if halt is Halt.PRUNED and not ending.is_finished:
+    if halt is Halt.PRUNED and not end.is_finished:
         return _ended(reports, TrialState.PRUNED)
     if halt is Halt.TIMEOUT:
         limit = f"{sweep.timeout_s:g} s"
         return _failed(reports, FailureKind.TIMEOUT, f"not finished after `timeout`, {limit}")
     if halt is Halt.STALLED:
-        return _stalled(ending, sweep, reports)
-    if end is None:
-        return _ended(reports, TrialState.FAILED, of_exit(ending.status, ending.tail))
+        return _stalled(end, sweep, reports)
+    if not end.has_reported:
+        return _ended(reports, TrialState.FAILED, of_exit(end.status, end.tail))
     if end.status:
-        failure = of_exit(end.status, ending.tail, ending.argv)
+        failure = of_exit(end.status, end.tail, end.argv)
         return _ended(reports, TrialState.FAILED, failure)
     if end.failure is not None:
         return _ended(reports, TrialState.FAILED, end.failure)
-    return _by_metric(sweep, reports, ending)
+    return _by_metric(sweep, reports, end)
 
 
-def _by_metric(sweep: RunnableSweep, reports: ReportBuffer, ending: AttemptEnd) -> Outcome:
+def _by_metric(sweep: RunnableSweep, reports: ReportBuffer, end: AttemptEnd) -> Outcome:
     metric = sweep.metric
     if metric is None or reports.objective is not None:
         return _ended(reports, TrialState.FINISHED)
@@ -108,32 +69,32 @@ def _by_metric(sweep: RunnableSweep, reports: ReportBuffer, ending: AttemptEnd) 
     what = f"the metric {metric.name!r} was never reported; {reported}"
     failure = Failure(
         kind=FailureKind.UNREPORTED,
-        message=f"{what}; {_how_to_report(sweep, ending, names)}",
+        message=f"{what}; {_how_to_report(sweep, end, names)}",
         fingerprint=what,  # without the line that was seen: it differs from trial to trial
     )
     needed = sweep.method == "bayes" or sweep.early is not None
     return _ended(reports, TrialState.FAILED if needed else TrialState.FINISHED, failure)
 
 
-def _how_to_report(sweep: RunnableSweep, ending: AttemptEnd, reported: Collection[str]) -> str:
+def _how_to_report(sweep: RunnableSweep, end: AttemptEnd, reported: Collection[str]) -> str:
     assert sweep.metric is not None
     name = sweep.metric.name
     if near := near_miss(name, reported):
         remedy = f"did you mean {near!r}? write it as metric.name in the sweep file"
-        return remedy if ending.in_terminal else remedy + _AGAIN
+        return remedy if end.in_terminal else remedy + _AGAIN
     if sweep.launch.is_function:
         return f"call wandb.log({{{name!r}: …}}), or trial.report with hpq.agent"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
-    if ending.is_wandb:
+    if end.is_wandb:
         return f"call wandb.log({{{name!r}: …}}); after wandb.init() printed lines do not count"
-    seen = [line.strip() for line in ending.tail.splitlines() if name in line]
+    seen = [line.strip() for line in end.tail.splitlines() if name in line]
     remedy = f"print a line {name}=0.31, or call hpq.report({{{name!r}: …}})"
     return f"{remedy}; the line {seen[-1][:_SHOWN]!r} does not count" if seen else remedy
 
 
-def _stalled(ending: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome:
-    limit = f"{ending.silent_s:.0f} s"
+def _stalled(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome:
+    limit = f"{end.silent_s:.0f} s"
     if not sweep.stall_s:
         limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"
     line = (

@@ -57,4 +57,4 @@ def _checked(message: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"run_info": bounded(message["run_info"])}
     if "exit_code" in message:
         return {"exit_code": int(message["exit_code"])}
-    return {"report": flatten(message["metrics"]), "step": whole(message["step"])}
+    return {"report": flatten(message["report"]), "step": whole(message["step"])}

@@ -24,13 +24,13 @@ from hpq.errors import BadParams, HpqError
 from hpq.notice import Notice, tagged
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
-from hpq_worker.attempt.outcome import Halt
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.attempt.trust import DISTRUST
 from hpq_worker.consumer.backoff import Backoff
 from hpq_worker.consumer.run_limit import RunLimit
 from hpq_worker.lease.spool import Spool
 from hpq_worker.process.logs import log_end
+from hpq_worker.process.protocol import Halt
 
 log = logging.getLogger("hpq.worker")
 _DRAINED = tagged("drained; claims no more trials until `hpq drain --undo`", "drained")

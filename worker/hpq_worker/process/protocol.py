@@ -1,7 +1,7 @@
 """The protocol between a worker and its runner: JSON lines over two pipes. Standard library only.
 
-Parent → runner: a RunRequest, then perhaps {"stop": why}. When the pipe closes, the runner kills
-its descendants and exits.
+Parent → runner: a RunRequest, then perhaps {"stop": why}, a Halt. When the pipe closes, the runner
+kills its descendants and exits.
 Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
 with "of", its attempt: in a resident runner a thread of one attempt may outlive the attempt.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 from hpq.domain.trial import Failure, FailureKind, Json
@@ -43,17 +44,37 @@ class RunRequest:
         return f"{self.trial}/{self.attempt}"
 
 
+class Halt(StrEnum):
+    """Why the worker stops an attempt before it ends by itself."""
+
+    CANCELLED = "cancelled"
+    PRUNED = "pruned"
+    STOPPING = "stopping"  # a signal stops this worker
+    LOST = "lost"  # another attempt has the trial
+    UNKNOWN = "unknown"  # Redis has no such trial any more
+    TIMEOUT = "timeout"
+    STALLED = "stalled"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """How an attempt ended. `stopped`: it obeyed a stop.
+class AttemptEnd:
+    """How an attempt ended: what the runner reports, then what the worker adds."""
 
-    `status` is the exit status of a program (negative: a signal); the parent finds the error in the
-    log.
-    """
+    stopped: bool = False  # it obeyed a stop
+    failure: Failure | None = None  # of a trainer
+    status: int = 0  # exit status of a program, or of a runner that died; negative: a signal
+    has_reported: bool = True  # False: the runner died or was killed before its last message
+    halt: Halt | None = None
+    tail: str = ""  # the end of its log
+    silent_s: float = 0.0  # its stall limit
+    argv: tuple[str, ...] = ()  # of a program
+    in_terminal: bool = False  # of `hpq try`, which stores no results
+    is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
 
-    stopped: bool = False
-    failure: Failure | None = None
-    status: int = 0
+    @property
+    def is_finished(self) -> bool:
+        """True if the training code returned without a failure."""
+        return self.has_reported and not (self.stopped or self.failure or self.status)
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
@@ -81,16 +102,19 @@ def read_run(data: Mapping[str, Any]) -> RunRequest:
     return RunRequest(**{**data, **lists})
 
 
-def end_message(of: str, end: End) -> bytes:
-    """Encode the end of an attempt."""
-    return encode({"of": of, "end": asdict(end)})
+def end_message(of: str, end: AttemptEnd) -> bytes:
+    """Encode what a runner reports of the end of an attempt."""
+    failure = None if end.failure is None else asdict(end.failure)
+    return encode(
+        {"of": of, "end": {"stopped": end.stopped, "failure": failure, "status": end.status}}
+    )
 
 
-def read_end(data: Mapping[str, Any]) -> End:
-    """Decode the end of an attempt."""
+def read_end(data: Mapping[str, Any]) -> AttemptEnd:
+    """Decode what a runner reports of the end of an attempt."""
     raw = data["failure"]
     failure = None if raw is None else Failure(**{**raw, "kind": FailureKind(raw["kind"])})
-    return End(stopped=data["stopped"], failure=failure, status=data["status"])
+    return AttemptEnd(stopped=data["stopped"], failure=failure, status=data["status"])
 
 
 class LineBuffer:

@@ -26,7 +26,14 @@ from hpq.domain.trial import Failure
 from hpq.errors import HpqError, UserError
 from hpq.reporting import set_sink
 from hpq_worker.process.process_tree import SPARED, adopt_orphans, kill_descendants
-from hpq_worker.process.protocol import End, LineBuffer, RunRequest, encode, end_message, read_run
+from hpq_worker.process.protocol import (
+    AttemptEnd,
+    LineBuffer,
+    RunRequest,
+    encode,
+    end_message,
+    read_run,
+)
 from hpq_worker.runner.failures import of_exception
 from hpq_worker.runner.preload import PreloadClient
 from hpq_worker.runner.program import Program
@@ -100,7 +107,7 @@ class Runner:
         kill_descendants()
         os._exit(1)
 
-    def _run(self, run: RunRequest) -> End:
+    def _run(self, run: RunRequest) -> AttemptEnd:
         if not run.argv:
             return self._train(run)
         self._program = program = Program(run, self._preload, self._sender(run))
@@ -111,7 +118,7 @@ class Runner:
         finally:
             self._program = None
 
-    def _train(self, run: RunRequest) -> End:
+    def _train(self, run: RunRequest) -> AttemptEnd:
         send, pid = self._sender(run), os.getpid()
         trial = Trial(run, send, self._stop.is_set)
         set_sink(trial.report, send)
@@ -132,13 +139,13 @@ class Runner:
             if not (run.in_terminal and isinstance(error, HpqError)):  # `hpq try` prints its text
                 traceback.print_exc()
             stopped = self._stop.is_set()
-            return End(failure=_failure_of(error), stopped=stopped, status=self._status)
+            return AttemptEnd(failure=_failure_of(error), stopped=stopped, status=self._status)
         finally:
             if os.getpid() != pid:  # a child that training code forked and let come back here
                 os._exit(0)
             set_sink(None)
         # A trainer that never read the stop has finished by itself.
-        return End(stopped=trial.has_seen_stop, status=self._status)
+        return AttemptEnd(stopped=trial.has_seen_stop, status=self._status)
 
     def _stop_on_interrupt(self) -> None:
         """Let the first Ctrl-C stop the trainer at its next step, and the second interrupt it."""

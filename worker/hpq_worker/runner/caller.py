@@ -12,11 +12,11 @@ from contextlib import suppress
 from typing import Any
 
 from hpq_worker.process.config import CallerConfig
-from hpq_worker.process.protocol import LineBuffer, RunRequest, encode, run_message
+from hpq_worker.process.protocol import Halt, LineBuffer, RunRequest, encode, run_message
 
 _LAST = b'{"last": true}'
 # Why a trial is given up that the function still runs, and the agent continues with the next one.
-_GOES_ON = ("cancelled", "pruned", "lost")
+_GOES_ON = (Halt.CANCELLED, Halt.PRUNED, Halt.LOST)
 
 
 class Caller:

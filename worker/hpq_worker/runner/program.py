@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from hpq.domain.trial import Failure, FailureKind
 from hpq_worker.process.process_tree import kill_descendants
-from hpq_worker.process.protocol import End, RunRequest
+from hpq_worker.process.protocol import AttemptEnd, Halt, RunRequest
 from hpq_worker.runner.preload import PreloadClient
-from hpq_worker.runner.stall import STALLED, abort_descendants
+from hpq_worker.runner.stall import abort_descendants
 from hpq_worker.runner.trial_api import Send
 
 
@@ -33,22 +33,22 @@ class Program:
         A stalled program would not react: it and its descendants write their stacks and die.
         """
         self._is_stopped, self._why = True, why
-        if self._pid and why == STALLED:
+        if self._pid and why == Halt.STALLED:
             abort_descendants()
         elif not self._pid:  # it imports the modules of `preload`, or has not begun
-            self._preload.interrupt(why == STALLED)
+            self._preload.interrupt(why == Halt.STALLED)
         else:
             # In a terminal its process group is also that of the user's shell command.
             kill = os.kill if self._run.in_terminal else os.killpg
             with contextlib.suppress(ProcessLookupError):
                 kill(self._pid, signal.SIGTERM)
 
-    def run(self) -> End:
+    def run(self) -> AttemptEnd:
         """Run the command to its end."""
         try:
-            return End(status=self._wait(), stopped=self._is_stopped)
+            return AttemptEnd(status=self._wait(), stopped=self._is_stopped)
         except OSError as error:
-            return End(failure=_cannot_start(self._run.argv[0], error))
+            return AttemptEnd(failure=_cannot_start(self._run.argv[0], error))
         finally:
             kill_descendants()
 

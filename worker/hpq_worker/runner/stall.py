@@ -17,7 +17,6 @@ from collections import deque
 
 from hpq_worker.process.process_tree import SPARED, descendants
 
-STALLED = "stalled"  # the reason of a stop
 LEAST_S = 900.0
 USUAL = 10  # times the usual gap
 _BURST_S = 1.0  # events closer together count as one
