@@ -10,10 +10,42 @@ import pytest
 
 from hpq.errors import SweepFileError
 from hpq.notice import Notice
+from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.load import load
+from tests.support.constants import ROOT
 from tests.support.golden import Golden
 
+_BLOCK = re.compile(r"^```yaml(?: sweep\.yaml)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What an example of the docs leaves out.
+_REST = {
+    "method": "method: random\n",
+    "parameters": "parameters: {a: {min: 0.0, max: 1.0}}\n",
+    "program": "program: train.py\n",
+}
 _LINE = re.compile(r"(?:s\.yaml:)?(\d+:\d+|--\w+ [^ :]+): .*\[([a-z-]+)\]")
+
+
+def whole(text: str) -> str:
+    """Complete an example that leaves out method, parameters or program."""
+    data = yaml_reader.parse(text, "s.yaml").data
+    if isinstance(data, list):
+        return text
+    has_code = {"program", "trainer"} & data.keys()  # type: ignore[union-attr]
+    rest = {key: line for key, line in _REST.items() if key != "program" or not has_code}
+    return text + "".join(line for key, line in rest.items() if key not in data)  # type: ignore[operator]
+
+
+def _shipped() -> dict[str, str]:
+    """Return the text of each sweep file of the repository, by its path and number."""
+    files = [*ROOT.glob("configs/*.yaml"), *ROOT.glob("examples/*/*.yaml")]
+    found = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in sorted(files)}
+    for page in sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")]):
+        for number, block in enumerate(_BLOCK.findall(page.read_text("utf-8"))):
+            found[f"{page.relative_to(ROOT)} {number}"] = block
+    return found
+
+
+SHIPPED = _shipped()
 
 
 def places(golden: Golden, section: str, notices: Iterable[Notice], folder: Path) -> list[str]:

@@ -12,26 +12,14 @@ from hpq.code.command import MACROS
 from hpq.domain.sweep import TerminationRule, Wandb
 from hpq.errors import SweepFileError
 from hpq.search.search_spec import Sampler
-from hpq_producer.sweepfile import distributions, schema, yaml_reader
+from hpq_producer.sweepfile import distributions, schema
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.constants import ROOT
+from tests.support.sweep_files import whole
 
 PAGE = (ROOT / "docs" / "reference" / "sweep-file.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml( refused)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-# What an example leaves out.
-REST = {
-    "method": "method: random\n",
-    "parameters": "parameters: {a: {min: 0.0, max: 1.0}}\n",
-    "program": "program: train.py\n",
-}
-
-
-def whole(block: str) -> str:
-    data = yaml_reader.parse(block, "s.yaml").data
-    if isinstance(data, list):
-        return block
-    return block + "".join(text for key, text in REST.items() if key not in data)
 
 
 @pytest.mark.parametrize("block", [text for kind, text in BLOCKS if not kind])
