@@ -1,10 +1,11 @@
-"""Write docs/reference/commands.md and settings.md from the code (`make reference`).
+"""Write commands.md, settings.md and sweep.schema.json from the code (`make reference`).
 
-A test compares both files with the code, so run this after every change of a help text.
+A test compares the files with the code, so run this after every change of a help text.
 """
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
@@ -16,6 +17,7 @@ from typer.core import TyperArgument
 from hpq.errors import ExitCode
 from hpq.settings import ABOUT, SECRETS, Settings, variable
 from hpq_producer.cli import COMMANDS, Lazy
+from hpq_producer.sweepfile import model
 
 FOLDER = Path(__file__).parent / "reference"
 COLUMNS = 100
@@ -126,7 +128,16 @@ def settings() -> str:
     return _SETTINGS + "\n".join(lines) + "\n"
 
 
-PAGES = {FOLDER / "commands.md": commands, FOLDER / "settings.md": settings}
+def sweep_schema() -> str:
+    """Return the text of sweep.schema.json."""
+    return json.dumps(model.json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+PAGES = {
+    FOLDER / "commands.md": commands,
+    FOLDER / "settings.md": settings,
+    model.SCHEMA_FILE: sweep_schema,
+}
 
 if __name__ == "__main__":
     for path, text in PAGES.items():

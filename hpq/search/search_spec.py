@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
+from typing import Final
 
 from hpq.domain.sweep import Impute, ObjectiveValue
 from hpq.search.space import Space
@@ -40,7 +41,7 @@ class Sampler(StrEnum):
         return Sampler.GP.needs if self is Sampler.AUTO else self.needs
 
 
-BY_DEFAULT = Sampler.AUTO
+BY_DEFAULT: Final = Sampler.AUTO
 _NEEDS: dict[Sampler, tuple[str, ...]] = {
     Sampler.RANDOM: (),
     Sampler.AUTO: ("optuna",),

@@ -60,7 +60,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "stop": ("control.control", "Finish running trials, cancel queued ones"),
         "cancel": ("control.control", "Stop a sweep or a trial now"),
         "retry": ("control.control", "Queue failed or cancelled trials again"),
-        "set": ("control.control:set_limits", "Change a sweep's limits and tags"),
+        "set": ("control.set_limits:set_limits", "Change a sweep's limits and tags"),
         "rm": ("control.rm", "Delete a sweep with all its results"),
     },
     "Cluster": {

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
 from hpq.notice import Notice
 from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.load import load
 from tests.support.constants import ROOT
 from tests.support.golden import Golden
+from tests.support.sweep_schema import accepts, is_beyond
 
 _BLOCK = re.compile(r"^```yaml(?: sweep\.yaml)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What an example of the docs leaves out.
@@ -56,12 +58,22 @@ def places(golden: Golden, section: str, notices: Iterable[Notice], folder: Path
 
 
 def refused_file(folder: Path, text: str, **flags: object) -> SweepFileError:
-    """Return the error of a sweep file s.yaml of this text."""
+    """Return the error of a sweep file s.yaml of this text, which the JSON schema refuses too."""
     file = folder / "s.yaml"
     file.write_text(text, "utf-8")
     with pytest.raises(SweepFileError) as caught:
         load(file, **flags)  # type: ignore[arg-type]
+    if not flags:
+        assert not accepts(_data(text)) or all(map(is_beyond, caught.value.notices)), "the schema"
     return caught.value
+
+
+def _data(text: str) -> Json:
+    """Return the data of a file, or null, which is no sweep either, if it is not YAML."""
+    try:
+        return yaml_reader.parse(text, "s.yaml").data
+    except SweepFileError:
+        return None
 
 
 def refusals(golden: Golden, section: str, folder: Path, text: str, **flags: object) -> list[str]:

@@ -34,7 +34,8 @@ LAYERS = {
         code store
     """,
     "hpq_producer": """
-        embedded_redis extras scaffold shipped sweepfile terminal
+        durations embedded_redis extras scaffold shipped terminal
+        sweepfile
         analysis audit cli commands home_files invitation manifests sweep_limits
         connection_record
         __main__ query session
@@ -65,6 +66,7 @@ HOMES = {
     ("optuna", "cmaes"): ("hpq_worker.suggest",),
     ("jinja2", "markupsafe", "starlette", "uvicorn"): ("hpq_producer.page",),
     ("pandas", "plotly"): ("hpq_producer.python_api",),
+    ("pydantic", "pydantic_core"): ("hpq_producer.sweepfile",),
 }
 
 

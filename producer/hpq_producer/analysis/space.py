@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hpq.domain.sweep import Sweep
 from hpq.domain.trial import Json
 from hpq.search.continuous import LogUniform, Normal
 from hpq.search.discrete import Categorical, Distribution
-from hpq_producer.sweepfile.errors import Problems, SourceMap
-from hpq_producer.sweepfile.parameters import read_leaves
+from hpq_producer.sweepfile import distributions
 
 _LOG_RATIO = 20.0  # highest / lowest of listed values: from here on an axis is logarithmic
 
 
 def space_of(sweep: Sweep) -> Mapping[str, Distribution]:
     """Return the distributions by dotted name; empty if the file lists its parameter sets."""
-    data, out = sweep.spec.get("parameters"), Problems(SourceMap(file=sweep.id))
-    leaves = read_leaves(data, ("parameters",), out) if isinstance(data, dict) else {}
-    return {".".join(path): leaf for path, leaf in leaves.items()}
+    return dict(_leaves(sweep.spec.get("parameters"), ""))
+
+
+def _leaves(data: Json, parents: str) -> Iterator[tuple[str, Distribution]]:
+    for name, entry in data.items() if isinstance(data, dict) else ():
+        if not isinstance(entry, dict):
+            continue
+        if "parameters" in entry:
+            yield from _leaves(entry["parameters"], f"{parents}{name}.")
+        elif kind := distributions.name_of(entry):
+            yield parents + name, distributions.build(kind, entry)
 
 
 def are_numbers(values: Sequence[Json]) -> bool:

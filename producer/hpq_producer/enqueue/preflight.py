@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.domain.sweep import Goal, Impute, ObjectiveValue, Sweep
+from hpq.domain.sweep import Goal, Impute, Sweep
 from hpq.gpus import gpu_names
-from hpq.search.search_spec import BY_DEFAULT, Sampler, Search, is_installed, missing, unaided
+from hpq.search.search_spec import Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.sweepfile.spec import SweepSpec
@@ -18,8 +18,6 @@ def late_search(submission: Submission) -> Search | None:
     if spec.space is None or not spec.is_late:
         return None
     metric = spec.metric
-    keys = spec.source.get("metric")
-    metric_keys = keys if isinstance(keys, dict) else {}
     return Search(
         space=spec.space,
         sampler=sampler_of(spec),
@@ -27,7 +25,7 @@ def late_search(submission: Submission) -> Search | None:
         replicates=spec.replicates,
         maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
         metric=metric.name if metric else "",
-        take=ObjectiveValue(str(metric_keys.get("value", ObjectiveValue.BEST))),
+        take=spec.learns_from,
         impute=metric.impute if metric else Impute.WORST,
         impute_while_running=metric.impute_while_running if metric else None,
     )
@@ -35,9 +33,7 @@ def late_search(submission: Submission) -> Search | None:
 
 def sampler_of(spec: SweepSpec) -> Sampler:
     """Return the sampler of a sweep file."""
-    if spec.method != "bayes":
-        return Sampler.RANDOM
-    return Sampler(spec.sampler or BY_DEFAULT)
+    return spec.sampler if spec.method == "bayes" else Sampler.RANDOM
 
 
 def with_late_search(sweep: Sweep, submission: Submission, search: Search, older: int) -> Sweep:

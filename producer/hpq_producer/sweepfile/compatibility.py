@@ -14,8 +14,8 @@ from hpq.domain.sweep import FUNCTION
 from hpq.domain.trainer_specs import BUILT_IN, Number, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.search.space import Space
-from hpq_producer.sweepfile import values, yaml_reader
-from hpq_producer.sweepfile.errors import KeyPath, Problems, shown
+from hpq_producer.sweepfile import yaml_reader
+from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")
@@ -44,7 +44,7 @@ def check_code(data: Mapping[str, Json], out: Problems) -> None:
 
 def _trainer(trainer: str, data: Mapping[str, Json], out: Problems) -> None:
     if trainer not in (*BUILT_IN, FUNCTION) and not _FUNCTION.match(trainer):
-        hint = values.nearest(trainer, tuple(BUILT_IN))
+        hint = nearest(trainer, tuple(BUILT_IN))
         allowed = f"{', '.join(BUILT_IN)}, or package.module:function"
         out.add(
             ("trainer",),
@@ -78,7 +78,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     for index, item in enumerate(items if isinstance(items, list) else ()):
         match = _MACRO.match(str(item))
         if match and match[1] not in known:
-            hint = values.nearest(match[1], tuple(known), _MACRO_FORM)
+            hint = nearest(match[1], tuple(known), _MACRO_FORM)
             hint = hint or f"; known: {', '.join(_MACRO_NAMES)}{_and_parameters(space)}"
             out.add(("command", index), f"unknown macro {shown(item)}{hint}", code="unknown-macro")
 

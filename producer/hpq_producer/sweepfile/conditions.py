@@ -15,9 +15,9 @@ from hpq.domain.trial import Json
 from hpq.search.conditions import MISSING, Condition, Names, Partial, Test, find, key, nest
 from hpq.search.discrete import Distribution
 from hpq.search.space import Space
-from hpq_producer.sweepfile import schema
-from hpq_producer.sweepfile.errors import KeyPath, Problems, dotted, shown
-from hpq_producer.sweepfile.values import nearest
+from hpq_producer.sweepfile.check import check
+from hpq_producer.sweepfile.errors import KeyPath, Problems, dotted, nearest, shown
+from hpq_producer.sweepfile.model import Range
 
 Leaves = Mapping[Names, Distribution]
 _FORM = "write {optimizer: sgd}, {optimizer: [sgd, adam]} or {layers: {min: 3}}"
@@ -105,14 +105,11 @@ def _test(value: Json, leaf: Names, path: KeyPath, out: Problems) -> Test | None
             return Test(path=leaf, values=values)
         out.add(path, "an empty list; write at least one value")
         return None
-    before = len(out.errors)
-    schema.check(value, schema.RANGE, path, out)
-    ends = {k: float(v) for k, v in value.items() if isinstance(v, int | float)}
     if not value:
         out.add(path, f"{{}} tests nothing; {_FORM}")
-    if len(out.errors) > before:
         return None
-    return Test(path=leaf, low=ends.get("min"), high=ends.get("max"))
+    ends = check(Range, value, path, out)
+    return Test(path=leaf, low=ends.min, high=ends.max) if ends else None
 
 
 def _is_satisfiable(

@@ -1,4 +1,4 @@
-"""W&B's distributions by name: their keys, how to build one, and which values are invalid.
+"""W&B's distributions: their names and keys, how to build one, and which numbers are invalid.
 
 `log_uniform` and the other names whose min and max are exponents are deprecated in W&B. hpq reads
 them as W&B does, and warns.
@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from hpq.domain.identity import canonical
+from hpq.domain.trial import Json
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
-from hpq.search.discrete import Distribution, IntUniform
+from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq_producer.sweepfile.errors import shown
 
 Numbers = Mapping[str, float]
@@ -93,6 +95,43 @@ ALIASES = {
 }
 EXPONENTS = frozenset({"log_uniform", "q_log_uniform", "inv_log_uniform"})
 _MAX_EXPONENT = 700.0  # e to the 709 is the largest float
+
+
+def name_of(entry: Mapping[str, Json]) -> str | None:
+    """Return the distribution of a parameter, inferred if no key names it; None if keys lack."""
+    if "distribution" in entry:
+        return str(entry["distribution"])
+    if "value" in entry:
+        return "constant"
+    if "values" in entry:
+        return "categorical_w_probabilities" if "probabilities" in entry else "categorical"
+    if "min" in entry and "max" in entry:
+        both = isinstance(entry["min"], int) and isinstance(entry["max"], int)
+        return "int_uniform" if both else "uniform"
+    return None
+
+
+def numbers_of(name: str, entry: Mapping[str, Json]) -> Numbers:
+    """Return the numbers of a parameter, with the default of `q`."""
+    numbers = {k: v for k, v in entry.items() if isinstance(v, int | float)}
+    return {"q": 1, **numbers} if "q" in NUMERIC[name].optional else numbers
+
+
+def build(name: str, entry: Mapping[str, Json]) -> Distribution:
+    """Build the distribution of a checked parameter."""
+    if name in NUMERIC:
+        return NUMERIC[name].build(numbers_of(name, entry))
+    if name == "constant":
+        return Categorical((entry["value"],), constant=True)
+    values, weights = entry["values"], entry.get("probabilities", ())
+    assert isinstance(values, list)
+    if name == "categorical":
+        first: dict[bytes, Json] = {}
+        for value in values:
+            first.setdefault(canonical({"": value}), value)
+        return Categorical(tuple(first.values()))
+    assert isinstance(weights, list)
+    return Weighted(tuple(values), tuple(p for p in weights if isinstance(p, int | float)))
 
 
 def explain_invalid(name: str, keys: Numbers) -> tuple[str, str] | None:

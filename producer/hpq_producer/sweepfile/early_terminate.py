@@ -1,96 +1,135 @@
-"""Read `early_terminate` of a sweep file: the rule and its bands.
+"""The rules of `early_terminate` and their bands.
 
-hyperband equals that of W&B's package `sweeps`; asha and median have Optuna's rules and defaults.
-Bands count the finite values of the metric, not steps.
+Bands are counts of finite values of the metric, not steps. hyperband equals that of W&B's package
+`sweeps`; asha and median have Optuna's rules and defaults.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
 
 from hpq.domain.sweep import EarlyTerminate, TerminationRule
-from hpq.domain.trainer_specs import BUILT_IN
-from hpq.domain.trial import Json
-from hpq_producer.sweepfile import schema
-from hpq_producer.sweepfile.errors import Problems, shown
-from hpq_producer.sweepfile.values import Check, choice, flag, integer, number
+from hpq_producer.sweepfile.field_types import Absent, Count, Flag, Keys, Number, Whole, problem
 
-_KEY = "early_terminate"
 _MAX_BANDS = 100  # min_iter·eta^k for k below it, as in W&B
 _MAX_BAND = 2**53  # the largest integer that a double of a Redis script holds exactly
 _MAX_MEDIAN_BAND = 2**20
-_COUNT = integer(1, 2**31)
-_TYPE: Mapping[str, Check] = {"type": choice(*(rule.value for rule in TerminationRule))}
-RULES: Mapping[str, Mapping[str, Check]] = {
-    TerminationRule.HYPERBAND: {
-        **_TYPE,
-        "min_iter": _COUNT,
-        "max_iter": _COUNT,
-        "s": integer(1, 100),
-        "eta": number(1),
-        "strict": flag,
-    },
-    TerminationRule.ASHA: {**_TYPE, "min_iter": _COUNT, "max_iter": _COUNT, "eta": number(1)},
-    TerminationRule.MEDIAN: {**_TYPE, "min_iter": _COUNT, "min_trials": _COUNT},
-}
 
 
-def check(data: Mapping[str, Json], out: Problems) -> None:
-    """Report errors of the sweep's `early_terminate`."""
-    value = data[_KEY]
-    if not isinstance(value, dict):
-        out.add((_KEY,), f"{shown(value)} is not a mapping; write {{type: hyperband, min_iter: 3}}")
-        return
-    if "type" not in value:
-        out.add_missing((_KEY,), "needs type: hyperband, asha or median")
-        return
-    kind = value["type"]
-    errors = len(out.errors)
-    table = RULES.get(kind, RULES[TerminationRule.HYPERBAND]) if isinstance(kind, str) else _TYPE
-    schema.check(value, table, (_KEY,), out)
-    if len(out.errors) > errors:
-        return
-    if "metric" not in data and str(data.get("trainer")) not in BUILT_IN:
-        out.add_missing((_KEY,), "needs a metric; write metric: {name: …, goal: …}")
-    if kind == TerminationRule.HYPERBAND and "max_iter" in value and "s" not in value:
-        out.add_missing(
-            (_KEY,), "max_iter needs s, the number of bands below it; or write only min_iter"
-        )
-    elif kind == TerminationRule.HYPERBAND and not {"min_iter", "max_iter"} & value.keys():
-        out.add_missing((_KEY,), "needs min_iter, or max_iter with s")
-    elif not read(value).bands:
-        out.add((_KEY, "max_iter"), "has no band from 1 to below it; raise it")
+class _Rule(Keys):
+    """A rule of early termination."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if missing := self._missing():
+            raise problem("missing-key", missing)
+        if not self.rule().bands:
+            text = "has no band from 1 to below it; raise it"
+            raise problem("invalid-value", text, "max_iter")
+        return self
+
+    def _missing(self) -> str:
+        return ""
+
+    def rule(self) -> EarlyTerminate:
+        """Return the rule with its bands."""
+        raise NotImplementedError
 
 
-def read(value: Mapping[str, Json]) -> EarlyTerminate:
-    """Read the rule from a checked mapping."""
+class Hyperband(_Rule):
+    """W&B's rule: a trial stops if it is worse than the value at rank n/eta of all trials."""
 
-    def setting(key: str, default: float) -> float:
-        number = value.get(key, default)
-        return number if isinstance(number, int | float) else default
-
-    rule = TerminationRule(str(value["type"]))
-    first, limit = int(setting("min_iter", 1)), int(setting("max_iter", 0))
-    if rule is TerminationRule.MEDIAN:
-        startup = int(setting("min_trials", 5))
-        return EarlyTerminate(rule=rule, bands=tuple(_dense(first)), min_trials=startup)
-    eta = float(setting("eta", 3 if rule is TerminationRule.HYPERBAND else 4))
-    if rule is TerminationRule.ASHA:
-        rungs = _rising(first, eta)
-        bands = takewhile(lambda band: band < limit, rungs) if limit else rungs
-        return EarlyTerminate(rule=rule, bands=_distinct(bands), eta=eta)
-    falling = _falling(limit, eta, int(setting("s", 0)))
-    return EarlyTerminate(
-        rule=rule,
-        bands=_distinct(falling if limit else _rising(first, eta)),
-        eta=eta,
-        strict=value.get("strict") is not False,
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["min_iter"]}, {"required": ["max_iter", "s"]}]}
+    )
+    type: Literal["hyperband"]
+    min_iter: Absent[Count] = Field(None, description="The first band; the next are eta times it.")
+    max_iter: Absent[Count] = Field(None, description="The number of values of a whole trial.")
+    s: Absent[Annotated[Whole, Field(ge=1, le=100)]] = Field(
+        None, description="Number of bands below max_iter."
+    )
+    eta: Number = Field(3.0, gt=1, description="A band keeps the best 1/eta of the trials.")
+    strict: Flag = Field(
+        True, description="Compare the value at the band, instead of the best one so far."
     )
 
+    def _missing(self) -> str:
+        if self.max_iter and not self.s:
+            return "max_iter needs s, the number of bands below it; or write only min_iter"
+        return "" if self.min_iter or self.max_iter else "needs min_iter, or max_iter with s"
 
-def _rising(first: int, eta: float) -> Iterator[int]:
+    def rule(self) -> EarlyTerminate:
+        """Return the rule with its bands."""
+        if self.max_iter:
+            bands = _falling(self.max_iter, self.eta, self.s or 0)
+        else:
+            bands = _rising(self.min_iter or 1, self.eta)
+        return EarlyTerminate(
+            rule=TerminationRule.HYPERBAND, bands=bands, eta=self.eta, strict=self.strict
+        )
+
+
+class Asha(_Rule):
+    """Optuna's successive halving."""
+
+    type: Literal["asha"]
+    min_iter: Count = Field(1, description="The first band; the next are eta times it.")
+    max_iter: Absent[Count] = Field(None, description="Bands are below this number of values.")
+    eta: Number = Field(4.0, gt=1, description="A band keeps the best 1/eta of the trials.")
+
+    def rule(self) -> EarlyTerminate:
+        """Return the rule with its bands."""
+        bands = _rising(self.min_iter, self.eta, self.max_iter)
+        return EarlyTerminate(rule=TerminationRule.ASHA, bands=bands, eta=self.eta)
+
+
+class Median(_Rule):
+    """Optuna's median rule."""
+
+    type: Literal["median"]
+    min_iter: Count = Field(1, description="The first band.")
+    min_trials: Count = Field(5, description="Other trials that reached a band before it counts.")
+
+    def rule(self) -> EarlyTerminate:
+        """Return the rule with its bands."""
+        return EarlyTerminate(
+            rule=TerminationRule.MEDIAN,
+            bands=_dense(self.min_iter),
+            min_trials=self.min_trials,
+        )
+
+
+def _rising(first: int, eta: float, limit: int | None = None) -> tuple[int, ...]:
+    """Return first, first·eta, first·eta², … below the limit."""
+    bands = _multiples(first, eta)
+    return _distinct(takewhile(lambda band: band < limit, bands) if limit else bands)
+
+
+def _falling(limit: int, eta: float, count: int) -> tuple[int, ...]:
+    """Return the bands limit/eta, limit/eta², …, at most `count` and none below 1."""
+    bands: list[int] = []
+    band = limit / eta
+    while len(bands) < count and band >= 1:
+        bands.append(int(band))
+        band /= eta
+    return _distinct(bands)
+
+
+def _dense(first: int) -> tuple[int, ...]:
+    """Return every band up to 16, then eight per doubling: each is a sorted set in Redis."""
+    bands, band = [], first
+    while band <= _MAX_MEDIAN_BAND:
+        bands.append(band)
+        band += max(1, 2 ** int(math.log2(band)) // 8)
+    return tuple(bands)
+
+
+def _multiples(first: int, eta: float) -> Iterator[int]:
     band = float(first)
     for _ in range(_MAX_BANDS):
         if band > _MAX_BAND:
@@ -99,22 +138,5 @@ def _rising(first: int, eta: float) -> Iterator[int]:
         band *= eta
 
 
-def _falling(limit: int, eta: float, count: int) -> Iterator[int]:
-    band = float(limit)
-    for _ in range(count):
-        band /= eta
-        if band < 1:
-            return
-        yield int(band)
-
-
-def _dense(first: int) -> Iterator[int]:
-    """Yield every band up to 16, then eight per doubling: each band is a sorted set in Redis."""
-    band = first
-    while band <= _MAX_MEDIAN_BAND:
-        yield band
-        band += max(1, 2 ** int(math.log2(band)) // 8)
-
-
-def _distinct(bands: Iterator[int]) -> tuple[int, ...]:
+def _distinct(bands: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(bands)))

@@ -7,8 +7,10 @@ that of its key; an override's position is its command-line flag. Every line is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from hpq.error_ids import Code
 from hpq.errors import SweepFileError
@@ -20,6 +22,8 @@ Located = tuple[Position, Notice]
 
 MAX_LINES = 10
 MAX_SHOWN = 60
+# JSON writes NUL as an escape, after an even number of backslashes.
+_NO_ARGUMENT = re.compile(r"(?<!\\)(?:\\\\)*\\u0000|[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,3 +119,21 @@ def shown(value: object) -> str:
     words = {True: "true", False: "false", None: "null"}
     text = words[value] if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def is_passable(encoded: str) -> bool:
+    """Return whether JSON text has no NUL and no half of a surrogate pair: no argument can."""
+    return not _NO_ARGUMENT.search(encoded)
+
+
+def nearest(value: object, known: Iterable[str], form: str = "{}") -> str:
+    """Return '; did you mean …?' if a known word is similar, else "".
+
+    `form` formats the word as the file writes it.
+    """
+    if not isinstance(value, str):
+        return ""
+    words = tuple(known)
+    prefixed = [word for word in words if len(value) > 2 and word.startswith(value)]
+    close = prefixed if len(prefixed) == 1 else get_close_matches(value, words, n=1)
+    return f"; did you mean {form.format(close[0])!r}?" if close else ""

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from hpq.domain.identity import ParameterSet, canonical
 from hpq.domain.trainer_specs import TrainerSpec
 from hpq.domain.trial import Json
-from hpq_producer.sweepfile import schema, values
 from hpq_producer.sweepfile.compatibility import check_known
-from hpq_producer.sweepfile.errors import KeyPath, Problems, shown
-from hpq_producer.sweepfile.parameters import check_value
+from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
+from hpq_producer.sweepfile.parameters import check_name, check_value
 
 KEY = "hyperparam_set"
 Sets = tuple[ParameterSet, ...]
@@ -59,14 +58,13 @@ def _set(
     for key in item.keys() - {KEY}:
         out.add(
             (*path, key),
-            f"unknown key{values.nearest(key, (KEY,))}; an entry has only {KEY}",
+            f"unknown key{nearest(key, (KEY,))}; an entry has only {KEY}",
             code="unknown-key",
         )
     for name, value in params.items():
         key_path = (*path, KEY, name)
-        if not schema.PARAMETER_NAME.match(name):
-            out.add(key_path, schema.NOT_A_NAME)
-        elif check_value(value, key_path, out) and trainer is not None:
+        is_valid = check_name(name, key_path, out) and check_value(value, key_path, out)
+        if is_valid and trainer is not None:
             check_known(trainer, name, [(key_path, value)], out)
     return ParameterSet(params)
 

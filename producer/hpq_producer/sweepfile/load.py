@@ -1,4 +1,4 @@
-"""Read a sweep file and its command-line overrides into a SweepSpec; check its top level.
+"""Read a sweep file and its command-line overrides into a SweepSpec; check its keys together.
 
 One reading reports every problem, one per line. No parameters are drawn and nothing is written.
 """
@@ -7,23 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path as FilePath
 
+from pydantic import TypeAdapter, ValidationError
+
 from hpq.code import command
-from hpq.domain import trainer_specs
-from hpq.domain.identity import MAX_PARAMS_BYTES, canonical
-from hpq.domain.sweep import (
-    DEFAULT_QUEUE,
-    FUNCTION,
-    EarlyTerminate,
-    Goal,
-    Impute,
-    Keep,
-    Metric,
-    ObjectiveValue,
-    Wandb,
-)
+from hpq.domain.identity import MAX_PARAMS_BYTES, ParameterSet, canonical
+from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, Goal, Impute, Keep, Metric, ObjectiveValue
 from hpq.domain.trainer_specs import BUILT_IN, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
@@ -34,16 +24,16 @@ from hpq.shell import shell_hint
 from hpq_producer.sweepfile import (
     compatibility,
     conditions,
-    early_terminate,
     explicit_sets,
     parameters,
-    schema,
     set_counts,
-    values,
     yaml_reader,
 )
 from hpq_producer.sweepfile import source as sweep_source
+from hpq_producer.sweepfile.check import check
 from hpq_producer.sweepfile.errors import Problems, SourceMap, shown
+from hpq_producer.sweepfile.field_types import Name
+from hpq_producer.sweepfile.model import CommonKeys, MetricKeys, SweepFile
 from hpq_producer.sweepfile.source import Override, apply, flag_override, set_overrides
 from hpq_producer.sweepfile.spec import LIST, SweepSpec
 
@@ -89,29 +79,38 @@ def load(
     top = apply(top, [*set_overrides(overrides or {}, top.data), *flags])
     data = top.data
     assert isinstance(data, dict)
-    out = Problems(top.source_map)
     if isinstance(root, list) and not {"program", "command"} & data.keys():
         data.setdefault("trainer", _LIST_TRAINER)
-    check_keys(data, isinstance(root, list), out)
-    built_in = None if "program" in data else trainer_specs.BUILT_IN.get(str(data.get("trainer")))
+    out = Problems(top.source_map)
+    keys = check(CommonKeys if isinstance(root, list) else SweepFile, data, (), out)
+    _check_together(data, keys, out)
+    built_in = None if "program" in data else BUILT_IN.get(str(data.get("trainer")))
     if built_in is None:
         compatibility.warn_of_words(top.words, out)
+    space: Space | None = None
+    listed: tuple[ParameterSet, ...] = ()
+    points: tuple[ParameterSet, ...] = ()
     if isinstance(root, list):
-        sets = explicit_sets.read(root, built_in, out)
-        spec = _spec(data, path.stem, built_in, out, source={**data, LIST: root})
-        spec = replace(spec, method=LIST, listed=sets, varying=explicit_sets.varying(sets))
+        listed = explicit_sets.read(root, built_in, out)
     else:
         space = _space(data, built_in, out)
-        spec = _spec(data, path.stem, built_in, out, source=data)
-        spec = replace(spec, space=space, varying=space.varying)
         if "points" in data and not out.errors:
-            is_grid = spec.method == "grid"
-            points = conditions.read_points(data["points"], space, is_grid, out)
-            spec = replace(spec, points=points)
+            points = conditions.read_points(data["points"], space, _is_grid(data), out)
+    out.raise_errors()
+    assert keys is not None
+    spec = replace(
+        _spec(keys, built_in, path.stem),
+        space=space,
+        listed=listed,
+        points=points,
+        varying=explicit_sets.varying(listed) if space is None else space.varying,
+        source={**data, LIST: root} if space is None else data,
+        text=text,
+        source_map=out.source_map,
+    )
     set_counts.check_count(spec, limit, out)
     out.raise_errors()
-    seen = replace(spec, warnings=out.sorted_warnings(), source_map=out.source_map)
-    return replace(seen, text=text)
+    return replace(spec, warnings=out.sorted_warnings())
 
 
 def _flags(**flags: tuple[str, Json]) -> list[Override]:
@@ -134,7 +133,7 @@ def _space(data: Keys, built_in: TrainerSpec | None, out: Problems) -> Space:
     largest = 0
     for names, leaf in space.leaves:
         largest += max((len(canonical({"": value})) for _, value in leaf.known()), default=0)
-        if data.get("method") == "grid" and leaf.size is None:
+        if _is_grid(data) and leaf.size is None:
             what = "a grid needs a finite list; write values, or method: random"
             out.add(parameters.path_of(names), what, code="not-a-grid")
     if largest > MAX_PARAMS_BYTES:
@@ -150,7 +149,7 @@ def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
     """Return the search space with the conditions of `when` and `exclude`."""
     if out.errors:
         return Space.of(leaves)
-    is_grid = data.get("method") == "grid"
+    is_grid = _is_grid(data)
     when = conditions.read_when(data["when"], leaves, is_grid, out) if "when" in data else ()
     none: tuple[Partial, ...] = ()
     rest = data.get("exclude")
@@ -158,141 +157,85 @@ def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
     return Space.of(leaves, when, exclude)
 
 
-def _spec(
-    data: Keys, stem: str, built_in: TrainerSpec | None, out: Problems, *, source: Keys
-) -> SweepSpec:
-    """Build the spec without its parameters; it is invalid if there are errors."""
+def _is_grid(data: Keys) -> bool:
+    return data.get("method") == "grid"
 
-    def text(key: str, default: str = "") -> str:
-        return str(data.get(key, default))
 
-    def integer(key: str) -> int:
-        value = data.get(key, 0)
-        return value if isinstance(value, int) else 0
-
-    def words(key: str) -> tuple[str, ...]:
-        value = data.get(key)
-        return tuple(map(str, value)) if isinstance(value, list) else ()
-
+def _spec(keys: CommonKeys, built_in: TrainerSpec | None, stem: str) -> SweepSpec:
+    """Return the spec of checked keys, without its parameters; `stem` is the file's name."""
+    is_function = keys.trainer == FUNCTION
     return SweepSpec(
-        name=text("name", "sweep" if schema.NAME(stem) else stem),
-        method=text("method"),
-        metric=None if out.errors else _metric(data.get("metric"), built_in),
-        trainer=text("trainer"),
-        program=text("program"),
-        command=words("command") or (command.DEFAULT if "program" in data else ()),
-        code=text("code"),
-        pass_env=words("pass_env"),
-        resident=data.get("resident") is True,
-        preload=words("preload"),
-        wandb=Wandb.STAND_IN if out.errors else Wandb(text("wandb", Wandb.STAND_IN)),
-        queue=text("queue", FUNCTION if data.get("trainer") == FUNCTION else DEFAULT_QUEUE),
-        owner=text("owner"),
-        seed=integer("seed"),
-        replicates=integer("replicates") or 1,
-        order=text("order", "grid"),
-        sampler=text("sampler"),
-        priority=integer("priority"),
-        max_parallel=integer("max_parallel"),
-        retries=integer("retries"),
-        timeout_s=values.seconds(data.get("timeout")) if not out.errors else 0.0,
-        stall_s=values.seconds(data.get("stall")) if not out.errors else 0.0,
-        keep=None if out.errors else _keep(data.get("keep")),
-        early=None if out.errors else _early(data.get("early_terminate")),
-        run_cap=integer("run_cap") or None,
-        source=source,
+        name=keys.name or _name(stem),
+        method=keys.method if isinstance(keys, SweepFile) else LIST,
+        metric=_metric(keys.metric, built_in),
+        learns_from=(keys.metric and keys.metric.value) or ObjectiveValue.BEST,
+        trainer=keys.trainer,
+        program=keys.program,
+        command=keys.command or (command.DEFAULT if keys.program else ()),
+        code=keys.code,
+        pass_env=keys.pass_env,
+        resident=keys.resident,
+        preload=keys.preload,
+        wandb=keys.wandb,
+        queue=keys.queue or (FUNCTION if is_function else DEFAULT_QUEUE),
+        owner=keys.owner,
+        seed=keys.seed,
+        replicates=keys.replicates,
+        order=keys.order if isinstance(keys, SweepFile) else "grid",
+        sampler=keys.sampler,
+        priority=keys.priority,
+        max_parallel=keys.max_parallel,
+        retries=keys.retries,
+        timeout_s=keys.timeout,
+        stall_s=keys.stall,
+        keep=Keep(best=keys.keep.best, last=keys.keep.last) if keys.keep else None,
+        early=keys.early_terminate.rule() if keys.early_terminate else None,
+        run_cap=keys.run_cap,
     )
 
 
-def _keep(data: Json) -> Keep | None:
-    return Keep(**data) if isinstance(data, dict) else None  # type: ignore[arg-type]
+def _name(stem: str) -> str:
+    """Return a file's name as the sweep's, if it can be one."""
+    try:
+        return TypeAdapter(Name).validate_python(stem)
+    except ValidationError:
+        return "sweep"
 
 
-def _early(data: Json) -> EarlyTerminate | None:
-    return early_terminate.read(data) if isinstance(data, dict) else None
-
-
-def _metric(data: Json, built_in: TrainerSpec | None) -> Metric | None:
-    """Read the file's metric; a built-in trainer's metric is the default, and so is its goal.
+def _metric(keys: MetricKeys | None, built_in: TrainerSpec | None) -> Metric | None:
+    """Return the file's metric; a built-in trainer's metric is the default, and so is its goal.
 
     W&B's default goal is minimize, which would rank the worst accuracy first.
     """
     own = built_in.metric if built_in else None
-    if not isinstance(data, dict):
+    if keys is None:
         return own
-    name, target = str(data["name"]), data.get("target")
-    running = data.get("impute_while_running", False)
-    goal = own.goal if own and own.name == name else Goal.MINIMIZE
+    running = keys.impute_while_running
     return Metric(
-        name=name,
-        goal=Goal(str(data.get("goal", goal))),
-        take=ObjectiveValue(str(data.get("value", ObjectiveValue.LAST))),
-        target=float(target) if isinstance(target, int | float) else None,
-        impute=Impute(str(data.get("impute", Impute.WORST))),
+        name=keys.name,
+        goal=keys.goal or (own.goal if own and own.name == keys.name else Goal.MINIMIZE),
+        take=keys.value or ObjectiveValue.LAST,
+        target=keys.target,
+        impute=keys.impute,
         impute_while_running=None if running in (False, "false") else Impute(str(running)),
     )
 
 
-_EXCLUDED_BY_LIST = frozenset({"method", "parameters", "order", "when", "exclude", "points"})
-
-
-def check_keys(data: Mapping[str, Json], is_list: bool, out: Problems) -> None:
-    """Report errors of the top-level keys; `is_list`: the file lists its parameter sets."""
-    schema.check(data, schema.TOP, (), out)
-    similar = _similar_to_unknown(data)
-    if "metric" in data:
-        _check_metric(data["metric"], out)
-    if "early_terminate" in data:
-        early_terminate.check(data, out)
-    if "keep" in data:
-        _check_keep(data, out)
+def _check_together(data: Keys, keys: CommonKeys | None, out: Problems) -> None:
+    """Report top-level keys that exclude or need each other; None: some key is invalid."""
     compatibility.check_code(data, out)
-    if is_list:
-        for key in _EXCLUDED_BY_LIST & data.keys():
-            out.add_conflict((key,), "excludes a list of entries; remove it")
-        return
-    if "parameters" not in data and "parameters" not in similar:
-        out.add_missing(
-            ("parameters",), "missing; write at least one, such as lr: {values: [0.1, 0.01]}"
-        )
-    _check_method(data, similar, out)
-
-
-def _similar_to_unknown(data: Mapping[str, Json]) -> frozenset[str]:
-    """Return the keys that unknown keys resemble: reporting them as missing would repeat it."""
-    unknown = data.keys() - schema.TOP.keys()
-    return frozenset(k for word in unknown for k in get_close_matches(word, schema.TOP, n=1))
-
-
-def _check_method(data: Mapping[str, Json], similar: frozenset[str], out: Problems) -> None:
-    method = data.get("method")
-    if "method" not in data and "method" not in similar:
-        out.add_missing(("method",), "missing; write grid, random or bayes")
-    if method == "bayes":
-        if "metric" not in data and str(data.get("trainer")) not in BUILT_IN:
+    method, keep = data.get("method"), data.get("keep")
+    if "metric" not in data and str(data.get("trainer")) not in BUILT_IN:
+        what = "needs a metric; write metric: {name: …, goal: …}"
+        if method == "bayes":
             out.add_missing(
                 ("metric",), "missing; bayes needs {name: …, goal: minimize or maximize}"
             )
-    elif "sampler" in data:
+        if isinstance(keep, dict) and keep.get("best"):
+            out.add_missing(("keep", "best"), what)
+        if keys is not None and keys.early_terminate:
+            out.add_missing(("early_terminate",), what)
+    if "method" in data and method != "bayes" and "sampler" in data:
         out.add_conflict(("sampler",), "is for method: bayes; remove it")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
         out.warn(("order",), f"shuffle has no effect with method: {method}", code="order-ignored")
-
-
-def _check_keep(data: Mapping[str, Json], out: Problems) -> None:
-    value = data["keep"]
-    if not isinstance(value, dict) or not value:
-        out.add(("keep",), f"{shown(value)} is not a mapping; write {{best: 3, last: 1}}")
-        return
-    schema.check(value, schema.KEEP, ("keep",), out)
-    if value.get("best") and "metric" not in data and str(data.get("trainer")) not in BUILT_IN:
-        out.add_missing(("keep", "best"), "needs a metric; write metric: {name: …, goal: …}")
-
-
-def _check_metric(value: Json, out: Problems) -> None:
-    if not isinstance(value, dict):
-        out.add(("metric",), f"{shown(value)} is not a mapping; write {{name: …}}")
-        return
-    schema.check(value, schema.METRIC, ("metric",), out)
-    if "name" not in value:
-        out.add_missing(("metric",), "needs name")

@@ -1,7 +1,6 @@
 """Read a sweep file's `parameters` into a Space by W&B's rules; W&B's warnings are errors here.
 
-Without `distribution`, the keys decide: value, values, two whole numbers, or two numbers.
-`distributions` lists the keys of each distribution.
+The model checks each key of a parameter; this module checks the keys of a distribution together.
 """
 
 from __future__ import annotations
@@ -12,9 +11,12 @@ from collections.abc import Mapping
 
 from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
-from hpq.search.discrete import Categorical, Distribution, Weighted
-from hpq_producer.sweepfile import distributions, schema, values
-from hpq_producer.sweepfile.errors import KeyPath, Problems, shown
+from hpq.search.discrete import Distribution
+from hpq_producer.sweepfile import distributions
+from hpq_producer.sweepfile.check import check
+from hpq_producer.sweepfile.errors import KeyPath, Problems, is_passable, shown
+from hpq_producer.sweepfile.field_types import PARAMETER_NAME
+from hpq_producer.sweepfile.model import Parameter
 
 Keys = Mapping[str, Json]
 
@@ -63,9 +65,9 @@ def _read(
         return
     for name, entry in data.items():
         key_path = (*path, name)
-        if not schema.PARAMETER_NAME.match(name):
-            out.add(key_path, schema.NOT_A_NAME)
-        elif not isinstance(entry, dict):
+        if not check_name(name, key_path, out):
+            continue
+        if not isinstance(entry, dict):
             form = "values" if isinstance(entry, list) else "value"
             out.add(key_path, f"{shown(entry)} is not a mapping; write {{{form}: {shown(entry)}}}")
         elif "parameters" in entry:
@@ -82,45 +84,29 @@ def _read(
 
 def distribution(entry: Keys, path: KeyPath, out: Problems) -> Distribution | None:
     """Read the distribution of one parameter; report errors and return None if there are any."""
-    before = len(out.errors)
-    if entry and not entry.keys() & schema.PARAMETER.keys() and _are_mappings(entry):
+    if entry and not entry.keys() & Parameter.model_fields.keys() and _are_mappings(entry):
         inner = f"{path[-1]}: {{parameters: {{{next(iter(entry))}: …}}}}"
         out.add(path, f"nested names belong under `parameters:`; write {inner}")
         return None
-    schema.check(entry, schema.PARAMETER, path, out)
-    if len(out.errors) > before:
+    before = len(out.errors)
+    if check(Parameter, dict(entry), path, out) is None:
         return None
-    name = entry.get("distribution") if "distribution" in entry else _infer(entry, path, out)
-    if name is None and "distribution" not in entry:
-        return None
-    wrong = values.choice(*distributions.LISTED, *distributions.NUMERIC)(name)
-    if wrong:
-        if meant := distributions.ALIASES.get(str(name).lower()):
-            wrong = f"unknown distribution {shown(name)}; did you mean {meant!r}?"
-        out.add((*path, "distribution"), wrong, code="unknown-distribution")
-        return None
-    assert isinstance(name, str)
-    if not _check_keys(name, entry, path, out):
-        return None
-    if name in distributions.LISTED:
-        return _listed(name, entry, path, out)
-    return _numeric(name, entry, path, out)
+    name = distributions.name_of(entry)
+    if name is None:
+        _add_unnamed(entry, path, out)
+    elif _check_keys(name, entry, path, out):
+        _check_values(name, entry, path, out)
+    return distributions.build(name, entry) if name and len(out.errors) == before else None
 
 
 def _are_mappings(entry: Keys) -> bool:
     return all(isinstance(inner, dict) for inner in entry.values())
 
 
-def _infer(entry: Keys, path: KeyPath, out: Problems) -> str | None:
-    if "value" in entry:
-        return "constant"
-    if "values" in entry:
-        return "categorical_w_probabilities" if "probabilities" in entry else "categorical"
+def _add_unnamed(entry: Keys, path: KeyPath, out: Problems) -> None:
+    """Report keys from which no distribution can be inferred."""
     if "probabilities" in entry:
         out.add_missing(path, "probabilities without values")
-    elif "min" in entry and "max" in entry:
-        both = isinstance(entry["min"], int) and isinstance(entry["max"], int)
-        return "int_uniform" if both else "uniform"
     elif "min" in entry or "max" in entry:
         present, missing = ("min", "max") if "min" in entry else ("max", "min")
         out.add_missing(path, f"{present} without {missing}; write both")
@@ -130,7 +116,6 @@ def _infer(entry: Keys, path: KeyPath, out: Problems) -> str | None:
         )
     else:
         out.add_missing(path, "empty; write value, values, or min and max")
-    return None
 
 
 def _check_keys(name: str, entry: Keys, path: KeyPath, out: Problems) -> bool:
@@ -153,45 +138,58 @@ def _check_keys(name: str, entry: Keys, path: KeyPath, out: Problems) -> bool:
     return len(out.errors) == before
 
 
-def _listed(name: str, entry: Keys, path: KeyPath, out: Problems) -> Distribution | None:
-    before = len(out.errors)
-    if name == "constant":
-        is_valid = check_value(entry["value"], (*path, "value"), out)
-        return Categorical((entry["value"],), constant=True) if is_valid else None
-    values = entry["values"]
-    if not isinstance(values, list) or not values:
-        out.add((*path, "values"), f"{shown(values)} is not a list of at least one value")
-        return None
+def _check_values(name: str, entry: Keys, path: KeyPath, out: Problems) -> None:
+    if name in distributions.NUMERIC:
+        _check_numbers(name, entry, path, out)
+    elif name == "constant":
+        check_value(entry["value"], (*path, "value"), out)
+    else:
+        _check_list(name, entry, path, out)
+
+
+def _check_list(name: str, entry: Keys, path: KeyPath, out: Problems) -> None:
+    values, weights = entry["values"], entry.get("probabilities", ())
+    assert isinstance(values, list)
+    first: set[bytes] = set()
     for index, value in enumerate(values):
-        check_value(value, (*path, "values", index), out)
-    if len(out.errors) > before:
-        return None
+        value_path = (*path, "values", index)
+        if not check_value(value, value_path, out) or name != "categorical":
+            continue
+        key = canonical({"": value})
+        if key in first:
+            what = f"{shown(value)} is listed twice; hpq uses it once"
+            out.warn(value_path, what, code="duplicate-value")
+        first.add(key)
     if name == "categorical":
-        return Categorical(_distinct(values, path, out))
-    probabilities = entry["probabilities"]
-    assert isinstance(probabilities, list)
-    weights = tuple(p for p in probabilities if isinstance(p, int | float))
+        return
+    assert isinstance(weights, list)
+    total = math.fsum(p for p in weights if isinstance(p, int | float))
     if len(weights) != len(values):
         what = f"{len(weights)} for {len(values)} values; write one for each value"
         out.add((*path, "probabilities"), what)
-    elif abs(math.fsum(weights) - 1) > 1e-5:
-        total = math.fsum(weights)
+    elif abs(total - 1) > 1e-5:
         out.add((*path, "probabilities"), f"the sum is {total:.6g}; it must be 1")
-    return Weighted(tuple(values), weights)
 
 
-def _distinct(values: list[Json], path: KeyPath, out: Problems) -> tuple[Json, ...]:
-    seen: dict[bytes, Json] = {}
-    for index, value in enumerate(values):
-        key = canonical({"": value})
-        if key in seen:
-            out.warn(
-                (*path, "values", index),
-                f"{shown(value)} is listed twice; hpq uses it once",
-                code="duplicate-value",
-            )
-        seen.setdefault(key, value)
-    return tuple(seen.values())
+def _check_numbers(name: str, entry: Keys, path: KeyPath, out: Problems) -> None:
+    numbers = distributions.numbers_of(name, entry)
+    if invalid := distributions.explain_invalid(name, numbers):
+        key, what = invalid
+        out.add((*path, key), what)
+    elif name in distributions.EXPONENTS:
+        ends = f"e^{numbers['min']:g} to e^{numbers['max']:g}"
+        ends = f"1/({ends})" if name.startswith("inv") else ends
+        what = f"min and max of {name} are exponents: from {ends}; for values, use {name}_values"
+        out.warn((*path, "distribution"), what, code="exponents")
+
+
+def check_name(name: str, path: KeyPath, out: Problems) -> bool:
+    """Report a name that no parameter can have."""
+    if PARAMETER_NAME.match(name):
+        return True
+    allowed = "use 1 to 100 of A-Z a-z 0-9 _ . - / @, a letter or _ first"
+    out.add(path, f"not a parameter name; {allowed}")
+    return False
 
 
 def check_value(value: Json, path: KeyPath, out: Problems) -> bool:
@@ -201,24 +199,7 @@ def check_value(value: Json, path: KeyPath, out: Problems) -> bool:
     except ValueError as error:
         out.add(path, str(error).removeprefix("value").lstrip(".: "))
         return False
-    if not values.is_passable(json.dumps(value, ensure_ascii=False)):
+    if not is_passable(json.dumps(value, ensure_ascii=False)):
         out.add(path, f"{shown(value)} contains a character that no program argument can hold")
         return False
     return True
-
-
-def _numeric(name: str, entry: Keys, path: KeyPath, out: Problems) -> Distribution | None:
-    rule = distributions.NUMERIC[name]
-    keys = {k: v for k, v in entry.items() if isinstance(v, int | float)}
-    if "q" in rule.optional:
-        keys.setdefault("q", 1)
-    if invalid := distributions.explain_invalid(name, keys):
-        key, what = invalid
-        out.add((*path, key), what)
-        return None
-    if name in distributions.EXPONENTS:
-        ends = f"e^{keys['min']:g} to e^{keys['max']:g}"
-        ends = f"1/({ends})" if name.startswith("inv") else ends
-        what = f"min and max of {name} are exponents: from {ends}; for values, use {name}_values"
-        out.warn((*path, "distribution"), what, code="exponents")
-    return rule.build(keys)

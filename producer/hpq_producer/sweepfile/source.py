@@ -11,14 +11,15 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import yaml
 
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError, UserError
-from hpq_producer.sweepfile import schema, yaml_reader
+from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.errors import KeyPath, dotted, printable
-from hpq_producer.sweepfile.schema import PARAMETER
+from hpq_producer.sweepfile.model import Method, Parameter, SweepFile
 from hpq_producer.sweepfile.yaml_reader import Document
 
 MAX_BYTES = 2**20
@@ -94,7 +95,6 @@ def _locate(before: str) -> tuple[int, int]:
     return len(lines), len(lines[-1]) + 1
 
 
-_METHODS = ("grid", "random", "bayes")
 _ENTRY = "hyperparam_set"
 
 
@@ -117,13 +117,16 @@ def is_sweep_file(path: Path) -> bool:
 
 
 def _is_sweep(data: Mapping[str, Json]) -> bool:
-    names_code = data.get("method") in _METHODS or not data.keys().isdisjoint(
+    names_code = data.get("method") in get_args(Method) or not data.keys().isdisjoint(
         ("program", "trainer", "command")
     )
     space = data.get("parameters")
     if not names_code or not isinstance(space, dict):
         return False
-    return any(isinstance(p, dict) and not PARAMETER.keys().isdisjoint(p) for p in space.values())
+    return any(
+        isinstance(p, dict) and not Parameter.model_fields.keys().isdisjoint(p)
+        for p in space.values()
+    )
 
 
 Override = tuple[str, KeyPath, Document]  # the flag as typed, the path that it sets, the value
@@ -143,7 +146,7 @@ def set_overrides(overrides: Mapping[str, str], data: Json) -> Iterable[Override
             )
         check_text(text, label)
         space = data.get("parameters") if isinstance(data, dict) else None
-        if key not in schema.TOP and isinstance(space, dict) and key in space:
+        if key not in SweepFile.model_fields and isinstance(space, dict) and key in space:
             meant = printable(f"parameters.{key}.value={text}")
             line = f"{label}: {key} is a parameter; write --set {meant}"
             raise SweepFileError(line, code="unknown-key")

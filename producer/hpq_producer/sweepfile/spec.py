@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import DEFAULT_QUEUE, EarlyTerminate, Keep, Metric, Wandb
+from hpq.domain.sweep import DEFAULT_QUEUE, EarlyTerminate, Keep, Metric, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
 from hpq.notice import Notice
 from hpq.search import samplers
@@ -37,6 +37,7 @@ class SweepSpec:
     listed: tuple[ParameterSet, ...] = ()
     points: tuple[ParameterSet, ...] = ()  # parameters of the space that run first
     metric: Metric | None = None
+    learns_from: ObjectiveValue = ObjectiveValue.BEST  # the value that bayes learns from
     trainer: str = ""
     program: str = ""
     command: tuple[str, ...] = ()
@@ -50,7 +51,7 @@ class SweepSpec:
     seed: int = 0
     replicates: int = 1  # trials of each parameter set
     order: str = "grid"
-    sampler: str = ""  # "" = BY_DEFAULT
+    sampler: Sampler = BY_DEFAULT
     priority: int = 0
     max_parallel: int = 0  # 0 = no cap
     retries: int = 0
@@ -102,7 +103,7 @@ def _limit(spec: SweepSpec) -> int | None:
     """Return the maximum number of parameter sets that `identified` yields."""
     if spec.method != "bayes":
         return _cap(spec)
-    startup = Sampler(spec.sampler or BY_DEFAULT).startup + len(spec.points)
+    startup = spec.sampler.startup + len(spec.points)
     return min(_cap(spec) or startup, startup)
 
 

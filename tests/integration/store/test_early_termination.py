@@ -25,7 +25,7 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.sweepfile.early_terminate import read
+from hpq_producer.sweepfile.check import value_of
 from tests.support.constants import DATA
 
 ORACLE = json.loads((DATA / "oracle" / "hyperband.json").read_text("utf-8"))
@@ -97,7 +97,11 @@ def test_the_bands_are_those_of_wandb() -> None:
     for one in ORACLE["configs"]:
         if one["bands"] is not None:
             known = sorted(set(one["bands"]))
-            ours = [band for band in read(one["early_terminate"]).bands if band <= 10_000]
+            ours = [
+                band
+                for band in value_of("early_terminate", one["early_terminate"]).rule().bands
+                if band <= 10_000
+            ]
             assert ours == known, one
 
 
@@ -110,7 +114,7 @@ def test_stops_are_those_of_wandb_in_any_order_of_reports(
         case = ORACLE["cases"][index]
         redis.flushall()
         goal = Goal(case["goal"])
-        rule, runs = read(case["early_terminate"]), case["runs"]
+        rule, runs = value_of("early_terminate", case["early_terminate"]).rule(), case["runs"]
         sweep_of(len(runs), SID, metric=Metric(name="acc", goal=goal), early=rule)
         order = [i for i, run in enumerate(runs) for _ in run["values"]]
         Random(index).shuffle(order)
@@ -143,10 +147,12 @@ def rule(**more: Any) -> EarlyTerminate:
 
 
 def test_the_files_rules_have_their_defaults() -> None:
-    assert read({"type": "hyperband", "min_iter": 3}).strict  # as W&B's schema fills it in
-    asha = read({"type": "asha", "max_iter": 64})
+    assert (
+        value_of("early_terminate", {"type": "hyperband", "min_iter": 3}).rule().strict
+    )  # as W&B's schema fills it in
+    asha = value_of("early_terminate", {"type": "asha", "max_iter": 64}).rule()
     assert (asha.bands, asha.eta) == ((1, 4, 16), 4.0)
-    median = read({"type": "median", "min_iter": 15})
+    median = value_of("early_terminate", {"type": "median", "min_iter": 15}).rule()
     assert median.bands[:6] == (15, 16, 18, 20, 22, 24) and median.min_trials == 5
     assert len(median.bands) < 200 and median.bands[-1] <= 2**20
 
@@ -172,7 +178,7 @@ def test_asha_stops_whom_optuna_stops(bench, sweep_of, goal) -> None:
     pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction=goal.value, pruner=pruner)
-    early = read({"type": "asha", "eta": 3})
+    early = value_of("early_terminate", {"type": "asha", "eta": 3}).rule()
     sweep_of(200, metric=Metric(name="acc", goal=goal), early=early)
     rng, theirs, stopped = Random(7), {}, 0
     for _ in range(200):  # one of them goes on, or another begins

@@ -18,8 +18,8 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.sweep_limits import limits
-from hpq_producer.sweepfile.schema import MAX_PARALLEL, MAX_RETRIES, TOP
+from hpq_producer.commands.control.set_limits import limits
+from hpq_producer.sweepfile.check import value_of
 from tests.support.ids import raises
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -128,14 +128,15 @@ def test_a_limit_that_is_none_is_told_what_was_meant(word: str, hint: str) -> No
 def test_set_takes_the_numbers_that_a_sweep_file_takes() -> None:
     ends = {
         "priority": (-MAX_PRIORITY, MAX_PRIORITY),
-        "max_parallel": (0, MAX_PARALLEL),
-        "retries": (0, MAX_RETRIES),
+        "max_parallel": (0, 100_000),
+        "retries": (0, 100),
     }
     for key, (low, high) in ends.items():
         for end in (low, high):
-            assert limits([f"{key}={end}"]) == {key: str(end)} and TOP[key](end) is None
+            assert limits([f"{key}={end}"]) == {key: str(end)} and value_of(key, end) == end
         for beyond in (low - 1, high + 1):
-            assert TOP[key](beyond)
+            with pytest.raises(ValueError, match=f"{beyond} "):
+                value_of(key, beyond)
             with raises("invalid-value", key):
                 limits([f"{key}={beyond}"])
     assert limits(["timeout=365d"]) == {"timeout_s": "31536000.0"}

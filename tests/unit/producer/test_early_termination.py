@@ -15,7 +15,7 @@ from hpq_producer.analysis.pruning import (
     saved_lines,
 )
 from hpq_producer.analysis.summary import SweepSummary
-from hpq_producer.sweepfile.early_terminate import read
+from hpq_producer.sweepfile.check import value_of
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.event_log import event_line
 
@@ -49,7 +49,7 @@ def trial(state: TrialState, minutes: float = 0, **fields: object) -> TrialView:
 def test_a_rule_is_told_with_its_first_bands(
     file: dict[str, object], words: tuple[str, str]
 ) -> None:
-    line = describe_rule(read(file))  # type: ignore[arg-type]
+    line = describe_rule(value_of("early_terminate", file).rule())  # type: ignore[arg-type]
     assert line.startswith(words[0]) and line.endswith(words[1])
 
 

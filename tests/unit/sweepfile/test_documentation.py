@@ -12,7 +12,7 @@ from hpq.code.command import MACROS
 from hpq.domain.sweep import TerminationRule, Wandb
 from hpq.errors import SweepFileError
 from hpq.search.search_spec import Sampler
-from hpq_producer.sweepfile import distributions, schema
+from hpq_producer.sweepfile import distributions, model
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.constants import ROOT
@@ -41,7 +41,8 @@ def test_a_wrong_example_is_refused_with_its_line(tmp_path: Path, block: str) ->
 
 def test_every_word_of_the_language_is_on_the_page() -> None:
     words = {
-        *schema.TOP, *schema.METRIC, *schema.PARAMETER, *schema.KEEP, *schema.REJECTED,
+        *model.SweepFile.model_fields, *model.SweepFile.rejected, *model.MetricKeys.model_fields,
+        *model.Parameter.model_fields, *model.KeepKeys.model_fields,
         *distributions.LISTED, *distributions.NUMERIC, *TerminationRule, *Wandb,
         *(set(Sampler) - {Sampler.RANDOM}),
     }  # fmt: skip

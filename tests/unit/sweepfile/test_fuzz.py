@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from hpq.domain.identity import digest
 from hpq.errors import SweepFileError
-from hpq_producer.sweepfile import schema
 from hpq_producer.sweepfile.distributions import LISTED, NUMERIC
 from hpq_producer.sweepfile.load import load
+from hpq_producer.sweepfile.model import SweepFile
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 
 SCALARS = (
@@ -45,13 +45,14 @@ NUMBERS = [
     for name, rule in NUMERIC.items()
 ]
 LEAF = st.sampled_from([{"values": ["a", "b"]}, {"min": 0.1, "max": 1}, {"value": 1}, *NUMBERS])
+REQUIRED = {"method", "parameters"}
 PARAMETERS = st.dictionaries(
     st.sampled_from(["lr", "batch_size", "batch_norm", "x y"]), ENTRY | LEAF | ANY, max_size=3
 )
 KEYS = st.fixed_dictionaries(
     {"method": st.sampled_from(["grid", "random", "bayes"]), "parameters": PARAMETERS | ANY},
     optional={
-        **{key: ANY for key in {*schema.TOP, *schema.REJECTED, "odd"} - {"method", "parameters"}},
+        **dict.fromkeys({*SweepFile.model_fields, *SweepFile.rejected, "odd"} - REQUIRED, ANY),
         "program": st.just("t.py") | ANY,
         "trainer": st.just("cifar10") | ANY,
         "metric": st.just({"name": "loss"}) | ANY,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -204,6 +206,8 @@ def test_init_writes_once_and_plan_takes_what_it_wrote(tmp_path: Path) -> None:
     assert (first.returncode, first.stdout) == (0, "sweep.yaml\n")
     assert "! parameters.name.value: <fill in>" in first.stderr
     text = (tmp_path / "sweep.yaml").read_text()
+    schema = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=file://")
+    assert json.loads(Path(unquote(schema)).read_text())["title"] == "hpq sweep file"
     assert hpq(tmp_path, "plan", "sweep.yaml").returncode == 0
     again = hpq(tmp_path, "init", "train.py")
     refused(again, "file-exists", "sweep.yaml")

@@ -1,4 +1,4 @@
-"""`hpq pause`, `resume`, `stop`, `cancel`, `retry`, `set`."""
+"""`hpq pause`, `resume`, `stop`, `cancel`, `retry`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.ranking import column_names, result_columns, result_row
 from hpq_producer.session import Session, open_session
-from hpq_producer.sweep_limits import in_words, limits
 from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_producer.terminal.console import discard_stdout, print_message, show_table
 from hpq_producer.terminal.text import trials_of
@@ -34,11 +33,6 @@ Targets = Annotated[
         autocompletion=complete_sweep_ids,
     ),
 ]
-
-_LIMITS = (
-    "KEY is run_cap, max_parallel, priority, retries, timeout, stall or tags; times are in s, m, h"
-    " or d; run_cap=0 and max_parallel=0 remove the limit."
-)
 
 
 @contextmanager
@@ -248,44 +242,3 @@ def _with_results(session: Session, found: Sweep, numbers: list[int]) -> int:
         session.reader.trials.get(TrialId(sweep=found.id, number=n)) for n in dict.fromkeys(numbers)
     ]
     return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)
-
-
-def set_limits(
-    changes: Annotated[list[str], Argument(metavar="[SWEEP] KEY=VALUE", help=_LIMITS)],
-    force: Other = False,
-) -> None:
-    """Change a sweep's limits and tags; running trials keep the old values.
-
-    Examples:
-      hpq set digits-3f2a1 run_cap=200 max_parallel=4
-      hpq set priority=10
-    """
-    ref = None if "=" in changes[0] else changes[0]
-    fields = limits(changes if ref is None else changes[1:])
-    with open_session() as session:
-        found = owned_sweep(session, ref, force)
-        done = in_words(fields)
-        cap = fields.pop("run_cap", None)
-        if fields:
-            session.control().set(found.id, fields)
-        capped = _set_run_cap(session, found, int(cap)) if cap is not None else ""
-        print_message(f"{found.id}: {done}{capped}")
-
-
-def _set_run_cap(session: Session, found: Sweep, most: int) -> str:
-    """Set run_cap; return how many trials were cancelled or queued again."""
-    done = session.writer().set_run_cap(found.id, most)
-    if done.dropped or done.back:
-        verb = "cancelled" if done.dropped else "queued again"
-        what = f"{trials_of(done.dropped or done.back)} {verb}"
-    else:
-        what = "none cancelled"
-    line = f"; {what}, {done.trials} in total"
-    if found.sampler:
-        line = f"; {what}, {done.trials} so far"
-    elif done.trials < most:
-        more = most - done.trials
-        line += f"; `hpq enqueue FILE --count {most} --into {found.id}` adds up to {more} more"
-    if most and done.trials > most:
-        line += "; trials that have started are not cancelled"
-    return line

@@ -12,10 +12,11 @@ from hpq.errors import SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.notice import Notice
 from hpq.store.file_garbage import FileGarbage
+from hpq_producer import durations
 from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
-from hpq_producer.sweep_limits import parse_age_s
+from hpq_producer.sweepfile.yaml_reader import resolve
 from hpq_producer.targets import SweepRef, confirm
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
@@ -52,7 +53,7 @@ def rm(
     if finished or older is not None:
         if sweep is not None:
             raise UserError("--finished and --older choose the sweeps; remove the id")
-        return _remove_over(parse_age_s(older) if older else 0.0, keep_files, yes, force)
+        return _remove_over(_age_s(older) if older else 0.0, keep_files, yes, force)
     if sweep is not None and _finish_removal(sweep, keep_files):
         return
     with open_to_end(sweep, "delete", force) as (session, found):
@@ -67,6 +68,18 @@ def rm(
             f"Delete {found.id} with the results of {trials_of(found.counts.ended)}{files}?", yes
         )
         _remove(session, found.id, keep_files, files)
+
+
+def _age_s(text: str) -> float:
+    """Parse the age of --older into seconds.
+
+    Raises:
+        UserError: it is no duration.
+    """
+    try:
+        return durations.seconds(resolve(text))
+    except ValueError:
+        raise UserError(f"--older {text}: write a duration such as 12h or 7d") from None
 
 
 def _remove_over(age_s: float, keep_files: bool, yes: bool, force: bool) -> None:

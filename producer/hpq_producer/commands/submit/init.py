@@ -13,9 +13,14 @@ from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
 from hpq_producer.sweepfile.load import load
+from hpq_producer.sweepfile.model import SCHEMA_FILE
 from hpq_producer.sweepfile.source import read
 from hpq_producer.sweepfile.yaml_reader import parse
 from hpq_producer.terminal.console import print_message
+
+# Editors with yaml-language-server read the schema of this installation: without a network, and
+# of the version that will read the file. On another machine they say that the path is missing.
+_FIRST_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE.as_uri()}\n"
 
 
 def init(
@@ -49,7 +54,7 @@ def init(
     out = out or Path("sweep.yaml")
     found = script_reader.read_script(script, lambda path: parse(read(path), str(path)).data)
     program = _seen_from(script, Path.cwd())
-    text = sweep_file(found, program)
+    text = _FIRST_LINE + sweep_file(found, program)
     if not any(line.startswith("  ") and line[2] != "#" for line in text.splitlines()):
         raise UserError(
             f"{script}: found no option of argparse or wandb that a sweep can set; add one, e.g."
@@ -76,7 +81,7 @@ def _example(name: str, out: Path) -> None:
     files = {path.stem: path for path in sorted(shipped("configs").glob("*.yaml"))}
     if name not in files:
         raise UserError(f"--example {name}: unknown; use one of {', '.join(files)}")
-    text = files[name].read_text("utf-8")
+    text = _FIRST_LINE + files[name].read_text("utf-8")
     if str(out) == "-":
         print(text, end="")
         return

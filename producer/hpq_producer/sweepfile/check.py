@@ -1,0 +1,174 @@
+"""Check data of a sweep file against its model, and report in hpq's words what breaks it.
+
+pydantic's errors are told apart by their type. What a value should be is read from the JSON schema
+of its place, which editors use too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from hpq.domain.trial import Json
+from hpq.error_ids import Code
+from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
+from hpq_producer.sweepfile.field_types import Keys
+from hpq_producer.sweepfile.model import CommonKeys, FileSchema
+from hpq_producer.sweepfile.yaml_reader import resolve
+
+K = TypeVar("K", bound=Keys)
+Schema = Mapping[str, Any]
+
+
+def check(model: type[K], data: Json, path: KeyPath, out: Problems) -> K | None:
+    """Return a mapping as its model; report every error and return None if there are any."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        for inner, text, code in _explain(model, error):
+            out.add((*path, *inner), text, code=code)
+        return None
+
+
+def value_of(key: str, value: Json) -> Any:
+    """Return the value of one key of a sweep file as the model holds it.
+
+    Raises:
+        ValueError: the key does not accept the value; the text says what it accepts.
+    """
+    try:
+        return getattr(CommonKeys.model_validate({key: value}), key)
+    except ValidationError as error:
+        raise ValueError(next(_explain(CommonKeys, error))[1]) from None
+
+
+def _explain(model: type[Keys], error: ValidationError) -> Iterator[tuple[KeyPath, str, Code]]:
+    """Yield the place, the text and the id of each error."""
+    root = model.model_json_schema(schema_generator=FileSchema)
+    found = error.errors(include_url=False)
+    for one in found:
+        path, node, known = _place(root, one["loc"])
+        if one["type"] == "missing":
+            unknown = [str(o["loc"][-1]) for o in found if o["type"] == "extra_forbidden"]
+            if not any(path[-1] in get_close_matches(word, known, n=1) for word in unknown):
+                yield path, f"missing; write {_form(node)}", "missing-key"
+        elif one["type"] == "extra_forbidden":
+            yield path, *_unknown(model, path, known)
+        elif one["type"] == "union_tag_not_found":
+            kinds = tuple(node["discriminator"]["mapping"])
+            yield path, f"needs type: {_list(kinds)}", "missing-key"
+        elif one["type"] == "union_tag_invalid":
+            kinds = tuple(node["discriminator"]["mapping"])
+            yield (*path, "type"), _not(one["input"]["type"], {"enum": kinds}), "invalid-value"
+        elif one["type"] == "too_short" and one["input"]:
+            continue  # each of its items is invalid, and has an error
+        elif "text" in one.get("ctx", {}):  # field_types.problem
+            key = one["ctx"]["key"]
+            yield (*path, key) if key else path, one["ctx"]["text"], one["type"]  # type: ignore[misc]
+        else:
+            yield path, _wrong(one, node), "invalid-value"
+
+
+def _place(root: Schema, loc: tuple[str | int, ...]) -> tuple[KeyPath, Schema, Schema]:
+    """Return the path in the file of pydantic's location, the schema there, and the keys beside."""
+    path: KeyPath = ()
+    known: Schema = {}
+    node = _target(root, root)
+    for part in loc:
+        if "discriminator" in node:  # the name of a union's member, which no file has
+            node = _target({"$ref": node["discriminator"]["mapping"][part]}, root)
+            continue
+        known = node.get("properties", {})
+        path = (*path, part)
+        node = _target(known.get(str(part)) or node.get("items", {}), root)
+    return path, node, known
+
+
+def _target(node: Schema, root: Schema) -> Schema:
+    """Return a schema with the one that it refers to."""
+    if "$ref" not in node:
+        return node
+    return {**root["$defs"][node["$ref"].rpartition("/")[2]], **node}
+
+
+def _unknown(model: type[Keys], path: KeyPath, known: Schema) -> tuple[str, Code]:
+    key = str(path[-1])
+    if len(path) == 1 and key in model.rejected:
+        code, text = model.rejected[key]
+        return text, code
+    hint = nearest(model.aliases.get(key, key), known) or f"; allowed: {', '.join(known)}"
+    return f"unknown key{hint}", "unknown-key"
+
+
+def _wrong(one: ErrorDetails, node: Schema) -> str:
+    """Return what is wrong with a value, and what is allowed."""
+    value = one["input"]
+    if one["type"] == "value_error":  # of the model's own functions
+        return str(one["ctx"]["error"])
+    if one["type"] == "string_unicode":
+        return f"{shown(value)} contains a character that no program argument can hold"
+    if one["type"] == "string_pattern_mismatch":
+        return "empty; write some text or remove the key"
+    return _not(value, node)
+
+
+def _not(value: Json, node: Schema) -> str:
+    """Return that a value is not what a schema accepts."""
+    wrong = f"{shown(value)} is not"
+    if words := _words(node):
+        return f"{wrong} one of {', '.join(words)}{nearest(value, words)}"
+    kind = node.get("type", "object")
+    if kind == "integer":
+        allowed = f"a whole number from {node['minimum']:,} to {node['maximum']:,}"
+        return f"{wrong} {allowed}{_unquoted(value)}"
+    if kind == "number":
+        allowed = "a number"
+        allowed += f" above {node['exclusiveMinimum']:g}" if "exclusiveMinimum" in node else ""
+        allowed += f" of at least {node['minimum']:g}" if "minimum" in node else ""
+        return f"{wrong} {allowed}{_unquoted(value)}"
+    if kind == "boolean":
+        return f"{wrong} true or false"
+    if "string" in kind:
+        return f"{wrong} text; write it in quotes"
+    if value == []:
+        return f"empty; write {_form(node)}"
+    return f"{wrong} a {'list' if kind == 'array' else 'mapping'}; write {_form(node)}"
+
+
+def _words(node: Schema) -> tuple[str, ...]:
+    """Return the only words that a schema accepts; () if it accepts other values."""
+    words = node.get("enum", (node["const"],) if "const" in node else ())
+    return tuple(dict.fromkeys(w if isinstance(w, str) else shown(w) for w in words))
+
+
+def _form(node: Schema) -> str:
+    """Return how to write a value: one of the words, or an example."""
+    if words := _words(node):
+        return _list(words)
+    example = node["examples"][0]
+    text = yaml.safe_dump(example, default_flow_style=True, sort_keys=False, width=200)
+    return str(text).partition("\n")[0]
+
+
+def _list(words: tuple[str, ...]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}"
+
+
+def _unquoted(value: Json) -> str:
+    """Return how to write a text that looks like a number as one; "" for any other value."""
+    if not isinstance(value, str):
+        return ""
+    bare = value.replace("_", "")
+    try:
+        number = resolve(bare)
+    except ValueError:
+        return ""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return ""
+    return "; write it without quotes" if bare == value else f"; write {bare}"

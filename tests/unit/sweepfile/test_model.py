@@ -1,0 +1,65 @@
+"""The model of a sweep file: its JSON schema, and which commands import it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpq_producer.cli import WHERE
+from hpq_producer.sweepfile import yaml_reader
+from tests.support.constants import DEADLINE_S
+from tests.support.sweep_files import SHIPPED, whole
+from tests.support.sweep_schema import accepts
+
+COMMAND = "import hpq_producer.cli, sys; sys.argv[1:] = {}; hpq_producer.cli.main()"
+MODEL = "hpq_producer.sweepfile.field_types"  # what imports pydantic: a test of layers
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_schema_accepts_what_hpq_ships_and_shows(name: str) -> None:
+    """`refused_file` asserts for every refused file of the tests that the schema refuses it."""
+    assert accepts(yaml_reader.parse(whole(SHIPPED[name]), "s.yaml").data)
+
+
+def modules_after(code: str, home: Path) -> set[str]:
+    """Return the names of the modules that are imported once Python code has run."""
+    tail = "\nfinally: import sys; print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"try:\n  {code}{tail}"],
+        env={"HPQ_HOME": str(home), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import hpq", "import hpq.settings", "import hpq.store.reader", "import hpq_worker.supervisor",
+     "import hpq_worker.consumer.__main__", "import hpq_worker.runner.__main__"],
+)  # fmt: skip
+def test_only_sweep_files_import_pydantic(tmp_path: Path, code: str) -> None:
+    found = modules_after(code, tmp_path)
+    assert code.removeprefix("import ") in found and "pydantic" not in found
+
+
+@pytest.mark.parametrize("command", ["--help", "ls", "show", "pause", "workers", "summary"])
+def test_a_command_without_a_sweep_file_does_not_import_the_model(
+    tmp_path: Path, command: str
+) -> None:
+    """typer itself imports pydantic if a command has options."""
+    found = modules_after(COMMAND.format([command]), tmp_path)
+    assert MODEL not in found
+    if command == "--help":
+        assert "hpq_producer.cli" in found and "pydantic" not in found
+    else:
+        assert f"hpq_producer.commands.{WHERE[command][0]}" in found
+
+
+def test_a_command_with_a_sweep_file_imports_the_model(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(whole("seed: 1\n"))
+    assert MODEL in modules_after(COMMAND.format(["plan", f"{tmp_path}/s.yaml"]), tmp_path)
