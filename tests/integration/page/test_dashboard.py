@@ -254,6 +254,18 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     assert workers.messages == []
 
 
+def test_a_list_that_did_not_change_is_not_sent_again(serve, sweep_of) -> None:
+    served = serve()
+    moment = json.loads(served.get("/changes")[2])["at"]
+    assert served.get(f"/changes?since={moment}")[0] == 304
+    sweep: Sweep = sweep_of(2)
+    until = time.monotonic() + DEADLINE_S
+    while (answer := served.get(f"/changes?since={moment}"))[0] == 304:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert sweep.id in json.loads(answer[2])["html"]
+
+
 def test_a_click_that_a_new_sweep_interrupts_opens_its_link(
     serve, sweep_of, tab: Callable[..., Tab]
 ) -> None:
@@ -357,8 +369,6 @@ def test_more_events_than_one_read_returns_are_all_seen(
     control.resume(sweep.id)
     finish(store, begin(0.1, 0.5), 0.5)
     found = served.patch(sweep.id, first)
-    while not found["trials"]["n"]:
-        found = served.patch(sweep.id, found["at"])
     assert found["trials"]["n"] == [1] and found["trials"]["y"] == [0.5]
 
 
