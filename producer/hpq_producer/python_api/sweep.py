@@ -11,6 +11,7 @@ from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
+from hpq_producer.analysis.records import state_word
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.diagnosis.settle import settle
 from hpq_producer.python_api.connection import api_session
@@ -20,7 +21,7 @@ from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import read_curves
 from hpq_producer.query.selection import Selection, best_trials, refuse_altered
 from hpq_producer.reports.figures import FIGURES, FigureData, Kind, drawn_trials
-from hpq_producer.reports.sweep_table import COLUMNS, SweepList
+from hpq_producer.reports.sweep_table import COLUMNS, SweepList, explain_waits
 from hpq_producer.targets import owned_sweep
 from hpq_producer.terminal.text import clean, planned
 
@@ -86,9 +87,15 @@ class Sweep:
         return dict(written) if isinstance(written, dict) else {}
 
     @property
-    def state(self) -> SweepState:
-        """`running`, `paused`, `held`, `stopping`, `finished` or `cancelled`; equals that text."""
-        return self._now().state
+    def state(self) -> str:
+        """`running`, `waiting`, `paused`, `held`, `stopping`, `finished` or `cancelled`.
+
+        `waiting`, as in `hpq ls`: trials are queued, none runs, and no worker can claim one.
+        """
+        sweep = self._now()
+        with api_session() as session:
+            why = explain_waits(session.reader, [sweep], session.server).get(sweep.id)
+        return state_word(sweep, why)
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -91,7 +91,7 @@ def test_a_dict_becomes_a_sweep_of_the_program_beside(desk: Desk) -> None:
         "minimize",
         ("x",),
     )
-    assert (sweep.state, sweep.counts["queued"]) == ("running", 3)
+    assert (sweep.state, sweep.counts["queued"]) == ("waiting", 3)
     assert [trial.params for trial in sweep.trials()] == [{"x": 1}, {"x": 2}, {"x": 3}]
     shown = desk.hpq("show", sweep.id).stdout
     assert "program: train.py" in shown and "tags" in shown
