@@ -184,7 +184,7 @@ class Lab:
         return {f"{x}_{y}": getattr(getattr(data, x), y).cpu().numpy() for x, y in names}
 
     def mfu(self, epoch_s: float) -> str:
-        """Return the model FLOP utilisation of epochs of this length, tests included."""
+        """Return the model FLOP utilization of epochs of this length, tests included."""
         name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
         most = next((flops for gpu, flops in PEAKS.items() if gpu in name), math.nan)
         flop = training_flop(self.size["width"]) * self.size["train_images"]

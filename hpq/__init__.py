@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from hpq_worker.trainers.data import Split as Split
     from hpq_worker.trainers.data import load_data as load_data
     from hpq_worker.trainers.loop import fit as fit
-else:  # with `__getattr__`, a type checker would accept every misspelt name
+else:  # with `__getattr__`, a type checker would accept every misspelled name
 
     def __getattr__(name):
         """Load a name of `_HOMES`.

@@ -186,7 +186,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "notify": parse_webhook,
 }
 
-# Variables of training code; a trial may call hpq, so these are not misspelt settings.
+# Variables of training code; a trial may call hpq, so these are not misspelled settings.
 _OF_TRAINING = """
     attempt attempt_id checkpoint_dir connect exec out params report seed sweep_id trial_id
 """.split()
@@ -238,7 +238,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         SettingsError: a variable is malformed, or an HPQ_* name is close to a known one.
     """
     for name, close in _unknown(environ, _CLOSE):
-        if close:  # a misspelt setting would have no effect
+        if close:  # a misspelled setting would have no effect
             text = f"{name}: unknown setting; did you mean {close}?"
             raise SettingsError(text, code="setting-unknown")
     values: dict[str, object] = {}

@@ -146,7 +146,7 @@ def test_the_audit_knows_every_event_that_a_script_appends() -> None:
     assert len(words) > 10 and words <= NO_STEPS | set(STEPS)
 
 
-def test_no_key_is_spelt_outside_keys() -> None:
+def test_no_key_is_spelled_outside_keys() -> None:
     spelled = re.compile(r"""["'](?:hpq|rq):(?:[a-z]+:|\{)""")
     homes = {"hpq/store/keys.py", "hpq/store/tickets.py"}
     for path in MODULES:

@@ -300,7 +300,7 @@ def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:
     assert {t.state for t in lab.reader.trials.all(sid)} == {TrialState.FINISHED}
 
 
-def test_a_misspelt_metric_is_told_while_the_first_trial_runs(lab) -> None:
+def test_a_misspelled_metric_is_told_while_the_first_trial_runs(lab) -> None:
     lab.write(
         "train.py",
         "import pathlib, time\n"

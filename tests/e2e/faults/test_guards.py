@@ -157,7 +157,7 @@ def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule
     counts, held = lab.reader.sweeps.get(sid).counts, lab.reader.sweeps.get(sid).held
     same, of = (int(word) for word in held.split(" trials failed: KeyError")[0].split(" of "))
     assert held.endswith(" KeyError train.py:5") and (same == of or (same == 8 and of == 10)), held
-    assert counts.failed < 10 and counts.queued > 25  # not burnt
+    assert counts.failed < 10 and counts.queued > 25  # not burned
     assert workers == 2 or held.startswith("5 of 5" if rule == "first five" else "8 of 10")
     waited = lab.hpq("wait", sid)
     said = " ".join(waited.stderr.split())

@@ -143,7 +143,7 @@ def test_a_program_that_is_nowhere_names_the_places(session: Session, tmp_path: 
         put(session)
 
 
-def test_a_misspelt_program_is_told_with_its_place_and_the_name_that_was_meant(
+def test_a_misspelled_program_is_told_with_its_place_and_the_name_that_was_meant(
     session: Session, tmp_path: Path
 ) -> None:
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "trian.py"))

@@ -25,12 +25,12 @@ JSON = st.recursive(
 PARAMS = st.dictionaries(st.text(max_size=6), JSON, max_size=5)
 
 
-def respelt(value: Json) -> Json:
+def respelled(value: Json) -> Json:
     """The same value with keys the other way round and whole numbers as the other type."""
     if isinstance(value, dict):
-        return {key: respelt(inner) for key, inner in reversed(value.items())}
+        return {key: respelled(inner) for key, inner in reversed(value.items())}
     if isinstance(value, list):
-        return [respelt(inner) for inner in value]
+        return [respelled(inner) for inner in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
@@ -40,7 +40,7 @@ def respelt(value: Json) -> Json:
 
 @given(PARAMS)
 def test_an_identity_does_not_depend_on_spelling(params: dict[str, Json]) -> None:
-    other = respelt(params)
+    other = respelled(params)
     assert isinstance(other, dict)
     assert ParameterSet(other).identity == ParameterSet(params).identity
     assert len(ParameterSet(params).identity) == 16

@@ -1,4 +1,4 @@
-"""A metric that is misspelt in the sweep file is reported while its first trial runs."""
+"""A metric that is misspelled in the sweep file is reported while its first trial runs."""
 
 from __future__ import annotations
 

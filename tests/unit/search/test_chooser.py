@@ -130,7 +130,7 @@ def test_whoever_takes_over_makes_the_same_sets(sampler: Sampler, space: Space) 
         assert go_on(second, cut + 1, len(sets)) == sets[cut:]
 
 
-def test_results_that_a_sweep_begins_with_are_learnt_from_at_once() -> None:
+def test_results_that_a_sweep_begins_with_are_learned_from_at_once() -> None:
     chooser = Chooser(Search(space=PLAIN))
     for number, params in enumerate(course(Chooser(Search(space=PLAIN)), 12), 1):
         chooser.add(number, params)

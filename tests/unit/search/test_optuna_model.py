@@ -51,7 +51,7 @@ def test_a_valley_is_not_made_flatter() -> None:
 
 
 def test_a_transformed_value_is_what_yeo_and_johnson_define() -> None:
-    """Of the standardised values and the exponent that the article's likelihood prefers."""
+    """Of the standardized values and the exponent that the article's likelihood prefers."""
     values = [1.0, 2.0, 4.0, 8.0, 100.0]
     middle, spread = fmean(values), pstdev(values)
     level = [(value - middle) / spread for value in values]
@@ -80,7 +80,7 @@ def test_a_transformed_value_is_what_yeo_and_johnson_define() -> None:
         [1e12] * 10 + [1e12 + 1e-3, 1e12 + 2e-3, 3.0],
     ],
 )
-def test_values_nearly_equal_or_huge_can_be_standardised_without_a_warning(
+def test_values_nearly_equal_or_huge_can_be_standardized_without_a_warning(
     values: list[float],
 ) -> None:
     told = warped(values)

@@ -60,7 +60,7 @@ def test_a_script_in_place_of_a_sweep_file_is_told_what_writes_one(tmp_path: Pat
         load(tmp_path / "my agent.py")
 
 
-def test_a_misspelt_key_is_not_missing_as_well(tmp_path: Path) -> None:
+def test_a_misspelled_key_is_not_missing_as_well(tmp_path: Path) -> None:
     text = "program: t.py\nmethd: random\nparamaters:\n  lr: {value: 1}\n"
     found = refused_file(tmp_path, text).notices
     assert [one.code for one in found] == ["unknown-key", "unknown-key"]

@@ -126,7 +126,7 @@ def test_batch_norm_off_trains_another_network(place: Path) -> None:
     assert trained("cifar10", place, batch_norm="off") != trained("cifar10", place)
 
 
-def test_digits_are_learnt(place: Path) -> None:
+def test_digits_are_learned(place: Path) -> None:
     assert trained("digits", place, epochs=20)[-1]["test/acc"] > 0.95
 
 
