@@ -47,7 +47,7 @@ def test_only_sweep_files_import_pydantic(tmp_path: Path, code: str) -> None:
     assert code.removeprefix("import ") in found and "pydantic" not in found
 
 
-@pytest.mark.parametrize("command", ["--help", "ls", "show", "pause", "workers", "summary"])
+@pytest.mark.parametrize("command", ["--help", "ls", "show", "pause", "watch", "rm", "summary"])
 def test_a_command_without_a_sweep_file_does_not_import_the_model(
     tmp_path: Path, command: str
 ) -> None:
