@@ -135,17 +135,12 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
         self._tickets.name_connection(self.name)
         self.ip_address = "unknown"
 
-    def _install_signal_handlers(self) -> None:
-        """Install none: hpq handles signals (R8). It checkpoints, releases the trial and exits."""
+    # --- what RQ does and hpq does without ------------------------------------------------------
 
-    def check_for_suspension(self, burst: bool) -> None:
-        """Ignore `rq suspend`: it is not hpq's pause (R13)."""
+    def _skip(self, *args: object, **kw: object) -> None:
+        """Do nothing."""
 
-    def run_maintenance_tasks(self) -> None:
-        """Run none: hpq does not use RQ's registries (R4, R5, R24)."""
-
-    def subscribe(self) -> None:
-        """Do not subscribe: pub/sub loses commands (R17)."""
-
-    def unsubscribe(self) -> None:
-        """Do nothing: the worker has not subscribed."""
+    _install_signal_handlers = _skip  # R8: hpq's handlers checkpoint, release the trial and exit
+    check_for_suspension = _skip  # R13: `rq suspend` is not hpq's pause
+    run_maintenance_tasks = _skip  # R4, R5, R24: hpq does not use RQ's registries
+    subscribe = unsubscribe = _skip  # R17: pub/sub loses commands
