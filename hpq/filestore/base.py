@@ -25,6 +25,7 @@ ID_FILE = ".hpq-store"
 _ID = re.compile(r"[a-z0-9]{4,64}\Z")
 _CHUNK_BYTES = 1 << 20
 _TOKEN = re.compile(r"(\d{1,9})(-[a-z0-9]+)?\Z")  # older workers use the attempt alone
+_MOST_RACES = 100  # with a process that removes folders
 GoOn = Callable[[], bool]
 
 
@@ -100,7 +101,7 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
         raise OSError(f"store {files.id} is away: its file {ID_FILE} is missing")
     try:
         for name in names:
-            with (folder / name).open("rb") as source, files.write(f"{to}/{name}") as target:
+            with (folder / name).open("rb") as source, _create(files, f"{to}/{name}") as target:
                 if not _pour(iter(partial(source.read, _CHUNK_BYTES), b""), target, go_on):
                     break
         else:
@@ -111,6 +112,14 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
         raise
     files.remove(to)
     return False
+
+
+def _create(files: Files, name: str) -> IO[bytes]:
+    """Open a new file of the store; another process may remove its folders while they are empty."""
+    for _ in range(_MOST_RACES):
+        with suppress(FileNotFoundError):
+            return files.write(name)
+    return files.write(name)
 
 
 def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True) -> bool:

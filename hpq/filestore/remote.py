@@ -99,9 +99,14 @@ class RemoteFiles:
     def remove(self, folder: str) -> None:
         with suppress(FileNotFoundError):
             self.attempt(self._fs.rm, self._full(folder), recursive=True)
-        with suppress(OSError):  # up to the first that is not empty; object stores have none
-            while folder := folder.rpartition("/")[0]:
+        self.attempt(self._fs.invalidate_cache)
+        with suppress(OSError):  # object stores have no empty folders
+            # Up to the first that is not empty: rmdir of hdfs:// would remove its files, too.
+            while (folder := folder.rpartition("/")[0]) and not self._has_entries(folder):
                 self.attempt(self._fs.rmdir, self._full(folder))
+
+    def _has_entries(self, folder: str) -> bool:
+        return bool(self.attempt(self._fs.ls, self._full(folder), detail=False))
 
 
 class _Wrapped:

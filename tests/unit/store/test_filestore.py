@@ -6,7 +6,7 @@ import os
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 
@@ -57,6 +57,48 @@ def test_folders_are_listed_one_level_deep_and_no_empty_one_stays(place, tmp_pat
     assert files.folders("p/s") == ["12"]
     files.remove("p/s/12/1-b/artifacts")
     assert files.folders("p") == [] and files.names("p") == ["file"]
+
+
+def test_a_folder_with_files_stays_even_if_the_file_system_would_remove_it(monkeypatch) -> None:
+    """Files: fsspec's `rmdir` of hdfs:// removes a folder with all that is in it."""
+    memory = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
+    rmdir = memory.rmdir
+
+    def remove_with_files(self, path: str) -> None:
+        for name in self.find(path):
+            self.rm_file(name)
+        rmdir(self, path)
+
+    monkeypatch.setattr(memory, "rmdir", remove_with_files)
+    files = open_files(f"memory://{secrets.token_hex(4)}/store")
+    for name in ("p/s/1/1-a/artifacts/f", "p/s/1/1-a/checkpoint-1/f", "p/other/1/1-a/artifacts/f"):
+        with files.write(name) as file:
+            file.write(b"x")
+    files.remove("p/s/1/1-a/checkpoint-1")
+    assert files.names("p") == ["other/1/1-a/artifacts/f", "s/1/1-a/artifacts/f"]
+    files.remove("p/s/1/1-a/artifacts")
+    assert files.folders("p") == ["other"] and files.names("p") == ["other/1/1-a/artifacts/f"]
+
+
+def test_a_copy_succeeds_while_another_process_removes_empty_folders(tmp_path) -> None:
+    """Files: one trial's files are removed at the moment another trial's are written."""
+    files, folder = open_files(str(tmp_path / "store")), local(tmp_path)
+    is_over = Event()
+
+    def remove() -> None:
+        while not is_over.is_set():
+            files.remove("p/s/1/1-a/artifacts")
+            files.remove("p/s/2/1-b/other")
+
+    with ThreadPoolExecutor(1) as pool:
+        removing = pool.submit(remove)
+        try:
+            for _ in range(300):
+                assert copy_in(folder, ["c"], files, "p/s/2/1-b/artifacts", lambda: True)
+                files.remove("p/s/2/1-b/artifacts")
+        finally:
+            is_over.set()
+        removing.result()
 
 
 def test_a_store_keeps_its_id_and_another_has_another(place, tmp_path) -> None:
