@@ -70,6 +70,25 @@ def test_an_ended_trial_does_not_wait_for_the_rest_of_a_large_store(settings: Se
     assert garbage.removed == [(FIRST, False), "a", (SECOND, True), "b"]
 
 
+def test_a_sweep_whose_files_cannot_be_removed_keeps_no_other_sweep_waiting(
+    settings: Settings, monkeypatch, caplog
+) -> None:
+    """Files: a folder of another user in the store."""
+
+    def fail() -> None:
+        raise PermissionError("not your files")
+
+    monkeypatch.setattr("hpq_worker.files.garbage.is_reachable", lambda files: True)
+    garbage = Garbage()
+    garbage.on_first = fail
+    collector = GarbageCollector(settings, Store(), garbage)  # type: ignore[arg-type]
+    collector.start()
+    assert garbage.is_done.wait(PATIENCE_S)
+    collector.close(lambda: False)
+    assert garbage.removed == ["a", "b"]
+    assert "not your files" in caplog.text
+
+
 def test_what_an_ended_trial_left_waits_for_a_store_that_is_away(settings: Settings) -> None:
     garbage, store = Garbage(), Store()
     store.is_away = True

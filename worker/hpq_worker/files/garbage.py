@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from hpq.connection.credentials import redact
 from hpq.domain.trial import TrialId
-from hpq.filestore.base import Files
+from hpq.filestore.base import Files, is_reachable
 from hpq.filestore.local import open_files
 from hpq.notice import tagged
 from hpq.settings import Settings
@@ -129,11 +129,19 @@ class GarbageCollector:
         self._remove_ended(files)
         if self._is_over or not self._garbage.is_due(files):
             return
+        failure: OSError | None = None
         for sid in self._garbage.sweeps_in(files):
-            self._garbage.remove_of_sweep(files, sid)
+            try:
+                self._garbage.remove_of_sweep(files, sid)
+            except OSError as error:  # as of another user's files; the next sweeps are looked at
+                if not is_reachable(files):
+                    raise
+                failure = error
             self._remove_ended(files)  # it must not wait for a large store
             if self._is_over:
                 return
+        if failure is not None:
+            raise failure
 
     def _remove_ended(self, files: Files) -> None:
         while self._ended:
