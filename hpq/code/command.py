@@ -1,7 +1,7 @@
 """W&B's command template and parameter set → the argv of a program. Pure; never a shell.
 
 A macro is replaced if it is the whole item; `${envvar:NAME}` and the extensions `${parameter}` and
-`${gpus}` also inside a longer one. Source: W&B's agent (features study, "Command macros").
+`${gpus}` also inside a longer one. Source: W&B's agent.
 
 `${interpreter}` is the Python on PATH, as with W&B, and not the one that runs hpq: hpq often has an
 environment of its own (pipx, a virtual one) without the user's libraries.

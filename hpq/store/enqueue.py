@@ -1,6 +1,7 @@
 """Create sweeps and add trials to them.
 
-Rows are staged under keys that no reader looks at; one script call then makes all of them visible.
+Rows are written to keys of the sweep that expire, and no reader sees a sweep without its hash; one
+script call then makes all of them visible.
 Every call may be sent twice.
 """
 
@@ -54,11 +55,9 @@ class SweepWriter:
     def add_rows(
         self, sid: str, first: int, rows: Sequence[NewRow], sign: SignRow = unsigned
     ) -> None:
-        """Write trials numbered from `first`; no reader sees them before `seal`."""
-        for start in range(0, len(rows), BATCH_ROWS):
-            batch = stored(rows[start : start + BATCH_ROWS], first + start, sign)
-            flat = [part for pair in batch for part in pair]
-            self._scripts.run("create", sid, UNSEALED_TTL_S, first + start, *flat)
+        """Write up to BATCH_ROWS trials, numbered from `first`; `seal` makes them visible."""
+        flat = [part for pair in stored(rows, first, sign) for part in pair]
+        self._scripts.run("add_rows", sid, UNSEALED_TTL_S, first, *flat)
 
     def stage_results(self, sid: str, results: Iterable[tuple[int, TrialView]]) -> int:
         """Write finished trials with which an unsealed sweep begins; return how many.
@@ -108,8 +107,8 @@ class SweepWriter:
     ) -> int:
         """Add trials to a sweep, all visible in one step; return how many were added.
 
-        `file` is the sweep file as `wire.sweep.encode_file` encodes it. Trials that another file
-        added meanwhile are left out, and the others numbered and signed again.
+        `file` is the sweep file as `wire.sweep.encode_appended_file` encodes it. Trials that
+        another file added meanwhile are left out, and the others numbered and signed again.
 
         Raises:
             NotFound: the sweep does not exist.

@@ -4,7 +4,7 @@
 -- ARGV {sweep, number, attempt, nonce, outcome (finished failed
 --      pruned cancelled), objective (optional), best (optional: of all that the attempt reported), step,
 --      kind, error, fingerprint ('' in all three if it did not fail), retries, progress, elsewhere,
---      evidence (the rule of hpq/domain/retry_policy.py for this failure), log_bytes (to keep), ran_ms
+--      evidence (the rule of hpq/domain/retry_policy.py for this failure), keep_log_bytes, ran_ms
 --      (optional), artifacts (JSON, '' for none)}
 -- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
 --      stale | unknown, then queue and tickets
@@ -23,7 +23,7 @@ local function finite(field, text)
 end
 finite('step', args.step)
 finite('retries', args.retries)
-finite('log_bytes', args.log_bytes)
+finite('keep_log_bytes', args.keep_log_bytes)
 if args.objective then finite('objective', args.objective) end
 if args.best then finite('best', args.best) end
 if args.ran_ms then finite('ran_ms', args.ran_ms) end
@@ -74,7 +74,7 @@ local function is_suspect(last, in_a_row)
   return f[1] == 'running' and not is_to_end() and has_peer(sid, worker)
 end
 
-keep_log(sid, n, tonumber(args.log_bytes))  -- before the trial ends: then it is weighed
+keep_log(sid, n, tonumber(args.keep_log_bytes))  -- before the trial ends: then it is weighed
 local reply = 'done'
 local want = changing(sid, function()
   local last, in_a_row = tail(sid, worker, mark, f[11]), streak(sid, worker, mark)

@@ -107,7 +107,7 @@ def encode_outcome(outcome: Outcome) -> dict[str, Field]:
         "progress": rule.progress,
         "elsewhere": rule.elsewhere,
         "evidence": rule.evidence,
-        "log_bytes": FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
+        "keep_log_bytes": FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
         "ran_ms": outcome.ran_ms,
         "artifacts": _files(outcome.artifacts),
     }

@@ -1,6 +1,6 @@
 """Read a sweep file and its command-line overrides into a SweepSpec; check its keys together.
 
-One reading reports every problem, one per line. No parameters are drawn and nothing is written.
+One reading reports every problem, one per line. Nothing is written.
 """
 
 from __future__ import annotations

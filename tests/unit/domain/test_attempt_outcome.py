@@ -129,7 +129,7 @@ def test_a_name_of_another_metric_is_listed_and_not_proposed() -> None:
 @pytest.mark.parametrize(
     ("end", "state"),
     [(AttemptEnd(), "finished"), (AttemptEnd(stopped=True), "pruned"),
-     (AttemptEnd(status=143), "pruned"), (AttemptEnd(has_reported=False), "pruned")],
+     (AttemptEnd(status=143), "pruned"), (AttemptEnd(has_last_message=False), "pruned")],
 )  # fmt: skip
 def test_what_was_told_to_stop_is_pruned_unless_it_came_to_its_end(
     end: AttemptEnd, state: str

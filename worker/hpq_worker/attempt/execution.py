@@ -1,4 +1,4 @@
-"""One attempt, from the runner's start to its outcome: reads the runner, replies and signals.
+"""One attempt, from the request to the runner to its outcome: reads messages, output and signals.
 
 Runs in the main thread of a worker and never calls Redis: the heartbeat thread does, so a slow
 server never keeps this thread from reading the runner's pipes. The thread of checkpoints calls
@@ -248,13 +248,13 @@ class Execution:
     def _result(self) -> Result:
         with self._reading:
             self._is_running = False  # from here on this thread alone reads
-        is_obeyed = self._end is not None
+        has_ended = self._end is not None
         status = 0
         if self._has_exited:
             status = self._runner.end()
             if isinstance(self._runner, Caller):  # the caller has left: another may go on
                 self._halt = self._halt or Halt.STOPPING
-        elif not is_obeyed:
+        elif not has_ended:
             self._runner.end(timeout_s=0.5)
         self._read_rest()
         self._log(self._mask.flush())
@@ -262,10 +262,10 @@ class Execution:
             self._parse([self._printed.flush()])
         tail = self._tail.decode("utf-8", "replace")
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
-        end = self._end or AttemptEnd(status=status, has_reported=False)
+        end = self._end or AttemptEnd(status=status, has_last_message=False)
         end = replace(
             end,
-            status=end.status or (self._exit_code if end.has_reported else 0),
+            status=end.status or (self._exit_code if end.has_last_message else 0),
             halt=self._halt,
             tail=tail,
             silent_s=self._stall_limit_s,
@@ -279,8 +279,8 @@ class Execution:
         return Result(
             outcome=outcome and replace(outcome, ran_ms=ran_ms),
             halt=self._halt,
-            keep_runner=is_obeyed and is_clean and not self._is_corrupt,
-            is_whole=end.has_reported and end.status >= 0,
+            keep_runner=has_ended and is_clean and not self._is_corrupt,
+            is_whole=end.has_last_message and end.status >= 0,
             status=end.status or int(end.failure is not None),
         )
 

@@ -44,7 +44,7 @@ def outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> 
         return _failed(reports, FailureKind.TIMEOUT, f"not finished after `timeout`, {limit}")
     if halt is Halt.STALLED:
         return _stalled(end, sweep, reports)
-    if not end.has_reported:
+    if not end.has_last_message:
         return _ended(reports, TrialState.FAILED, of_exit(end.status, end.tail))
     if end.status:
         failure = of_exit(end.status, end.tail, end.argv)

@@ -4,6 +4,8 @@ Parent → runner: a RunRequest, then perhaps {"stop": why}, a Halt. When the pi
 kills its descendants and exits.
 Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
 with "of", its attempt: in a resident runner a thread of one attempt may outlive the attempt.
+Program → parent, by the socket of hpq.reporting, without "of": reports, {"ignore_printed": true},
+{"run_info": {…}} and {"exit_code": n}.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ class AttemptEnd:
     stopped: bool = False  # it obeyed a stop
     failure: Failure | None = None  # of a trainer
     status: int = 0  # exit status of a program, or of a runner that died; negative: a signal
-    has_reported: bool = True  # False: the runner died or was killed before its last message
+    has_last_message: bool = True  # False: the runner died or was killed before its last message
     halt: Halt | None = None
     tail: str = ""  # the end of its log
     silent_s: float = 0.0  # its stall limit
@@ -74,7 +76,7 @@ class AttemptEnd:
     @property
     def is_finished(self) -> bool:
         """True if the training code returned without a failure."""
-        return self.has_reported and not (self.stopped or self.failure or self.status)
+        return self.has_last_message and not (self.stopped or self.failure or self.status)
 
 
 def encode(message: Mapping[str, Any]) -> bytes:

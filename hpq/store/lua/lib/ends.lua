@@ -71,6 +71,7 @@ local function end_if_stopped(sid, n, attempt)
   if f[1] == 'prune' then
     finish(sid, n, attempt, 'pruned', 'objective', f[2] or '', 'step', f[3] or '0',
       'best', f[4] or '')
+    redis.call('HSET', t, 'best_value', f[4] or '')
     if (f[2] or '') ~= '' then rank(sid, n, f[2]) end
   elseif f[1] == 'stop' or flag == 'stopped' or flag == 'cancelled' then
     finish(sid, n, attempt, 'cancelled')
