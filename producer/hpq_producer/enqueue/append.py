@@ -93,7 +93,7 @@ def append_trials(
     origin, _ = provenance.collect_provenance(submission.file, submission.code.launch, None, spec)
     return session.writer().append(
         sweep.id,
-        [encode_new(params, i % spec.replicates) for i, params in enumerate(plan.new)],
+        [encode_new(params, i % spec.keys.replicates) for i, params in enumerate(plan.new)],
         encode_appended_file(submission.digest, spec.source, origin),
         varying=list(dict.fromkeys((*spec.varying, *sweep.varying))),
         digest=submission.digest,
@@ -120,8 +120,9 @@ def _check_comparable(sweep: Sweep, submission: Submission) -> None:
         difference = f"its code is in {launch.code_dir}, but the sweep's is in {was.code_dir}"
     elif launch != replace(was, home=""):
         difference = "the command or its environment has changed"
-    elif spec.replicates != sweep.replicates:
-        difference = f"it has replicates: {spec.replicates}, but the sweep has {sweep.replicates}"
+    elif spec.keys.replicates != sweep.replicates:
+        replicates = spec.keys.replicates
+        difference = f"it has replicates: {replicates}, but the sweep has {sweep.replicates}"
     elif spec.metric != sweep.metric:
         difference = "the metric has changed"
     if difference:
@@ -142,11 +143,11 @@ def _edited(sweep: Sweep, spec: SweepSpec) -> list[str]:
 
 def _note_on_seed(sweep: Sweep, spec: SweepSpec) -> str:
     """Return a note on an edited seed, unless it only draws other random parameters."""
-    if spec.seed == sweep.seed or (spec.method == "random" and spec.replicates == 1):
+    if spec.keys.seed == sweep.seed or (spec.method == "random" and spec.keys.replicates == 1):
         return ""
     return (
         f"seed: --into does not change it: new trials use {sweep.seed}, too; for seed"
-        f" {spec.seed}, start a new sweep without --into"
+        f" {spec.keys.seed}, start a new sweep without --into"
     )
 
 
@@ -156,7 +157,7 @@ def _missing_trials(
     """Return the trials that the sweep lacks, the number that it has, and notes for the user."""
     spec, requested = submission.spec, submission.spec.trials or 0
     if spec.method in ("grid", LIST):
-        new, existing = _missing_sets(session, sweep.id, parameter_sets(spec), spec.replicates)
+        new, existing = _missing_sets(session, sweep.id, parameter_sets(spec), spec.keys.replicates)
         return new, existing, []
     # Random: run_cap counts all trials except cancelled ones, ended ones included.
     total = sweep.counts.total
@@ -167,17 +168,17 @@ def _missing_trials(
         return [], kept, [line]
     before = latest_spec(sweep)
     same = all(same_data(before.get(key), spec.source.get(key)) for key in _SPACE_KEYS)
-    same = same and before.get("seed", 0) == spec.seed
-    drawn = parameter_sets(replace(spec, run_cap=total + wanted))
+    same = same and before.get("seed", 0) == spec.keys.seed
+    capped = spec.keys.model_copy(update={"run_cap": total + wanted})
+    drawn = parameter_sets(replace(spec, keys=capped))
     if same:
-        note = f"adds {trials_of(wanted)} of the same random sequence (seed {spec.seed})"
+        note = f"adds {trials_of(wanted)} of the same random sequence (seed {spec.keys.seed})"
     else:
         note = f"space or seed has changed: {trials_of(kept)} kept, {wanted} drawn from the new one"
         if spec.space is not None and spec.space.outcomes is None:
-            drawn = islice(
-                drawn, total // spec.replicates, None
-            )  # skip the quantiles already drawn
-    new, _ = _missing_sets(session, sweep.id, drawn, spec.replicates, wanted)
+            drawn_before = total // spec.keys.replicates  # their quantiles are used
+            drawn = islice(drawn, drawn_before, None)
+    new, _ = _missing_sets(session, sweep.id, drawn, spec.keys.replicates, wanted)
     return new, kept, [note]
 
 

@@ -76,23 +76,24 @@ def find_code(
         UserError: the code is not found, or code named by `code:` or --code is too large.
     """
     named_file, file = file, file.resolve()
-    if spec.trainer == FUNCTION:
+    if spec.keys.trainer == FUNCTION:
         return DiscoveredCode(launch=Launch(trainer=FUNCTION, wandb=Wandb.STAND_IN))
-    if spec.trainer in BUILT_IN:
-        return DiscoveredCode(launch=Launch(trainer=spec.trainer, code=f"hpq=={__version__}"))
+    if spec.keys.trainer in BUILT_IN:
+        return DiscoveredCode(launch=Launch(trainer=spec.keys.trainer, code=f"hpq=={__version__}"))
     try:
         folder = _code_folder(spec, file, cwd, code_dir)
         if folder is None:
-            return DiscoveredCode(launch=_launch(spec, _installed(spec.trainer, cwd, file.parent)))
+            digest = _installed(spec.keys.trainer, cwd, file.parent)
+            return DiscoveredCode(launch=_launch(spec, digest))
     except _CodeNotFound as error:
         raise SweepFileError(
             f"{_position(spec, named_file)}: {error}", code="code-invalid"
         ) from None
-    folder, is_named = folder.resolve(), bool(code_dir or spec.code)
+    folder, is_named = folder.resolve(), bool(code_dir or spec.keys.code)
     if is_named and is_live:
         raise UserError("--live runs the code's directory itself; remove --code and code:")
     words = {word for word in spec.command if "\0" not in word and Path(word).suffix in TRACKED}
-    words |= {spec.program} - {""}
+    words |= {spec.keys.program} - {""}
     named = {path for word in words if (path := _normal(folder, word)).is_file()}
 
     def is_no_code(path: Path) -> bool:
@@ -135,7 +136,7 @@ def _frozen(
     The root is that of the git checkout, or else the directory; for too much code, the program's
     own directory.
     """
-    program = _normal(folder, spec.program)
+    program = _normal(folder, spec.keys.program)
     place = folder if program.is_relative_to(folder) else program.parent
     whole = git_root(place) or place
     for root in dict.fromkeys((whole, place, program.parent)):
@@ -144,7 +145,7 @@ def _frozen(
         with contextlib.suppress(CodeTooLarge):
             files = take_snapshot(root, _below(named, root), is_no_code)
             return root, files, True, _note(whole, root)
-    root = program.parent if spec.program else place
+    root = program.parent if spec.keys.program else place
     files = take_snapshot(root, _below(named, root), is_no_code, most=math.inf)
     return root, files, False, _note(whole, root)
 
@@ -165,36 +166,39 @@ def _below(named: Iterable[Path], root: Path) -> list[str]:
 
 
 def _warn_of_namesake(spec: SweepSpec, folder: Path, beside: Path) -> str:
-    ours, other = folder / spec.program, beside / spec.program
-    if not spec.program or folder == beside or not (ours.is_file() and other.is_file()):
+    program = spec.keys.program
+    ours, other = folder / program, beside / program
+    if not program or folder == beside or not (ours.is_file() and other.is_file()):
         return ""
     if ours.samefile(other) or cmp(ours, other, shallow=False):
         return ""
     return (
-        f"two programs are named {spec.program}: this sweep runs the one in {folder}, not the one"
+        f"two programs are named {program}: this sweep runs the one in {folder}, not the one"
         f" beside the sweep file; for that one, add --code {beside}"
     )
 
 
 def _launch(spec: SweepSpec, digest: str, folder: Path = Path()) -> Launch:
+    keys = spec.keys
     command = spec.command
-    if _is_console_script(spec.program) and not (folder / spec.program).is_file():
+    if _is_console_script(keys.program) and not (folder / keys.program).is_file():
         command = tuple(word for word in command if word != "${interpreter}")  # it starts itself
     return Launch(
-        trainer=spec.trainer,
-        program=spec.program,
+        trainer=keys.trainer,
+        program=keys.program,
         command=command,
         code=digest,
-        pass_env=spec.pass_env,
-        resident=spec.resident,
-        preload=spec.preload,
-        wandb=None if spec.trainer else spec.wandb,
+        pass_env=keys.pass_env,
+        resident=keys.resident,
+        preload=keys.preload,
+        wandb=None if keys.trainer else keys.wandb,
     )
 
 
 def _code_folder(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None) -> Path | None:
     """Return the directory of local code; None for an installed trainer."""
-    named = code_dir if code_dir is not None else spec.code
+    keys = spec.keys
+    named = code_dir if code_dir is not None else keys.code
     if named:
         folder = (cwd if code_dir is not None else file.parent) / Path(named).expanduser()
         if not folder.is_dir():
@@ -202,28 +206,29 @@ def _code_folder(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None) -
         _find_folder(spec, [folder])
         return folder
     places = [cwd, file.parent]
-    if spec.trainer:
-        return next((p for p in places if _has_module(p, spec.trainer)), None)
+    if keys.trainer:
+        return next((p for p in places if _has_module(p, keys.trainer)), None)
     return _find_folder(spec, places)
 
 
 def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
+    keys = spec.keys
     for place in places:
-        if spec.trainer and _has_module(place, spec.trainer):
+        if keys.trainer and _has_module(place, keys.trainer):
             return place
-        if spec.program and (place / spec.program).is_file():
+        if keys.program and (place / keys.program).is_file():
             return place
-        if spec.command and not spec.program and _names_a_file(spec.command, place):
+        if spec.command and not keys.program and _names_a_file(spec.command, place):
             return place
     script = _script(spec.command)
-    if spec.command and not spec.program and not script:
+    if spec.command and not keys.program and not script:
         return places[0]
-    if _is_console_script(spec.program):
+    if _is_console_script(keys.program):
         return places[0]
-    what = spec.program or script or spec.trainer
+    what = keys.program or script or keys.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
     close = (
-        get_close_matches(what, _similar_names(what, places), n=1) if what != spec.trainer else []
+        get_close_matches(what, _similar_names(what, places), n=1) if what != keys.trainer else []
     )
     hint = f"did you mean {close[0]!r}?" if close else "name its directory with `code:` or --code"
     raise _CodeNotFound(f"{what!r} is not in {looked}; {hint}")
@@ -249,13 +254,13 @@ def _script(command: tuple[str, ...]) -> str:
 
 def _position(spec: SweepSpec, file: Path) -> str:
     """Return where the file or an option names the code: file:line:col: key."""
-    key = "program" if spec.program else "trainer" if spec.trainer else "command"
+    key = "program" if spec.keys.program else "trainer" if spec.keys.trainer else "command"
     document = yaml_reader.parse(spec.text or read(file), str(file))
     data = document.data if isinstance(document.data, dict) else {}
     value = data.get(key)
-    if (tuple(value) if isinstance(value, list) else value) == getattr(spec, key):
+    if (tuple(value) if isinstance(value, list) else value) == getattr(spec.keys, key):
         return f"{document.source_map.find((key,))[1]}: {key}"
-    return "--trainer" if spec.trainer else f"--set {key}"
+    return "--trainer" if spec.keys.trainer else f"--set {key}"
 
 
 def _similar_names(program: str, places: list[Path]) -> list[str]:

@@ -22,7 +22,7 @@ def explain_predecessor(reader: StoreReader, submission: Submission, new: Sweep)
     for sweep in reader.sweeps.get_each([*islice(ids, _MOST)]):
         if not isinstance(sweep, Sweep) or sweep.state.is_over or sweep.id == new.id:
             continue
-        is_same_file = (sweep.spec, sweep.seed) == (spec.source, spec.seed)
+        is_same_file = (sweep.spec, sweep.seed) == (spec.source, spec.keys.seed)
         if is_same_file and _is_edited(sweep, new) and sweep.launch.code_dir == launch.code_dir:
             return _explain(reader, submission, sweep, new)
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.domain.sweep import Goal, Impute, Sweep
+from hpq.domain.sweep import Goal, Impute, ObjectiveValue, Sweep
 from hpq.gpus import gpu_names
 from hpq.search.search_spec import Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
@@ -21,11 +21,11 @@ def late_search(submission: Submission) -> Search | None:
     return Search(
         space=spec.space,
         sampler=sampler_of(spec),
-        seed=spec.seed,
-        replicates=spec.replicates,
+        seed=spec.keys.seed,
+        replicates=spec.keys.replicates,
         maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
         metric=metric.name if metric else "",
-        take=spec.learns_from,
+        take=(spec.keys.metric and spec.keys.metric.value) or ObjectiveValue.BEST,
         impute=metric.impute if metric else Impute.WORST,
         impute_while_running=metric.impute_while_running if metric else None,
     )
@@ -33,7 +33,7 @@ def late_search(submission: Submission) -> Search | None:
 
 def sampler_of(spec: SweepSpec) -> Sampler:
     """Return the sampler of a sweep file."""
-    return spec.sampler if spec.method == "bayes" else Sampler.RANDOM
+    return spec.keys.sampler if spec.method == "bayes" else Sampler.RANDOM
 
 
 def with_late_search(sweep: Sweep, submission: Submission, search: Search, older: int) -> Sweep:
@@ -43,7 +43,7 @@ def with_late_search(sweep: Sweep, submission: Submission, search: Search, older
     """
     spec, requested = submission.spec, submission.spec.trials
     size = spec.uncapped_trials
-    cap = 0 if requested is None else requested + older * spec.replicates
+    cap = 0 if requested is None else requested + older * spec.keys.replicates
     return replace(
         sweep,
         sampler=search.sampler,
@@ -70,7 +70,7 @@ def without_gpu(submission: Submission) -> str | None:
     """Return a warning if the article's full-size trainer would run without a GPU, else None."""
     names = submission.spec.source.get("parameters")
     small = isinstance(names, dict) and {"width", "train_images"} & names.keys()
-    if submission.spec.trainer != "cifar10" or small or gpu_names():
+    if submission.spec.keys.trainer != "cifar10" or small or gpu_names():
         return None
     return (
         "no GPU found: on a CPU, a trial of all images at full width takes hours; use the small"

@@ -82,12 +82,12 @@ def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) ->
 
 def result_key(params: ParameterSet, replicate: int, spec: SweepSpec) -> bytes:
     """Return the key of interchangeable results: parameters and seed."""
-    return params.salted(seed_at(spec.seed, replicate, params))
+    return params.salted(seed_at(spec.keys.seed, replicate, params))
 
 
 def result_keys(params: ParameterSet, spec: SweepSpec) -> list[bytes]:
     """Return the result key of each replicate."""
-    every = replicated(params, spec.replicates)
+    every = replicated(params, spec.keys.replicates)
     return [result_key(again, i, spec) for i, again in enumerate(every)]
 
 

@@ -44,8 +44,8 @@ def _check_options(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
     macros = _PASSES_OPTIONS & set(spec.command)
     if code.files is None or not isinstance(names, dict) or len(macros) != 1:
         return ()
-    if starts_program(spec.command, spec.program) and spec.program.endswith(".py"):
-        script = code.folder / spec.program
+    if starts_program(spec.command, spec.keys.program) and spec.keys.program.endswith(".py"):
+        script = code.folder / spec.keys.program
         for name, why, is_sure in rejections(script, names, flags_alone=_AS_FLAGS in macros):
             path = ("parameters", name)
             if is_sure:
@@ -68,7 +68,7 @@ def prepare(
         SweepFileError: the script's argparse rejects a parameter.
     """
     code = find_code(spec, file, Path.cwd(), code_dir, is_live=is_live)
-    sweep_digest = digest(spec.source, spec.seed, _code_identity(code.launch))
+    sweep_digest = digest(spec.source, spec.keys.seed, _code_identity(code.launch))
     namesake = (Notice("program-ambiguous", code.namesake),) if code.namesake else ()
     warnings = (*spec.warnings, *namesake, *_check_options(spec, code))
     return Submission(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)

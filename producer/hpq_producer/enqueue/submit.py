@@ -14,7 +14,7 @@ from itertools import islice
 from hpq.code import signing
 from hpq.code.bundle import keep, pack, unpack
 from hpq.domain.identity import ParameterSet, slug
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import Keep, Sweep
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import replicated
@@ -157,8 +157,8 @@ def _reuse_criteria(submission: Submission, sweep: Sweep) -> ReuseCriteria:
         launch=sweep.launch,
         location=sweep_code_location(sweep),
         metric=spec.metric,
-        seed=spec.seed,
-        any_seed=submission.spec.is_late and spec.replicates == 1,
+        seed=spec.keys.seed,
+        any_seed=submission.spec.is_late and spec.keys.replicates == 1,
     )
 
 
@@ -197,7 +197,7 @@ def _rows(
     """Yield rows of parameters and replicates, once each; record older results by number."""
     seen: set[bytes] = set()
     for first in parameter_sets:
-        for replicate, params in enumerate(replicated(first, spec.replicates)):
+        for replicate, params in enumerate(replicated(first, spec.keys.replicates)):
             row = encode_new(params, replicate)
             if row.identity in seen:
                 continue
@@ -225,6 +225,7 @@ def write_rows(
 
 def _sweep(session: Session, submission: Submission, sid: str) -> Sweep:
     settings, spec, launch = session.settings, submission.spec, submission.code.launch
+    keys = spec.keys
     if launch.is_frozen or launch.is_function:
         launch = replace(launch, home=signing.home_id(settings.home, make=True))
     return Sweep(
@@ -234,17 +235,17 @@ def _sweep(session: Session, submission: Submission, sid: str) -> Sweep:
         launch=launch,
         metric=spec.metric,
         queue=spec.queue,
-        owner=spec.owner or settings.user,
-        priority=spec.priority,
-        max_parallel=spec.max_parallel,
-        retries=spec.retries,
-        timeout_s=spec.timeout_s,
-        stall_s=spec.stall_s,
-        keep=spec.keep,
+        owner=keys.owner or settings.user,
+        priority=keys.priority,
+        max_parallel=keys.max_parallel,
+        retries=keys.retries,
+        timeout_s=keys.timeout,
+        stall_s=keys.stall,
+        keep=Keep(best=keys.keep.best, last=keys.keep.last) if keys.keep else None,
         early=spec.early,
         method=spec.method,
-        seed=spec.seed,
-        replicates=spec.replicates,
+        seed=keys.seed,
+        replicates=keys.replicates,
         varying=spec.varying,
         spec=spec.source,
     )

@@ -11,9 +11,8 @@ from pathlib import Path as FilePath
 
 from pydantic import TypeAdapter, ValidationError
 
-from hpq.code import command
 from hpq.domain.identity import MAX_PARAMS_BYTES, ParameterSet, canonical
-from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, Goal, Impute, Keep, Metric, ObjectiveValue
+from hpq.domain.sweep import Goal, Impute, Metric, ObjectiveValue
 from hpq.domain.trainer_specs import BUILT_IN, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
@@ -36,6 +35,7 @@ from hpq_producer.sweepfile.field_types import Name
 from hpq_producer.sweepfile.model import CommonKeys, MetricKeys, SweepFile
 from hpq_producer.sweepfile.source import Override, apply, flag_override, set_overrides
 from hpq_producer.sweepfile.spec import LIST, SweepSpec
+from hpq_producer.sweepfile.yaml_reader import Document
 
 _LIST_TRAINER = "cifar10"  # the format of the article's list has no key for the code
 
@@ -61,18 +61,8 @@ def load(
     Raises:
         SweepFileError: the file or a flag is invalid; one line per problem.
     """
-    content = text or sweep_source.read(path)
-    if path.suffix == ".py":
-        line = f"{path}: a script; `{shell_hint(['hpq', 'init', str(path)])}` writes its sweep file"
-        raise SweepFileError(line, code="sweep-file-is-script")
-    document = yaml_reader.parse(content, str(path))
-    if text:  # the user never saw its lines
-        document = replace(document, source_map=SourceMap(file=str(path)))
+    document = _parse(path, text)
     root = document.data
-    if not isinstance(root, dict | list):
-        place = document.source_map.find(())[1]
-        line = f"{place}: {shown(root)} is not a sweep; write method and parameters"
-        raise SweepFileError(line, code="sweep-file-empty")
     top = replace(document, data={} if isinstance(root, list) else root)
     flags = _flags(run_cap=("count", count), seed=("seed", seed), name=("name", name),
                    trainer=("trainer", trainer))  # fmt: skip
@@ -98,8 +88,10 @@ def load(
             points = conditions.read_points(data["points"], space, _is_grid(data), out)
     out.raise_errors()
     assert keys is not None
-    spec = replace(
-        _spec(keys, built_in, path.stem),
+    spec = SweepSpec(
+        keys=keys,
+        name=keys.name or _name(path.stem),
+        metric=_metric(keys.metric, built_in),
         space=space,
         listed=listed,
         points=points,
@@ -111,6 +103,22 @@ def load(
     set_counts.check_count(spec, limit, out)
     out.raise_errors()
     return replace(spec, warnings=out.sorted_warnings())
+
+
+def _parse(path: FilePath, text: str) -> Document:
+    """Parse the text, or else the file: a mapping, or a list of trials."""
+    content = text or sweep_source.read(path)
+    if path.suffix == ".py":
+        line = f"{path}: a script; `{shell_hint(['hpq', 'init', str(path)])}` writes its sweep file"
+        raise SweepFileError(line, code="sweep-file-is-script")
+    document = yaml_reader.parse(content, str(path))
+    if text:  # the user never saw its lines
+        document = replace(document, source_map=SourceMap(file=str(path)))
+    if not isinstance(root := document.data, dict | list):
+        place = document.source_map.find(())[1]
+        line = f"{place}: {shown(root)} is not a sweep; write method and parameters"
+        raise SweepFileError(line, code="sweep-file-empty")
+    return document
 
 
 def _flags(**flags: tuple[str, Json]) -> list[Override]:
@@ -159,39 +167,6 @@ def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
 
 def _is_grid(data: Keys) -> bool:
     return data.get("method") == "grid"
-
-
-def _spec(keys: CommonKeys, built_in: TrainerSpec | None, stem: str) -> SweepSpec:
-    """Return the spec of checked keys, without its parameters; `stem` is the file's name."""
-    is_function = keys.trainer == FUNCTION
-    return SweepSpec(
-        name=keys.name or _name(stem),
-        method=keys.method if isinstance(keys, SweepFile) else LIST,
-        metric=_metric(keys.metric, built_in),
-        learns_from=(keys.metric and keys.metric.value) or ObjectiveValue.BEST,
-        trainer=keys.trainer,
-        program=keys.program,
-        command=keys.command or (command.DEFAULT if keys.program else ()),
-        code=keys.code,
-        pass_env=keys.pass_env,
-        resident=keys.resident,
-        preload=keys.preload,
-        wandb=keys.wandb,
-        queue=keys.queue or (FUNCTION if is_function else DEFAULT_QUEUE),
-        owner=keys.owner,
-        seed=keys.seed,
-        replicates=keys.replicates,
-        order=keys.order if isinstance(keys, SweepFile) else "grid",
-        sampler=keys.sampler,
-        priority=keys.priority,
-        max_parallel=keys.max_parallel,
-        retries=keys.retries,
-        timeout_s=keys.timeout,
-        stall_s=keys.stall,
-        keep=Keep(best=keys.keep.best, last=keys.keep.last) if keys.keep else None,
-        early=keys.early_terminate.rule() if keys.early_terminate else None,
-        run_cap=keys.run_cap,
-    )
 
 
 def _name(stem: str) -> str:

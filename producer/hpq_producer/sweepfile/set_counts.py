@@ -55,14 +55,14 @@ def _check_exclude(space: Space, is_grid: bool, out: Problems) -> None:
 
 def _check_replicates(spec: SweepSpec, out: Problems) -> None:
     """Report replicates that run_cap cuts, or whose seeds conflict with the parameter `seed`."""
-    each = spec.replicates
+    each = spec.keys.replicates
     if each == 1:
         return
     leaf = dict(spec.space.leaves).get((SEED,)) if spec.space is not None else None
     if leaf is not None and (leaf.size != 1 or type(leaf.at(0)) is not int):
         what = "replicates add 0, 1, … to it, so it must be one whole number; write value: 0"
         out.add_conflict(("parameters", SEED), what)
-    cap = spec.run_cap
+    cap = spec.keys.run_cap
     if cap is not None and cap < each:
         out.add(
             ("run_cap",),
@@ -81,14 +81,14 @@ def _check_limit(spec: SweepSpec, limit: int | None, out: Problems) -> None:
     total = spec.trials
     if total is None or limit is None or total <= limit:
         return
-    key = "parameters" if spec.run_cap is None or total < spec.run_cap else "run_cap"
+    key = "parameters" if spec.keys.run_cap is None or total < spec.keys.run_cap else "run_cap"
     out.add((key,), f"{total:,} trials, more than {limit:,}; use fewer values, "
             "method: random with a smaller run_cap, or --force", code="too-many-sets")  # fmt: skip
 
 
 def _warn_of_cap(spec: SweepSpec, out: Problems) -> None:
     """Warn of a run_cap that cuts a grid or a list, or is larger than the number of trials."""
-    total, cap = spec.uncapped_trials, spec.run_cap
+    total, cap = spec.uncapped_trials, spec.keys.run_cap
     if cap is None or total is None or cap == total:
         return
     if cap > total:

@@ -9,62 +9,61 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
+from hpq.code.command import DEFAULT
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import DEFAULT_QUEUE, EarlyTerminate, Keep, Metric, ObjectiveValue, Wandb
+from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, EarlyTerminate, Metric
 from hpq.domain.trial import Json
 from hpq.notice import Notice
 from hpq.search import samplers
 from hpq.search.samplers import LIMIT
-from hpq.search.search_spec import BY_DEFAULT, Sampler
 from hpq.search.space import Space
 from hpq_producer.sweepfile.errors import SourceMap
+from hpq_producer.sweepfile.model import CommonKeys, SweepFile
 
 LIST = "list"  # the method of a file that lists its parameter sets
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSpec:
-    """A checked sweep file, with defaults for missing keys.
+    """A checked sweep file: its keys, and what follows from them.
 
-    Exactly one of `trainer` and `program` is set, and exactly one of `space` and `listed`.
-    `run_cap` is the file's or --count's. `varying` has names in the file's order; nested names are
-    joined with dots. `source` is the data after the overrides; the digest hashes it.
+    `keys` have the values of flags such as --count, and defaults for missing keys. The default of
+    `name` is the file's name, that of `metric` a built-in trainer's. Exactly one of `space` and
+    `listed` is set. `varying` has names in the file's order; nested names are joined with dots.
+    `source` is the data after the overrides; the digest hashes it.
     """
 
+    keys: CommonKeys
     name: str
-    method: str
+    metric: Metric | None = None
     space: Space | None = None
     listed: tuple[ParameterSet, ...] = ()
     points: tuple[ParameterSet, ...] = ()  # parameters of the space that run first
-    metric: Metric | None = None
-    learns_from: ObjectiveValue = ObjectiveValue.BEST  # the value that bayes learns from
-    trainer: str = ""
-    program: str = ""
-    command: tuple[str, ...] = ()
-    code: str = ""
-    pass_env: tuple[str, ...] = ()
-    resident: bool = False
-    preload: tuple[str, ...] = ()
-    wandb: Wandb = Wandb.STAND_IN
-    queue: str = DEFAULT_QUEUE
-    owner: str = ""
-    seed: int = 0
-    replicates: int = 1  # trials of each parameter set
-    order: str = "grid"
-    sampler: Sampler = BY_DEFAULT
-    priority: int = 0
-    max_parallel: int = 0  # 0 = no cap
-    retries: int = 0
-    timeout_s: float = 0.0  # 0 = none
-    stall_s: float = 0.0  # 0 = the default
-    keep: Keep | None = None
-    early: EarlyTerminate | None = None
-    run_cap: int | None = None
     varying: tuple[str, ...] = ()
     source: Mapping[str, Json] = field(default_factory=dict)
     text: str = ""  # YAML of a sweep that Python code enqueues; "": a file has it
     warnings: tuple[Notice, ...] = ()
     source_map: SourceMap = field(default=SourceMap(file=""), repr=False, compare=False)
+
+    @property
+    def method(self) -> str:
+        """Return the file's method; LIST if it lists its parameter sets."""
+        return self.keys.method if isinstance(self.keys, SweepFile) else LIST
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Return the command of a program, W&B's by default; () if a trainer runs."""
+        return self.keys.command or (DEFAULT if self.keys.program else ())
+
+    @property
+    def queue(self) -> str:
+        """Return the queue whose workers run the sweep."""
+        return self.keys.queue or (FUNCTION if self.keys.trainer == FUNCTION else DEFAULT_QUEUE)
+
+    @property
+    def early(self) -> EarlyTerminate | None:
+        """Return the rule of early termination with its bands."""
+        return self.keys.early_terminate.rule() if self.keys.early_terminate else None
 
     @property
     def trials(self) -> int | None:
@@ -90,12 +89,13 @@ def parameter_sets(spec: SweepSpec) -> Iterator[ParameterSet]:
 
     For bayes, only the startup sets, which no result influences.
     """
-    if spec.space is None:
+    keys = spec.keys
+    if spec.space is None or not isinstance(keys, SweepFile):
         return islice(spec.listed, _cap(spec))
-    if spec.method == "grid":
-        every = samplers.grid(spec.space, shuffle=spec.order == "shuffle", seed=spec.seed)
+    if keys.method == "grid":
+        every = samplers.grid(spec.space, shuffle=keys.order == "shuffle", seed=keys.seed)
     else:
-        every = samplers.random(spec.space, None, spec.seed)
+        every = samplers.random(spec.space, None, keys.seed)
     return islice(_points_first(spec.points, every) if spec.points else every, _limit(spec))
 
 
@@ -103,13 +103,13 @@ def _limit(spec: SweepSpec) -> int | None:
     """Return the maximum number of parameter sets that `identified` yields."""
     if spec.method != "bayes":
         return _cap(spec)
-    startup = spec.sampler.startup + len(spec.points)
+    startup = spec.keys.sampler.startup + len(spec.points)
     return min(_cap(spec) or startup, startup)
 
 
 def _cap(spec: SweepSpec) -> int | None:
     """Convert run_cap from trials to parameter sets: each set runs with all its replicates."""
-    return None if spec.run_cap is None else spec.run_cap // spec.replicates
+    return None if spec.keys.run_cap is None else spec.keys.run_cap // spec.keys.replicates
 
 
 def _points_first(
@@ -132,4 +132,4 @@ def _count(spec: SweepSpec, cap: int | None) -> int | None:
         if cap is None and size is not None and size > LIMIT:
             size = None
     limits = [n for n in (size, cap) if n is not None]
-    return min(limits) * spec.replicates if limits else None
+    return min(limits) * spec.keys.replicates if limits else None

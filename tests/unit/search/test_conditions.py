@@ -342,5 +342,5 @@ def test_a_space_with_conditions_comes_back_from_the_wire(tmp_path: Path) -> Non
         + "exclude: [{lr: {min: 0.05}, optimizer: [adam]}]\nreplicates: 2\n",
     )
     assert spec.space is not None
-    search = Search(space=spec.space, replicates=spec.replicates)
+    search = Search(space=spec.space, replicates=spec.keys.replicates)
     assert decode_search("key", encode_search(search)) == search

@@ -102,7 +102,7 @@ def test_any_data_is_a_sweep_or_lines_that_say_why_not(data: object) -> None:
     spec = loaded(json.dumps(data).encode())
     if spec is None:
         return
-    digest(spec.source, spec.seed, "")
+    digest(spec.source, spec.keys.seed, "")
     first = [params.identity for params in islice(parameter_sets(spec), 3)]
     assert first and len(set(first)) == len(first)
     assert spec.trials is None or spec.trials >= len(first)  # type: ignore[operator]

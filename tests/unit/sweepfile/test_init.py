@@ -131,7 +131,7 @@ SWEEP = """
 def test_the_sweep_that_a_script_hands_to_wandb_is_the_file(made: Any) -> None:
     _, spec = made(SWEEP)
     assert space(spec) == {"lr": (1e-5, 0.1), "opt": ["adam", "sgd"], "epochs": 3}
-    assert (spec.method, spec.run_cap, spec.program) == ("bayes", 5, "train.py")
+    assert (spec.method, spec.keys.run_cap, spec.keys.program) == ("bayes", 5, "train.py")
     assert spec.metric is not None and spec.metric.name == "loss"
     assert spec.command[-1] == "${args}"
     parser = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
@@ -260,4 +260,4 @@ def test_a_sweep_that_the_script_loads_from_yaml_is_that_file(tmp_path: Path, ho
     done = hpq(tmp_path, "init", "train.py")
     assert done.returncode == 0, done.stderr
     spec = load(tmp_path / "sweep.yaml")
-    assert spec.source["parameters"] == {"lr": {"min": 1e-4, "max": 0.1}} and spec.run_cap == 3
+    assert spec.source["parameters"] == {"lr": {"min": 1e-4, "max": 0.1}} and spec.keys.run_cap == 3

@@ -18,6 +18,7 @@ from hpq.errors import SweepFileError
 from hpq.search.samplers import replicated
 from hpq.store.wire.trial import encode_new
 from hpq_producer.sweepfile.load import load
+from hpq_producer.sweepfile.model import SweepFile
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from tests.support.constants import ROOT
 
@@ -66,7 +67,7 @@ def spec_of(tmp_path: Path, text: str, **flags: Any) -> SweepSpec:
 
 def test_a_wandb_file_works_as_it_is(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, WANDB)
-    assert spec.program == "train/trainer.py"
+    assert spec.keys.program == "train/trainer.py"
     assert spec.command == ("${env}", "${interpreter}", "${program}", "${args}")
     assert spec.metric == Metric(name="val_loss", goal=Goal.MINIMIZE)
     assert spec.varying == ("learning_rate", "optimizer")
@@ -88,7 +89,7 @@ def test_a_count_ends_an_open_sweep(tmp_path: Path) -> None:
 
 def test_the_articles_list_is_run_by_its_trainer_in_its_order(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ARTICLE)
-    assert spec.trainer == "cifar10"
+    assert spec.keys.trainer == "cifar10"
     assert spec.metric == Metric(name="test/acc", goal=Goal.MAXIMIZE)
     assert [params["batch_size"] for params in parameter_sets(spec)] == [128, 512]
     assert spec.trials == 2
@@ -98,9 +99,13 @@ def test_the_articles_list_is_run_by_its_trainer_in_its_order(tmp_path: Path) ->
 
 def test_a_list_is_run_by_whatever_the_flags_say(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, ARTICLE, trainer="my.code:train", count=1)
-    assert (spec.trainer, spec.trials, len(list(parameter_sets(spec)))) == ("my.code:train", 1, 1)
+    assert (spec.keys.trainer, spec.trials, len(list(parameter_sets(spec)))) == (
+        "my.code:train",
+        1,
+        1,
+    )
     spec = spec_of(tmp_path, ARTICLE, overrides={"program": "t.py", "max_parallel": "3"})
-    assert (spec.trainer, spec.program, spec.max_parallel) == ("", "t.py", 3)
+    assert (spec.keys.trainer, spec.keys.program, spec.keys.max_parallel) == ("", "t.py", 3)
 
 
 def test_a_set_that_is_listed_twice_is_run_once(tmp_path: Path) -> None:
@@ -119,7 +124,7 @@ def test_a_grid_of_a_shipped_trainer_takes_its_metric(tmp_path: Path) -> None:
     assert spec.trials == 4
     assert spec.metric == Metric(name="test/acc", goal=Goal.MAXIMIZE)
     assert spec.varying == ("max_learning_rate", "batch_norm")
-    assert (spec.name, spec.queue, spec.seed, spec.command) == ("my sweep", "default", 0, ())
+    assert (spec.name, spec.queue, spec.keys.seed, spec.command) == ("my sweep", "default", 0, ())
 
 
 @pytest.mark.parametrize(
@@ -165,27 +170,37 @@ parameters: {a: {min: 1, max: 9}}
 """
     spec = spec_of(tmp_path, text)
     assert spec == SweepSpec(
+        keys=SweepFile(
+            apiVersion="v1",
+            kind="sweep",
+            name="My sweep 1.0",
+            description="what for",
+            project="p",
+            entity="e",
+            method="grid",
+            program="t.py",
+            command=("python3", "${program}", "${args_json}", "--x=${envvar:X}"),
+            code=".",
+            queue="a100x4",
+            owner="ada",
+            seed=7,
+            order="shuffle",
+            priority=-3,
+            max_parallel=4,
+            retries=2,
+            timeout="2h",
+            stall=90,
+            pass_env=("AWS_REGION",),
+            run_cap=3,
+            parameters=spec.source["parameters"],
+        ),
         name="My sweep 1.0",
-        method="grid",
-        program="t.py",
-        command=("python3", "${program}", "${args_json}", "--x=${envvar:X}"),
-        code=".",
-        queue="a100x4",
-        owner="ada",
-        seed=7,
-        order="shuffle",
-        priority=-3,
-        max_parallel=4,
-        retries=2,
-        timeout_s=7200.0,
-        stall_s=90.0,
-        pass_env=("AWS_REGION",),
-        run_cap=3,
         space=spec.space,
         varying=("a",),
         source=spec.source,
         warnings=spec.warnings,
     )
+    assert (spec.keys.timeout, spec.keys.stall) == (7200.0, 90.0)
     assert spec.trials == 3
     shuffled = [s["a"] for s in parameter_sets(spec)]
     assert shuffled == [s["a"] for s in parameter_sets(spec)] != [1, 2, 3]
@@ -195,7 +210,7 @@ parameters: {a: {min: 1, max: 9}}
     ("text", "seconds"), [("90", 90), ("1.5", 1.5), ("90s", 90), ("1.5m", 90), ("2h", 7200)]
 )
 def test_a_duration_is_seconds_or_has_a_unit(tmp_path: Path, text: str, seconds: float) -> None:
-    assert spec_of(tmp_path, f"{GRID}timeout: {text}\n").timeout_s == seconds
+    assert spec_of(tmp_path, f"{GRID}timeout: {text}\n").keys.timeout == seconds
 
 
 def test_set_changes_the_file_and_the_digest(tmp_path: Path) -> None:
@@ -203,7 +218,7 @@ def test_set_changes_the_file_and_the_digest(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, GRID, overrides=flags, seed=3, name="other")
     assert {s["momentum"] for s in parameter_sets(spec)} == {0.5}
     assert {s["width"] for s in parameter_sets(spec)} == {8}
-    assert (spec.queue, spec.seed, spec.name) == ("small", 3, "other")
+    assert (spec.queue, spec.keys.seed, spec.name) == ("small", 3, "other")
     plain = spec_of(tmp_path, GRID)
     assert digest(spec.source, 0, "") != digest(plain.source, 0, "")
     renamed = spec_of(tmp_path, GRID, name="other")

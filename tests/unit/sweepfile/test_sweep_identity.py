@@ -31,6 +31,6 @@ def test_a_sweep_keeps_its_identity(golden: Golden, tmp_path: Path, name: str) -
     golden.check(
         "sweep-identity",
         name,
-        f"sweep {digest(spec.source, spec.seed, '')}, {spec.trials} trials\n"
+        f"sweep {digest(spec.source, spec.keys.seed, '')}, {spec.trials} trials\n"
         f"rows  {hashed}, {len(rows)} hashed",
     )

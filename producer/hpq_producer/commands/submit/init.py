@@ -85,7 +85,7 @@ def _example(name: str, out: Path) -> None:
     if str(out) == "-":
         print(text, end="")
         return
-    if program := load(files[name]).program:
+    if program := load(files[name]).keys.program:
         _copy(files[name].with_name(program), out.with_name(program))
     _write(out, text)
     print_message(f"next: {shell_hint(['hpq', 'plan', str(out)])}")

@@ -52,7 +52,7 @@ def plan(
             "method": spec.method,
             "trials": total,
             "sets": some,
-            "replicates": spec.replicates,
+            "replicates": spec.keys.replicates,
             "early_terminate": asdict(spec.early) if spec.early else None,
             "code": submission.code.launch.code,
             "files": list(submission.code.manifest),
@@ -91,11 +91,11 @@ def _plan_append(submission: Submission, ref: str, output: Format) -> None:
 def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
     """Yield the lines that describe the sweep, before its parameter sets."""
     how_many = "no trial limit (--count N sets one)" if total is None else trials_of(total)
-    if spec.replicates > 1:
-        how_many += f" ({spec.replicates} replicates of each set)"
-    where = f"queue {spec.queue}, seed {spec.seed}"
+    if spec.keys.replicates > 1:
+        how_many += f" ({spec.keys.replicates} replicates of each set)"
+    where = f"queue {spec.queue}, seed {spec.keys.seed}"
     yield f"name {spec.name}, method {spec.method}, {how_many}, {where}"
-    what = spec.trainer or spec.program or " ".join(spec.command)
+    what = spec.keys.trainer or spec.keys.program or " ".join(spec.command)
     yield f"runs {what}" + describe_place(launch)
     if spec.metric:
         yield f"metric {spec.metric.name}, {spec.metric.goal}"

@@ -30,13 +30,13 @@ def describe_rest(spec: SweepSpec, shown: int, total: int | None) -> str | None:
     if spec.method != "bayes":
         if total is None:
             return "and so on, until `hpq stop`"
-        sets = -(-total // spec.replicates)
+        sets = -(-total // spec.keys.replicates)
         return f"{sets - shown:,} more (--first {sets})" if sets > shown else None
     known = sum(1 for _ in parameter_sets(spec))  # a few, which need no result
     parts = []
     if known > shown:
         how = "drawn at random" if shown >= len(spec.points) else "before any result"
         parts.append(f"{known - shown} more {how} (--first {known})")
-    if total is None or total > known * spec.replicates:
+    if total is None or total > known * spec.keys.replicates:
         parts.append(f"then {spec.method} chooses the rest from the results")
     return ", ".join(parts) or None

@@ -99,7 +99,7 @@ def _check(submission: Submission, settings: Settings) -> None:
         raise UserError(lacks, code="extra-missing")
     if lacks := preflight.missing_sampler_aid(submission):
         warn(lacks)
-    if (trainer := submission.spec.trainer) in datasets.WANTED:
+    if (trainer := submission.spec.keys.trainer) in datasets.WANTED:
         datasets.find(trainer, settings.data)
     if slow := preflight.without_gpu(submission):
         warn(slow)

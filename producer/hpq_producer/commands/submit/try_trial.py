@@ -155,7 +155,7 @@ def _of_file(file: Path) -> tuple[Sweep, Params]:
         metric=spec.metric,
         early=spec.early,
         method=spec.method,
-        seed=spec.seed,
+        seed=spec.keys.seed,
     )
     return sweep, next(parameter_sets(spec), {})
 
