@@ -31,8 +31,7 @@ from hpq.code.manifest import (
 from hpq.domain.sweep import FUNCTION, Launch, Wandb
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.errors import SweepFileError, UserError
-from hpq_producer.sweepfile import yaml_reader
-from hpq_producer.sweepfile.source import is_sweep_file, read
+from hpq_producer.sweepfile.source import is_sweep_file
 from hpq_producer.sweepfile.spec import SweepSpec
 
 
@@ -75,7 +74,7 @@ def find_code(
     Raises:
         UserError: the code is not found, or code named by `code:` or --code is too large.
     """
-    named_file, file = file, file.resolve()
+    file = file.resolve()
     if spec.keys.trainer == FUNCTION:
         return DiscoveredCode(launch=Launch(trainer=FUNCTION, wandb=Wandb.STAND_IN))
     if spec.keys.trainer in BUILT_IN:
@@ -86,9 +85,7 @@ def find_code(
             digest = _installed(spec.keys.trainer, cwd, file.parent)
             return DiscoveredCode(launch=_launch(spec, digest))
     except _CodeNotFound as error:
-        raise SweepFileError(
-            f"{_position(spec, named_file)}: {error}", code="code-invalid"
-        ) from None
+        raise SweepFileError(f"{_position(spec)}: {error}", code="code-invalid") from None
     folder, is_named = folder.resolve(), bool(code_dir or spec.keys.code)
     if is_named and is_live:
         raise UserError("--live runs the code's directory itself; remove --code and code:")
@@ -252,15 +249,10 @@ def _script(command: tuple[str, ...]) -> str:
     return "" if "${" in script or "\0" in script or os.path.isabs(script) else script
 
 
-def _position(spec: SweepSpec, file: Path) -> str:
+def _position(spec: SweepSpec) -> str:
     """Return where the file or an option names the code: file:line:col: key."""
     key = "program" if spec.keys.program else "trainer" if spec.keys.trainer else "command"
-    document = yaml_reader.parse(spec.text or read(file), str(file))
-    data = document.data if isinstance(document.data, dict) else {}
-    value = data.get(key)
-    if (tuple(value) if isinstance(value, list) else value) == getattr(spec.keys, key):
-        return f"{document.source_map.find((key,))[1]}: {key}"
-    return "--trainer" if spec.keys.trainer else f"--set {key}"
+    return f"{spec.source_map.find((key,))[1]}: {key}"
 
 
 def _similar_names(program: str, places: list[Path]) -> list[str]:

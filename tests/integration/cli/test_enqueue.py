@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -154,6 +155,26 @@ def test_a_misspelled_program_is_told_with_its_place_and_the_name_that_was_meant
     )
     with raises("code-invalid", "sweep.yaml:2:1: trainer: 'no_such:f'"):
         put(session)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "position"),
+    [
+        (SWEEP, {"overrides": {"program": "gone.py"}}, "--set program=gone.py: program: 'gone.py'"),
+        (
+            "- hyperparam_set: {lr: 0.1}\n",
+            {"trainer": "no_such:f"},
+            "--trainer no_such:f: trainer: 'no_such:f'",
+        ),
+    ],
+)
+def test_code_that_an_option_names_and_that_is_nowhere_is_told_with_the_option(
+    session: Session, tmp_path: Path, text: str, flags: dict[str, Any], position: str
+) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(text)
+    with raises("code-invalid", position):
+        prepare(load(file, **flags), file)
 
 
 def test_a_program_is_found_beside_the_file_where_it_is_not_in_the_working_directory(
