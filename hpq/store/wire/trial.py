@@ -118,17 +118,8 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         artifacts=r.parse("artifacts", None, lambda text: record(Artifacts, text)),
         thinned=bool(r.text("thinned")),
         seed=r.parse("seed", None, int),
-        pruning=r.parse("pruning", None, decode_pruning),
+        pruning=r.parse("pruning", None, lambda text: record(Pruning, text)),
     )
-
-
-def decode_pruning(text: str) -> Pruning:
-    """Decode why early termination stopped a trial.
-
-    Raises:
-        ValueError, TypeError: the text is not a Pruning.
-    """
-    return record(Pruning, text)
 
 
 def encode_result(trial: TrialView) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hpq.domain.status import Event
 from hpq.domain.sweep import EarlyTerminate, Goal, Sweep, TerminationRule
 from hpq.domain.trial import Pruning, TrialState, TrialView
-from hpq.store.wire.trial import decode_pruning
+from hpq.store.wire.records import record
 from hpq_producer.analysis.eta import coarse_duration
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.terminal.style import Line, Span
@@ -67,7 +67,7 @@ def describe_early_end(trial: TrialView, sweep: Sweep) -> str:
 def describe_prune_event(event: Event, sweep: Sweep) -> str:
     """Return the text of the event `prune`."""
     try:
-        return f"to be pruned: {describe_pruning(decode_pruning(event.fields['why']), sweep)}"
+        return f"to be pruned: {describe_pruning(record(Pruning, event.fields['why']), sweep)}"
     except (KeyError, TypeError, ValueError):  # written by a newer hpq
         return "to be pruned"
 
