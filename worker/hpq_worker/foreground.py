@@ -155,6 +155,7 @@ def _lines(sweep: RunnableSweep, reports: ReportBuffer, result: Result) -> list[
 def main() -> None:
     """Run the trial that the file descriptor describes."""
     logging.basicConfig(level=logging.ERROR, format="hpq: %(message)s")
+    # Not on standard input, as process/config.py has it: that is the terminal's.
     with open(int(sys.argv[1]), "rb") as file:
         data, code = json.loads(file.readline()), file.read()
     try:
