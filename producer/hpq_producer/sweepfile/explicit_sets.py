@@ -15,7 +15,7 @@ from hpq_producer.sweepfile.compatibility import check_known
 from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
 from hpq_producer.sweepfile.parameters import check_name, check_value
 
-KEY = "hyperparam_set"
+ENTRY = "hyperparam_set"
 Sets = tuple[ParameterSet, ...]
 
 
@@ -44,25 +44,25 @@ def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Se
             first[key] = index
             sets.append(params)
     if not data:
-        out.add((), f"an empty list; write entries such as - {KEY}: {{batch_size: 128}}")
+        out.add((), f"an empty list; write entries such as - {ENTRY}: {{batch_size: 128}}")
     return tuple(sets)
 
 
 def _set(
     item: Json, trainer: TrainerSpec | None, path: KeyPath, out: Problems
 ) -> ParameterSet | None:
-    params = item.get(KEY) if isinstance(item, dict) else None
+    params = item.get(ENTRY) if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(params, dict) or not params:
-        out.add(path, f"{shown(item)} needs the key {KEY}; write - {KEY}: {{batch_size: 128}}")
+        out.add(path, f"{shown(item)} needs the key {ENTRY}; write - {ENTRY}: {{batch_size: 128}}")
         return None
-    for key in item.keys() - {KEY}:
+    for key in item.keys() - {ENTRY}:
         out.add(
             (*path, key),
-            f"unknown key{nearest(key, (KEY,))}; an entry has only {KEY}",
+            f"unknown key{nearest(key, (ENTRY,))}; an entry has only {ENTRY}",
             code="unknown-key",
         )
     for name, value in params.items():
-        key_path = (*path, KEY, name)
+        key_path = (*path, ENTRY, name)
         is_valid = check_name(name, key_path, out) and check_value(value, key_path, out)
         if is_valid and trainer is not None:
             check_known(trainer, name, [(key_path, value)], out)

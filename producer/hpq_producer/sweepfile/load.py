@@ -39,7 +39,7 @@ from hpq_producer.sweepfile.yaml_reader import Document
 
 _LIST_TRAINER = "cifar10"  # the format of the article's list has no key for the code
 
-Keys = Mapping[str, Json]
+Data = Mapping[str, Json]
 
 
 def load(
@@ -130,7 +130,7 @@ def _flags(**flags: tuple[str, Json]) -> list[Override]:
     ]
 
 
-def _space(data: Keys, built_in: TrainerSpec | None, out: Problems) -> Space:
+def _space(data: Data, built_in: TrainerSpec | None, out: Problems) -> Space:
     """Read the search space; check it against the method and a built-in trainer's limits."""
     if "parameters" not in data:
         return Space.of({})
@@ -153,7 +153,7 @@ def _space(data: Keys, built_in: TrainerSpec | None, out: Problems) -> Space:
     return space
 
 
-def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
+def _conditioned(data: Data, leaves: conditions.Leaves, out: Problems) -> Space:
     """Return the search space with the conditions of `when` and `exclude`."""
     if out.errors:
         return Space.of(leaves)
@@ -165,7 +165,7 @@ def _conditioned(data: Keys, leaves: conditions.Leaves, out: Problems) -> Space:
     return Space.of(leaves, when, exclude)
 
 
-def _is_grid(data: Keys) -> bool:
+def _is_grid(data: Data) -> bool:
     return data.get("method") == "grid"
 
 
@@ -196,7 +196,7 @@ def _metric(keys: MetricKeys | None, built_in: TrainerSpec | None) -> Metric | N
     )
 
 
-def _check_together(data: Keys, keys: CommonKeys | None, out: Problems) -> None:
+def _check_together(data: Data, keys: CommonKeys | None, out: Problems) -> None:
     """Report top-level keys that exclude or need each other; None: some key is invalid."""
     compatibility.check_code(data, out)
     method, keep = data.get("method"), data.get("keep")

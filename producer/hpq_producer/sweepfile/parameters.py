@@ -18,7 +18,7 @@ from hpq_producer.sweepfile.errors import KeyPath, Problems, is_passable, shown
 from hpq_producer.sweepfile.field_types import PARAMETER_NAME
 from hpq_producer.sweepfile.model import Parameter
 
-Keys = Mapping[str, Json]
+Entry = Mapping[str, Json]
 
 
 def read_leaves(data: Json, path: KeyPath, out: Problems) -> dict[tuple[str, ...], Distribution]:
@@ -82,7 +82,7 @@ def _read(
                 leaves[(*names, name)] = leaf
 
 
-def distribution(entry: Keys, path: KeyPath, out: Problems) -> Distribution | None:
+def distribution(entry: Entry, path: KeyPath, out: Problems) -> Distribution | None:
     """Read the distribution of one parameter; report errors and return None if there are any."""
     if entry and not entry.keys() & Parameter.model_fields.keys() and _are_mappings(entry):
         inner = f"{path[-1]}: {{parameters: {{{next(iter(entry))}: …}}}}"
@@ -99,11 +99,11 @@ def distribution(entry: Keys, path: KeyPath, out: Problems) -> Distribution | No
     return distributions.build(name, entry) if name and len(out.errors) == before else None
 
 
-def _are_mappings(entry: Keys) -> bool:
+def _are_mappings(entry: Entry) -> bool:
     return all(isinstance(inner, dict) for inner in entry.values())
 
 
-def _add_unnamed(entry: Keys, path: KeyPath, out: Problems) -> None:
+def _add_unnamed(entry: Entry, path: KeyPath, out: Problems) -> None:
     """Report keys from which no distribution can be inferred."""
     if "probabilities" in entry:
         out.add_missing(path, "probabilities without values")
@@ -118,7 +118,7 @@ def _add_unnamed(entry: Keys, path: KeyPath, out: Problems) -> None:
         out.add_missing(path, "empty; write value, values, or min and max")
 
 
-def _check_keys(name: str, entry: Keys, path: KeyPath, out: Problems) -> bool:
+def _check_keys(name: str, entry: Entry, path: KeyPath, out: Problems) -> bool:
     rule = distributions.NUMERIC.get(name)
     required = rule.required if rule else distributions.LISTED[name]
     optional = rule.optional if rule else ()
@@ -138,7 +138,7 @@ def _check_keys(name: str, entry: Keys, path: KeyPath, out: Problems) -> bool:
     return len(out.errors) == before
 
 
-def _check_values(name: str, entry: Keys, path: KeyPath, out: Problems) -> None:
+def _check_values(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
     if name in distributions.NUMERIC:
         _check_numbers(name, entry, path, out)
     elif name == "constant":
@@ -147,7 +147,7 @@ def _check_values(name: str, entry: Keys, path: KeyPath, out: Problems) -> None:
         _check_list(name, entry, path, out)
 
 
-def _check_list(name: str, entry: Keys, path: KeyPath, out: Problems) -> None:
+def _check_list(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
     values, weights = entry["values"], entry.get("probabilities", ())
     assert isinstance(values, list)
     first: set[bytes] = set()
@@ -171,7 +171,7 @@ def _check_list(name: str, entry: Keys, path: KeyPath, out: Problems) -> None:
         out.add((*path, "probabilities"), f"the sum is {total:.6g}; it must be 1")
 
 
-def _check_numbers(name: str, entry: Keys, path: KeyPath, out: Problems) -> None:
+def _check_numbers(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
     numbers = distributions.numbers_of(name, entry)
     if invalid := distributions.explain_invalid(name, numbers):
         key, what = invalid

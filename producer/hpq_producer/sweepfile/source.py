@@ -19,6 +19,7 @@ from hpq.domain.trial import Json
 from hpq.errors import SweepFileError, UserError
 from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.errors import KeyPath, dotted, printable
+from hpq_producer.sweepfile.explicit_sets import ENTRY
 from hpq_producer.sweepfile.model import Method, Parameter, SweepFile
 from hpq_producer.sweepfile.yaml_reader import Document
 
@@ -95,9 +96,6 @@ def _locate(before: str) -> tuple[int, int]:
     return len(lines), len(lines[-1]) + 1
 
 
-_ENTRY = "hyperparam_set"
-
-
 def is_sweep_file(path: Path) -> bool:
     """Return whether a file is certainly a sweep file; if in doubt it is code, which is hashed."""
     if path.suffix not in (".yaml", ".yml"):
@@ -106,13 +104,13 @@ def is_sweep_file(path: Path) -> bool:
         if not path.is_file() or path.stat().st_size > MAX_BYTES:
             return False
         text = path.read_bytes()
-        if b"parameters" not in text and _ENTRY.encode() not in text:
+        if b"parameters" not in text and ENTRY.encode() not in text:
             return False
         data = yaml_reader.parse(text.decode(), str(path)).data
     except (OSError, UnicodeDecodeError, UserError, yaml.YAMLError):
         return False
     if isinstance(data, list):
-        return bool(data) and all(isinstance(entry, dict) and _ENTRY in entry for entry in data)
+        return bool(data) and all(isinstance(entry, dict) and ENTRY in entry for entry in data)
     return isinstance(data, dict) and _is_sweep(data)
 
 
