@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HPQ = (sys.executable, "-P", "-m", "hpq_producer")
 RQ = (sys.executable, "-m", "rq.cli")
 WORKER = (sys.executable, "-P", "-m", "hpq_worker.consumer")
+DEFAULTS = b"{}\n"  # a worker's configuration, on its standard input
 _PATIENCE_S = 30.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -41,10 +42,13 @@ def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
     process = subprocess.Popen(
         command,
         env=environment(env),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
+    assert process.stdin is not None
+    with process.stdin as config:
+        config.write(DEFAULTS)
     try:
         yield process.pid
     finally:

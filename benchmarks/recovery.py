@@ -19,7 +19,7 @@ from rq import Queue, Retry
 
 from benchmarks import peers
 from benchmarks.figures import Figure, percentile
-from benchmarks.processes import RQ, WORKER, environment, running
+from benchmarks.processes import DEFAULTS, RQ, WORKER, environment, running
 from benchmarks.server import Server, private_server, wait
 from benchmarks.sweeps import put, write_trials
 from hpq.domain.trial import TrialId
@@ -125,10 +125,13 @@ def _calls(server: Server) -> tuple[int, int]:
 
 
 def _victim(env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-P", "-m", "hpq_worker.consumer"]
-    return subprocess.Popen(words, env=environment(env), stdin=subprocess.DEVNULL,
-                            stdout=subprocess.DEVNULL,
-                            stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+    process = subprocess.Popen(WORKER, env=environment(env), stdin=subprocess.PIPE,
+                               stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+    assert process.stdin is not None
+    with process.stdin as config:
+        config.write(DEFAULTS)
+    return process
 
 
 def _now_ms(server: Server) -> int:

@@ -98,7 +98,8 @@ class _Worker:
         )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError), self._process.stdin as config:
-            config.write(json.dumps({"is_until_over": True, "caller": caller}).encode())
+            own = {"parent": os.getpid(), "is_until_over": True, "caller": caller}
+            config.write(json.dumps(own).encode() + b"\n")
         for fd in fds:
             os.close(fd)
         for fd in (self._answers, self._output):

@@ -19,7 +19,7 @@ def main() -> None:
     try:
         env, _ = worker_environment({**os.environ, "HPQ_PORT": ""}, sys.argv[1])
     except HpqError as error:
-        commands = json.load(sys.stdin)["caller"]["commands"]
+        commands = json.loads(sys.stdin.readline())["caller"]["commands"]
         os.write(commands, json.dumps({"over": str(error.notice)}).encode() + b"\n")
         sys.exit(int(error.exit_code))
     os.execve(sys.executable, [sys.executable, "-P", "-m", "hpq_worker.consumer"], env)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 
 import pytest
 
+from hpq.in_process import PYTHON, AgentError, serve
 from hpq_worker.process.config import CallerConfig, WorkerConfig, receive, start
 
 ECHO = """
@@ -18,6 +20,13 @@ from hpq_worker.process.config import WorkerConfig, receive
 found = asdict(receive(WorkerConfig))
 left, words = sys.stdin.buffer.read().decode(), sys.argv
 os.write(found["exit_report"], json.dumps([found, left, words[1:], dict(os.environ)]).encode())
+"""
+
+ANSWER_PARENT = """
+import json, os, sys
+found = json.loads(sys.stdin.readline())
+answer = {"over": str(found["parent"])}
+os.write(found["caller"]["commands"], json.dumps(answer).encode() + b"\\n")
 """
 
 
@@ -47,7 +56,37 @@ def test_a_process_gets_its_whole_configuration_and_no_secret_on_its_command_lin
 def test_a_configuration_of_another_shape_is_refused(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode() + b"\n")))
     monkeypatch.setattr(os, "dup2", lambda *_: None)
     with pytest.raises((ValueError, TypeError)):
         receive(WorkerConfig)
+
+
+@pytest.mark.parametrize("sent", [b"", b"{}", b'{"parent": 7, "secrets": {"HPQ_CO'])
+def test_a_process_whose_starter_was_killed_before_it_had_sent_all_ends(sent: bytes) -> None:
+    """Without its configuration, a worker would stay with no process to end with."""
+    command = "from hpq_worker.process.config import *; receive(WorkerConfig)"
+    done = subprocess.run([sys.executable, "-c", command], input=sent, capture_output=True)
+    assert done.returncode == 1 and b"Traceback" not in done.stderr
+
+
+def test_a_process_does_not_wait_for_a_pipe_that_a_child_of_its_starter_keeps(tmp_path) -> None:
+    """Training code of `hpq.agent` may fork at any moment, as a DataLoader does."""
+    command = "from hpq_worker.process.config import *; print(receive(WorkerConfig).parent)"
+    words = [sys.executable, "-c", command]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b'{"parent": 7}\n')
+        process.stdin.flush()
+        assert process.stdout.readline() == b"7\n"
+        process.stdin.close()
+
+
+def test_the_worker_of_an_agent_knows_the_process_to_end_with(tmp_path, monkeypatch) -> None:
+    """Else a worker whose agent is killed while both start would stay for good."""
+    worker = tmp_path / "python"
+    worker.write_text(f"#!{sys.executable}\n{ANSWER_PARENT}", "utf-8")
+    worker.chmod(0o755)
+    monkeypatch.setenv(PYTHON, str(worker))
+    with pytest.raises(AgentError, match=f"^{os.getpid()}$"):
+        serve("demo-00000", lambda attempt: 0)

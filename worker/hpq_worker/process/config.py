@@ -1,4 +1,4 @@
-"""What a process of a worker is started with: one JSON value on its standard input.
+"""What a process of a worker is started with: one line of JSON on its standard input.
 
 The value holds the secret variables too: neither the command line nor /proc shows them. A field
 that is a pipe holds the file descriptor that the process inherits.
@@ -77,7 +77,7 @@ def start(
     )
     assert process.stdin is not None
     try:
-        process.stdin.write(json.dumps(asdict(config)).encode())
+        process.stdin.write(json.dumps(asdict(config)).encode() + b"\n")
         process.stdin.close()
     except BrokenPipeError:  # it died at once; the caller's wait reports it
         pass
@@ -88,9 +88,12 @@ def receive(kind: type[C]) -> C:
     """Read the configuration of this process; leaves an empty standard input.
 
     Raises:
+        SystemExit: the process that starts this one ended before it had sent all.
         ValueError, TypeError: standard input holds no such configuration.
     """
-    data = sys.stdin.buffer.read()
+    line = sys.stdin.buffer.readline()  # a child that the starter forks may keep the pipe open
+    if not line.endswith(b"\n"):
+        sys.exit("hpq: the process that starts this one has ended")
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)
-    return record(kind, data.decode() or "{}")
+    return record(kind, line.decode())
