@@ -187,7 +187,7 @@ def _store(settings: Settings) -> Finding:
     if not settings.store:
         return note(
             "no-store",
-            "HPQ_STORE is not set: only `hpq run` saves checkpoints and artifacts",
+            "HPQ_STORE is not set: workers of a shared server save no checkpoints and no artifacts",
             _STORE,
         )
     url = redact(settings.store)
