@@ -9,7 +9,6 @@ from hpq.domain.sweep import Sweep as SweepView
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, UserError
-from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.records import state_word
 from hpq_producer.analysis.summary import SweepSummary
@@ -22,6 +21,7 @@ from hpq_producer.query.history import read_curves
 from hpq_producer.query.selection import Selection, best_trials, refuse_altered
 from hpq_producer.reports.figures import FIGURES, FigureData, Kind, drawn_trials
 from hpq_producer.reports.sweep_table import COLUMNS, SweepList, explain_waits
+from hpq_producer.session import Session
 from hpq_producer.targets import owned_sweep
 from hpq_producer.terminal.text import clean, planned
 
@@ -248,11 +248,11 @@ class Sweep:
 
     def __repr__(self) -> str:
         counts = self._read.counts
-        return f"<sweep {self.id}: {self._read.state}, {counts.done}/{planned(counts)} trials>"
+        return f"<sweep {self.id}: {counts.done} of {planned(counts)} trials ended>"
 
     def _repr_html_(self) -> str:
         with api_session() as session:
-            return _listing(session.reader, [session.reader.sweeps.get(self.id)])._repr_html_()
+            return _listing(session, [session.reader.sweeps.get(self.id)])._repr_html_()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sweep) and other.id == self.id
@@ -284,11 +284,12 @@ def sweeps(newest: int | None = None) -> Listing[Sweep]:
     """
     with api_session() as session:
         found = session.reader.sweeps.get_each(session.reader.sweeps.ids(newest))
-        return _listing(session.reader, [one for one in found if isinstance(one, SweepView)])
+        return _listing(session, [one for one in found if isinstance(one, SweepView)])
 
 
-def _listing(reader: StoreReader, found: Sequence[SweepView]) -> Listing[Sweep]:
-    shown = found[:SHOWN]
+def _listing(session: Session, found: Sequence[SweepView]) -> Listing[Sweep]:
+    shown, reader = found[:SHOWN], session.reader
     best = dict(zip((s.id for s in shown), reader.trials.best_objectives(shown), strict=True))
-    rows = SweepList(sweeps=shown, best=best, at_ms=reader.now_ms()).rows()
+    waits = explain_waits(reader, shown, session.server)
+    rows = SweepList(sweeps=shown, best=best, waits=waits, at_ms=reader.now_ms()).rows()
     return Listing(map(Sweep._of, found), COLUMNS, rows)
