@@ -19,7 +19,7 @@ from hpq.error_ids import Code
 from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
 from hpq_producer.sweepfile.field_types import Keys
 from hpq_producer.sweepfile.model import CommonKeys, FileSchema
-from hpq_producer.sweepfile.yaml_reader import resolve
+from hpq_producer.sweepfile.yaml_reader import unquoted
 
 K = TypeVar("K", bound=Keys)
 Schema = Mapping[str, Any]
@@ -125,12 +125,12 @@ def _not(value: Json, node: Schema) -> str:
     kind = node.get("type", "object")
     if kind == "integer":
         allowed = f"a whole number from {node['minimum']:,} to {node['maximum']:,}"
-        return f"{wrong} {allowed}{_unquoted(value)}"
+        return f"{wrong} {allowed}{unquoted(value)}"
     if kind == "number":
         allowed = "a number"
         allowed += f" above {node['exclusiveMinimum']:g}" if "exclusiveMinimum" in node else ""
         allowed += f" of at least {node['minimum']:g}" if "minimum" in node else ""
-        return f"{wrong} {allowed}{_unquoted(value)}"
+        return f"{wrong} {allowed}{unquoted(value)}"
     if kind == "boolean":
         return f"{wrong} true or false"
     if "string" in kind:
@@ -158,17 +158,3 @@ def _form(node: Schema) -> str:
 def _list(words: tuple[str, ...]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}"
-
-
-def _unquoted(value: Json) -> str:
-    """Return how to write a text that looks like a number as one; "" for any other value."""
-    if not isinstance(value, str):
-        return ""
-    bare = value.replace("_", "")
-    try:
-        number = resolve(bare)
-    except ValueError:
-        return ""
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return ""
-    return "; write it without quotes" if bare == value else f"; write {bare}"

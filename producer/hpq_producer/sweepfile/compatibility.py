@@ -93,11 +93,8 @@ def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
         elif len(names) > 1:
             out.add(path, f"nested; trainer {trainer.name} accepts only plain values")
         elif isinstance(spec, Number) and spec.whole and leaf.is_fractional:
-            out.add(
-                path,
-                "draws fractions, and this is a whole number; use int_uniform, or q: 1",
-                code="fractional",
-            )
+            text = "draws fractions, but the trainer needs a whole number; use int_uniform, or q: 1"
+            out.add(path, text, code="fractional")
         else:
             known = (((*path, *key), value) for key, value in leaf.known())
             check_known(trainer, names[0], known, out)
@@ -119,8 +116,13 @@ def check_known(
     """Report each (path, value) of a parameter that a built-in trainer rejects."""
     for path, value in values:
         wrong = trainer.problem(name, value)
-        if wrong:
-            out.add(path, wrong)
+        if not wrong:
+            continue
+        spec = trainer.params.get(name)
+        if spec is None:
+            out.add(path, wrong, code="unknown-parameter")
+        else:
+            out.add(path, wrong + (yaml_reader.unquoted(value) if isinstance(spec, Number) else ""))
 
 
 def _and_parameters(space: Json) -> str:

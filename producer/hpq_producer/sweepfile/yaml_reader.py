@@ -247,3 +247,17 @@ def _not_yaml(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> Sweep
         hint = 'inside [ ] write "${…}" with quotes'
     where = f"{file}:{mark.line + 1}:{mark.column + 1}"
     return SweepFileError(printable(f"{where}: {what}; {hint}"))
+
+
+def unquoted(value: Json) -> str:
+    """Return how to write a text that looks like a number as one; "" for any other value."""
+    if not isinstance(value, str):
+        return ""
+    bare = value.replace("_", "")
+    try:
+        number = resolve(bare)
+    except ValueError:
+        return ""
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return ""
+    return "; write it without quotes" if bare == value else f"; write {bare}"

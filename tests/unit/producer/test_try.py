@@ -82,6 +82,9 @@ def refused(
 ) -> Callable[[str], tuple[int, str]]:
     """Run a command that fails beside mine.py; return its exit code and what it said."""
     (tmp_path / "mine.py").write_text("raise SystemExit('imported')\n")
+    (tmp_path / "good.yaml").write_text(
+        "program: mine.py\nmethod: grid\nparameters: {epochs: {value: 1}}\n"
+    )
     (tmp_path / "configs").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HPQ_HOME", str(tmp_path / "home"))
@@ -102,7 +105,9 @@ def refused(
         ("cifr10", "file-not-found", "'cifar10'"),
         ("DIGITS", "file-not-found", "'digits'"),
         ("digits-3f2a1", "file-not-found", "a trial of a sweep is digits-3f2a1/1"),
+        ("0", "file-not-found", "begin at 1"),
         ("gone.yaml", "file-not-found", "gone.yaml"),
+        ("good.yaml --set epohcs=3", "unknown-parameter", "did you mean 'epochs'?"),
         ("configs", "file-not-found", "a directory"),
         ("mine", "file-not-found", "mine"),
         ("mine.py", "sweep-file-is-script", "hpq init mine.py"),

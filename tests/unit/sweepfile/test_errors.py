@@ -193,6 +193,7 @@ def test_only_the_first_ten_errors_are_shown(tmp_path: Path) -> None:
 TRAINER = {
     "off": ("batch_norm: {values: [on, 'off']}", "4:25 invalid-value"),
     "word": ("batch_norm: {value: maybe}", "4:16 invalid-value"),
+    "quoted": ("batch_size: {value: '128'}", "4:16 invalid-value"),
     "limit": ("momentum: {values: [0.9, 1.5]}", "4:28 invalid-value"),
     "end": ("batch_size: {min: 1, max: 512}", "4:16 invalid-value"),
     "rounded end": (
@@ -218,6 +219,7 @@ LISTS = {
     "entry": ("- batch_size: 128\n", "1:3 invalid-value"),
     "beside": ("- hyperparam_set: {batch_size: 128}\n  when: 1\n", "2:3 unknown-key"),
     "off": ("- hyperparam_set:\n    batch_norm: off\n", "2:5 invalid-value"),
+    "unknown": ("- hyperparam_set: {batchsize: 128}\n", "1:20 unknown-parameter"),
     "nan": ("- hyperparam_set:\n    momentum: .nan\n", "2:5 invalid-value"),
 }
 

@@ -141,6 +141,7 @@ def _of_file(file: Path) -> tuple[Sweep, Params]:
     if not file.suffix and not file.exists():
         close = get_close_matches(str(file).lower(), BUILT_IN, n=1, cutoff=0.75)
         hint = f"did you mean {close[0]!r}?" if close else f"a trial of a sweep is {file}/1"
+        hint = "trial numbers begin at 1" if str(file).isdecimal() else hint
         raise UserError(f"{file}: no such file; {hint}", code="file-not-found")
     submission = SubmitOptions(file=file).submission()
     spec, code = submission.spec, submission.code
@@ -215,9 +216,14 @@ def _with_values(params: Params, sets: Iterable[str], *, is_open: bool) -> Param
     for text in sets:
         key, equals, value = text.partition("=")
         path, label = (key,) if is_open else resolve(key, document.data), f"--set {text}"
-        if not (key and equals) or not (is_open or path[0] in params):
-            names = "" if is_open else f"; the sweep's parameters are {', '.join(params) or 'none'}"
-            raise UserError(f"{label}: write NAME=VALUE{names}")
+        if not (key and equals):
+            raise UserError(f"{label}: write NAME=VALUE")
+        if not (is_open or path[0] in params):
+            close = get_close_matches(key, params, n=1)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            names = ", ".join(params) or "none"
+            text = f"{label}: no such parameter; {hint}the parameters are {names}"
+            raise UserError(text, code="unknown-parameter")
         check_text(value, label)
         document = apply(document, [(label, path, yaml_reader.parse(value or "''", label))])
     assert isinstance(document.data, dict)
