@@ -271,7 +271,7 @@ def test_a_trainer_that_is_not_there_says_so(lab) -> None:
     lab.wait_over(one)
     lab.wait_over(two)
     assert "nowhere_to_be_found" in failures(lab, one)["x"][1]
-    assert "'fine'" in failures(lab, two)["x"][1]
+    assert "'train'" in failures(lab, two)["x"][1]
 
 
 def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:

@@ -125,7 +125,8 @@ def test_the_code_comes_from_the_wheel(python: Path, hpq: Installed) -> None:
 
 def test_an_example_is_written_once_and_can_be_planned(hpq: Installed, tmp_path: Path) -> None:
     assert stdout_of(hpq("init", "--example", "digits")) == "digits.yaml\n"
-    written = (tmp_path / "work" / "digits.yaml").read_text()
+    schema, written = (tmp_path / "work" / "digits.yaml").read_text().split("\n", 1)
+    assert "sweep.schema.json" in schema
     assert written == (ROOT / "configs" / "digits.yaml").read_text()
     assert stdout_of(hpq("plan", "digits.yaml"))
     assert hpq("init", "--example", "digits").returncode == 2
