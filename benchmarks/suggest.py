@@ -16,7 +16,7 @@ from benchmarks.server import Server, private_server
 from benchmarks.sweeps import TRAINING, put, wait_over
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import SCHEMA, Launch, Metric, Sweep
+from hpq.domain.sweep import SCHEMA, Launch, Metric, SweepView
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, IntUniform
 from hpq.search.search_spec import Sampler, Search
@@ -82,7 +82,7 @@ class Ours:
         self._redis, self._events = server.redis, keys.sweep("s", "events")
         self._rng, self._next = Random(1), 1
         search = Search(space=_SPACE, sampler=sampler)
-        sweep = Sweep(
+        sweep = SweepView(
             id="s", name="s", digest="d", launch=Launch(trainer="digits"), schema=SCHEMA,
             metric=Metric(name="loss"), sampler=sampler, search=encode_search(search),
         )  # fmt: skip

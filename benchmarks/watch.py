@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, in_turn
 from benchmarks.server import Server, private_server
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import encode_new
@@ -91,7 +91,7 @@ def fill(server: Server, sid: str, count: int) -> None:
     rows = [encode_new(ParameterSet(x=i, y=i / 7, z="on"), 0) for i in range(1, count + 1)]
     writer.add_rows(sid, 1, rows)
     writer.seal(
-        Sweep(
+        SweepView(
             id=sid,
             name=sid,
             digest=sid,

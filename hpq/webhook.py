@@ -11,7 +11,7 @@ from collections.abc import Callable
 from http.client import HTTPException
 from typing import Any
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.sanitize import visible
 
 log = logging.getLogger("hpq.notices")
@@ -30,7 +30,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirects)
 
 
-def notice(sweep: Sweep, event: str, best: float | None, why: str) -> dict[str, Any]:
+def notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[str, Any]:
     """Return the body of a notice; `best` is the best objective of the sweep."""
     counts, metric = sweep.counts, sweep.metric
     parts = [f"hpq: {sweep.id} is {event}", f"{counts.finished} of {counts.total} finished"]

@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as NoServer
 from hpq.connection.client import connect
 from hpq.domain.attempt import Nothing, WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -131,14 +131,14 @@ def take(store: TrialStore, who: WorkerPresence) -> Callable[[], Claim | Nothing
     return lambda: store.claim(who, nonce=f"n{next(nonces)}", lease_ms=30_000)
 
 
-MakeSweep = Callable[..., Sweep]
+MakeSweep = Callable[..., SweepView]
 
 
 @pytest.fixture
 def sweep_of(writer: SweepWriter) -> MakeSweep:
     """Return a function that creates a sweep of n trials with x = 1 … n."""
 
-    def make(n: int, sid: str = "demo-00000", **fields: object) -> Sweep:
+    def make(n: int, sid: str = "demo-00000", **fields: object) -> SweepView:
         base: dict[str, object] = {
             "id": sid,
             "name": "demo",
@@ -148,7 +148,7 @@ def sweep_of(writer: SweepWriter) -> MakeSweep:
             "owner": "me",
             "varying": ("x",),
         }
-        sweep = Sweep(**{**base, **fields})  # type: ignore[arg-type]
+        sweep = SweepView(**{**base, **fields})  # type: ignore[arg-type]
         rows = [(dumps({"x": i}), ParameterSet(x=i).identity) for i in range(1, n + 1)]
         writer.add_rows(sid, 1, rows)
         assert writer.seal(sweep) is None

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.domain.sweep import RunnableSweep, Sweep
+from hpq.domain.sweep import RunnableSweep, SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.process import make_private
@@ -113,7 +113,7 @@ def is_signed(key: bytes, prefix: str, sweep: RunnableSweep) -> bool:
     return hmac.compare_digest(sign(key, prefix, sweep).encode(), sweep.signature.encode())
 
 
-def signed(key: bytes | None, prefix: str, sweep: Sweep) -> tuple[Sweep, SignRow]:
+def signed(key: bytes | None, prefix: str, sweep: SweepView) -> tuple[SweepView, SignRow]:
     """Return a sweep with its signature, and what signs its rows; unsigned if there is no key."""
     if not key:
         return replace(sweep, signature="", signer=""), unsigned
@@ -150,7 +150,7 @@ class RowSigner:
         raise UserError(text, code="code-key-differs")
 
     @classmethod
-    def checks(cls, settings: Settings, read: Callable[[str], Sweep]) -> CheckOf:
+    def checks(cls, settings: Settings, read: Callable[[str], SweepView]) -> CheckOf:
         """Return what finds the check of a sweep's rows; `read` returns a sweep by its id.
 
         A signed row in a sweep without a signature does not pass: the signature was removed.
@@ -187,7 +187,7 @@ class RowSigner:
         return bytes(mac)
 
 
-def unverified(settings: Settings, sweep: Sweep) -> Notice | None:
+def unverified(settings: Settings, sweep: SweepView) -> Notice | None:
     """Return why this machine's key cannot verify a sweep's parameters; None if it can.
 
     A machine without a key verifies nothing, and has nothing to say.

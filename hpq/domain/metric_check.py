@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
 
 ENOUGH_REPORTS = 5  # without the metric
@@ -87,7 +87,7 @@ def missing_metric(metric: str, near: str) -> str:
 
 
 def metric_warning(
-    sweep: Sweep, trials: Sequence[TrialView], best: Sequence[TrialView] = ()
+    sweep: SweepView, trials: Sequence[TrialView], best: Sequence[TrialView] = ()
 ) -> str:
     """Return why a trial lacks the metric; "" if a trial has it, or may still report it."""
     metric = sweep.metric

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.notice import Notice
 
@@ -101,14 +101,14 @@ class DurationStats:
 class SweepStatus:
     """One moment of a sweep; its size does not grow with the sweep's."""
 
-    sweep: Sweep
+    sweep: SweepView
     at_ms: int
     running: tuple[TrialView, ...]  # oldest claim first
     best: tuple[TrialView, ...]  # best objective first
     recent: tuple[TrialView, ...]  # last ended first
     workers: tuple[Worker, ...]  # live workers of the sweep's queue
     durations: DurationStats
-    ahead: tuple[Sweep, ...] = ()  # served before it, if it waits while all workers are busy
+    ahead: tuple[SweepView, ...] = ()  # served before it, if it waits while all workers are busy
     memory: ServerMemory | None = None  # the server's; None if these credentials may not ask
     silent_ms: float = math.inf  # without a heartbeat for longer, a trial's worker is silent
     is_stale: bool = False  # Redis has not answered since; `at_ms` advances by the local clock

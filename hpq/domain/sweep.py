@@ -262,7 +262,7 @@ class RunnableSweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep(RunnableSweep):
+class SweepView(RunnableSweep):
     """A sweep with its state and its counts. Times are Redis's, in integer milliseconds.
 
     `spec` is the sweep file as data, kept for `show` and provenance. `varying` are the names whose

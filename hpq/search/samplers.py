@@ -15,7 +15,7 @@ from itertools import count, islice
 from random import Random
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import RunnableSweep, Sweep
+from hpq.domain.sweep import RunnableSweep, SweepView
 from hpq.domain.trial import Params, TrialView
 from hpq.search.grid import Lattice
 from hpq.search.space import NothingLeft, Space
@@ -112,7 +112,7 @@ def seed_of(sweep: RunnableSweep, number: int, params: Params) -> int:
     return seed_at(sweep.seed, replicate_of(sweep, number) - 1, params)
 
 
-def seed_of_result(sweep: Sweep, trial: TrialView) -> int:
+def seed_of_result(sweep: SweepView, trial: TrialView) -> int:
     """Like `seed_of`; for a result of an older sweep, the seed that it ran with."""
     return seed_of(sweep, trial.id.number, trial.params) if trial.seed is None else trial.seed
 

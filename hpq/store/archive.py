@@ -12,7 +12,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.store.control import delete_trials
@@ -29,7 +29,7 @@ Key = tuple[int, str, str, Iterator[Item]]  # trial (0: the sweep), part, kind, 
 class ArchiveReader:
     """Reads all keys of one sweep, in pages."""
 
-    def __init__(self, redis: Redis, keys: Keys, sweep: Sweep) -> None:
+    def __init__(self, redis: Redis, keys: Keys, sweep: SweepView) -> None:
         self._redis, self._keys, self._sweep = redis, keys, sweep
 
     def read(self) -> Iterator[Key]:

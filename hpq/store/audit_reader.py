@@ -10,7 +10,7 @@ from typing import Any
 from redis import Redis
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.keys import Keys
 from hpq.store.wire.trial import CheckOf, text_of
@@ -133,7 +133,7 @@ class AuditReader:
             for text, some in zip(texts, identities, strict=True)
         ]
 
-    def missing(self, sweep: Sweep) -> list[str]:
+    def missing(self, sweep: SweepView) -> list[str]:
         """Return what a sweep refers to and the server lacks: its code, its provenance records."""
         digest = sweep.bundle
         pipe = self._redis.pipeline(transaction=False)

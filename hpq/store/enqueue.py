@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from hpq.domain.attempt import Capped
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.store.scripts import BATCH_ROWS, UNSEALED_TTL_S, StoreContext, check_reply
@@ -67,7 +67,7 @@ class SweepWriter:
         pairs = ((str(n), encode_result(trial).encode()) for n, trial in results)
         return self._stage(sid, pairs)
 
-    def seal(self, sweep: Sweep, *, again: bool = False, manifest: str = "") -> str | None:
+    def seal(self, sweep: SweepView, *, again: bool = False, manifest: str = "") -> str | None:
         """Make a sweep visible; return None, or the id of an existing sweep with its digest.
 
         With `again` the sweep is created although one with its digest exists. `manifest` is that of

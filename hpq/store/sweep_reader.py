@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.status import UnreadableSweep
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.store.keys import Keys, sweep_parts
@@ -48,7 +48,7 @@ class SweepReader:
         """Return whether the store holds a sweep with this id."""
         return bool(self._redis.exists(self._keys.sweep(sid)))
 
-    def get(self, sid: str) -> Sweep:
+    def get(self, sid: str) -> SweepView:
         """Return one sweep.
 
         Raises:
@@ -60,7 +60,7 @@ class SweepReader:
             raise no_sweep(sid)
         return found[0]
 
-    def get_many(self, ids: Sequence[str]) -> list[Sweep]:
+    def get_many(self, ids: Sequence[str]) -> list[SweepView]:
         """Return the sweeps with these ids, in this order, without those that were removed.
 
         Raises:
@@ -73,7 +73,7 @@ class SweepReader:
             sweeps.append(sweep)
         return sweeps
 
-    def get_each(self, ids: Sequence[str]) -> list[Sweep | UnreadableSweep]:
+    def get_each(self, ids: Sequence[str]) -> list[SweepView | UnreadableSweep]:
         """Like `get_many`, with an `UnreadableSweep` for each sweep that cannot be decoded."""
         pipe = self._redis.pipeline(transaction=False)
         for sid in ids:
@@ -84,7 +84,7 @@ class SweepReader:
         found = (self._decode(sid, list(islice(answers, 1 + len(_COUNTED_SETS)))) for sid in ids)
         return [sweep for sweep in found if sweep is not None]
 
-    def _decode(self, sid: str, answer: list[Any]) -> Sweep | UnreadableSweep | None:
+    def _decode(self, sid: str, answer: list[Any]) -> SweepView | UnreadableSweep | None:
         key, row = self._keys.sweep(sid), answer[0]
         for part, error in zip(("", *_COUNTED_SETS), answer, strict=True):
             if isinstance(error, ResponseError):  # of another type, or too large
@@ -145,7 +145,7 @@ class SweepReader:
         raw: Any = self._redis.hget(self._keys.digests, digest)
         return sweep_id(raw) if raw else None
 
-    def ahead_of(self, sweeps: Sequence[Sweep]) -> dict[str, list[Sweep]]:
+    def ahead_of(self, sweeps: Sequence[SweepView]) -> dict[str, list[SweepView]]:
         """Return, by sweep, at most 20 open sweeps of its queue that are served before it.
 
         A sweep of a higher priority is served first, and so is an older sweep of the same owner
@@ -168,7 +168,7 @@ class SweepReader:
             for sweep, order in zip(sweeps, answers[len(queues) :], strict=True)
         }
         wanted = list(dict.fromkeys(sid for ahead in ids.values() for sid in ahead))
-        found = {s.id: s for s in self.get_each(wanted) if isinstance(s, Sweep)}
+        found = {s.id: s for s in self.get_each(wanted) if isinstance(s, SweepView)}
         return {sid: [found[one] for one in ahead if one in found] for sid, ahead in ids.items()}
 
     def _owners(self, ids_by_queue: dict[str, list[bytes]]) -> dict[bytes, bytes]:
@@ -207,7 +207,7 @@ class SweepReader:
         found: Any = self._redis.smembers(self._keys.sweep(sid, "stores"))
         return sorted(raw.decode() for raw in found)
 
-    def approximate_bytes(self, sweeps: Sequence[Sweep]) -> list[int]:
+    def approximate_bytes(self, sweeps: Sequence[SweepView]) -> list[int]:
         """Return about how many bytes of the server's memory each of these sweeps takes.
 
         MEMORY USAGE of the sweep's keys and of a sample of its trials: a bounded number of reads.
@@ -216,7 +216,7 @@ class SweepReader:
 
 
 def _ids_before(
-    sweep: Sweep,
+    sweep: SweepView,
     order: float | None,
     open_sweeps: Iterable[tuple[bytes, float]],
     owners: Mapping[bytes, bytes],
@@ -233,7 +233,7 @@ def _ids_before(
     return list(ahead)[:_AHEAD_MAX]
 
 
-def _bytes_of(redis: Redis, keys: Keys, sweep: Sweep) -> int:
+def _bytes_of(redis: Redis, keys: Keys, sweep: SweepView) -> int:
     sid = sweep.id
     pipe = redis.pipeline(transaction=False)
     for kind in _MEASURED_SETS:

@@ -10,7 +10,7 @@ from typing import Any
 
 from redis import Redis
 
-from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import (
     ALTERED,
     Curve,
@@ -109,7 +109,7 @@ class TrialReader:
         found: Any = self._redis.smismember(key, list(identities)) if identities else []
         return [bool(one) for one in found]
 
-    def best(self, sweep: Sweep, top: int) -> list[TrialView]:
+    def best(self, sweep: SweepView, top: int) -> list[TrialView]:
         """Return the N trials with the best objectives, best first; ties by number.
 
         If the sweep has replicates, one trial stands for each group of them. The groups are
@@ -120,7 +120,7 @@ class TrialReader:
             return self.get_many(sweep.id, numbers)
         return self._replicate_groups(sweep, numbers)
 
-    def _ranked_numbers(self, sweep: Sweep, top: int) -> list[int]:
+    def _ranked_numbers(self, sweep: SweepView, top: int) -> list[int]:
         if sweep.metric is None or top < 1:
             return []
         desc = sweep.metric.goal is Goal.MAXIMIZE
@@ -135,7 +135,7 @@ class TrialReader:
             order = sorted({(sign * score, int(n)) for n, score in rows})
         return [n for _, n in order[:top]]
 
-    def _replicate_groups(self, sweep: Sweep, firsts: Sequence[int]) -> list[TrialView]:
+    def _replicate_groups(self, sweep: SweepView, firsts: Sequence[int]) -> list[TrialView]:
         pipe = self._redis.pipeline(transaction=False)
         for first in firsts:
             members = [str(first + i) for i in range(sweep.replicates)]
@@ -156,7 +156,7 @@ class TrialReader:
             for trial, group in zip(trials, groups, strict=True)
         ]
 
-    def best_objectives(self, sweeps: Sequence[Sweep]) -> list[float | None]:
+    def best_objectives(self, sweeps: Sequence[SweepView]) -> list[float | None]:
         """Return the best objective of each sweep, or None; takes one round trip."""
         pipe = self._redis.pipeline(transaction=False)
         for sweep in sweeps:
@@ -164,7 +164,7 @@ class TrialReader:
             pipe.zrange(self._ranking_key(sweep), 0, 0, desc=desc, withscores=True)
         return [float(rows[0][1]) if rows else None for rows in pipe.execute()]
 
-    def _ranking_key(self, sweep: Sweep) -> str:
+    def _ranking_key(self, sweep: SweepView) -> str:
         return self._keys.sweep(sweep.id, "rank" if sweep.replicates < 2 else "means")
 
     def metric_history(self, trial: TrialId, metric: str) -> list[Point]:
@@ -211,7 +211,7 @@ class TrialReader:
             curves.append(curve)
         return curves
 
-    def page(self, sweep: Sweep, order: str, first: int, count: int) -> list[int]:
+    def page(self, sweep: SweepView, order: str, first: int, count: int) -> list[int]:
         """Return the numbers of at most `count` trials from place `first` (from 0) of an order.
 
         `best`: best objective first, a running trial in the place that its value has now; then
@@ -251,7 +251,7 @@ class TrialReader:
         return lambda a, b: sorted(trial_numbers(keys[0], redis.zdiff(keys)))[a:b]
 
     def _merged(
-        self, sweep: Sweep, running: Sequence[int], ranked: int
+        self, sweep: SweepView, running: Sequence[int], ranked: int
     ) -> tuple[_Segment, frozenset[int]]:
         """Place running trials with a value among the ranked ones; return also which they are."""
         desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE

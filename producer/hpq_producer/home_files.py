@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.store.reader import StoreReader
 
 UNUSED_S = 30 * 86_400.0
@@ -26,7 +26,7 @@ def remove_unused(home: Path, reader: StoreReader) -> None:
     """
     if unused := list(_unused(home)):
         sweeps = reader.sweeps.get_each(reader.sweeps.ids())
-        live = [s for s in sweeps if isinstance(s, Sweep) and not s.state.is_over]
+        live = [s for s in sweeps if isinstance(s, SweepView) and not s.state.is_over]
         needed = {name for s in live for name in (s.id, s.launch.code)}
         for path in unused:
             if path.name.split(".")[0] not in needed:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.filestore.local import location
 from hpq.process import make_private, private_file
 from hpq_producer.embedded_redis import keeper
@@ -50,7 +50,9 @@ class LocalWorkers:
     `leave` it continues; another LocalWorkers of the sweep then takes it over.
     """
 
-    def __init__(self, session: Session, sweep: Sweep, count: int | None, hint: str = "") -> None:
+    def __init__(
+        self, session: Session, sweep: SweepView, count: int | None, hint: str = ""
+    ) -> None:
         """`hint` is printed when Ctrl-C stops the workers; a second Ctrl-C kills them."""
         settings, self._hint = session.settings, hint
         self._grace_s = settings.grace_s

@@ -19,7 +19,7 @@ from redis import Redis
 from hpq.code.signing import RowSigner, unverified
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.control import SweepControl
@@ -99,11 +99,11 @@ class Session:
         """
         return self.reader.sweeps.resolve(ref, self.settings.user)
 
-    def sweep(self, ref: str | None) -> Sweep:
+    def sweep(self, ref: str | None) -> SweepView:
         """Return the sweep that a reference names, as `find`."""
         return self.reader.sweeps.get(self.find(ref))
 
-    def verifiable(self, ref: str | None) -> Sweep:
+    def verifiable(self, ref: str | None) -> SweepView:
         """Return a sweep, as `sweep`, for a command that prints its parameters.
 
         Warns if this machine's key cannot verify them.

@@ -13,7 +13,7 @@ import typer
 from redis.exceptions import RedisError
 
 from hpq.connection.client import connect
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.store.keys import Keys
@@ -80,7 +80,7 @@ def find_trial(reader: StoreReader, ref: str | None, owner: str) -> TrialId:
     raise NotFound(text, code="trial-not-begun")
 
 
-def owned_sweep(session: Session, ref: str | None, force: bool) -> Sweep:
+def owned_sweep(session: Session, ref: str | None, force: bool) -> SweepView:
     """Return the sweep that a reference names, if this user may change it.
 
     Raises:

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq_producer.cli import WHERE, Lazy
 from tests.conftest import MakeSweep
 from tests.support.desk import Desk
@@ -50,7 +50,7 @@ REFUSED = (
 def test_what_a_command_says_when_it_refuses(
     golden: Golden, desk: Desk, redis_url: str, sweep_of: MakeSweep, line: str
 ) -> None:
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     assert sweep.id == "demo-00000"
     (desk.folder / "sweep.yaml").write_text(SWEEP)
     done = desk.hpq(*shlex.split(line))

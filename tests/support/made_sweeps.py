@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from hpq.domain.status import DurationStats, SweepStatus
-from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
 from hpq.domain.trial import (
     Failure,
     FailureKind,
@@ -98,7 +98,7 @@ def of_trials(
     """Return the page's data of these trials."""
     count = {s.value: sum(t.state is s for t in trials) for s in TrialState}
     names = list(dict.fromkeys(name for t in trials for name in t.params))
-    sweep = Sweep(
+    sweep = SweepView(
         id=sid, name=sid.rpartition("-")[0], digest="d", owner="ada",
         launch=Launch(trainer="cifar10", code="hpq 0.9"),
         metric=Metric(name=metric, goal=Goal.MAXIMIZE) if metric else None,

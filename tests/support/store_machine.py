@@ -21,7 +21,7 @@ from hpq.domain.attempt import (
     WorkerPresence,
 )
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, Sweep, TerminationRule
+from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, SweepView, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
@@ -69,14 +69,16 @@ class Machine(RuleBasedStateMachine):
             Launch(trainer="digits"),
             EarlyTerminate(rule=TerminationRule.ASHA, bands=BANDS, eta=2),
         )
-        self.enqueue(Sweep(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early))
+        self.enqueue(
+            SweepView(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early)
+        )
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
         self.held: list[tuple[WorkerPresence, Claim]] = []  # all claims so far
         self.asked: dict[int, tuple[str, Claim | Nothing]] = {}  # the last claim of each worker
         self.seq = 0
         self.taken: Counter[str] = Counter()  # accepted commits by trial
 
-    def enqueue(self, sweep: Sweep) -> None:
+    def enqueue(self, sweep: SweepView) -> None:
         self.writer.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
         self.writer.seal(sweep)
 

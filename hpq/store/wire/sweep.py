@@ -20,7 +20,7 @@ from hpq.domain.sweep import (
     Launch,
     Metric,
     RunnableSweep,
-    Sweep,
+    SweepView,
     TargetReached,
 )
 from hpq.domain.trial import Json
@@ -31,7 +31,7 @@ from hpq.store.wire.records import NewerWord, record, word
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
 
 
-def encode_sweep(sweep: Sweep) -> dict[str, str]:
+def encode_sweep(sweep: SweepView) -> dict[str, str]:
     """Encode a sweep as fields of its hash, without the counts, which the scripts keep."""
     suggested = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
     return {
@@ -64,7 +64,9 @@ def encode_sweep(sweep: Sweep) -> dict[str, str]:
     }
 
 
-def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, dropped: int) -> Sweep:
+def decode_sweep(
+    key: str, sid: str, row: Row, queued: int, running: int, dropped: int
+) -> SweepView:
     """Decode a sweep from its hash and the sizes of its sorted sets.
 
     Raises:
@@ -72,8 +74,8 @@ def decode_sweep(key: str, sid: str, row: Row, queued: int, running: int, droppe
     """
     r = Reader(key, row)
     counts = r.counts(queued, running, dropped)
-    return Sweep(
-        **_runnable(r, Sweep, sid),
+    return SweepView(
+        **_runnable(r, SweepView, sid),
         varying=r.parse("varying", (), _names),
         spec=r.parse("spec", {}, _mapping),
         files=_decode_files(key, row),

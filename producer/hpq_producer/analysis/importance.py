@@ -15,7 +15,7 @@ from importlib import import_module
 from itertools import accumulate
 from typing import Any
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json, Params
 from hpq_producer.terminal.text import clean, number, value
 
@@ -94,7 +94,9 @@ class Importance:
         return frozenset(one.param for one in self.shares if one.high < _NEXT_TO_NOTHING)
 
 
-def importance_of(sweep: Sweep, sets: Sequence[Params], objectives: Sequence[float]) -> Importance:
+def importance_of(
+    sweep: SweepView, sets: Sequence[Params], objectives: Sequence[float]
+) -> Importance:
     """Compute the importance of each parameter that varies.
 
     `sets` hold the leaves by dotted name; equal ones (replicates) are averaged.
@@ -207,7 +209,7 @@ def _shares(numpy: Any, grown: Any) -> Any:
     return positive / numpy.maximum(positive.sum(axis=0), 1e-300)
 
 
-def _where_it_looked(sweep: Sweep, name: str, sets: Sequence[Params]) -> str:
+def _where_it_looked(sweep: SweepView, name: str, sets: Sequence[Params]) -> str:
     """Return `bayes tried mostly lr 0.01 to 0.1`: the middle 80 % of the later half."""
     if not sweep.sampler or sweep.sampler in ("random", "qmc"):
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpq.domain.status import Event
-from hpq.domain.sweep import EarlyTerminate, Goal, Sweep, TerminationRule
+from hpq.domain.sweep import EarlyTerminate, Goal, SweepView, TerminationRule
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.store.wire.records import record
 from hpq_producer.analysis.eta import coarse_duration
@@ -31,7 +31,7 @@ def describe_rule(early: EarlyTerminate) -> str:
     return f"{', '.join(words)}, at values {bands}{more}"
 
 
-def describe_pruning(pruning: Pruning, sweep: Sweep) -> str:
+def describe_pruning(pruning: Pruning, sweep: SweepView) -> str:
     """Return `hyperband at its 9th value: loss 0.71 is number 8 of 12, and worse than 0.5`."""
     name = clean(sweep.metric.name) if sweep.metric else "the metric"
     value, threshold = _distinct(pruning.value, pruning.threshold)
@@ -53,7 +53,7 @@ def _distinct(a: float, b: float) -> tuple[str, str]:
     return next((pair for pair in pairs if pair[0] != pair[1]), (repr(a), repr(b)))
 
 
-def describe_early_end(trial: TrialView, sweep: Sweep) -> str:
+def describe_early_end(trial: TrialView, sweep: SweepView) -> str:
     """Return why early termination stopped a trial, or is stopping it; "" if it did not."""
     if trial.pruning:
         text = describe_pruning(trial.pruning, sweep)
@@ -64,7 +64,7 @@ def describe_early_end(trial: TrialView, sweep: Sweep) -> str:
     return ""
 
 
-def describe_prune_event(event: Event, sweep: Sweep) -> str:
+def describe_prune_event(event: Event, sweep: SweepView) -> str:
     """Return the text of the event `prune`."""
     try:
         return f"to be pruned: {describe_pruning(record(Pruning, event.fields['why']), sweep)}"
@@ -72,7 +72,7 @@ def describe_prune_event(event: Event, sweep: Sweep) -> str:
         return "to be pruned"
 
 
-def describe_target(sweep: Sweep) -> str:
+def describe_target(sweep: SweepView) -> str:
     """Return e.g. `target reached: #7 has acc 0.91 >= 0.9`; "" if it was not reached."""
     if sweep.reached is None or sweep.metric is None:
         return ""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hpq.domain.status import SweepStatus, Worker
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView
 from hpq.notice import Notice
 from hpq.search.samplers import replicate_of, seed_of_result
@@ -33,13 +33,13 @@ def iso(ms: int) -> str | None:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat("T", "milliseconds") if ms else None
 
 
-def state_word(sweep: Sweep, why: Notice | None) -> str:
+def state_word(sweep: SweepView, why: Notice | None) -> str:
     """Return the word for a sweep's state; `why` is why no worker claims its trials."""
     is_waiting = why and sweep.state is SweepState.RUNNING and not sweep.counts.running
     return WAITING if is_waiting else sweep.state.value
 
 
-def sweep_record(sweep: Sweep, best: float | None, why: Notice | None) -> dict[str, Any]:
+def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> dict[str, Any]:
     """Return a sweep as data; `why` is why no worker claims its trials."""
     counts = sweep.counts
     return {
@@ -69,7 +69,7 @@ def sweep_record(sweep: Sweep, best: float | None, why: Notice | None) -> dict[s
     }
 
 
-def best_values(trial: TrialView, sweep: Sweep) -> dict[str, float]:
+def best_values(trial: TrialView, sweep: SweepView) -> dict[str, float]:
     """Return {metric: best value reported} of the sweep's metric: others have no direction."""
     return {sweep.metric.name: trial.best} if sweep.metric and trial.best is not None else {}
 
@@ -83,7 +83,7 @@ def _group_record(group: ReplicateGroup) -> dict[str, Any]:
     }
 
 
-def trial_record(trial: TrialView, sweep: Sweep) -> dict[str, Any]:
+def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
     """Return a trial as data for `results` and `show`."""
     failure, number = trial.failure, trial.id.number
     return {
@@ -129,7 +129,7 @@ _GROUPS = tuple(
 _NO_FAILURE = {"kind": None, "message": None}
 
 
-def flat_record(trial: TrialView, sweep: Sweep) -> dict[str, Json]:
+def flat_record(trial: TrialView, sweep: SweepView) -> dict[str, Json]:
     """Return a trial as one row of CSV or pandas: the values of `trial_record` by dotted name.
 
     Without files, of which each would be a column.

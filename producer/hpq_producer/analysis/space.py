@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
 from hpq.search.continuous import LogUniform, Normal
 from hpq.search.discrete import Categorical, Distribution
@@ -13,7 +13,7 @@ from hpq_producer.sweepfile import distributions
 _LOG_RATIO = 20.0  # highest / lowest of listed values: from here on an axis is logarithmic
 
 
-def space_of(sweep: Sweep) -> Mapping[str, Distribution]:
+def space_of(sweep: SweepView) -> Mapping[str, Distribution]:
     """Return the distributions by dotted name; empty if the file lists its parameter sets."""
     return dict(_leaves(sweep.spec.get("parameters"), ""))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, Json, TrialState, TrialView
 from hpq_producer.analysis.importance import Importance, importance_of
 from hpq_producer.analysis.parameters import flatten
@@ -74,7 +74,7 @@ class TimeSaved:
 class SweepSummary:
     """Accumulates trials one by one, and keeps only the values that a summary needs."""
 
-    sweep: Sweep
+    sweep: SweepView
     objectives: list[float] = field(default_factory=list)
     sets: list[dict[str, Json]] = field(default_factory=list)  # their varying parameters
     finished: list[int] = field(default_factory=list)  # places of finished trials in both lists

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hpq.domain.status import SweepStatus
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, Failure, Params, TrialState, TrialView
 from hpq.search.samplers import replicate_of, seed_of, seed_of_result
 from hpq_producer.analysis.eta import trial_left_ms
@@ -39,7 +39,7 @@ class TrialRow:
     """
 
     trial: TrialView
-    sweep: Sweep
+    sweep: SweepView
     at: SweepStatus | None = None
 
     @property

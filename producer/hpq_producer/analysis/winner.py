@@ -14,7 +14,7 @@ from itertools import pairwise
 from statistics import NormalDist
 
 from hpq.domain.identity import slug
-from hpq.domain.sweep import Goal, ObjectiveValue, Sweep
+from hpq.domain.sweep import Goal, ObjectiveValue, SweepView
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
@@ -107,7 +107,7 @@ class Winner:
 
 def judge_winner(
     reader: StoreReader,
-    sweep: Sweep,
+    sweep: SweepView,
     best: Sequence[TrialView] = (),
     trials: Iterable[TrialView] | None = None,
 ) -> Winner | None:
@@ -129,12 +129,12 @@ def judge_winner(
     return replace(found, confirmed=_confirmed(reader, sweep, best[0]))
 
 
-def _confirmed(reader: StoreReader, sweep: Sweep, winner: TrialView) -> str:
+def _confirmed(reader: StoreReader, sweep: SweepView, winner: TrialView) -> str:
     """Return the verdict of the newest sweep that repeated this winner with other seeds."""
     start = f"{slug(f'{sweep.name}-confirm')}-"
     ids = [sid for sid in reader.sweeps.ids() if sid.startswith(start)]
     for one in reader.sweeps.get_each(ids):
-        if not isinstance(one, Sweep) or CONFIRMS + sweep.id not in one.tags:
+        if not isinstance(one, SweepView) or CONFIRMS + sweep.id not in one.tags:
             continue
         if not one.state.is_over:
             counts = one.counts
@@ -157,7 +157,7 @@ def _apart(trial: TrialView) -> dict[str, Json]:
     return {name: v for name, v in trial.params.items() if name != SEED}
 
 
-def judge(sweep: Sweep, best: Sequence[TrialView], curve: Sequence[Point]) -> Winner:
+def judge(sweep: SweepView, best: Sequence[TrialView], curve: Sequence[Point]) -> Winner:
     """Judge the first of the ranked trials; `curve` is its metric's history."""
     first, second = best[0], best[1] if len(best) > 1 else None
     groups = [t.group for t in best if t.group]
@@ -203,7 +203,7 @@ def _freedom(groups: Sequence[ReplicateGroup]) -> int:
 
 
 def _repeated(
-    sweep: Sweep, groups: Sequence[ReplicateGroup], noise: float | None, freedom: int
+    sweep: SweepView, groups: Sequence[ReplicateGroup], noise: float | None, freedom: int
 ) -> tuple[float | None, float | None]:
     """Return the shares of repetitions in which the first stays first, and the order holds.
 
@@ -223,7 +223,7 @@ def _repeated(
     return first / _DRAWS, whole / _DRAWS
 
 
-def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[bool, str]:
+def _of_curve(sweep: SweepView, trial: TrialView, curve: Sequence[Point]) -> tuple[bool, str]:
     """Return whether the curve still improves, and a sentence on the step of its best value."""
     metric, points = sweep.metric, [p for p in curve if math.isfinite(p.value)]
     if metric is None or len(points) < 4:
@@ -249,7 +249,7 @@ def _of_curve(sweep: Sweep, trial: TrialView, curve: Sequence[Point]) -> tuple[b
 
 
 def _edges(
-    sweep: Sweep, trial: TrialView, tried: Iterable[TrialView] = ()
+    sweep: SweepView, trial: TrialView, tried: Iterable[TrialView] = ()
 ) -> Iterator[tuple[str, str]]:
     """Yield `lr`, `lr=0.8 is the highest of 0.1 to 0.8` for numbers at an end of their range.
 

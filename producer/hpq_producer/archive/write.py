@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpq import __version__
-from hpq.domain.sweep import SCHEMA, Sweep
+from hpq.domain.sweep import SCHEMA, SweepView
 from hpq.errors import UserError
 from hpq.store.archive import ArchiveReader, Item
 from hpq_producer.archive.format import ITEMS, Header, Row, encode_end, encode_header, encode_row
@@ -71,7 +71,7 @@ def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> int:
     return thinned
 
 
-def _rows(session: Session, sweep: Sweep) -> Iterator[Row]:
+def _rows(session: Session, sweep: SweepView) -> Iterator[Row]:
     for key in ArchiveReader(session.redis, session.keys, sweep).read():
         yield from _cut(*key)
 

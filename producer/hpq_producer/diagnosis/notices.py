@@ -9,7 +9,7 @@ from pathlib import Path
 from hpq.code.manifest import changed
 from hpq.code.signing import home_id
 from hpq.domain.status import Worker
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
 from hpq.shell import shell_hint
 from hpq_producer.cluster.api import has_kubeconfig
@@ -28,7 +28,7 @@ POD_STORE = "run `hpq manifests … --with store`, or set HPQ_STORE to a URL"  #
 
 
 def explain_missing_store(
-    sweep: Sweep, workers: Sequence[Worker], *, is_set_here: bool, in_cluster: bool = False
+    sweep: SweepView, workers: Sequence[Worker], *, is_set_here: bool, in_cluster: bool = False
 ) -> Notice | None:
     """Return a notice if trials could lose hours because workers have no file store.
 
@@ -55,7 +55,7 @@ def explain_missing_store(
     return Notice("no-store", f"{what} {_LOSES}{kept}; {POD_STORE if in_pods else _REMEDY}")
 
 
-def print_if_no_store(session: Session, sweep: Sweep) -> None:
+def print_if_no_store(session: Session, sweep: SweepView) -> None:
     """Print the notice of `explain_missing_store`."""
     if session.is_private and not sweep.keep:
         return  # the next command is usually `hpq run`, which has a store
@@ -91,7 +91,7 @@ def cluster_hint(session: Session) -> str:
     return CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
 
 
-def edited_since(session: Session, sweep: Sweep, folder: str) -> str:
+def edited_since(session: Session, sweep: SweepView, folder: str) -> str:
     """Return which files of a working copy differ from the code of a sweep; "" if none does.
 
     `folder` is the working directory of that copy, as `code_dir` is the one of the enqueue.
@@ -104,7 +104,7 @@ def edited_since(session: Session, sweep: Sweep, folder: str) -> str:
     return f"{root / edited[0]}{more}" if edited else ""
 
 
-def print_if_edited(session: Session, sweep: Sweep) -> None:
+def print_if_edited(session: Session, sweep: SweepView) -> None:
     """Say which code a sweep runs, if the code here was edited since the enqueue."""
     launch = sweep.launch
     root = Path(launch.root or launch.code_dir)

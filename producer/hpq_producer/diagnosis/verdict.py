@@ -6,7 +6,7 @@ import textwrap
 
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.status import SweepStatus
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
 from hpq.notice import Notice
@@ -29,7 +29,7 @@ _BAR_WIDTH = 12
 _MIN_COLUMNS_FOR_BAR = 60  # a narrower terminal shows no bar
 
 
-def state_span(sweep: Sweep, why: Notice | None) -> Span:
+def state_span(sweep: SweepView, why: Notice | None) -> Span:
     """Return the word for a sweep's state; `why` is why no worker claims its trials."""
     word = state_word(sweep, why)
     return Span(word, Style.YELLOW if word == WAITING else STATE_STYLE[sweep.state])
@@ -69,7 +69,7 @@ def status_lines(
     return lines
 
 
-def state_counts(sweep: Sweep) -> list[str]:
+def state_counts(sweep: SweepView) -> list[str]:
     """Return `6 queued`, `2 running`, … for each state that has trials."""
     counts, out = sweep.counts, []
     for state in TrialState:
@@ -79,7 +79,7 @@ def state_counts(sweep: Sweep) -> list[str]:
     return out
 
 
-def best_items(trial: TrialView, sweep: Sweep) -> list[Line]:
+def best_items(trial: TrialView, sweep: SweepView) -> list[Line]:
     """Return `best test/acc 0.9426`, `#7`, `lr=0.4`, … for `flow`."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     row = TrialRow(trial=trial, sweep=sweep)
@@ -163,7 +163,7 @@ def explain_unreported_metric(status: SweepStatus) -> Notice | None:
     return Notice("metric-unreported", clean(words)) if words else None
 
 
-def _how_to_resume(sweep: Sweep, unmet: Notice | None) -> str:
+def _how_to_resume(sweep: SweepView, unmet: Notice | None) -> str:
     """Return what to do about a held sweep: with fixed code or file it is another sweep.
 
     `unmet` is about a trial that does not report the sweep's metric.
@@ -190,7 +190,7 @@ def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
     ]
 
 
-def exit_code(sweep: Sweep, best: float | None) -> ExitCode:
+def exit_code(sweep: SweepView, best: float | None) -> ExitCode:
     """Return 5 if the sweep is held, 1 if it is no success, or 0; `best` is its best objective.
 
     It is no success if a trial failed, of whatever kind; if the sweep was cancelled; or if it ended

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from hpq.domain.status import ServerMemory, SweepStatus, Worker
-from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, MAX_PRIORITY, Sweep, SweepState
+from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, MAX_PRIORITY, SweepState, SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.notice import Notice
 from hpq.shell import shell_hint
@@ -59,9 +59,9 @@ def explain_waiting(
 
 
 def explain_unclaimed(
-    sweep: Sweep,
+    sweep: SweepView,
     workers: Sequence[Worker],
-    read_ahead: Callable[[], Iterable[Sweep]],
+    read_ahead: Callable[[], Iterable[SweepView]],
     *,
     server: Server,
     hint: str,
@@ -91,7 +91,7 @@ def explain_full_server(memory: ServerMemory | None) -> Notice | None:
     )
 
 
-def how_to_run(sweep: Sweep, server: Server) -> str:
+def how_to_run(sweep: SweepView, server: Server) -> str:
     """Return how to start a worker for a sweep."""
     if server is Server.PRIVATE and not sweep.launch.is_function:
         return f"run this sweep: hpq run {sweep.id}"
@@ -115,7 +115,7 @@ def how_to_scale(queue: str = DEFAULT_QUEUE) -> str:
 
 
 def explain_no_worker(
-    sweep: Sweep, workers: Iterable[Worker], server: Server = Server.SHARED
+    sweep: SweepView, workers: Iterable[Worker], server: Server = Server.SHARED
 ) -> Notice | None:
     """Return a notice if no live worker can run the sweep; None if one can.
 
@@ -149,7 +149,7 @@ def explain_no_worker(
     return _explain_refusal(sweep, willing, server)
 
 
-def _explain_none(sweep: Sweep, pinned: Sequence[Worker], start: str) -> Notice:
+def _explain_none(sweep: SweepView, pinned: Sequence[Worker], start: str) -> Notice:
     """Explain that no live worker is of the sweep's queue, or that each runs another sweep only."""
     if not pinned:
         return Notice("no-worker", f"no worker of queue {sweep.queue!r} is running; {start}")
@@ -162,13 +162,13 @@ def _each(workers: Sequence[Worker]) -> str:
     return f"each of {len(workers)} live workers" if workers[1:] else "the one live worker"
 
 
-def _can_run(worker: Worker, sweep: Sweep) -> bool:
+def _can_run(worker: Worker, sweep: SweepView) -> bool:
     """Return whether a worker, idle or not, can run trials of the sweep."""
     is_candidate = worker.queue == sweep.queue and worker.is_for(sweep.id)
     return is_candidate and _may_run(worker, sweep)
 
 
-def _may_run(worker: Worker, sweep: Sweep) -> bool:
+def _may_run(worker: Worker, sweep: SweepView) -> bool:
     if sweep.id in worker.refuses or worker.schema < sweep.schema:
         return False
     if sweep.launch.trainer in worker.takes:
@@ -178,7 +178,7 @@ def _may_run(worker: Worker, sweep: Sweep) -> bool:
     return bool(sweep.signature and worker.key) and sweep.signer in ("", worker.key)
 
 
-def _explain_refusal(sweep: Sweep, willing: Sequence[Worker], server: Server) -> Notice:
+def _explain_refusal(sweep: SweepView, willing: Sequence[Worker], server: Server) -> Notice:
     launch, who = sweep.launch, _each(willing)
     if launch.trainer in BUILT_IN:
         needs = "torch, numpy, pillow and scikit-learn"
@@ -206,7 +206,7 @@ _COUNT = re.compile(r"\b\d+ queued\b")
 
 
 def explain_queue_position(
-    sweep: Sweep, ahead: Iterable[Sweep], workers: Iterable[Worker]
+    sweep: SweepView, ahead: Iterable[SweepView], workers: Iterable[Worker]
 ) -> Notice | None:
     """Return a notice if all workers that can run the sweep are busy and will run others next.
 
@@ -229,7 +229,7 @@ def without_counts(why: str) -> str:
     return _COUNT.sub("queued", why)
 
 
-def _runs_next(worker: Worker, sweep: Sweep) -> bool:
+def _runs_next(worker: Worker, sweep: SweepView) -> bool:
     """Return whether a worker may claim a trial of this sweep when its current trial ends."""
     if not _can_run(worker, sweep):
         return False
@@ -237,7 +237,7 @@ def _runs_next(worker: Worker, sweep: Sweep) -> bool:
     return worker.trial.startswith(f"{sweep.id}/") or not cap or sweep.counts.running < cap
 
 
-def _describe_blocker(sweep: Sweep, blocking: Sequence[Sweep]) -> str:
+def _describe_blocker(sweep: SweepView, blocking: Sequence[SweepView]) -> str:
     """Name one blocking sweep: an open-ended one, else the first."""
     blocker = next((s for s in blocking if s.counts.is_open_ended), blocking[0])
     counts, is_own = blocker.counts, blocker.owner == sweep.owner

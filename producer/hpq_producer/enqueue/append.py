@@ -11,7 +11,7 @@ from itertools import islice
 
 from hpq.code.signing import RowSigner
 from hpq.domain.identity import ParameterSet, same_data
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.search.samplers import replicated
@@ -46,7 +46,7 @@ class AppendPlan:
     notes: tuple[str, ...] = ()
 
 
-def plan_append(session: Session, sweep: Sweep, submission: Submission) -> AppendPlan:
+def plan_append(session: Session, sweep: SweepView, submission: Submission) -> AppendPlan:
     """Compare a file with a sweep.
 
     Raises:
@@ -73,7 +73,7 @@ def plan_append(session: Session, sweep: Sweep, submission: Submission) -> Appen
 
 def append_trials(
     session: Session,
-    sweep: Sweep,
+    sweep: SweepView,
     submission: Submission,
     plan: AppendPlan,
     *,
@@ -102,12 +102,12 @@ def append_trials(
     )
 
 
-def latest_spec(sweep: Sweep) -> Mapping[str, Json]:
+def latest_spec(sweep: SweepView) -> Mapping[str, Json]:
     """Return the data of the sweep's newest file."""
     return sweep.files[-1].spec if sweep.files else sweep.spec
 
 
-def _check_comparable(sweep: Sweep, submission: Submission) -> None:
+def _check_comparable(sweep: SweepView, submission: Submission) -> None:
     """Refuse a file whose trials are not comparable with those of the sweep."""
     spec, launch = submission.spec, submission.code.launch
     was, difference = sweep.launch, ""
@@ -134,14 +134,14 @@ def _check_comparable(sweep: Sweep, submission: Submission) -> None:
         )
 
 
-def _edited(sweep: Sweep, spec: SweepSpec) -> list[str]:
+def _edited(sweep: SweepView, spec: SweepSpec) -> list[str]:
     """Return edited keys of the file that --into does not apply."""
     before, now = latest_spec(sweep), spec.source
     keys = sorted({*before, *now} - _APPENDABLE_KEYS)
     return [key for key in keys if not same_data(before.get(key), now.get(key))]
 
 
-def _note_on_seed(sweep: Sweep, spec: SweepSpec) -> str:
+def _note_on_seed(sweep: SweepView, spec: SweepSpec) -> str:
     """Return a note on an edited seed, unless it only draws other random parameters."""
     if spec.keys.seed == sweep.seed or (spec.method == "random" and spec.keys.replicates == 1):
         return ""
@@ -152,7 +152,7 @@ def _note_on_seed(sweep: Sweep, spec: SweepSpec) -> str:
 
 
 def _missing_trials(
-    session: Session, sweep: Sweep, submission: Submission
+    session: Session, sweep: SweepView, submission: Submission
 ) -> tuple[list[ParameterSet], int, list[str]]:
     """Return the trials that the sweep lacks, the number that it has, and notes for the user."""
     spec, requested = submission.spec, submission.spec.trials or 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
-from hpq.domain.sweep import SCHEMA, Counts, Sweep
+from hpq.domain.sweep import SCHEMA, Counts, SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
@@ -22,7 +22,7 @@ from hpq_producer.terminal.text import clean
 
 
 def enqueue_confirmation(
-    session: Session, sweep: Sweep, best: Sequence[TrialView], seeds: int
+    session: Session, sweep: SweepView, best: Sequence[TrialView], seeds: int
 ) -> Enqueued:
     """Queue the parameters of these trials with N seeds that the sweep has not used.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from hpq.domain.identity import slug
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.submission import Submission
@@ -15,12 +15,12 @@ _NEWEST = 1_000  # ids that are read, in one call
 _MOST = 4  # sweeps that are read: the new one, and the newest others of its name
 
 
-def explain_predecessor(reader: StoreReader, submission: Submission, new: Sweep) -> str:
+def explain_predecessor(reader: StoreReader, submission: Submission, new: SweepView) -> str:
     """Return the older sweep's progress and the command to continue it; "" if there is none."""
     launch, spec = submission.code.launch, submission.spec
     ids = (sid for sid in reader.sweeps.ids(_NEWEST) if sid.rpartition("-")[0] == slug(spec.name))
     for sweep in reader.sweeps.get_each([*islice(ids, _MOST)]):
-        if not isinstance(sweep, Sweep) or sweep.state.is_over or sweep.id == new.id:
+        if not isinstance(sweep, SweepView) or sweep.state.is_over or sweep.id == new.id:
             continue
         is_same_file = (sweep.spec, sweep.seed) == (spec.source, spec.keys.seed)
         if is_same_file and _is_edited(sweep, new) and sweep.launch.code_dir == launch.code_dir:
@@ -28,13 +28,13 @@ def explain_predecessor(reader: StoreReader, submission: Submission, new: Sweep)
     return ""
 
 
-def _is_edited(sweep: Sweep, new: Sweep) -> bool:
+def _is_edited(sweep: SweepView, new: SweepView) -> bool:
     names = [(s.launch.trainer, s.launch.program, s.launch.command) for s in (sweep, new)]
     is_same = sweep.owner == new.owner and sweep.launch.is_frozen and names[0] == names[1]
     return is_same and sweep.launch.code != new.launch.code
 
 
-def _explain(reader: StoreReader, submission: Submission, sweep: Sweep, new: Sweep) -> str:
+def _explain(reader: StoreReader, submission: Submission, sweep: SweepView, new: SweepView) -> str:
     was, now = reader.sweeps.manifest(sweep.launch.code), submission.code.manifest
     edited = sorted(p for p in {*was, *now} if was.get(p) != now.get(p)) if was else []
     more = f" and {len(edited) - 1} more" if len(edited) > 1 else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.domain.sweep import Goal, Impute, ObjectiveValue, Sweep
+from hpq.domain.sweep import Goal, Impute, ObjectiveValue, SweepView
 from hpq.gpus import gpu_names
 from hpq.search.search_spec import Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
@@ -36,7 +36,9 @@ def sampler_of(spec: SweepSpec) -> Sampler:
     return spec.keys.sampler if spec.method == "bayes" else Sampler.RANDOM
 
 
-def with_late_search(sweep: Sweep, submission: Submission, search: Search, older: int) -> Sweep:
+def with_late_search(
+    sweep: SweepView, submission: Submission, search: Search, older: int
+) -> SweepView:
     """Return the sweep with its search settings; `older` parameter sets have copied results.
 
     These do not count against run_cap, which limits the trials that run.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpq import __version__
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile.spec import SweepSpec
 
@@ -59,7 +59,7 @@ def code_location(launch: Launch, origin: Mapping[str, Json], owner: str) -> Cod
     )
 
 
-def sweep_code_location(sweep: Sweep) -> CodeLocation:
+def sweep_code_location(sweep: SweepView) -> CodeLocation:
     """Return the location of a sweep's code."""
     return code_location(sweep.launch, sweep.provenance, sweep.owner)
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Launch, Metric, ObjectiveValue, Sweep
+from hpq.domain.sweep import Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, TrialState, TrialView
 from hpq.search.membership import is_inside
 from hpq.search.samplers import replicated, seed_at, seed_of_result
@@ -91,7 +91,7 @@ def result_keys(params: ParameterSet, spec: SweepSpec) -> list[bytes]:
     return [result_key(again, i, spec) for i, again in enumerate(every)]
 
 
-def _result(trial: TrialView, sweep: Sweep, metric: Metric | None) -> TrialView | None:
+def _result(trial: TrialView, sweep: SweepView, metric: Metric | None) -> TrialView | None:
     """Return a trial with its value of a metric; None if it did not finish or has no value."""
     is_nameless = trial.failure is not None and trial.failure.kind is FailureKind.UNREPORTED
     if trial.state is not TrialState.FINISHED and not is_nameless:
@@ -119,7 +119,7 @@ def reusable_sets(older: OlderResults, spec: SweepSpec) -> Iterator[ParameterSet
 
 def sweeps_of_same_code(
     reader: StoreReader, criteria: ReuseCriteria, scope: Reuse
-) -> Iterator[Sweep]:
+) -> Iterator[SweepView]:
     """Yield sweeps of the same code, newest first; identical code may be in any directory."""
     for sweep in sweeps_of_same_program(reader, criteria.launch):
         if scope is Reuse.ANY_CODE:
@@ -130,7 +130,7 @@ def sweeps_of_same_code(
             yield sweep
 
 
-def has_same_code(sweep: Sweep, criteria: ReuseCriteria) -> bool:
+def has_same_code(sweep: SweepView, criteria: ReuseCriteria) -> bool:
     """Return True if the command and all files are the same.
 
     A command without a program may start other files, so it must be in the same directory.
@@ -143,12 +143,14 @@ def has_same_code(sweep: Sweep, criteria: ReuseCriteria) -> bool:
     )
 
 
-def sweeps_of_same_program(reader: StoreReader, launch: Launch) -> Iterator[Sweep]:
+def sweeps_of_same_program(reader: StoreReader, launch: Launch) -> Iterator[SweepView]:
     """Yield readable sweeps of a trainer or program of this name, newest first."""
     ids = reader.sweeps.ids()
     for start in range(0, len(ids), _CHUNK):
         for sweep in reader.sweeps.get_each(ids[start : start + _CHUNK]):
-            if isinstance(sweep, Sweep) and _program_name(sweep.launch) == _program_name(launch):
+            if isinstance(sweep, SweepView) and _program_name(sweep.launch) == _program_name(
+                launch
+            ):
                 yield sweep
 
 
@@ -159,7 +161,7 @@ def _program_name(launch: Launch) -> tuple[object, ...]:
     return launch.command
 
 
-def is_comparable(sweep: Sweep, metric: Metric | None) -> bool:
+def is_comparable(sweep: SweepView, metric: Metric | None) -> bool:
     """Return True if a sweep's results are valid for a metric.
 
     The last value of every reported metric is stored, so another metric or goal needs no training,

@@ -14,7 +14,7 @@ from itertools import islice
 from hpq.code import signing
 from hpq.code.bundle import keep, pack, unpack
 from hpq.domain.identity import ParameterSet, slug
-from hpq.domain.sweep import Keep, Sweep
+from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.search.samplers import replicated
@@ -151,7 +151,7 @@ def _existing(session: Session, sid: str) -> Enqueued:
     return Enqueued(sid=sid, is_new=False, trials=session.reader.sweeps.get(sid).counts.total)
 
 
-def _reuse_criteria(submission: Submission, sweep: Sweep) -> ReuseCriteria:
+def _reuse_criteria(submission: Submission, sweep: SweepView) -> ReuseCriteria:
     spec = submission.spec
     return ReuseCriteria(
         launch=sweep.launch,
@@ -164,7 +164,7 @@ def _reuse_criteria(submission: Submission, sweep: Sweep) -> ReuseCriteria:
 
 def seal(
     writer: SweepWriter,
-    sweep: Sweep,
+    sweep: SweepView,
     manifest: str,
     bundle: bytes | None,
     allow_duplicate: bool,
@@ -223,12 +223,12 @@ def write_rows(
     return first - 1
 
 
-def _sweep(session: Session, submission: Submission, sid: str) -> Sweep:
+def _sweep(session: Session, submission: Submission, sid: str) -> SweepView:
     settings, spec, launch = session.settings, submission.spec, submission.code.launch
     keys = spec.keys
     if launch.is_frozen or launch.is_function:
         launch = replace(launch, home=signing.home_id(settings.home, make=True))
-    return Sweep(
+    return SweepView(
         id=sid,
         name=spec.name,
         digest=submission.digest,

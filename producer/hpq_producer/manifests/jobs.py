@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import TOLD_TO_GO, ExitCode, UserError
 
@@ -46,7 +46,7 @@ def refuse_too_many(what: str, sets: int | None) -> None:
         )
 
 
-def render(manifests: str, sweep: Sweep, trials: Iterable[TrialView]) -> str:
+def render(manifests: str, sweep: SweepView, trials: Iterable[TrialView]) -> str:
     """Return the Jobs of some trials as YAML, with the ConfigMaps that they read.
 
     `manifests`: the output of `manifests.render` for the sweep's queue.
@@ -67,7 +67,7 @@ def render(manifests: str, sweep: Sweep, trials: Iterable[TrialView]) -> str:
     return yaml.safe_dump_all([*settings, *jobs], sort_keys=False)
 
 
-def _job(worker: Yaml, sweep: Sweep, trial: TrialView) -> Yaml:
+def _job(worker: Yaml, sweep: SweepView, trial: TrialView) -> Yaml:
     number = trial.id.number
     ours = {_INSTANCE: "hpq-job", "hpq/sweep": sweep.id, "hpq/set": str(number)}
     labels = {**worker["metadata"]["labels"], **ours}

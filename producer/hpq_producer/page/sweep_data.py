@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from hpq.domain.status import SweepStatus
-from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Json, TrialId, TrialState, TrialView
 from hpq.errors import HpqError
 from hpq.settings import Settings
@@ -64,7 +64,7 @@ class SweepData:
         )
 
     @property
-    def sweep(self) -> Sweep:
+    def sweep(self) -> SweepView:
         """The sweep."""
         return self.status.sweep
 
@@ -147,7 +147,7 @@ def read_more(
 
 
 def _curves(
-    reader: StoreReader, sweep: Sweep, trials: Sequence[TrialView]
+    reader: StoreReader, sweep: SweepView, trials: Sequence[TrialView]
 ) -> Iterable[tuple[int, Curve]]:
     """Yield number, steps and values of the curves of the sweep's metric."""
     names = (sweep.metric.name,) if sweep.metric else ()
@@ -193,7 +193,7 @@ def encode_scale(data: SweepData) -> list[float]:
 
 
 def encode_trials(
-    sweep: Sweep, trials: Sequence[TrialView], names: Sequence[str]
+    sweep: SweepView, trials: Sequence[TrialView], names: Sequence[str]
 ) -> dict[str, Any]:
     """Return a list for each column; times in seconds since the sweep was created."""
     rows = [TrialRow(trial=trial, sweep=sweep) for trial in trials]
@@ -236,5 +236,5 @@ def _rounded(v: float | None) -> float | None:
     return None if v is None else float(f"{v:.6g}")
 
 
-def _since(sweep: Sweep, ms: int) -> float | None:
+def _since(sweep: SweepView, ms: int) -> float | None:
     return round((ms - sweep.created_ms) / 1000, 1) if ms else None

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.store.reader import StoreReader
@@ -32,7 +32,7 @@ def trials_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
 
 
 def history_frame(
-    reader: StoreReader, sweep: Sweep, trials: Sequence[TrialView], metric: Metrics
+    reader: StoreReader, sweep: SweepView, trials: Sequence[TrialView], metric: Metrics
 ) -> DataFrame:
     """Read a row a value: HISTORY_COLUMNS. Warn of trials whose curves were dropped.
 

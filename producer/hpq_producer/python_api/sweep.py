@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from hpq.domain.sweep import Sweep as SweepView
-from hpq.domain.sweep import SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, UserError
 from hpq_producer.analysis.importance import Importance

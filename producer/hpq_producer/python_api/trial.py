@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hpq.domain.sweep import Sweep as SweepView
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, Params, TrialState, TrialView
 from hpq_producer.analysis.attempts import Attempt, attempts_of
 from hpq_producer.analysis.records import best_values, flat_record

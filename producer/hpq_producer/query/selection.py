@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from hpq.code.signing import RowSigner
-from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import ALTERED, FailureKind, Json, TrialState, TrialView
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import Settings
@@ -43,7 +43,7 @@ class Selection:
     """The options of `hpq results`: a state, a filter, a sort key, the first N trials."""
 
     reader: StoreReader
-    sweep: Sweep
+    sweep: SweepView
     state: TrialState | None = None
     sort: str = ""
     top: int | None = None
@@ -95,7 +95,7 @@ class Selection:
 
 
 def best_trials(
-    reader: StoreReader, sweep: Sweep, n: int = 1, where: Filter | None = None
+    reader: StoreReader, sweep: SweepView, n: int = 1, where: Filter | None = None
 ) -> list[TrialView]:
     """Return the N best trials that match the expression, best first; ties by number.
 
@@ -122,7 +122,7 @@ def refuse_altered(trials: Iterable[TrialView]) -> None:
         raise UserError(f"{altered}: {ALTERED.message}", code="parameters-altered")
 
 
-def refuse_unsigned(settings: Settings, sweep: Sweep, otherwise: str) -> None:
+def refuse_unsigned(settings: Settings, sweep: SweepView, otherwise: str) -> None:
     """Raise a UserError if this machine's key did not sign a sweep.
 
     `otherwise` says what --unsigned does.
@@ -134,7 +134,7 @@ def refuse_unsigned(settings: Settings, sweep: Sweep, otherwise: str) -> None:
         raise UserError(text, code="code-not-signed") from None
 
 
-def rank_trials(sweep: Sweep, trials: Iterable[TrialView]) -> list[TrialView]:
+def rank_trials(sweep: SweepView, trials: Iterable[TrialView]) -> list[TrialView]:
     """Return the trials with a result, best first; replicates side by side, by their mean."""
     sets: dict[int, list[TrialView]] = {}
     for trial in trials:
@@ -145,7 +145,7 @@ def rank_trials(sweep: Sweep, trials: Iterable[TrialView]) -> list[TrialView]:
     return [trial for n in sorted(sets, key=lambda n: (means[n], n)) for trial in sets[n]]
 
 
-def _why_none(reader: StoreReader, sweep: Sweep) -> str:
+def _why_none(reader: StoreReader, sweep: SweepView) -> str:
     if sweep.metric is None:
         return f"{sweep.id} has no metric, so no trial is best; add `metric:` to the sweep file"
     counts = sweep.counts
@@ -157,7 +157,7 @@ def _why_none(reader: StoreReader, sweep: Sweep) -> str:
     )
 
 
-def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
+def names_in(reader: StoreReader, sweep: SweepView) -> tuple[list[str], list[str]]:
     """Return the names of all parameters and of all other metrics, in order of appearance."""
     params: dict[str, None] = dict.fromkeys(sweep.varying)
     metrics: dict[str, None] = {}
@@ -169,7 +169,7 @@ def names_in(reader: StoreReader, sweep: Sweep) -> tuple[list[str], list[str]]:
     return list(params), list(metrics)
 
 
-def field_of(sweep: Sweep, trial: TrialView, name: str) -> Json:
+def field_of(sweep: SweepView, trial: TrialView, name: str) -> Json:
     """Return a parameter, else a metric, else one of TRIAL_FIELDS; None if the trial has none.
 
     `param.lr` and `last.acc`, as columns are named, mean `lr` and `acc`.
@@ -197,6 +197,6 @@ def _key(value: Json) -> _Key | None:
     return (1, 0.0, str(value))
 
 
-def _explain_names(sweep: Sweep) -> str:
+def _explain_names(sweep: SweepView) -> str:
     names = ["objective", "duration", "number", "ended", *islice(sweep.varying, 8)]
     return "choose from " + ", ".join(names)

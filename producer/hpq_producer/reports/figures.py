@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal
 
-from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Curve, Json, TrialState, TrialView
 from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
@@ -29,7 +29,7 @@ _WORST = 0.93  # of the way from the best: the last yellow is too pale on white
 _ACTIVE = str.maketrans({"<": "‹", ">": "›", "$": "＄", "&": "＆"})
 
 
-def drawn_trials(sweep: Sweep, trials: Sequence[TrialView]) -> list[TrialView]:
+def drawn_trials(sweep: SweepView, trials: Sequence[TrialView]) -> list[TrialView]:
     """Return all trials, or of more than 500 the best 20 and a sample of 300, always the same."""
     if len(trials) <= _MOST_LINES:
         return list(trials)
@@ -43,7 +43,7 @@ def drawn_trials(sweep: Sweep, trials: Sequence[TrialView]) -> list[TrialView]:
 class FigureData:
     """What was read of a sweep; `curves` are those of its metric for the trials to draw."""
 
-    sweep: Sweep
+    sweep: SweepView
     trials: Sequence[TrialView]
     curves: Sequence[Curve] = ()
 

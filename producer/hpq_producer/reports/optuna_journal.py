@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Curve, Json, TrialState, TrialView
 from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
@@ -41,7 +41,7 @@ class OptunaJournal:
     finished ones without a finite objective.
     """
 
-    def __init__(self, path: Path, sweep: Sweep) -> None:
+    def __init__(self, path: Path, sweep: SweepView) -> None:
         self._optuna = library("optuna", "--to optuna", "optuna")
         self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
         journal = library("optuna.storages.journal", "--to optuna", "optuna")

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import ALTERED, Json, TrialView
 from hpq_producer.analysis.records import column_order, flat_record
 from hpq_producer.analysis.trial_row import TrialRow
@@ -21,13 +21,15 @@ from hpq_producer.terminal.text import clean, value
 _BARS = (30, 24, 18, 12, 8)  # columns: the widest bar that leaves the titles uncut
 
 
-def column_names(sweep: Sweep, metrics: Sequence[str] = ()) -> set[str]:
+def column_names(sweep: SweepView, metrics: Sequence[str] = ()) -> set[str]:
     """Return the titles that are parameters or metrics."""
     metric = {clean(sweep.metric.name)} if sweep.metric else set[str]()
     return {*metric, *map(clean, sweep.varying), *map(clean, metrics)}
 
 
-def result_columns(sweep: Sweep, metrics: Sequence[str] = (), sorted_by: str = "") -> list[Column]:
+def result_columns(
+    sweep: SweepView, metrics: Sequence[str] = (), sorted_by: str = ""
+) -> list[Column]:
     """Return the columns of `result_row`; `sorted_by` is the sort key if no other column has it."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     return [
@@ -45,7 +47,7 @@ def result_columns(sweep: Sweep, metrics: Sequence[str] = (), sorted_by: str = "
 
 
 def result_row(
-    trial: TrialView, sweep: Sweep, metrics: Sequence[str] = (), sorted_by: str = ""
+    trial: TrialView, sweep: SweepView, metrics: Sequence[str] = (), sorted_by: str = ""
 ) -> list[Span]:
     """Return the cells of `result_columns` for a trial."""
     row = TrialRow(trial=trial, sweep=sweep)
@@ -67,13 +69,13 @@ def _shown(found: Json) -> str:
     return "" if found is None else value(found)
 
 
-def write_trials(sweep: Sweep, read: Callable[[], Iterable[TrialView]]) -> None:
+def write_trials(sweep: SweepView, read: Callable[[], Iterable[TrialView]]) -> None:
     """Write trials to stdout as CSV; read them twice: for the columns, then for the rows."""
     names = column_order(name for trial in read() for name in flat_record(trial, sweep))
     write_csv(sys.stdout, names, (flat_record(trial, sweep) for trial in read()))
 
 
-def show_ranking(sweep: Sweep, trials: Sequence[TrialView], scale: Scale | None = None) -> None:
+def show_ranking(sweep: SweepView, trials: Sequence[TrialView], scale: Scale | None = None) -> None:
     """Print ranked trials, best first; with a scale, a bar for each."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     rows = [TrialRow(trial=trial, sweep=sweep) for trial in trials]

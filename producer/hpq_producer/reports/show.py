@@ -9,7 +9,7 @@ from typing import Any
 
 from hpq.domain.attempt import Reason
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.sweep import AppendedFile, Sweep
+from hpq.domain.sweep import AppendedFile, SweepView
 from hpq.domain.trial import FailureKind, Params, Point, TrialView
 from hpq.notice import Notice
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
@@ -42,7 +42,7 @@ _GONE = {
 
 
 def sweep_lines(
-    sweep: Sweep, signed: str, *, why: Notice | None = None, unmet: str = ""
+    sweep: SweepView, signed: str, *, why: Notice | None = None, unmet: str = ""
 ) -> Iterator[Line]:
     """Yield all facts of a sweep except its trials.
 
@@ -107,7 +107,7 @@ def _file(file: AppendedFile) -> Iterator[Line]:
     return ([Span(line)] for line in shown.splitlines())
 
 
-def _sampling(sweep: Sweep) -> str:
+def _sampling(sweep: SweepView) -> str:
     if not sweep.sampler:
         return ""
     is_open = sweep.counts.is_open_ended
@@ -166,7 +166,7 @@ def trial_lines(
     yield from _section(f"last log lines (all: hpq logs {trial.id})", ([Span(x)] for x in lines))
 
 
-def shown_metrics(trial: TrialView, sweep: Sweep) -> list[str]:
+def shown_metrics(trial: TrialView, sweep: SweepView) -> list[str]:
     """Return at most 200 metrics of a trial: the objective, then the others by name."""
     objective = sweep.metric.name if sweep.metric else ""
     return sorted(trial.metrics, key=lambda name: (name != objective, name))[:_MOST_METRICS]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from hpq.domain.sweep import Goal, Sweep
+from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import TrialView
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_target, saved_lines
@@ -51,7 +51,7 @@ def hours_line(summary: SweepSummary) -> Iterator[Line]:
         yield [Span(f"total training time: {all_} (all workers{lost})", Style.DIM)]
 
 
-def rest_line(sweep: Sweep, summary: SweepSummary, shown: int) -> Iterator[Line]:
+def rest_line(sweep: SweepView, summary: SweepSummary, shown: int) -> Iterator[Line]:
     """Yield the number of ranked trials that are not shown, and their range."""
     rest = len(summary.objectives) - shown
     if rest > 0:
@@ -165,7 +165,7 @@ def failure_lines(summary: SweepSummary) -> Iterator[Line]:
         ]
 
 
-def print_summary(session: Session, sweep: Sweep, *, top: int = 20) -> None:
+def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     """Print the page; reads every trial once, and keeps few in memory."""
     reader, columns = session.reader, stdout_info().columns
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
@@ -193,7 +193,7 @@ def print_summary(session: Session, sweep: Sweep, *, top: int = 20) -> None:
     show_lines(failure_lines(summary), whole=True)
 
 
-def print_summary_data(session: Session, sweep: Sweep, output: Format, *, top: int) -> None:
+def print_summary_data(session: Session, sweep: SweepView, output: Format, *, top: int) -> None:
     """Print the summary as JSON, YAML or CSV."""
     reader = session.reader
     why = explain_waits(reader, [sweep], session.server).get(sweep.id)
@@ -229,7 +229,7 @@ def print_summary_data(session: Session, sweep: Sweep, output: Format, *, top: i
     )
 
 
-def print_comparison(session: Session, sweeps: Sequence[Sweep]) -> None:
+def print_comparison(session: Session, sweeps: Sequence[SweepView]) -> None:
     """Print two or more sweeps side by side: results, time, what mattered, and the winners."""
     reader, waits = session.reader, explain_waits(session.reader, sweeps, session.server)
     rows: dict[str, list[str]] = {}

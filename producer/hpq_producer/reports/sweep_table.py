@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpq.domain.status import UnreadableSweep
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
@@ -40,7 +40,7 @@ _OTHER_ENDS = (TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED)
 class SweepList:
     """Readable sweeps, with their best objectives and why they wait for workers."""
 
-    sweeps: Sequence[Sweep] = ()
+    sweeps: Sequence[SweepView] = ()
     best: Mapping[str, float | None] = field(default_factory=dict)
     waits: Mapping[str, Notice] = field(default_factory=dict)
     at_ms: int = 0
@@ -52,7 +52,9 @@ class SweepList:
 
 def read_sweeps(reader: StoreReader, newest: int, server: Server) -> SweepList:
     """Read the N newest sweeps, unfinished ones first, without those that cannot be decoded."""
-    found = [s for s in reader.sweeps.get_each(reader.sweeps.ids(newest)) if isinstance(s, Sweep)]
+    found = [
+        s for s in reader.sweeps.get_each(reader.sweeps.ids(newest)) if isinstance(s, SweepView)
+    ]
     found.sort(key=lambda sweep: sweep.state.is_over)
     return SweepList(
         sweeps=found,
@@ -63,7 +65,7 @@ def read_sweeps(reader: StoreReader, newest: int, server: Server) -> SweepList:
 
 
 def explain_waits(
-    reader: StoreReader, sweeps: Sequence[Sweep], server: Server
+    reader: StoreReader, sweeps: Sequence[SweepView], server: Server
 ) -> dict[str, Notice]:
     """Return, by sweep id, why no worker claims trials of a running sweep."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
@@ -82,7 +84,7 @@ def explain_waits(
 
 
 def sweep_row(
-    one: Sweep | UnreadableSweep,
+    one: SweepView | UnreadableSweep,
     best: Mapping[str, float | None],
     waits: Mapping[str, Notice],
     now_ms: int,

@@ -19,7 +19,7 @@ from typing import Generic, TextIO, TypeVar
 from redis.exceptions import RedisError
 
 from hpq.connection.client import TRANSIENT, connect, short_reason
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
@@ -72,12 +72,12 @@ def watch_sweep(
         return _Watch(session, view, stream, leave, on_quit, pods).run(until_done)
 
 
-def _important(reader: StoreReader, sweep: Sweep, columns: str) -> list[Line]:
+def _important(reader: StoreReader, sweep: SweepView, columns: str) -> list[Line]:
     summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
     return list(importance_lines(summary.importance, int(columns)))
 
 
-def matching(reader: StoreReader, sweep: Sweep, text: str) -> list[int]:
+def matching(reader: StoreReader, sweep: SweepView, text: str) -> list[int]:
     """The trials that a filter picks, in an order; a word alone stands for a state: `failed`.
 
     `text` is the order, a blank and the filter.
@@ -92,7 +92,7 @@ class Background(Generic[T]):
     """What takes all trials of a sweep: computed beside the loop, again when some have ended."""
 
     def __init__(
-        self, reader: StoreReader, compute: Callable[[StoreReader, Sweep, str], T]
+        self, reader: StoreReader, compute: Callable[[StoreReader, SweepView, str], T]
     ) -> None:
         self._reader, self._compute = reader, compute
         self._asked, self._at = ("", ""), -1

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TextIO
 
 from hpq.domain.status import Event, SweepStatus
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
@@ -42,7 +42,7 @@ _SWEEP = {
 }
 
 
-def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
+def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
     """Return an event as one line; `trial` is its trial as it is now, if it has one."""
     if event.what == "created":
         count = clean(event.fields.get("count", "?"))
@@ -67,7 +67,7 @@ def event_line(event: Event, trial: TrialView | None, sweep: Sweep) -> str:
     return f"{' '.join(words)}  {TrialRow(trial=trial, sweep=sweep).pairs(sweep.varying)}".rstrip()
 
 
-def running_line(trial: TrialView, sweep: Sweep, at_ms: int) -> str:
+def running_line(trial: TrialView, sweep: SweepView, at_ms: int) -> str:
     """Return the line of a trial that started before the first line."""
     again = f", attempt {trial.attempt}" if trial.attempt > 1 else ""
     taken = duration(at_ms - trial.claimed_ms)
@@ -75,7 +75,7 @@ def running_line(trial: TrialView, sweep: Sweep, at_ms: int) -> str:
     return f"{line}  {TrialRow(trial=trial, sweep=sweep).pairs(sweep.varying)}".rstrip()
 
 
-def _trial_words(event: Event, trial: TrialView, sweep: Sweep) -> list[str]:
+def _trial_words(event: Event, trial: TrialView, sweep: SweepView) -> list[str]:
     fields = {name: clean(text) for name, text in event.fields.items()}
     if event.what == "claimed":
         again = f", attempt {event.attempt}" if event.attempt > 1 else ""
@@ -98,13 +98,15 @@ def _trial_words(event: Event, trial: TrialView, sweep: Sweep) -> list[str]:
     return [{"retried": "queued again"}.get(event.what, clean(event.what))]
 
 
-def _objective(fields: dict[str, str], sweep: Sweep) -> list[str]:
+def _objective(fields: dict[str, str], sweep: SweepView) -> list[str]:
     if not sweep.metric or not fields.get("objective"):
         return []
     return [f"{clean(sweep.metric.name)}={number(float(fields['objective']))}"]
 
 
-def _end_words(event: Event, fields: dict[str, str], trial: TrialView, sweep: Sweep) -> list[str]:
+def _end_words(
+    event: Event, fields: dict[str, str], trial: TrialView, sweep: SweepView
+) -> list[str]:
     out = _objective(fields, sweep)
     if fields.get("kind"):
         out.append(f"({failure_words(fields['kind'])}: {fields.get('error', '')})")

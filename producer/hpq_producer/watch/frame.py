@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis import pods
@@ -243,7 +243,7 @@ def _scale_title(scale: Scale | None, room: int) -> str:
     return f"▁{low} █{high}"
 
 
-def _missing(sweep: Sweep, view: View, layout: Layout) -> list[str]:
+def _missing(sweep: SweepView, view: View, layout: Layout) -> list[str]:
     """`+3 parameters`, and what the titles are in full that had to be shortened."""
     names = {*map(clean, sweep.varying), *map(clean, view.columns)}
     gone = len(names - layout.titles.keys())

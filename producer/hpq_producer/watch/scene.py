@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpq.domain.status import SweepStatus
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Point, TrialId, TrialView
 from hpq.errors import NotFound
 from hpq.notice import Notice
@@ -133,7 +133,7 @@ class SceneReader:
             detail=self._detail(status.sweep, view.trial) if view.trial else None,
         )
 
-    def _numbers(self, view: View, sweep: Sweep, rows: int) -> tuple[list[int], int]:
+    def _numbers(self, view: View, sweep: SweepView, rows: int) -> tuple[list[int], int]:
         if view.filter:
             found = self.found or []
             return found[view.top : view.top + rows], len(found)
@@ -149,7 +149,7 @@ class SceneReader:
         self._rows |= {n: t for n, t in found.items() if t.state.is_terminal}
         return [found[n] for n in dict.fromkeys(numbers)]
 
-    def _points(self, sweep: Sweep, rows: Sequence[TrialView]) -> dict[int, Curve]:
+    def _points(self, sweep: SweepView, rows: Sequence[TrialView]) -> dict[int, Curve]:
         if sweep.metric is None:
             return {}
         if len(self._curves) > _KEPT:
@@ -173,7 +173,7 @@ class SceneReader:
             self._winner = (key, judge_winner(self._reader, status.sweep, status.best))
         return self._winner[1]
 
-    def _detail(self, sweep: Sweep, number: int) -> Detail | None:
+    def _detail(self, sweep: SweepView, number: int) -> Detail | None:
         found = TrialId(sweep=sweep.id, number=number)
         try:
             trial = self._reader.trials.get(found)

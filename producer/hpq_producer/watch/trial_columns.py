@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
@@ -19,7 +19,7 @@ WIDE = 120  # columns of a terminal that has room for wide curves
 
 
 def shown_names(
-    sweep: Sweep, chosen: Sequence[str], columns: int
+    sweep: SweepView, chosen: Sequence[str], columns: int
 ) -> tuple[list[str], dict[str, str]]:
     """Return the parameters and metrics that fit, the chosen ones first, and the shown titles.
 
@@ -40,7 +40,7 @@ def shown_names(
 
 
 def trial_columns(
-    sweep: Sweep,
+    sweep: SweepView,
     names: Sequence[str],
     chosen: Sequence[str],
     curve_title: str,

@@ -11,7 +11,7 @@ from redis import Redis
 
 from hpq.domain.attempt import Nothing, Outcome
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Claim, TrialState
 from hpq.search.membership import is_inside
 from hpq.search.space import Space
@@ -184,7 +184,7 @@ def test_growth_sent_twice_or_by_two_adds_once(
     redis: Redis,
     keys: Keys,
     reader: StoreReader,
-    sweep_of: Callable[..., Sweep],
+    sweep_of: Callable[..., SweepView],
 ) -> None:
     sid = sweep_of(2).id
     rows = [encode_new(ParameterSet(x=x), 0) for x in (2, 3)]
@@ -319,7 +319,7 @@ def test_growth_that_breaks_off_leaves_nothing(
     redis: Redis,
     keys: Keys,
     reader: StoreReader,
-    sweep_of: Callable[..., Sweep],
+    sweep_of: Callable[..., SweepView],
 ) -> None:
     """F28: an enqueue into a sweep that dies between its rows, or whose rows expire."""
     sid = sweep_of(1).id

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.settings import ABOUT
 from hpq_producer.cli import ALIASES, WHERE, Lazy
@@ -107,7 +107,7 @@ def test_help_has_three_spellings_and_hpq_has_a_version(hpq: Hpq) -> None:
     assert hpq("--version").stdout.startswith("hpq ")
 
 
-def test_data_is_json_yaml_or_csv(hpq: Hpq, sweep_of: Callable[..., Sweep]) -> None:
+def test_data_is_json_yaml_or_csv(hpq: Hpq, sweep_of: Callable[..., SweepView]) -> None:
     sid = sweep_of(2).id
     data = json.loads(hpq("ls", "-o", "json").stdout)
     assert data[0]["id"] == sid and data == json.loads(hpq("ls", "--json").stdout)
@@ -157,7 +157,7 @@ def test_a_default_stands_in_the_help_where_it_is_worked_out(hpq: Hpq) -> None:
 
 
 def test_a_shell_completes_the_ids_of_sweeps(
-    hpq: Hpq, sweep_of: Callable[..., Sweep], tmp_path: object
+    hpq: Hpq, sweep_of: Callable[..., SweepView], tmp_path: object
 ) -> None:
     for sid in ("grid-00000", "grid-11111", "other-00000"):
         sweep_of(1, sid)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Outcome, WorkerPresence
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
@@ -22,7 +22,7 @@ from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-MakeSweep = Callable[..., Sweep]
+MakeSweep = Callable[..., SweepView]
 
 
 def finish_one(store: TrialStore, who: WorkerPresence) -> None:

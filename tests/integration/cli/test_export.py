@@ -13,7 +13,7 @@ import pytest
 
 from hpq.domain.attempt import Nothing, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim, Failure, FailureKind, Json, Point, TrialState
 from hpq.store.enqueue import SweepWriter
 from hpq.store.trials import TrialStore
@@ -50,7 +50,7 @@ def ended(
     writer: SweepWriter, store: TrialStore, who: WorkerPresence, take: Callable[[], Claim | Nothing]
 ) -> str:
     """Trials that finished, diverged, were pruned and failed; the fifth waits."""
-    sweep = Sweep(
+    sweep = SweepView(
         id="demo-00000", name="demo", digest="d", launch=Launch(program="t.py"), owner="me",
         metric=Metric(name="acc", goal=Goal.MAXIMIZE), varying=tuple(SPACE),
         spec={"method": "random", "parameters": SPACE},
@@ -110,7 +110,7 @@ def test_optuna_reads_the_study_with_its_ranges_states_and_curves(
 
 
 def test_numbers_without_a_file_become_ranges(
-    hpq: Hpq, sweep_of: Callable[..., Sweep], take: Callable[[], Claim | Nothing],
+    hpq: Hpq, sweep_of: Callable[..., SweepView], take: Callable[[], Claim | Nothing],
     store: TrialStore, tmp_path: Path,
 ) -> None:  # fmt: skip
     """As a list of parameter sets has them: a choice for each of 10,000 numbers takes minutes."""
@@ -182,7 +182,7 @@ def test_without_the_library_the_remedy_is_named(
 
 @pytest.mark.parametrize("to", ["tensorboard", "optuna"])
 def test_a_sweep_without_results_is_an_empty_export(
-    hpq: Hpq, sweep_of: Callable[..., Sweep], to: str, tmp_path: Path
+    hpq: Hpq, sweep_of: Callable[..., SweepView], to: str, tmp_path: Path
 ) -> None:
     sweep_of(3, metric=None)
     assert "0 trials written" in hpq("export", "x", "--to", to).stderr

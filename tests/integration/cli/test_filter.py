@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
@@ -27,7 +27,7 @@ SID = "demo-00000"
 def started(
     store: TrialStore,
     who: WorkerPresence,
-    sweep_of: Callable[..., Sweep],
+    sweep_of: Callable[..., SweepView],
     take: Callable[[], Claim],
 ) -> list[Claim]:
     """x = 1 … 6: the first finished, three run and report, the others wait."""

@@ -25,7 +25,7 @@ from redis import Redis
 
 from hpq.code.signing import sign
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, ReportBatch, WorkerPresence
-from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -44,7 +44,7 @@ LEASE_MS = 30_000
 ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-MakeSweep = Callable[..., Sweep]
+MakeSweep = Callable[..., SweepView]
 
 
 def claim(store: TrialStore, who: WorkerPresence) -> Claim:
@@ -72,7 +72,7 @@ def fail(store: TrialStore, got: Claim, message: str = ESCAPES) -> None:
 
 
 @pytest.fixture
-def done(store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep) -> Sweep:
+def done(store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep) -> SweepView:
     """Three trials: finished at 0.5 and 0.9, failed with an ugly message."""
     sweep = sweep_of(3)
     for value in (0.5, 0.9):
@@ -87,7 +87,7 @@ def inert(text: str) -> bool:
     return "\x1b" not in text and "\x9b" not in text
 
 
-def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep) -> None:
+def test_ls_names_sweeps_newest_first(hpq: Hpq, done: SweepView, sweep_of: MakeSweep) -> None:
     sweep_of(2, "later-00000")
     answer = hpq("ls")
     rows = [line.split() for line in answer.stdout.splitlines()]
@@ -98,7 +98,7 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: Sweep, sweep_of: MakeSweep
     assert first["sweep"] == first["id"]  # as trials and `enqueue --json` call it
 
 
-def test_ls_has_a_column_of_tags_where_there_is_one(hpq: Hpq, done: Sweep) -> None:
+def test_ls_has_a_column_of_tags_where_there_is_one(hpq: Hpq, done: SweepView) -> None:
     assert hpq("ls").stdout.splitlines()[0].endswith("  queue")
     assert len({len(line) for line in hpq("ls", "--size").stdout.splitlines()}) == 1
     assert hpq("set", done.id, "tags=a,b").returncode == 0
@@ -113,7 +113,7 @@ def test_ls_of_nothing_says_what_makes_a_sweep_and_prints_no_data(hpq: Hpq, redi
     assert json.loads(hpq("ls", "--json").stdout) == []
 
 
-def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
+def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: SweepView) -> None:
     assert yaml.safe_load(hpq("best", "--yaml").stdout) == {"x": 2}
     refused(hpq("best", "--args"), "code-not-signed", "--unsigned")
     assert hpq("best", "--args", "--unsigned").stdout == "--x=2\n"
@@ -132,7 +132,7 @@ def test_best_gives_the_parameters_in_each_form(hpq: Hpq, done: Sweep) -> None:
 
 def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     hpq: Hpq,
-    done: Sweep,
+    done: SweepView,
     reader: StoreReader,
     store: TrialStore,
     who: WorkerPresence,
@@ -171,7 +171,7 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
 
 
 def test_a_confirmation_that_other_parameters_win_is_no_yes(
-    hpq: Hpq, done: Sweep, store: TrialStore, who: WorkerPresence, control: SweepControl
+    hpq: Hpq, done: SweepView, store: TrialStore, who: WorkerPresence, control: SweepControl
 ) -> None:
     control.stop(done.id)
     sid = hpq("best", "-n", "2", "--confirm", "2", HPQ_USER="me").stdout.strip()
@@ -189,7 +189,7 @@ def test_code_that_another_key_signed_is_not_confirmed(
     refused(hpq("best", "demo-00000", "--confirm", "2"), "code-key-differs", exit=2)
 
 
-def test_hpq_alone_shows_what_goes_on(hpq: Hpq, done: Sweep, sweep_of: MakeSweep) -> None:
+def test_hpq_alone_shows_what_goes_on(hpq: Hpq, done: SweepView, sweep_of: MakeSweep) -> None:
     sweep_of(2, "newer-00000")
     said = hpq().stdout
     assert "newer-00000  waiting" in said and "start one: hpq worker" in said
@@ -235,7 +235,7 @@ def test_hpq_alone_on_an_empty_server_names_the_first_commands(hpq: Hpq) -> None
     assert said.startswith("no sweep yet") and "hpq init" in said and "hpq run" in said
 
 
-def test_two_sweeps_stand_side_by_side(hpq: Hpq, done: Sweep, sweep_of: MakeSweep) -> None:
+def test_two_sweeps_stand_side_by_side(hpq: Hpq, done: SweepView, sweep_of: MakeSweep) -> None:
     sweep_of(2, "other-00000")
     said = hpq("summary", done.id, "other-00000").stdout
     rows = {line.split("  ")[0]: line.split() for line in said.splitlines()[1:]}
@@ -251,7 +251,7 @@ def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
     assert "demo-00000" in answer.stderr and "2 queued" in answer.stderr
 
 
-def test_results_as_csv_are_read_back_by_a_csv_reader(hpq: Hpq, done: Sweep) -> None:
+def test_results_as_csv_are_read_back_by_a_csv_reader(hpq: Hpq, done: SweepView) -> None:
     rows = list(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
     assert [(r["trial"], r["state"], r["param.x"], r["objective"]) for r in rows] == [
         ("1", "finished", "1", "0.5"),
@@ -261,7 +261,7 @@ def test_results_as_csv_are_read_back_by_a_csv_reader(hpq: Hpq, done: Sweep) -> 
     assert inert(rows[2]["failure.message"])
 
 
-def test_csv_json_lines_and_pandas_name_columns_alike(hpq: Hpq, done: Sweep) -> None:
+def test_csv_json_lines_and_pandas_name_columns_alike(hpq: Hpq, done: SweepView) -> None:
     """A row of JSON Lines that pandas flattens has the columns of CSV."""
     lines = hpq("results", "-o", "jsonl").stdout.splitlines()
     (titles, *rows) = csv.reader(hpq("results", "-o", "csv").stdout.splitlines())
@@ -271,7 +271,7 @@ def test_csv_json_lines_and_pandas_name_columns_alike(hpq: Hpq, done: Sweep) -> 
     assert {"param.x", "last.acc", "failure.message"} <= set(titles) <= set(frame.columns)
 
 
-def test_history_prints_every_value_in_each_format(hpq: Hpq, done: Sweep) -> None:
+def test_history_prints_every_value_in_each_format(hpq: Hpq, done: SweepView) -> None:
     lines = hpq("results", "--history", "-o", "jsonl").stdout.splitlines()
     rows = [json.loads(line) for line in lines]
     assert {(r["attempt"], r["metric"]) for r in rows} == {(1, "acc")}
@@ -286,7 +286,7 @@ def test_history_prints_every_value_in_each_format(hpq: Hpq, done: Sweep) -> Non
     assert hpq("results", "--history", "--state", "failed", "--csv").stdout.count("\n") == 1
 
 
-def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: Sweep) -> None:
+def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: SweepView) -> None:
     def numbers(*args: str) -> list[int]:
         return [row["trial"] for row in json.loads(hpq("results", "--json", *args).stdout)]
 
@@ -300,7 +300,7 @@ def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: Sweep) -> None:
     refused(wrong, "column-unknown", "nope")
 
 
-def test_the_column_that_results_are_sorted_by_is_shown(hpq: Hpq, done: Sweep) -> None:
+def test_the_column_that_results_are_sorted_by_is_shown(hpq: Hpq, done: SweepView) -> None:
     def titles(*args: str) -> list[str]:
         return hpq("results", *args).stdout.splitlines()[0].split()
 
@@ -311,7 +311,7 @@ def test_the_column_that_results_are_sorted_by_is_shown(hpq: Hpq, done: Sweep) -
     assert hpq("results", "--sort", "worker").stdout.count(" w1 ") == 3
 
 
-def test_no_reader_lets_an_escape_sequence_through(hpq: Hpq, done: Sweep) -> None:
+def test_no_reader_lets_an_escape_sequence_through(hpq: Hpq, done: SweepView) -> None:
     for command in (
         ["results"],
         ["results", "--json"],
@@ -330,7 +330,7 @@ def test_no_reader_lets_an_escape_sequence_through(hpq: Hpq, done: Sweep) -> Non
     assert "[bold]x[/bold]" in hpq("show", "3").stdout
 
 
-def test_show_tells_all_of_a_sweep_and_of_a_trial(hpq: Hpq, done: Sweep) -> None:
+def test_show_tells_all_of_a_sweep_and_of_a_trial(hpq: Hpq, done: SweepView) -> None:
     sweep = hpq("show").stdout
     assert "digits" in sweep and "3: 2 finished, 1 failed" in sweep
     trial = hpq("show", "#2").stdout
@@ -358,14 +358,14 @@ def test_the_command_of_a_trial_runs_its_program_by_hand(
     assert not done.stdout
 
 
-def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: Sweep) -> None:
+def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: SweepView) -> None:
     answer = hpq("show", "demo", "--command")
     refused(answer, "trial-missing", "demo-00000/1")
     line = hpq("show", "1", "--command", "--unsigned").stdout
     assert line == "hpq try digits --seed 0 --set x=1\n"
 
 
-def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep) -> None:
+def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: SweepView) -> None:
     for args in (
         ["show", "nope"],
         ["show", "99"],
@@ -377,12 +377,12 @@ def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep
         assert (answer.returncode, len(answer.stderr.splitlines())) == (4, 1), args
 
 
-def test_logs_gives_the_last_lines(hpq: Hpq, done: Sweep) -> None:
+def test_logs_gives_the_last_lines(hpq: Hpq, done: SweepView) -> None:
     assert hpq("logs", "2", "--tail", "1").stdout == "at 0.9 red =cmd() [bold]x[/bold]\n"
     assert hpq("logs", "2", "--raw", "--tail", "1").stdout == f"at 0.9 {ESCAPES}\n"
 
 
-def test_logs_of_a_sweep_are_those_of_the_trial_that_ended_last(hpq: Hpq, done: Sweep) -> None:
+def test_logs_of_a_sweep_are_those_of_the_trial_that_ended_last(hpq: Hpq, done: SweepView) -> None:
     answer = hpq("logs")
     assert (answer.returncode, answer.stderr) == (0, "trial demo-00000/3 printed nothing\n")
 
@@ -398,7 +398,7 @@ def test_a_table_in_a_pipe_is_cut_only_where_columns_says_so(
 
 
 def test_summary_ranks_draws_bars_and_groups_failures(
-    hpq: Hpq, hpq_process: Hpq, done: Sweep
+    hpq: Hpq, hpq_process: Hpq, done: SweepView
 ) -> None:
     lines = hpq("summary").stdout.splitlines()
     ranked = [line for line in lines if "●" in line][:2]
@@ -424,12 +424,12 @@ def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
     assert (record["name"], record["takes"]) == ("w9", ["digits"])
 
 
-def test_wait_answers_how_the_sweep_ended(hpq: Hpq, done: Sweep) -> None:
+def test_wait_answers_how_the_sweep_ended(hpq: Hpq, done: SweepView) -> None:
     assert hpq("wait").returncode == 1
 
 
 def test_wait_posts_the_outcome_itself_and_warns_if_no_webhook_accepts_it(
-    hpq: Hpq, done: Sweep, redis: Redis
+    hpq: Hpq, done: SweepView, redis: Redis
 ) -> None:
     with serving() as hook:
         assert hpq("wait", "--notify", hook.url).returncode == 1
@@ -879,7 +879,7 @@ def test_show_prints_the_file_as_it_was_written(hpq: Hpq, sweep_of: MakeSweep) -
 
 
 def test_show_of_a_trial_leaves_package_versions_to_json(
-    hpq: Hpq, store: TrialStore, redis: Redis, done: Sweep
+    hpq: Hpq, store: TrialStore, redis: Redis, done: SweepView
 ) -> None:
     redis.hset("hpq:t:demo-00000/2", "provenance", "d1")
     store.keep_provenance("d1", dumps({"host": "h", "packages": {"numpy": "2.0"}}))
@@ -889,9 +889,9 @@ def test_show_of_a_trial_leaves_package_versions_to_json(
 
 
 @pytest.fixture
-def nested(store: TrialStore, who: WorkerPresence, writer: SweepWriter) -> Sweep:
+def nested(store: TrialStore, who: WorkerPresence, writer: SweepWriter) -> SweepView:
     """Two finished trials whose optimizer has a name and a learning rate."""
-    sweep = Sweep(
+    sweep = SweepView(
         id="demo-00000", name="demo", digest="d", launch=Launch(program="t.py"), owner="me",
         metric=Metric(name="acc", goal=Goal.MAXIMIZE), varying=("opt.lr", "opt.name"),
     )  # fmt: skip
@@ -905,7 +905,7 @@ def nested(store: TrialStore, who: WorkerPresence, writer: SweepWriter) -> Sweep
     return sweep
 
 
-def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: Sweep) -> None:
+def test_nested_parameters_are_shown_by_their_dotted_names(hpq: Hpq, nested: SweepView) -> None:
     header, first, _ = hpq("results").stdout.splitlines()
     assert header.split()[2:4] == ["opt.lr", "opt.name"]
     assert first.split()[2:4] == ["0.03107", "a"]
@@ -940,7 +940,7 @@ def test_versions_that_differ_between_hosts_are_one_warning(
 
 
 def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(
-    hpq: Hpq, nested: Sweep
+    hpq: Hpq, nested: SweepView
 ) -> None:
     row = next(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
     assert (row["param.opt.lr"], row["param.opt.name"]) == ("0.03106791910697813", "a")
@@ -981,7 +981,7 @@ def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
     assert hpq("logs").stderr == "trial demo-00000/1 printed nothing\n"
 
 
-def test_a_page_in_a_pipe_ends_with_its_last_line(hpq: Hpq, done: Sweep) -> None:
+def test_a_page_in_a_pipe_ends_with_its_last_line(hpq: Hpq, done: SweepView) -> None:
     lines = hpq("watch", "--once").stdout.splitlines()
     assert lines[-1] and "q quits" not in lines[-1] and len(lines) < 20
 
@@ -1083,7 +1083,7 @@ def test_a_worker_that_misses_beats_is_silent(
 
 
 def test_the_importance_of_a_single_parameter_is_a_line_that_says_why_there_is_none(
-    reader: StoreReader, done: Sweep
+    reader: StoreReader, done: SweepView
 ) -> None:
     *_, line = _important(reader, reader.sweeps.get(done.id), "80")
     assert "2 parameters" in plain(line)

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
-from hpq.domain.sweep import SCHEMA, Sweep
+from hpq.domain.sweep import SCHEMA, SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
@@ -23,7 +23,7 @@ from tests.support.desk import Desk
 from tests.support.ids import ids
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-MakeSweep = Callable[..., Sweep]
+MakeSweep = Callable[..., SweepView]
 LINE = (
     "waits behind old-00000 (open-ended): `hpq stop old-00000`, or `hpq set new-00000 priority=1`"
 )
@@ -46,7 +46,7 @@ def work(store: TrialStore) -> Callable[..., Claim | Nothing]:
     return begin
 
 
-def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> Sweep:
+def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> SweepView:
     return sweep_of(2, sid, sampler="random", schema=SCHEMA, **fields)
 
 

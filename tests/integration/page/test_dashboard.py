@@ -23,7 +23,7 @@ from redis import Redis
 
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Counts, Sweep
+from hpq.domain.sweep import Counts, SweepView
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -155,7 +155,7 @@ def finish(store: TrialStore, claim: Claim, value: float) -> None:
 def test_a_finished_trial_appears_on_the_open_page(
     serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
 ) -> None:
-    sweep: Sweep = sweep_of(4)
+    sweep: SweepView = sweep_of(4)
     finish(store, begin(0.1, 0.5), 0.5)
     second = begin(0.2, 0.7)
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
@@ -177,7 +177,7 @@ def test_a_finished_trial_appears_on_the_open_page(
 def test_a_metric_is_read_when_it_is_chosen(
     serve, sweep_of, store: TrialStore, who: WorkerPresence, take, tab: Callable[..., Tab]
 ) -> None:
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     points = tuple(Point(step=k, name=n, value=k) for k in (1, 2) for n in ("acc", "train/a b"))
     batch = ReportBatch(seq=1, step=2, objective=2.0, points=points)
     store.beat(take(), who, batch, lease_ms=30_000)
@@ -191,7 +191,7 @@ def test_a_metric_is_read_when_it_is_chosen(
 def test_a_running_trial_moves_without_an_event(
     serve, sweep_of, begin, report, tab: Callable[..., Tab]
 ) -> None:
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     claim = begin(0.1, 0.2)
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
@@ -206,7 +206,7 @@ def test_a_running_trial_moves_without_an_event(
 def test_a_selected_trial_shows_attempts_artifacts_and_the_end_of_its_log(
     serve, sweep_of, begin, tab: Callable[..., Tab]
 ) -> None:
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     begin(0.1, 0.2, log=f"epoch 1\n{HOSTILE}\n".encode())
     shown = serve().show(tab(), f"/sweep/{sweep.id}#{sweep.id}/1")
     shown.until("document.querySelector('#trial pre') !== null")
@@ -218,7 +218,7 @@ def test_a_log_that_arrives_after_the_panel_was_drawn_again_appears(
     serve, sweep_of, begin, report, tab: Callable[..., Tab]
 ) -> None:
     """Each drawing of the panel asks for the trial; here the answers come after the last one."""
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     claim = begin(0.1, 0.2, log=b"epoch 1\n")
     shown, held, is_free = tab(), list[Any](), False
     shown.page.route(
@@ -242,7 +242,7 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     served = serve()
     shown = served.show(tab())
     assert "No sweep yet" in shown.text("#listing")
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     shown.until("document.querySelector('#listing a') !== null")
     shown.page.click("#listing a")
     shown.page.wait_for_url("**/sweep/*")  # until it is loaded, the new page has no body
@@ -258,7 +258,7 @@ def test_a_list_that_did_not_change_is_not_sent_again(serve, sweep_of) -> None:
     served = serve()
     moment = json.loads(served.get("/changes")[2])["at"]
     assert served.get(f"/changes?since={moment}")[0] == 304
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     until = time.monotonic() + DEADLINE_S
     while (answer := served.get(f"/changes?since={moment}"))[0] == 304:
         assert time.monotonic() < until
@@ -269,7 +269,7 @@ def test_a_list_that_did_not_change_is_not_sent_again(serve, sweep_of) -> None:
 def test_a_click_that_a_new_sweep_interrupts_opens_its_link(
     serve, sweep_of, tab: Callable[..., Tab]
 ) -> None:
-    first: Sweep = sweep_of(2)
+    first: SweepView = sweep_of(2)
     served = serve()
     shown, other = served.show(tab()), served.show(tab())
     shown.page.hover("#listing a")
@@ -286,7 +286,7 @@ def test_a_click_that_a_new_sweep_interrupts_opens_its_link(
 def test_a_sweep_removed_while_shown_keeps_its_last_state(
     serve, sweep_of, begin, store: TrialStore, control: SweepControl, tab: Callable[..., Tab]
 ) -> None:
-    sweep: Sweep = sweep_of(1)
+    sweep: SweepView = sweep_of(1)
     finish(store, begin(0.1, 0.5), 0.5)
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
@@ -299,7 +299,7 @@ def test_a_sweep_removed_while_shown_keeps_its_last_state(
 def test_a_page_says_since_when_it_is_not_live_and_comes_back(
     serve, sweep_of, begin, store: TrialStore, redis: Redis, tab: Callable[..., Tab]
 ) -> None:
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     finish(store, begin(0.1, 0.5), 0.5)
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
@@ -317,7 +317,7 @@ def test_a_page_says_since_when_it_is_not_live_and_comes_back(
 def test_a_tab_that_polls_again_gets_what_it_missed(
     serve, sweep_of, begin, store: TrialStore
 ) -> None:
-    sweep: Sweep = sweep_of(4)
+    sweep: SweepView = sweep_of(4)
     finish(store, begin(0.1, 0.5), 0.5)
     served = serve()
     first = served.moment(sweep.id)
@@ -338,7 +338,7 @@ def test_a_tab_that_polls_again_gets_what_it_missed(
 def test_a_moment_that_the_dashboard_does_not_know_loads_the_page_again(
     serve, sweep_of, since: object
 ) -> None:
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     assert serve().changes(sweep.id, since) == {"reset": True}
 
 
@@ -346,7 +346,7 @@ def test_an_axis_that_changes_loads_the_page_again(
     serve, sweep_of, begin, store: TrialStore
 ) -> None:
     """A logarithmic axis has no place for the new value."""
-    sweep: Sweep = sweep_of(4)
+    sweep: SweepView = sweep_of(4)
     for value in (1e-6, 1e-3, 1.0):
         finish(store, begin(value), value)
     served = serve()
@@ -359,7 +359,7 @@ def test_an_axis_that_changes_loads_the_page_again(
 def test_more_events_than_one_read_returns_are_all_seen(
     serve, sweep_of, begin, store: TrialStore, control: SweepControl
 ) -> None:
-    sweep: Sweep = sweep_of(2_000)
+    sweep: SweepView = sweep_of(2_000)
     served = serve()
     first = served.moment(sweep.id)
     control.pause(sweep.id)
@@ -382,7 +382,7 @@ def commands(redis: Redis, *names: str) -> int:
 
 
 def test_twenty_tabs_cost_redis_the_reads_of_one(serve, sweep_of, begin, redis: Redis) -> None:
-    sweep: Sweep = sweep_of(4)
+    sweep: SweepView = sweep_of(4)
     begin(0.1, 0.2)
     served = serve()
     moment = served.moment(sweep.id)
@@ -406,7 +406,7 @@ def test_twenty_tabs_cost_redis_the_reads_of_one(serve, sweep_of, begin, redis: 
 def test_polls_of_a_quiet_sweep_read_no_trial(
     serve, sweep_of, begin, store: TrialStore, redis: Redis
 ) -> None:
-    sweep: Sweep = sweep_of(4)
+    sweep: SweepView = sweep_of(4)
     finish(store, begin(0.1, 0.5), 0.5)
     served = serve()
     moment = served.moment(sweep.id)
@@ -448,7 +448,7 @@ def test_a_poll_of_ten_thousand_trials_with_eight_running_is_twenty_kilobytes(
 
 def test_control_c_ends_it_though_redis_hangs(serve, sweep_of, redis: Redis) -> None:
     """A call of a server that does not answer is tried again for minutes."""
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     served, server = serve(), redis.info("server")["process_id"]
     served.moment(sweep.id)
     os.kill(server, signal.SIGSTOP)
@@ -466,7 +466,7 @@ def test_a_poll_of_a_sweep_that_was_removed_is_not_found(
     serve, sweep_of, control: SweepControl
 ) -> None:
     """A reset would load the page again, which is not found; the open page keeps its last state."""
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     served = serve()
     moment = served.moment(sweep.id)
     control.remove(sweep.id)
@@ -478,7 +478,7 @@ def test_a_poll_of_a_sweep_that_was_removed_is_not_found(
 def test_a_page_of_damaged_data_names_the_key_and_follows_the_sweep_once_it_is_mended(
     serve, sweep_of, begin, store: TrialStore, redis: Redis, keys: Keys, part: str
 ) -> None:
-    sweep: Sweep = sweep_of(4)
+    sweep: SweepView = sweep_of(4)
     finish(store, begin(0.1, 0.5), 0.5)
     served, key = serve(), keys.sweep(sweep.id, part)
     moment = served.moment(sweep.id)
@@ -499,7 +499,7 @@ def test_a_page_of_damaged_data_names_the_key_and_follows_the_sweep_once_it_is_m
 def test_equal_digits_on_the_screen_do_not_change_the_ranks(
     serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
 ) -> None:
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     for value in (0.12345671, 0.12345678):
         finish(store, begin(0.1, value), value)
     shown = serve().show(tab(), f"/sweep/{sweep.id}#{sweep.id}/2")
@@ -524,7 +524,7 @@ def test_a_page_of_another_host_is_refused(serve) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_a_token_is_needed_once(serve, sweep_of, host: str) -> None:
-    sweep: Sweep = sweep_of(2)
+    sweep: SweepView = sweep_of(2)
     served = serve("--host", host)
     name, token = served.cookie
     assert len(token) > 20

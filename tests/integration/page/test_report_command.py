@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Claim, Point, TrialState
 from hpq.store.trials import TrialStore
 from tests.support.ids import refused
@@ -32,9 +32,11 @@ def data_of(page: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def running(sweep_of, store: TrialStore, who: WorkerPresence, take: Callable[[], Claim]) -> Sweep:
+def running(
+    sweep_of, store: TrialStore, who: WorkerPresence, take: Callable[[], Claim]
+) -> SweepView:
     """Return a sweep with one finished trial, one that runs, and two that wait."""
-    sweep: Sweep = sweep_of(4)
+    sweep: SweepView = sweep_of(4)
     for value in (0.5, 0.25):
         claim = take()
         names = ("acc", "loss")
@@ -47,7 +49,7 @@ def running(sweep_of, store: TrialStore, who: WorkerPresence, take: Callable[[],
 
 
 def test_the_report_of_a_running_sweep_is_one_file(
-    running: Sweep, hpq: Hpq, tmp_path: Path
+    running: SweepView, hpq: Hpq, tmp_path: Path
 ) -> None:
     done = hpq("report", running.id)
     assert done.returncode == 0, done.stderr
@@ -65,7 +67,7 @@ def test_the_report_of_a_running_sweep_is_one_file(
 
 
 def test_several_sweeps_go_into_one_file(
-    running: Sweep, sweep_of, hpq: Hpq, tmp_path: Path
+    running: SweepView, sweep_of, hpq: Hpq, tmp_path: Path
 ) -> None:
     other = sweep_of(2, "other-00000")
     assert hpq("report", running.id, "other", running.id, "--out", "both.html").returncode == 0
@@ -73,7 +75,7 @@ def test_several_sweeps_go_into_one_file(
     assert [one["id"] for one in data_of(page)] == [running.id, other.id]
 
 
-def test_a_file_that_cannot_be_written_is_one_line(running: Sweep, hpq: Hpq) -> None:
+def test_a_file_that_cannot_be_written_is_one_line(running: SweepView, hpq: Hpq) -> None:
     refused(hpq("report", running.id, "--out", "no/such/folder/page.html"), "file-unwritable")
 
 

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 import hpq
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
 from hpq.store.keys import Keys
 from tests.support.desk import Desk
@@ -17,7 +17,7 @@ TRIALS, POINTS = 2_000, 50
 
 
 @pytest.fixture
-def large(desk: Desk, redis: Redis, keys: Keys, sweep_of: Callable[..., Sweep]) -> hpq.Sweep:
+def large(desk: Desk, redis: Redis, keys: Keys, sweep_of: Callable[..., SweepView]) -> hpq.Sweep:
     """A sweep of finished trials with a curve each, written without workers."""
     sid, pipe = sweep_of(TRIALS).id, redis.pipeline(transaction=False)
     for number in range(1, TRIALS + 1):

@@ -13,7 +13,7 @@ import pytest
 
 import hpq
 from hpq.domain.attempt import Nothing, Outcome, Reason, ReportBatch, WorkerPresence
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialState
 from hpq.errors import Forbidden, Held, HpqError, NotFound, SweepFileError, UserError
 from hpq.store.control import SweepControl
@@ -25,7 +25,7 @@ from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import raises
 
-MakeSweep = Callable[..., Sweep]
+MakeSweep = Callable[..., SweepView]
 Take = Callable[[], Claim | Nothing]
 HOSTILE = '<b onclick="x()">$\\x1b[31m&amp;</b>'
 SWEEP = {

@@ -15,7 +15,7 @@ from redis import Redis
 
 from hpq.connection.client import connect
 from hpq.domain.attempt import Reason
-from hpq.domain.sweep import Keep, Launch, Sweep
+from hpq.domain.sweep import Keep, Launch, SweepView
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.file_garbage import FileGarbage
@@ -142,7 +142,9 @@ def test_servers_that_share_a_store_remove_no_files_of_each_other(
     context = StoreContext.open(second, Keys("hpq"))
     try:
         other, theirs = SweepControl(context), Shelf(tmp_path / "store", second, Keys("hpq"))
-        sweep = Sweep(id="other-00000", name="other", digest="d", launch=Launch(trainer="digits"))
+        sweep = SweepView(
+            id="other-00000", name="other", digest="d", launch=Launch(trainer="digits")
+        )
         writer = SweepWriter(context)
         writer.add_rows(sweep.id, 1, [NewRow("{}", bytes(16))])
         writer.seal(sweep)

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Capped, Nothing, Outcome, WorkerPresence
-from hpq.domain.sweep import MAX_PRIORITY, Sweep, SweepState
+from hpq.domain.sweep import MAX_PRIORITY, SweepState, SweepView
 from hpq.domain.trial import Claim, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
@@ -23,7 +23,7 @@ from hpq_producer.sweepfile.check import value_of
 from tests.support.ids import raises
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-MakeSweep = Callable[..., Sweep]
+MakeSweep = Callable[..., SweepView]
 Take = Callable[[], Claim | Nothing]
 SID = "demo-00000"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.attempt import Outcome, WorkerPresence
-from hpq.domain.sweep import Goal, Metric, Sweep
+from hpq.domain.sweep import Goal, Metric, SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
@@ -20,7 +20,7 @@ ORDERS = ("best", "newest", "number")
 def mixed(
     store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl,
     reader: StoreReader,
-) -> Sweep:  # fmt: skip
+) -> SweepView:  # fmt: skip
     """Trials 1 to 4 have 0.1, 0.4, 0.2, 0.3; 5 failed; 6 runs at 0.25, 7 without a value; 9 never
     ran and is cancelled; 8 and 10 wait."""
     sweep_of(10, metric=Metric(name="acc", goal=Goal.MAXIMIZE))
@@ -35,7 +35,7 @@ def mixed(
 
 
 def test_running_trials_stand_among_the_ranked_by_the_value_that_they_have(
-    reader: StoreReader, mixed: Sweep
+    reader: StoreReader, mixed: SweepView
 ) -> None:
     assert reader.trials.page(mixed, "best", 0, 20) == [2, 4, 6, 3, 1, 7, 5, 8, 10, 9]
     assert reader.trials.page(mixed, "newest", 0, 20)[:2] == [6, 7]
@@ -45,7 +45,7 @@ def test_running_trials_stand_among_the_ranked_by_the_value_that_they_have(
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("count", [1, 3, 4, 10])
 def test_pages_put_together_are_the_whole_list(
-    reader: StoreReader, mixed: Sweep, order: str, count: int
+    reader: StoreReader, mixed: SweepView, order: str, count: int
 ) -> None:
     whole = reader.trials.page(mixed, order, 0, 99)
     assert sorted(whole) == list(range(1, 11))

@@ -8,7 +8,7 @@ from redis import Redis
 
 from hpq.code.signing import sign
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, WorkerPresence
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.settings import read
 from tests.support.worker_parts import records_of
@@ -75,7 +75,9 @@ def test_a_further_trial_of_a_sweep_reads_its_limits_in_one_command(
     home = {"HPQ_HOME": str(tmp_path / "home"), "HPQ_REDIS_URL": "unix:///x", "USER": "me"}
     launches = records_of(read({**home, "HPQ_CODE_KEY": KEY}), store)
     launch = Launch(trainer="train:run", code="c", code_dir=str(tmp_path))
-    signature = sign(KEY.encode(), "hpq", Sweep(id="demo-00000", name="", digest="", launch=launch))
+    signature = sign(
+        KEY.encode(), "hpq", SweepView(id="demo-00000", name="", digest="", launch=launch)
+    )
     sid = sweep_of(9, launch=launch, signature=signature).id
 
     def admit() -> dict[str, int]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from hpq.code.signing import RowSigner
-from hpq.domain.sweep import SCHEMA, Sweep
+from hpq.domain.sweep import SCHEMA, SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.suggest_lease import SuggestLease
@@ -23,7 +23,7 @@ SIGNER = RowSigner(b"k3y-of-16-letters", "hpq", SID)
 class LateMachine(Machine):
     """The same of a sweep whose sets are made meanwhile, by any of the three workers."""
 
-    def enqueue(self, sweep: Sweep) -> None:
+    def enqueue(self, sweep: SweepView) -> None:
         self.writer.seal(replace(sweep, schema=SCHEMA, sampler="tpe", search="{}", run_cap=TRIALS))
         self.leads = [
             SuggestLease(self.store_context, SID, who.name, LEASE) for who in self.workers
@@ -63,7 +63,7 @@ class LateMachine(Machine):
 class AppendMachine(Machine):
     """The same of a sweep that begins with an older result, and is capped and grown meanwhile."""
 
-    def enqueue(self, sweep: Sweep) -> None:
+    def enqueue(self, sweep: SweepView) -> None:
         old = TrialId(sweep="old-00000", number=3)
         done = TrialView(id=old, state=TrialState.FINISHED, params={}, attempt=1, objective=0.3)
         self.writer.stage_results(SID, [(1, done)])

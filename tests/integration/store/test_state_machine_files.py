@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from hpq.domain.attempt import HeartbeatReply, Outcome, ReportBatch, WorkerPresence
-from hpq.domain.sweep import Keep, Sweep
+from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import (
     Artifacts,
     Checkpoint,
@@ -55,7 +55,7 @@ class FilesMachine(Machine):
         self.copies: dict[str, list[Checkpoint]] = {}  # of each attempt, in its worker's store
         self.over: set[str] = set()  # attempts that have heard that they are lost
 
-    def enqueue(self, sweep: Sweep) -> None:
+    def enqueue(self, sweep: SweepView) -> None:
         super().enqueue(replace(sweep, keep=self.keep))
 
     def teardown(self) -> None:
@@ -150,7 +150,7 @@ class GuardedMachine(FilesMachine):
 
     keep = Keep(best=1, last=1)
 
-    def enqueue(self, sweep: Sweep) -> None:
+    def enqueue(self, sweep: SweepView) -> None:
         assert sweep.metric is not None
         metric = replace(sweep.metric, target=0.9)
         super().enqueue(replace(sweep, metric=metric, replicates=2))

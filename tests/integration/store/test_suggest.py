@@ -15,7 +15,7 @@ from hpq.code.signing import signed
 from hpq.connection.client import connect
 from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Launch, Metric, Sweep, SweepState
+from hpq.domain.sweep import Launch, Metric, SweepState, SweepView
 from hpq.domain.trial import Claim, TrialState
 from hpq.search.discrete import IntUniform
 from hpq.search.search_spec import Sampler, Search
@@ -47,13 +47,13 @@ MakeLead = Callable[..., SuggestLease]
 
 
 @pytest.fixture
-def late(writer: SweepWriter) -> Callable[..., Sweep]:
+def late(writer: SweepWriter) -> Callable[..., SweepView]:
     """Seals a late-bound sweep."""
 
-    def make(run_cap: int = 0, **more: object) -> Sweep:
+    def make(run_cap: int = 0, **more: object) -> SweepView:
         fields = {"launch": Launch(trainer="digits"), "metric": Metric(name="loss")}
         fields |= {"sampler": "tpe", "search": "{}", **more}
-        sweep = Sweep(id=SID, name="late", digest="d", run_cap=run_cap, **fields)  # type: ignore[arg-type]
+        sweep = SweepView(id=SID, name="late", digest="d", run_cap=run_cap, **fields)  # type: ignore[arg-type]
         sweep, _ = signed(KEY.encode(), "hpq", sweep)
         assert writer.seal(sweep) is None
         return sweep

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq_producer.manifests import jobs
 from hpq_producer.manifests.render import manifests_folder
@@ -38,7 +38,7 @@ def manifests() -> str:
 
 
 def rendered(*numbers: int) -> list[Any]:
-    sweep = Sweep(
+    sweep = SweepView(
         id=SWEEP, name="x", owner="me", queue="big", metric=None, launch=Launch(), digest=""
     )
     trials = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hpq.domain.status import DurationStats, SweepStatus, Worker
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, SweepView
 from hpq_producer.cluster.objects import (
     COST_ANNOTATION,
     Pod,
@@ -223,7 +223,7 @@ def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_
         context="c", namespace="n", deployments=(deployment_of(SEEN["quota"]),), pods=pods, at=0
     )
     worker = Worker(name="w1", queue="default", state="busy", device="GPU")
-    sweep = Sweep(id="s", name="s", digest="", launch=Launch(trainer="digits"))
+    sweep = SweepView(id="s", name="s", digest="", launch=Launch(trainer="digits"))
     status = SweepStatus(
         sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,),
         durations=DurationStats(), last_event="1-0",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpq.code.signing import fingerprint, sign
-from hpq.domain.sweep import Launch, Sweep, Wandb
+from hpq.domain.sweep import Launch, SweepView, Wandb
 from hpq.settings import read
 from hpq_worker.attempt.code import CodeBundles
 from hpq_worker.attempt.trust import TrustPolicy
@@ -24,8 +24,8 @@ def access(tmp_path: Path, **env: str) -> TrustPolicy:
     return TrustPolicy(settings, CodeBundles(tmp_path, lambda digest: None))
 
 
-def signed(launch: Launch, key: bytes = OURS) -> Sweep:
-    sweep = Sweep(id="s-1", name="s", digest="d", launch=launch)
+def signed(launch: Launch, key: bytes = OURS) -> SweepView:
+    sweep = SweepView(id="s-1", name="s", digest="d", launch=launch)
     return replace(sweep, signature=sign(key, "hpq", sweep), signer=fingerprint(key))
 
 
@@ -57,7 +57,7 @@ def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str)
     ids=["sweep", "no signature", "signature", "key", "empty key"],
 )
 def test_a_record_signed_otherwise_is_refused_and_says_why(
-    tmp_path: Path, forged: Sweep, request: pytest.FixtureRequest, golden: Golden
+    tmp_path: Path, forged: SweepView, request: pytest.FixtureRequest, golden: Golden
 ) -> None:
     why = access(tmp_path).refusal(forged)
     assert why and why.code == "code-not-signed" and f"key {fingerprint(OURS)}" in why.text

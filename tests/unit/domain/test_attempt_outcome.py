@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpq.domain.sweep import EarlyTerminate, Launch, Metric, Sweep, TerminationRule
+from hpq.domain.sweep import EarlyTerminate, Launch, Metric, SweepView, TerminationRule
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq_worker.attempt.outcome import outcome_of
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -26,7 +26,7 @@ def _failure(
     early: EarlyTerminate | None = None,
     in_terminal: bool = False,
 ) -> Failure:
-    sweep = Sweep(
+    sweep = SweepView(
         id="s-00000", name="s", digest="", launch=launch, metric=METRIC, method=method, early=early
     )
     got = ReportBuffer(METRIC)
@@ -96,7 +96,7 @@ def test_a_missing_module_is_told_with_whose_python_it_was_and_the_way_to_anothe
         tail="ModuleNotFoundError: No module named 'torch'\n",
         argv=("/usr/bin/env", python, "train.py"),
     )
-    sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(program="train.py"))
+    sweep = SweepView(id="s-00000", name="s", digest="", launch=Launch(program="train.py"))
     outcome = outcome_of(end, sweep, ReportBuffer(None))
     assert outcome is not None and outcome.failure is not None
     said = outcome.failure.message
@@ -136,6 +136,8 @@ def test_what_was_told_to_stop_is_pruned_unless_it_came_to_its_end(
 ) -> None:
     got = ReportBuffer(METRIC)
     got.report({"val_loss": 0.5}, None)
-    sweep = Sweep(id="s-00000", name="s", digest="", launch=Launch(trainer="digits"), metric=METRIC)
+    sweep = SweepView(
+        id="s-00000", name="s", digest="", launch=Launch(trainer="digits"), metric=METRIC
+    )
     outcome = outcome_of(replace(end, halt=Halt.PRUNED), sweep, got)
     assert outcome is not None and (outcome.state.value, outcome.objective) == (state, 0.5)

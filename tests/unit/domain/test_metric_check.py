@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from hpq.domain.metric_check import metric_warning, near_miss
-from hpq.domain.sweep import Launch, Metric, Sweep
+from hpq.domain.sweep import Launch, Metric, SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialId, TrialState, TrialView
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.terminal.style import plain
 from hpq_worker.lease.report_buffer import ReportBuffer
 
-SWEEP = Sweep(id="s-00000", name="s", digest="", metric=Metric(name="val_loss"), launch=Launch())
+SWEEP = SweepView(
+    id="s-00000", name="s", digest="", metric=Metric(name="val_loss"), launch=Launch()
+)
 
 
 def _trial(step: int, **metrics: float) -> TrialView:

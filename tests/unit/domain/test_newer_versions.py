@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, Sweep
+from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
@@ -25,7 +25,7 @@ def trial_of(**fields: str):
     return trial_codec.decode_trial("key", TRIAL, row, {}, dropped=False)
 
 
-def read_sweep(**fields: str) -> Sweep:
+def read_sweep(**fields: str) -> SweepView:
     row = {name.encode(): text.encode() for name, text in fields.items()}
     return sweep_codec.decode_sweep("key", "s", row, 0, 0, 0)
 
@@ -54,7 +54,7 @@ def test_a_launch_record_loses_the_fields_that_are_not_known() -> None:
 
 
 def test_a_metric_with_a_goal_of_a_newer_version_ranks_nothing() -> None:
-    sweep = Sweep(id="s", name="s", digest="d", launch=Launch(), metric=Metric(name="loss"))
+    sweep = SweepView(id="s", name="s", digest="d", launch=Launch(), metric=Metric(name="loss"))
     text = json.loads(sweep_codec.encode_sweep(sweep)["metric"])
     assert read_sweep(metric=json.dumps(text | {"goal": "pareto"})).metric is None
     metric = read_sweep(metric=json.dumps(text | {"take": "median", "unit": "%"})).metric

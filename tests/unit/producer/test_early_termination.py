@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.status import Event
-from hpq.domain.sweep import Goal, Launch, Metric, Sweep, TargetReached
+from hpq.domain.sweep import Goal, Launch, Metric, SweepView, TargetReached
 from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
 from hpq_producer.analysis.pruning import (
     describe_early_end,
@@ -19,7 +19,7 @@ from hpq_producer.sweepfile.check import value_of
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.event_log import event_line
 
-SWEEP = Sweep(
+SWEEP = SweepView(
     id="demo-00000",
     name="demo",
     digest="",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpq.domain.status import Event
-from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq.errors import ExitCode
 from hpq_producer.analysis.summary import SweepSummary, effect
@@ -19,7 +19,7 @@ from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.watch.event_log import event_line
 from tests.support.golden import Golden
 
-SWEEP = Sweep(
+SWEEP = SweepView(
     id="demo-00000",
     name="demo",
     digest="",
@@ -197,7 +197,7 @@ def test_failures_are_counted_by_kind_with_an_example() -> None:
 def test_the_exit_code_tells_how_a_sweep_ended(
     counts: Counts, fields: dict[str, str], code: ExitCode
 ) -> None:
-    sweep = Sweep(
+    sweep = SweepView(
         id="s",
         name="s",
         digest="",

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.code.command import argv
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Artifacts, Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.sanitize import CONTROL
@@ -46,7 +46,7 @@ def _trial(params: dict[str, Json], **fields: object) -> TrialView:
 
 def _csv(trial: TrialView, replicates: int = 1) -> dict[str, str]:
     out = io.StringIO(newline="")
-    sweep = Sweep(id="s", name="s", digest="", launch=Launch(), seed=7, replicates=replicates)
+    sweep = SweepView(id="s", name="s", digest="", launch=Launch(), seed=7, replicates=replicates)
     row = flat_record(trial, sweep)
     write_csv(out, column_order(row), [row])
     return next(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
@@ -79,7 +79,7 @@ def test_where_sets_have_replicates_a_row_says_which_and_its_seed() -> None:
 def test_columns_are_those_of_json_by_dotted_name_without_files() -> None:
     trial = _trial({"a": {"b": 1}}, metrics={"x/y": math.nan}, artifacts=Artifacts(
         store="s", path="p", files={"m.pt": 3}))  # fmt: skip
-    sweep = Sweep(id="s", name="s", digest="", launch=Launch())
+    sweep = SweepView(id="s", name="s", digest="", launch=Launch())
     record, row = trial_record(trial, sweep), flat_record(trial, sweep)
     assert record["artifacts"] == {"m.pt": 3} and not any("m.pt" in name for name in row)
     assert (row["param.a.b"], row["last.x/y"], row["failure.kind"]) == (1, None, None)

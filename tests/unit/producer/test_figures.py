@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("plotly")
 
-from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Curve, Json, TrialId, TrialState, TrialView
 from hpq_producer.reports.figures import FIGURES, FigureData, drawn_trials
 
@@ -43,7 +43,7 @@ def data_of(count: int, **fields: Any) -> FigureData:
         }  # fmt: skip
         trials.append(TrialView(**base))
     metric = Metric(name=HOSTILE, goal=fields.pop("goal", Goal.MAXIMIZE))
-    sweep = Sweep(
+    sweep = SweepView(
         id="s", name="s", digest="", launch=Launch(), metric=metric, varying=VARYING,
         spec={"parameters": SPACE}, **fields,
     )  # fmt: skip

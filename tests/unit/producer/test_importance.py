@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hpq.domain.sweep import Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Json
 from hpq_producer.analysis.importance import Importance, Share, importance_of
 
@@ -16,8 +16,8 @@ pytest.importorskip("sklearn")
 INERT = tuple(f"inert_{n}" for n in range(5))
 
 
-def _sweep(*varying: str, sampler: str = "") -> Sweep:
-    return Sweep(
+def _sweep(*varying: str, sampler: str = "") -> SweepView:
+    return SweepView(
         id="s", name="s", digest="", launch=Launch(trainer="digits"), sampler=sampler,
         metric=Metric(name="acc", goal=Goal.MAXIMIZE), varying=varying,
     )  # fmt: skip

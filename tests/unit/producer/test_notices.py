@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import Keep, Launch, Sweep
+from hpq.domain.sweep import Keep, Launch, SweepView
 from hpq.notice import Notice
 from hpq_producer.diagnosis.notices import explain_missing_store
 from tests.support.golden import Golden
@@ -15,7 +15,7 @@ def said(
     *stores: str, here: bool = False, pod: str = "", cluster: bool = False, **fields: object
 ) -> Notice | None:
     workers = [Worker(name=f"w{i}", store=store, pod=pod) for i, store in enumerate(stores)]
-    sweep = Sweep(**{**SWEEP, **fields})  # type: ignore[arg-type]
+    sweep = SweepView(**{**SWEEP, **fields})  # type: ignore[arg-type]
     return explain_missing_store(sweep, workers, is_set_here=here, in_cluster=cluster)
 
 

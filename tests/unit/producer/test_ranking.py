@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpq.domain.sweep import Launch, Metric, Sweep
+from hpq.domain.sweep import Launch, Metric, SweepView
 from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.reports.ranking import result_row, show_ranking
@@ -14,7 +14,7 @@ from hpq_producer.reports.summary_page import comparison_cells, effect_lines, re
 from hpq_producer.terminal.charts import scale_of
 from hpq_producer.terminal.style import plain
 
-SWEEP = Sweep(
+SWEEP = SweepView(
     id="demo-00000",
     name="demo",
     digest="",

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialState, TrialView
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.page.sweep_data import encode_trials
@@ -27,16 +27,16 @@ FAILED = replace(
 )
 
 
-def _shown(trial: TrialView, sweep: Sweep) -> str:
+def _shown(trial: TrialView, sweep: SweepView) -> str:
     return "\n".join(map(plain, trial_lines(TrialRow(trial=trial, sweep=sweep), {}, {}, "")))
 
 
-def _watched(trial: TrialView, sweep: Sweep) -> str:
+def _watched(trial: TrialView, sweep: SweepView) -> str:
     row = TrialRow(trial=trial, sweep=sweep, at=replace(DATA.status, sweep=sweep))
     return plain(trial_cells(row, sweep.varying, None, ""))
 
 
-VIEWS: Mapping[str, Callable[[TrialView, Sweep], str]] = {
+VIEWS: Mapping[str, Callable[[TrialView, SweepView], str]] = {
     "watch": _watched,
     "show": _shown,
     "results": lambda trial, sweep: plain(result_row(trial, sweep)),

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import FUNCTION, SCHEMA, Launch, Sweep
+from hpq.domain.sweep import FUNCTION, SCHEMA, Launch, SweepView
 from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.session import Server
 from tests.support.golden import Golden
 
 
-def _sweep(launch: Launch, queue: str = "default", signature: str = "", signer: str = "") -> Sweep:
-    return Sweep(
+def _sweep(
+    launch: Launch, queue: str = "default", signature: str = "", signer: str = ""
+) -> SweepView:
+    return SweepView(
         id="s-00000",
         name="s",
         digest="d",

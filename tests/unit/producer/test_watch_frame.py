@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
-from hpq.domain.sweep import Counts, Goal, Launch, Metric, Sweep
+from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialId, TrialState, TrialView
 from hpq.notice import Notice
 from hpq_producer.analysis.winner import judge
@@ -62,7 +62,7 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
     ended = [_trial(n, TrialState.FINISHED, objective=0.9) for n in range(101, 105)]
     worker = Worker(name="w1", queue="default", state="busy", seen_ms=NOW, device="GPU")
     status = SweepStatus(
-        sweep=Sweep(**{**base, **sweep}),  # type: ignore[arg-type]
+        sweep=SweepView(**{**base, **sweep}),  # type: ignore[arg-type]
         at_ms=NOW,
         running=tuple(_trial(n) for n in range(1, running + 1)),
         best=tuple(ended),

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from hpq.domain.sweep import Counts, Goal, Launch, Metric, ObjectiveValue, Sweep
+from hpq.domain.sweep import Counts, Goal, Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialState, TrialView
 from hpq_producer.analysis.winner import SURE, expected_best, judge, pooled_sd
 
@@ -19,7 +19,7 @@ PARAMETERS: Json = {
     "units": {"min": 8, "max": 256},
     "exponent": {"distribution": "log_uniform", "min": -9, "max": -1},
 }
-SWEEP = Sweep(
+SWEEP = SweepView(
     id="demo-00000", name="demo", digest="", launch=Launch(trainer="digits"),
     metric=Metric(name="acc", goal=Goal.MAXIMIZE), counts=Counts(finished=16),
     varying=("lr", "opt.momentum", "kind", "units", "exponent"), spec={"parameters": PARAMETERS},

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hpq.domain.attempt import HeartbeatReply
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Claim, TrialId
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.report_socket import ReportSocket
@@ -42,7 +42,7 @@ class Said:
         runner: Any = SimpleNamespace(
             answers=answers, output=output, lines=LineBuffer(), run=lambda _: None
         )
-        sweep = Sweep(id="s-00000", name="s", digest="d", owner="me",
+        sweep = SweepView(id="s-00000", name="s", digest="d", owner="me",
                       launch=Launch(program="train.py"))  # fmt: skip
         claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, nonce="n")
         self.execution = Execution(

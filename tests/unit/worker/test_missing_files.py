@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq_worker.attempt.code import CodeBundles
 
@@ -30,7 +30,7 @@ def test_a_missing_file_is_the_hosts_until_a_trial_has_finished_on_it(
     tmp_path: Path, message: str, needed: str
 ) -> None:
     launch = Launch(program="t.py", code="c" * 64, code_dir="/nowhere", bundled=True)
-    sweep = Sweep(id="s-1", name="s", digest="d", launch=launch, provenance={"host": "desk"})
+    sweep = SweepView(id="s-1", name="s", digest="d", launch=launch, provenance={"host": "desk"})
     bundles = CodeBundles(tmp_path, lambda _: None)
     found = bundles.judge(sweep, failed(message))
     assert found and found.failure

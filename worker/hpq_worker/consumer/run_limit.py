@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from redis.exceptions import RedisError
 
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import HpqError, NotFound
 from hpq.notice import tagged
 from hpq_worker.runner.caller import Caller
@@ -66,7 +66,7 @@ class RunLimit:
     def __init__(
         self,
         budget: RunBudget | None = None,
-        read_sweep: Callable[[], Sweep] | None = None,
+        read_sweep: Callable[[], SweepView] | None = None,
         *,
         caller: Caller | None = None,
     ) -> None:
@@ -123,7 +123,7 @@ class RunLimit:
         self._logged = line
 
 
-def _why_waiting(sweep: Sweep) -> str:
+def _why_waiting(sweep: SweepView) -> str:
     """Return why no trial of a sweep can start; "" if one can."""
     state = sweep.state
     if state is SweepState.RUNNING:

@@ -13,7 +13,7 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
@@ -63,7 +63,7 @@ class Notices:
         before, seen = self._seen or {}, dict[str, str]()
         ids = [*self._reader.sweeps.open_ids(queue), *self._reader.sweeps.ids(_NEWEST), *before]
         found = self._reader.sweeps.get_each(list(dict.fromkeys(ids)))
-        sweeps = [s for s in found if isinstance(s, Sweep) and s.queue == queue]
+        sweeps = [s for s in found if isinstance(s, SweepView) and s.queue == queue]
         is_idle = not any(s.counts.running for s in sweeps)
         newest = {s.id for s in sorted(sweeps, key=lambda s: -s.created_ms)[:_NEWEST]}
         for sweep in sweeps:
@@ -88,14 +88,14 @@ class Notices:
         wait({self._thread.submit(lambda: None)}, TIMEOUT_S)
         self._stop.set()
 
-    def _state(self, sweep: Sweep, is_idle: bool, now: float) -> str:
+    def _state(self, sweep: SweepView, is_idle: bool, now: float) -> str:
         if not (is_idle and sweep.state is SweepState.RUNNING and sweep.counts.waits):
             self._waits.pop(sweep.id, None)
             return sweep.state
         is_late = now - self._waits.setdefault(sweep.id, now) >= self._stalled_s
         return _STALLED if is_late else sweep.state
 
-    def _body(self, sweep: Sweep, what: str) -> dict[str, Any]:
+    def _body(self, sweep: SweepView, what: str) -> dict[str, Any]:
         (best,) = self._reader.trials.best_objectives([sweep])
         why = sweep.held
         if what == _STALLED:

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 from typer import Option
 
 from hpq.connection.credentials import redact
-from hpq.domain.sweep import Sweep, SweepState
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import HpqError, SettingsError, UserError
 from hpq.filestore.local import location
@@ -127,7 +127,7 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
             reader = session.reader
             ids = [only] if only else reader.sweeps.open_ids(settings.queue)
             found = reader.sweeps.get_each(ids)
-            waiting = [one for one in found if isinstance(one, Sweep) and _waits(one)]
+            waiting = [one for one in found if isinstance(one, SweepView) and _waits(one)]
             last = {one.id: reader.events.last_id(one.id) for one in waiting}
             now_ms = reader.now_ms()
             remove_unused(settings.home, reader)
@@ -152,11 +152,11 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
         print_message(f"  and {len(waiting) - _LISTED} more: hpq ls --all")
 
 
-def _waits(sweep: Sweep) -> bool:
+def _waits(sweep: SweepView) -> bool:
     return sweep.state is SweepState.RUNNING and sweep.counts.waits
 
 
-def _left(sweep: Sweep) -> int:
+def _left(sweep: SweepView) -> int:
     return int(sweep.counts.planned) - sweep.counts.ended
 
 

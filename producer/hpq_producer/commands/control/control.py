@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
@@ -38,7 +38,7 @@ Targets = Annotated[
 @contextmanager
 def open_to_end(
     ref: str | None, verb: str, force: bool, *, may_mean_trials: bool = False
-) -> Iterator[tuple[Session, Sweep]]:
+) -> Iterator[tuple[Session, SweepView]]:
     """Open a session and the sweep to end.
 
     The sweep must be named if stdin is no terminal or the server is shared. With `may_mean_trials`
@@ -88,7 +88,7 @@ def _control(
     act: Callable[[SweepControl, str], None],
     ref: str | None,
     force: bool,
-    line: Callable[[Sweep], str],
+    line: Callable[[SweepView], str],
     continues: bool = False,
 ) -> None:
     with open_session() as session:
@@ -99,7 +99,7 @@ def _control(
             print_if_not_running(session, sweep.id)
 
 
-def _is_over(found: Sweep) -> bool:
+def _is_over(found: SweepView) -> bool:
     """Return true, and print a line, if the sweep is over."""
     if found.state.is_over:
         print_message(f"{found.id} is already over ({found.state})")
@@ -157,7 +157,7 @@ def cancel(
 _SHOWN = 20  # trials
 
 
-def _pick(session: Session, sweep: Sweep, where: Filter) -> list[int]:
+def _pick(session: Session, sweep: SweepView, where: Filter) -> list[int]:
     """List the numbers of the queued and running trials that match.
 
     Raises:
@@ -175,7 +175,7 @@ def _pick(session: Session, sweep: Sweep, where: Filter) -> list[int]:
     return [t.id.number for t in left]
 
 
-def _show_picked(sweep: Sweep, left: list[TrialView]) -> None:
+def _show_picked(sweep: SweepView, left: list[TrialView]) -> None:
     rows = (result_row(t, sweep) for t in left[:_SHOWN])
     show_table(result_columns(sweep), rows, explain=column_names(sweep))
     if len(left) > _SHOWN:
@@ -183,7 +183,7 @@ def _show_picked(sweep: Sweep, left: list[TrialView]) -> None:
     sys.stdout.flush()
 
 
-def _left_to_cancel(session: Session, found: Sweep, numbers: list[int]) -> tuple[int, str]:
+def _left_to_cancel(session: Session, found: SweepView, numbers: list[int]) -> tuple[int, str]:
     """Return how many trials a cancel would end, in words: `2 trials of X (1 has ended)`."""
     total, ended = found.counts.total, found.counts.ended
     if numbers:
@@ -236,7 +236,7 @@ def retry(
             print_if_not_running(session, found.id)
 
 
-def _with_results(session: Session, found: Sweep, numbers: list[int]) -> int:
+def _with_results(session: Session, found: SweepView, numbers: list[int]) -> int:
     """Count the trials with a result, which a retry drops."""
     trials = [
         session.reader.trials.get(TrialId(sweep=found.id, number=n)) for n in dict.fromkeys(numbers)

@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Option
 
 from hpq.connection.credentials import redact
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.errors import SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.notice import Notice
@@ -87,7 +87,7 @@ def _remove_over(age_s: float, keep_files: bool, yes: bool, force: bool) -> None
     with open_session() as session:
         reader = session.reader
         until_ms = reader.now_ms() - int(age_s * 1000)
-        found = [s for s in reader.sweeps.get_each(reader.sweeps.ids()) if isinstance(s, Sweep)]
+        found = [s for s in reader.sweeps.get_each(reader.sweeps.ids()) if isinstance(s, SweepView)]
         chosen = [
             one
             for one in found

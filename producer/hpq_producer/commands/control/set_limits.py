@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.store.wire.fields import dumps, number
 from hpq_producer.commands.control.control import Other
@@ -50,7 +50,7 @@ def set_limits(
         print_message(f"{found.id}: {done}{capped}")
 
 
-def _set_run_cap(session: Session, found: Sweep, most: int) -> str:
+def _set_run_cap(session: Session, found: SweepView, most: int) -> str:
     """Set run_cap; return how many trials were cancelled or queued again."""
     done = session.writer().set_run_cap(found.id, most)
     if done.dropped or done.back:

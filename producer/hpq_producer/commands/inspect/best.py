@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq_producer.analysis.parameters import flatten
@@ -77,7 +77,7 @@ def best(
 
 
 def _confirm(
-    session: Session, sweep: Sweep, trials: list[TrialView], seeds: int, output: Format
+    session: Session, sweep: SweepView, trials: list[TrialView], seeds: int, output: Format
 ) -> None:
     """Queue the best trials again with other seeds, and print how to follow them."""
     done = enqueue_confirmation(session, sweep, trials, seeds)
@@ -99,7 +99,7 @@ def _confirm(
 
 
 def _show(
-    sweep: Sweep,
+    sweep: SweepView,
     trials: list[TrialView],
     several: bool,
     as_yaml: bool,
@@ -123,7 +123,7 @@ def _show(
         _show_one(sweep, trials[0])
 
 
-def _show_one(sweep: Sweep, trial: TrialView) -> None:
+def _show_one(sweep: SweepView, trial: TrialView) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     row = TrialRow(trial=trial, sweep=sweep)
     rows = {name: row.objective}

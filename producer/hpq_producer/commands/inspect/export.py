@@ -11,7 +11,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, TrialView
 from hpq.errors import UserError
 from hpq.shell import shell_hint
@@ -77,7 +77,7 @@ def export(
 
 
 def _write(
-    reader: StoreReader, sweep: Sweep, trials: list[TrialView], to: Peer, path: Path
+    reader: StoreReader, sweep: SweepView, trials: list[TrialView], to: Peer, path: Path
 ) -> None:
     """Write all or nothing: the path appears when it is complete."""
     is_study, curves = to is Peer.OPTUNA, defaultdict[int, list[Curve]](list)

@@ -9,7 +9,7 @@ from typer import Option
 
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.status import UnreadableSweep
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
@@ -45,7 +45,7 @@ def ls(
         reader = session.reader
         picks = tag is not None or only is not None
         found = reader.sweeps.get_each(reader.sweeps.ids(None if everything or picks else n))
-        sweeps = [one for one in found if isinstance(one, Sweep)]
+        sweeps = [one for one in found if isinstance(one, SweepView)]
         best = dict(zip((s.id for s in sweeps), reader.trials.best_objectives(sweeps), strict=True))
         waits = explain_waits(reader, sweeps, session.server)
         if picks:
@@ -78,12 +78,12 @@ def ls(
 
 
 def _picked(
-    sweeps: Sequence[Sweep],
+    sweeps: Sequence[SweepView],
     best: Mapping[str, float | None],
     waits: Mapping[str, Notice],
     tag: str | None,
     where: Filter | None,
-) -> list[Sweep]:
+) -> list[SweepView]:
     """Return the sweeps with the tag that match the expression; its names are those of -o json."""
     found = [sweep for sweep in sweeps if tag is None or tag in sweep.tags]
     if where is None:
@@ -104,12 +104,12 @@ def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span
     return COLUMNS[:-1], [row[:-1] for row in rows]
 
 
-def _sizes(session: Session, sweeps: Sequence[Sweep]) -> dict[str, int]:
+def _sizes(session: Session, sweeps: Sequence[SweepView]) -> dict[str, int]:
     taken = session.reader.sweeps.approximate_bytes(sweeps)
     return dict(zip((s.id for s in sweeps), taken, strict=True))
 
 
-def _size(one: Sweep | UnreadableSweep, took: Mapping[str, int] | None) -> str:
+def _size(one: SweepView | UnreadableSweep, took: Mapping[str, int] | None) -> str:
     return size(took[one.id]) if took and one.id in took else ""
 
 
@@ -127,7 +127,7 @@ def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
 
 
 def _doubts(
-    reader: StoreReader, sweeps: Sequence[Sweep], best: Mapping[str, float | None]
+    reader: StoreReader, sweeps: Sequence[SweepView], best: Mapping[str, float | None]
 ) -> dict[str, str]:
     """Return warnings, by sweep, of a running trial that reports a near miss of the metric."""
     unsure = [s for s in sweeps if s.metric and s.counts.running and best[s.id] is None]
@@ -137,7 +137,7 @@ def _doubts(
 
 
 def _record(
-    one: Sweep | UnreadableSweep,
+    one: SweepView | UnreadableSweep,
     best: Mapping[str, float | None],
     waits: Mapping[str, Notice],
     took: Mapping[str, int] | None,

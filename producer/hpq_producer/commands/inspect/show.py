@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.settings import Settings
@@ -118,7 +118,7 @@ def _show_sweep(session: Session, sid: str, output: Format) -> None:
     show_data(sweep_record(sweep, best, why) | more, output)
 
 
-def _signed(settings: Settings, sweep: Sweep) -> str:
+def _signed(settings: Settings, sweep: SweepView) -> str:
     """Return whether this machine's key signed the launch record: yes, no, or why not."""
     if not sweep.signature:
         return "no"

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.settings import parse_webhook
@@ -84,6 +84,6 @@ def _webhook(url: str | None) -> str:
         raise UserError(f"--notify: {error}", code="setting-invalid") from None
 
 
-def _post(url: str, sweep: Sweep, event: str, best: float | None, why: str) -> None:
+def _post(url: str, sweep: SweepView, event: str, best: float | None, why: str) -> None:
     if not post(url, notice(sweep, event, best, why), time.sleep):
         warn(Notice("notice-lost", "the webhook did not accept the outcome; check --notify"))

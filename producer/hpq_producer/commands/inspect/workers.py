@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
@@ -62,7 +62,7 @@ def _refused(session: Session, found: Sequence[Worker]) -> Iterator[str]:
         for sweep, reason in w.refuses.items():
             who.setdefault((sweep, reason), []).append(w.name)
     wanted = session.reader.sweeps.get_each(sorted({sweep for sweep, _ in who}))
-    waiting = {s.id for s in wanted if isinstance(s, Sweep) and not s.state.is_over}
+    waiting = {s.id for s in wanted if isinstance(s, SweepView) and not s.state.is_over}
     for (sweep, reason), names in who.items():
         if sweep in waiting:
             them = clean(names[0]) if len(names) == 1 else f"{len(names)} workers"

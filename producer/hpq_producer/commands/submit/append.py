@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hpq.domain.sweep import Sweep
+from hpq.domain.sweep import SweepView
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.submission import Submission
@@ -43,7 +43,7 @@ def append(session: Session, submission: Submission, ref: str, *, force: bool) -
     return Appended(sid=sweep.id, added=added, existing=plan.existing)
 
 
-def show_plan(sweep: Sweep, plan: AppendPlan) -> None:
+def show_plan(sweep: SweepView, plan: AppendPlan) -> None:
     """Print how many trials are new, how many exist already, and the first new ones."""
     for note in plan.notes:
         print_message(clean(note))
@@ -57,7 +57,7 @@ def show_plan(sweep: Sweep, plan: AppendPlan) -> None:
         print_message(f"  + … and {len(new) - _SHOWN} more")
 
 
-def print_appended(done: Appended, sweep: Sweep) -> None:
+def print_appended(done: Appended, sweep: SweepView) -> None:
     """Print how many trials were added."""
     counts = f"{trials_of(done.added)} added; {trials_of(sweep.counts.total)} in total"
     print_message(f"{sweep.id}: {counts} ({sweep.state})")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hpq.code.command import interpreter, is_in_users_directory
 from hpq.code.editable import editable_installs
-from hpq.domain.sweep import Launch, Sweep, SweepState
+from hpq.domain.sweep import Launch, SweepState, SweepView
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import Appended, append, print_appended
@@ -84,14 +84,14 @@ def _warn_of_samplers(submission: Submission) -> None:
         warn(f"{lacks}; this machine lacks it, and workers can use it")
 
 
-def _size(sweep: Sweep) -> str:
+def _size(sweep: SweepView) -> str:
     counts = sweep.counts
     if counts.is_open_ended:
         return f"no trial limit, {trials_of(counts.total)} so far"
     return trials_of(int(counts.planned))
 
 
-def _queued(sweep: Sweep, count: int, reused: int) -> str:
+def _queued(sweep: SweepView, count: int, reused: int) -> str:
     """Describe the queued trials; name the sampler that generates later ones."""
     if sweep.reached:
         return f"nothing to train; {describe_target(sweep)}"
@@ -129,7 +129,7 @@ def describe_place(launch: Launch) -> str:
     return f" in {'a copy of ' if is_copy else ''}{launch.code_dir}"
 
 
-def _not_frozen(session: Session, sweep: Sweep) -> list[str]:
+def _not_frozen(session: Session, sweep: SweepView) -> list[str]:
     """Return the editable installs outside a sweep's snapshot: trials run their live code."""
     trainer, python = sweep.launch.trainer, session.settings.python
     found = editable_installs(sys.executable if trainer else interpreter(os.environ, python))
@@ -137,7 +137,7 @@ def _not_frozen(session: Session, sweep: Sweep) -> list[str]:
     return sorted(f for f in folders if not Path(f).is_relative_to(sweep.launch.root))
 
 
-def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
+def print_owner_and_name(session: Session, sweep: SweepView, name: str) -> None:
     """Print if an existing sweep has another owner or another name."""
     if sweep.owner != session.settings.user:
         print_message(f"{sweep.id} belongs to {clean(sweep.owner)}")
@@ -148,7 +148,7 @@ def print_owner_and_name(session: Session, sweep: Sweep, name: str) -> None:
         )
 
 
-def _print_existing(sweep: Sweep, reuse: bool) -> None:
+def _print_existing(sweep: SweepView, reuse: bool) -> None:
     """Print that an identical sweep exists, and which option creates another."""
     remedy = "--new starts another copy"
     if reuse:
@@ -159,7 +159,9 @@ def _print_existing(sweep: Sweep, reuse: bool) -> None:
     )
 
 
-def print_enqueued(session: Session, done: Enqueued, sweep: Sweep, submission: Submission) -> None:
+def print_enqueued(
+    session: Session, done: Enqueued, sweep: SweepView, submission: Submission
+) -> None:
     """Print on stderr what was enqueued."""
     if edited := explain_predecessor(session.reader, submission, sweep):
         print_message(edited)
@@ -203,7 +205,7 @@ def _report(
     print(sweep.id)
 
 
-def _record(done: Enqueued | Appended, sweep: Sweep) -> dict[str, object]:
+def _record(done: Enqueued | Appended, sweep: SweepView) -> dict[str, object]:
     """Return the result of the command as a record."""
     if isinstance(done, Appended):
         counts = {"added": done.added, "there": done.existing, "trials": sweep.counts.total}

@@ -14,7 +14,7 @@ from typer import Option
 from hpq import datasets
 from hpq.code.command import interpreter
 from hpq.domain.status import Worker
-from hpq.domain.sweep import Counts, Launch, Sweep, SweepState
+from hpq.domain.sweep import Counts, Launch, SweepState, SweepView
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings
@@ -111,7 +111,7 @@ def _refuse_function(what: str, launch: Launch) -> None:
         raise UserError(f"{text}; run `hpq exec python SCRIPT`", code="wrong-place")
 
 
-def _go_on(session: Session, sweep: Sweep) -> None:
+def _go_on(session: Session, sweep: SweepView) -> None:
     """Continue an unfinished sweep, also a paused or held one."""
     _refuse_function(sweep.id, sweep.launch)
     if sweep.state.is_over:

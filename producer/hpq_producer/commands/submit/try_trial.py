@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from hpq import datasets
 from hpq.code.bundle import read_kept
-from hpq.domain.sweep import Launch, Sweep
+from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
@@ -108,7 +108,7 @@ def try_trial(
     _start(about, code, os.environ if stored is None else environment())
 
 
-def _of_trainer(trainer: str) -> Sweep:
+def _of_trainer(trainer: str) -> SweepView:
     """Return the sweep of a built-in trainer, or of a function of this directory.
 
     Raises:
@@ -116,7 +116,9 @@ def _of_trainer(trainer: str) -> Sweep:
     """
     if trainer in BUILT_IN:
         launch, metric = Launch(trainer=trainer), BUILT_IN[trainer].metric
-        return Sweep(id="try", name=trainer, digest="", launch=launch, metric=metric, method="grid")
+        return SweepView(
+            id="try", name=trainer, digest="", launch=launch, metric=metric, method="grid"
+        )
     module, _, function = trainer.partition(":")
     plain = module.removesuffix(".py").replace("/", ".").strip(".")
     if not (module and function) or plain != module:
@@ -129,10 +131,10 @@ def _of_trainer(trainer: str) -> Sweep:
         text = f"{trainer}: module {top!r} is neither in {here} nor installed; {hint}"
         raise UserError(text, code="trainer-not-found")
     launch = Launch(trainer=trainer, code_dir=str(here))
-    return Sweep(id="try", name=top, digest="", launch=launch, metric=None, method="grid")
+    return SweepView(id="try", name=top, digest="", launch=launch, metric=None, method="grid")
 
 
-def _of_file(file: Path) -> tuple[Sweep, Params]:
+def _of_file(file: Path) -> tuple[SweepView, Params]:
     """Return the sweep of a file, and its first parameters.
 
     Raises:
@@ -148,7 +150,7 @@ def _of_file(file: Path) -> tuple[Sweep, Params]:
     refuse_unfilled(spec.source, file)
     for warning in submission.warnings:
         warn(warning)
-    sweep = Sweep(
+    sweep = SweepView(
         id="try",
         name=spec.name,
         digest=submission.digest,
@@ -161,7 +163,7 @@ def _of_file(file: Path) -> tuple[Sweep, Params]:
     return sweep, next(parameter_sets(spec), {})
 
 
-def _of_trial(session: Session, what: str) -> tuple[Sweep, TrialView]:
+def _of_trial(session: Session, what: str) -> tuple[SweepView, TrialView]:
     """Return a trial and its sweep.
 
     Raises:
@@ -174,7 +176,7 @@ def _of_trial(session: Session, what: str) -> tuple[Sweep, TrialView]:
     return session.reader.sweeps.get(found.sweep), trial
 
 
-def _stored_code(session: Session, sweep: Sweep) -> bytes:
+def _stored_code(session: Session, sweep: SweepView) -> bytes:
     """Return the bundle of a sweep's code, unverified; empty if it is installed or on this disk.
 
     Raises:
@@ -190,7 +192,7 @@ def _stored_code(session: Session, sweep: Sweep) -> bytes:
     return data or b""
 
 
-def _with_code_here(session: Session, sweep: Sweep, trial: TrialId) -> Sweep:
+def _with_code_here(session: Session, sweep: SweepView, trial: TrialId) -> SweepView:
     if not (sweep.launch.code_dir or sweep.launch.bundled):
         return sweep
     folder = Path(sweep_code_location(sweep).folder)
