@@ -34,7 +34,7 @@ Code = Literal[
     "private-redis-orphaned", "private-redis-record-invalid", "program-ambiguous",
     "program-missing", "python-not-found", "python-other", "python-own", "redis-answers",
     "redis-away", "redis-back", "redis-binary-missing", "redis-binary-too-old",
-    "redis-cluster-mode", "redis-disk-full", "redis-error", "redis-evicts", "redis-forbidden",
+    "redis-cluster-mode", "redis-disk-full", "redis-evicts", "redis-forbidden",
     "redis-loading", "redis-memory", "redis-memory-unlimited", "redis-not-durable",
     "redis-password-refused", "redis-password-unreadable", "redis-pod-missing",
     "redis-pod-not-ready", "redis-read-only", "redis-replica", "redis-tls", "redis-tls-unverified",

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-METRIC_NAME = re.compile(r"[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
+METRIC_NAME = re.compile(r"(?! *$)[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
 METRIC_RULE = "use 1 to 64 of A-Z a-z 0-9 _ . / - @ ( ) % : + and space"
 MAX_NAMES = 50  # different metric names of one trial
 MAX_INFO = 8_192  # characters of what a script sets beside numbers, as JSON

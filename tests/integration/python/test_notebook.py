@@ -46,7 +46,7 @@ def test_the_notebook_runs_and_shows_tables_and_figures(desk: Desk) -> None:
         {kind: "".join(text) if isinstance(text, list) else text for kind, text in data.items()}
         for data in shown
     )
-    assert "<td>running</td>" in sweep["text/html"] and "'finished': 12" in counts["text/plain"]
+    assert "<td>waiting</td>" in sweep["text/html"] and "'finished': 12" in counts["text/plain"]
     assert "'lr': 0.1" in best["text/plain"] and "'width': 256" in best["text/plain"]
     assert trials["text/html"].count("<tr>") == 6 and "loss" in trials["text/plain"]
     assert "param.width" in frame["text/html"] and "12" in history["text/html"]

@@ -82,6 +82,7 @@ TOP = {
     "goal": ("metric: {name: acc, goal: maximise}", "4:21 invalid-value"),
     "metric": ("metric: acc", "4:1 invalid-value"),
     "metric name": ("metric: {goal: minimize}", "4:1 missing-key"),
+    "metric of spaces": ("metric: {name: ' '}", "4:10 invalid-value"),
     "metric key": ("metric: {name: a, gaol: minimize}", "4:19 unknown-key"),
     "target": ("metric: {name: a, target: .nan}", "4:19 invalid-value"),
     "early": ("early_terminate: 3", "4:1 invalid-value"),
