@@ -181,6 +181,6 @@ def test_the_full_sweep_without_a_gpu_names_the_small_one(
     monkeypatch, trainer, parameters, gpus, warned
 ) -> None:
     monkeypatch.setattr(preflight, "gpu_names", lambda: gpus)
-    spec = SimpleNamespace(trainer=trainer, source={"parameters": parameters})
+    spec = SimpleNamespace(keys=SimpleNamespace(trainer=trainer), source={"parameters": parameters})
     said = preflight.without_gpu(SimpleNamespace(spec=spec)) or ""
     assert ("configs/cifar10-16-small.yaml" in said) is warned
