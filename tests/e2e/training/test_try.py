@@ -75,10 +75,10 @@ def test_parameters_are_set_and_the_exit_code_is_the_programs(lab) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("s.yaml", "--set", "rl=1"), "usage"),
+        (("s.yaml", "--set", "rl=1"), "unknown-parameter"),
         (("s.yaml", "--set", "lr"), "usage"),
         (("s.yaml", "--set", "net.layers.x.y=1"), None),
-        (("s.yaml", "--set", "method=grid"), "usage"),
+        (("s.yaml", "--set", "method=grid"), "unknown-parameter"),
         (("nope.yaml",), None),
         (("train.py",), "sweep-file-is-script"),
         (("gone.yaml",), "code-invalid"),
