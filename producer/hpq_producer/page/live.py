@@ -23,7 +23,7 @@ from hpq_producer.terminal.text import clean
 _FRESH_S = 1.0  # a younger read serves every tab
 _WAIT_S = 30.0  # for the tab that reads; the first read of 10,000 trials takes seconds
 _IMPORTANCE_S = 20.0  # between two computations of what takes seconds
-_EVENTS = 1_000  # after so many, all trials are read again
+_EVENTS = 1_000  # of one read; if there are more, all trials are read again
 _DIGITS = 20  # no moment has more, and int() reads no number of thousands
 
 

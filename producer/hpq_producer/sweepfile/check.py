@@ -1,6 +1,6 @@
 """Check data of a sweep file against its model, and report in hpq's words what breaks it.
 
-pydantic's errors are told apart by their type. What a value should be is read from the JSON schema
+The type of pydantic's error decides the words. What a value should be is read from the JSON schema
 of its place, which editors use too.
 """
 
