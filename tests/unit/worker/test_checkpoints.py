@@ -93,8 +93,7 @@ def test_a_checkpoint_that_nobody_can_read_does_not_hold_up_its_sweep(kept, monk
 def test_a_store_that_is_away_is_waited_for_and_not_taken_for_an_empty_one(kept, tmp_path) -> None:
     (kept._paths.checkpoint / "state").write_text("whole")
     assert looks(kept)
-    kept._reports.batch()
-    kept._reports.acknowledge()
+    kept._reports.acknowledge(kept._reports.batch())
     (tmp_path / "store").rename(tmp_path / "mounted")
     (tmp_path / "store").mkdir()
     with pytest.raises(OSError, match="is away"):

@@ -123,7 +123,7 @@ def test_what_a_program_sets_beside_numbers_is_bounded_whoever_sends_it(said: Sa
     said.run()
     info = said.reports.batch().run_info
     assert 4_000 < len(info) < 10_000 and json.loads(info)["nan"] == "nan"
-    said.reports.acknowledge()
+    said.reports.acknowledge(said.reports.batch())
     assert not said.reports.batch().run_info, "sent once"
 
 

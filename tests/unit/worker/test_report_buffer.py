@@ -94,8 +94,25 @@ def test_a_batch_stays_the_same_until_it_is_acknowledged() -> None:
     first = collector.batch()
     collector.report({"a": 2.0}, 2)
     assert collector.batch() is first
-    collector.acknowledge()
+    collector.acknowledge(collector.batch())
     assert [p.step for p in collector.batch().points] == [2] and collector.batch().seq == 2
+
+
+def test_no_output_is_no_news() -> None:
+    collector = ReportBuffer(None)
+    collector.log(b"")
+    assert collector.is_empty
+
+
+def test_a_late_answer_to_an_older_batch_leaves_the_newer_one() -> None:
+    collector = ReportBuffer(None)
+    collector.report({"a": 1.0}, 1)
+    first = collector.batch()
+    collector.acknowledge(first)
+    collector.report({"a": 2.0}, 2)
+    second = collector.batch()
+    collector.acknowledge(first)
+    assert collector.batch() is second
 
 
 def test_the_fifty_first_metric_is_dropped() -> None:

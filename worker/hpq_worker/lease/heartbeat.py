@@ -1,11 +1,13 @@
 """The heartbeat thread: extends the lease of the running attempt and sends its reports to Redis.
 
-It has its own connection with short timeouts, so a Redis that hangs never blocks training. It sends
-new reports at once, at most four times a second; a silent trial beats every sixth of a lease.
+It has its own connection with short timeouts, so a Redis that hangs never blocks training. Reports
+travel a quarter of a second after the first of them, together: those of a shorter trial, and the
+last ones of any trial, travel with its commit. A silent trial beats every sixth of a lease.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from threading import Condition, Thread
@@ -19,7 +21,7 @@ from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
 
-_GAP_S = 0.25
+_GATHER_S = 0.25  # from the first new report to its beat
 _AFTER_ERROR_S = 1.0
 _REJECTED = (HeartbeatReply.LOST, HeartbeatReply.UNKNOWN)
 
@@ -41,8 +43,8 @@ class Heartbeat:
         self._changed = Condition()
         self._claim: Claim | None = None
         self._reports: ReportBuffer | None = None
-        self._sending = False
-        self._sent_at = 0.0
+        self._sent_at = self._news_at = self._pause_s = 0.0
+        self._wakes_at = math.inf  # the thread, by itself
         self.reply = HeartbeatReply.OK
         Thread(target=self._loop, name="heartbeat", daemon=True).start()
 
@@ -50,68 +52,62 @@ class Heartbeat:
         """Start to beat for an attempt."""
         with self._changed:
             self._claim, self._reports, self.reply = claim, reports, HeartbeatReply.OK
-            self._sent_at = time.monotonic() - _GAP_S  # the claim has just begun the lease
-            self._changed.notify()
+            self._sent_at = self._news_at = time.monotonic()  # the claim has just begun the lease
+            self._pause_s = _GATHER_S
+            self._hurry()
 
     def notify(self) -> None:
         """Send new reports soon."""
         with self._changed:
-            self._changed.notify()
+            if self._news_at <= self._sent_at and self._reports and not self._reports.is_empty:
+                self._news_at = time.monotonic()
+                self._hurry()
 
     def end(self) -> None:
-        """Stop to beat for the attempt, after a beat under way."""
+        """Stop to beat for the attempt; Redis rejects a beat that is still under way."""
         with self._changed:
             self._claim = None
-            self._changed.wait_for(lambda: not self._sending)
-        self._outage.idle("beats")
+            self._outage.idle("beats")
 
     def flush(self) -> None:
-        """Send all reports from the calling thread; beats resume afterwards.
+        """Send all reports from the calling thread.
+
+        The thread may send the same batch meanwhile: Redis counts a batch once.
 
         Raises:
             redis.RedisError: Redis is away; the next call sends the same batch.
         """
-        with self._changed:
-            # Cleared first: if Redis hangs, the thread would begin its next beat before we wake.
-            claim, reports, self._claim = self._claim, self._reports, None
-            self._changed.wait_for(lambda: not self._sending)
-        try:
-            while claim is not None and reports is not None and not reports.is_empty:
-                self._progress.stamp()
-                batch = reports.batch()
-                reply = self._store.beat(claim, self._worker, batch, lease_ms=self._lease_ms)
-                reports.acknowledge(reply not in _REJECTED)
-                if reply in _REJECTED:
-                    return
-        finally:
-            with self._changed:
-                self._claim = claim
-                self._changed.notify_all()
+        claim, reports = self._claim, self._reports
+        while claim is not None and reports is not None and not reports.is_empty:
+            self._progress.stamp()
+            batch = reports.batch()
+            reply = self._store.beat(claim, self._worker, batch, lease_ms=self._lease_ms)
+            reports.acknowledge(batch, reply not in _REJECTED)
+            if reply in _REJECTED:
+                return
+
+    def _due_at(self) -> float:
+        if self._claim is None or self._reports is None:
+            return math.inf
+        if self._reports.is_empty:
+            return self._sent_at + self._lease_ms / 6000
+        return max(self._sent_at + self._pause_s, self._news_at + _GATHER_S)
+
+    def _hurry(self) -> None:
+        # Only if it would sleep too long: of trials that take milliseconds it need not know.
+        if self._due_at() < self._wakes_at:
+            self._changed.notify()
 
     def _loop(self) -> None:
-        silence_s = self._lease_ms / 6000
-        pause_s = _GAP_S
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._claim is not None)
-                assert self._reports is not None
-                if self._reports.is_empty:
-                    self._changed.wait(max(0.0, self._sent_at + silence_s - time.monotonic()))
+                while (due_at := self._due_at()) > (now := time.monotonic()):
+                    self._wakes_at = due_at
+                    self._changed.wait(None if due_at == math.inf else due_at - now)
+                self._sent_at = now
                 claim, reports = self._claim, self._reports
-                due = not reports.is_empty or time.monotonic() >= self._sent_at + silence_s
-                wait_s = self._sent_at + pause_s - time.monotonic()
-                if claim is None or not due or wait_s > 0:
-                    if claim is not None and due:
-                        self._changed.wait(wait_s)
-                    continue
-                self._sending = True
-            self._sent_at = time.monotonic()
-            try:
-                pause_s = _GAP_S if self._send(claim, reports) else _AFTER_ERROR_S
-            finally:
-                with self._changed:
-                    self._sending = False
-                    self._changed.notify_all()
+            assert claim is not None and reports is not None
+            self._pause_s = _GATHER_S if self._send(claim, reports) else _AFTER_ERROR_S
 
     def _send(self, claim: Claim, reports: ReportBuffer) -> bool:
         # Renewed from the last turn of the main loop on: the lease of one that hangs ends.
@@ -122,13 +118,17 @@ class Heartbeat:
         try:
             reply = self._store.beat(claim, self._worker, batch, lease_ms=lease_ms)
         except RedisError as error:
-            self._outage.failed("beats", error)
+            with self._changed:
+                if self._claim is claim:
+                    self._outage.failed("beats", error)
             return False
         except MemoryError:  # the next beat may have it; without beats the lease ends
             return False
         self._outage.answered("beats")
-        reports.acknowledge(reply not in _REJECTED)
-        if reply is not HeartbeatReply.OK and reply is not self.reply:
-            self.reply = reply
+        reports.acknowledge(batch, reply not in _REJECTED)
+        with self._changed:
+            is_news = self._claim is claim and reply not in (HeartbeatReply.OK, self.reply)
+            self.reply = reply if is_news else self.reply
+        if is_news:
             self._wake()
         return True

@@ -92,7 +92,7 @@ class ReportBuffer:
         with self._lock:
             self._log += data
             del self._log[:-_BACKLOG_LOG_BYTES]
-            self._is_new = True
+            self._is_new = self._is_new or bool(data)
 
     def resume(self, at: Checkpoint) -> None:
         """Continue the counts from a checkpoint."""
@@ -192,9 +192,11 @@ class ReportBuffer:
         with self._lock:
             return replace(ReportBatch(seq=self._seq), step=self.step)
 
-    def acknowledge(self, accepted: bool = True) -> None:
-        """Forget the last batch: Redis accepted it, or rejected it for good."""
+    def acknowledge(self, batch: ReportBatch, accepted: bool = True) -> None:
+        """Forget a batch: Redis accepted it, or rejected it for good."""
         with self._lock:
-            if accepted and self._sent is not None and self._sent.checkpoint is not None:
-                self.published = self._sent.checkpoint
+            if batch is not self._sent:  # it only extended the lease, or was sent twice
+                return
+            if accepted and batch.checkpoint is not None:
+                self.published = batch.checkpoint
             self._sent = None
