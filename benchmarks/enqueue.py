@@ -77,11 +77,11 @@ _COSTS: Sequence[tuple[str, str, Callable[[Cost], float]]] = (
 
 def _cost(server: Server, count: int, work: Callable[[], object]) -> Cost:
     server.empty()
-    server_s, client_s, wall_s = server.cpu_s(), time.process_time(), time.perf_counter()
+    server_s, client_s, wall_s = server.usage().cpu_s, time.process_time(), time.perf_counter()
     work()
     wall_s, client_s = time.perf_counter() - wall_s, time.process_time() - client_s
     return Cost(
         rate=count / wall_s,
         client_us=1e6 * client_s / count,
-        server_us=1e6 * (server.cpu_s() - server_s) / count,
+        server_us=1e6 * (server.usage().cpu_s - server_s) / count,
     )

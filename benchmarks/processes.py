@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -71,6 +72,38 @@ def memory_mib(pid: int) -> tuple[float, float]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU time in seconds of a process and of its ended children."""
-    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    return sum(int(ticks) for ticks in fields[11:15]) / _TICKS
+    """Return the CPU time in seconds of a process, its descendants and their ended children."""
+    ticks = sum(int(one) for each in descendants(pid) for one in _stat(each)[11:15])
+    return ticks / _TICKS
+
+
+def descendants(pid: int) -> list[int]:
+    """Return a process and all that it or its descendants started."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [pid]
+    for each in found:
+        found += parents.get(each, [])
+    return found
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop a process and its descendants during the block."""
+    pids = descendants(pid)
+    for each in pids:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for each in pids:
+            os.kill(each, signal.SIGCONT)
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    except OSError:  # it has ended
+        return []

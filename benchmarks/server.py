@@ -1,13 +1,15 @@
-"""Start a Redis server for one benchmark, on a socket in a temporary directory.
+"""Start a Redis server for one benchmark, on a port of this machine.
 
-It persists data as hpq's private server does (AOF, everysec), for hpq and its peers.
+It persists data as deployed servers of hpq do (AOF, everysec), for hpq and its peers.
 """
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +25,16 @@ from hpq_producer.embedded_redis.binary import find
 from hpq_producer.session import Session
 
 DEADLINE_S = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a server has done since its start."""
+
+    commands: Counter[str]  # executed, including those inside scripts
+    reads: int  # from sockets: a request, or a pipeline of them, is one unless it is large
+    bytes_in: int
+    cpu_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,7 @@ class Server:
             "HPQ_REDIS_URL": self.url,
             "HPQ_HOME": str(self.folder / "home"),
             "HPQ_LOG": "warning",
+            "OMP_NUM_THREADS": "1",  # threads of torch would wait for each other on a busy machine
         }
 
     def session(self) -> Session:
@@ -66,28 +79,38 @@ class Server:
             time.sleep(1.0)  # the server shrinks its buffers each second
         return used
 
-    def cpu_s(self) -> float:
-        """Return the CPU time of the server so far, in seconds."""
-        cpu = self.redis.info("cpu")
-        return float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])
+    def data_bytes(self) -> int:
+        """Return the memory of all keys and values, whatever clients and scripts use."""
+        pipe = self.redis.pipeline(transaction=False)
+        for key in self.redis.scan_iter(count=1000):
+            pipe.memory_usage(key, samples=0)
+        return sum(filter(None, pipe.execute()))  # None: the key has expired
 
-    def commands(self) -> int:
-        """Return the number of executed commands, including those inside scripts."""
-        stats = self.redis.info("commandstats")
-        return sum(int(entry["calls"]) for entry in stats.values())
+    def usage(self) -> Usage:
+        """Read INFO."""
+        info = self.redis.info("all")
+        calls = {n[8:]: int(v["calls"]) for n, v in info.items() if n.startswith("cmdstat_")}
+        return Usage(
+            commands=Counter(calls),
+            reads=int(info["total_reads_processed"]),
+            bytes_in=int(info["total_net_input_bytes"]),
+            cpu_s=float(info["used_cpu_user"]) + float(info["used_cpu_sys"]),
+        )
 
 
-def wait(is_so: Callable[[], object], what: str, pause_s: float = 0.05) -> None:
-    """Wait until a condition is true.
+def wait(is_so: Callable[[], object], what: str, pause_s: float = 0.05) -> int:
+    """Wait until a condition is true; return how often it was looked at.
 
     Raises:
         SystemExit: it is false after DEADLINE_S.
     """
-    until = time.monotonic() + DEADLINE_S
+    until, looks = time.monotonic() + DEADLINE_S, 1
     while not is_so():
         if time.monotonic() > until:
             raise SystemExit(f"benchmarks: not within {DEADLINE_S:g} s: {what}")
         time.sleep(pause_s)
+        looks += 1
+    return looks
 
 
 def wait_size(server: Server, key: str, size: int) -> None:
@@ -104,14 +127,16 @@ def private_server() -> Iterator[Server]:
     """Run a server during a benchmark."""
     binary = find().path
     with tempfile.TemporaryDirectory(prefix="hpq-bench-") as name:
-        socket = f"{name}/redis.sock"
-        options = ["--port", "0", "--unixsocket", socket, "--save", "", "--dir", name]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", name]
         options += ["--appendonly", "yes", "--appendfsync", "everysec"]
         process = subprocess.Popen([binary, *options], stdout=subprocess.DEVNULL)
-        redis = Redis(unix_socket_path=socket)
+        redis = Redis(port=port)
         try:
             wait(lambda: _answers(redis), "an answer of the server", 0.01)
-            yield Server(url=f"unix://{socket}", redis=redis, folder=Path(name))
+            yield Server(url=f"redis://127.0.0.1:{port}/0", redis=redis, folder=Path(name))
         finally:
             redis.close()
             process.terminate()

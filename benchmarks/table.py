@@ -22,7 +22,7 @@ def conditions(server: str) -> dict[str, str | int]:
         "machine": f"{_cpu()}, {len(os.sched_getaffinity(0))} cores, {platform.system()}",
         "load": f"{os.getloadavg()[0]:.1f} over the last minute",
         "python": platform.python_version(),
-        "server": f"Redis {server}, unix socket, AOF everysec",
+        "server": f"Redis {server}, TCP on loopback, AOF everysec",
         "rq": metadata.version("rq"),
     }
 

@@ -18,6 +18,11 @@ def nothing(params: dict[str, Any], trial: object) -> dict[str, float]:
     return {"loss": 0.0}
 
 
+def once(params: dict[str, Any], trial: Any) -> None:
+    """Report once."""
+    trial.report({"loss": 0.0}, 1)
+
+
 def hold(params: dict[str, Any], trial: Any) -> None:
     """Report once, then wait until the trial is stopped."""
     trial.report({"loss": 0.0}, 1)

@@ -1,0 +1,59 @@
+"""What an ordinary trial costs Redis: an empty resident trial with one report, a real worker.
+
+Counts, bytes and a ratio of CPU times, so that a busy machine does not decide. Nothing that a sweep
+does not use (max_parallel, run_cap, time limits, pruning, replicates) may cost it a command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.cost import DIGITS, HPQ, Cost, cost, middle, rounds_of, rq
+from benchmarks.server import Server, private_server
+
+BOUNDS = {
+    "commands": 170,  # executed, in scripts too
+    "round trips": 7.5,
+    "bytes in": 1_700,
+    "Redis's CPU beside SimpleWorker's": 2.6,
+    "bytes of a queued trial": 380,
+    "bytes of a finished trial": 6_100,
+    "bytes that training digits adds": 68_000,  # 200 epochs, seven metrics
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server with the durability of the deployed one."""
+    with private_server() as server:
+        yield server
+
+
+def test_an_ordinary_trial_costs_redis_no_more_than_its_bounds(server: Server) -> None:
+    queues = [HPQ, rq("SimpleWorker")]
+    ours, simple = map(middle, rounds_of(server, queues, jobs=200, rounds=3))
+    _hold(
+        {
+            "commands": ours.executed,
+            "round trips": ours.trips,
+            "bytes in": ours.bytes_in,
+            "Redis's CPU beside SimpleWorker's": ours.redis_us / simple.redis_us,
+            "bytes of a queued trial": ours.queued_bytes,
+            "bytes of a finished trial": ours.finished_bytes,
+        },
+        ours,
+    )
+
+
+@pytest.mark.torch
+def test_the_points_of_a_digits_trial_take_no_more_than_their_bytes(server: Server) -> None:
+    found = cost(server, DIGITS, jobs=4)
+    _hold({"bytes that training digits adds": found.finished_bytes - found.queued_bytes}, found)
+
+
+def _hold(found: dict[str, float], spent: Cost) -> None:
+    print({name: round(value, 2) for name, value in found.items()}, spent.commands)
+    over = {name: value for name, value in found.items() if value > BOUNDS[name]}
+    assert not over, (over, spent.commands)
