@@ -14,8 +14,9 @@ from typing import Any
 
 from typer.core import TyperArgument
 
+from hpq.connection.credentials import SECRETS
 from hpq.errors import ExitCode
-from hpq.settings import ABOUT, SECRETS, Settings, variable
+from hpq.settings import ABOUT, Settings, variable
 from hpq_producer.cli import COMMANDS, Lazy
 from hpq_producer.sweepfile import model
 
@@ -121,7 +122,9 @@ def settings() -> str:
     for one in fields(Settings):
         if one.name not in ABOUT:
             continue
-        default = "" if one.name in SECRETS or one.default in ("", (), None) else one.default
+        default = (
+            "" if variable(one.name) in SECRETS or one.default in ("", (), None) else one.default
+        )
         shown = f" (default {default:g})" if isinstance(default, float) else f" (default {default})"
         about = ABOUT[one.name]
         lines.append(item(f"`{variable(one.name)}`{shown if default != '' else ''}", about))

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from hpq.connection import credentials
+
 
 def end_on_sigterm() -> None:
     """Exit on SIGTERM as any other process does, until another handler is installed."""
@@ -32,13 +34,8 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 def ours(environ: Mapping[str, str]) -> frozenset[str]:
     """Return hpq's variables that hold a secret; HPQ_STORE if its URL carries one."""
-    # Imported here, since settings import much, and `end_on_sigterm` must come before that.
-    from hpq.connection import credentials  # noqa: PLC0415
-    from hpq.settings import SECRETS, variable  # noqa: PLC0415
-
-    store = variable("store")
-    names = frozenset(variable(name) for name in SECRETS)
-    return names | ({store} if credentials.carried(environ.get(store, "")) else set())
+    store = {"HPQ_STORE"} if credentials.carried(environ.get("HPQ_STORE", "")) else set()
+    return credentials.SECRETS | store
 
 
 def overwrite(names: Collection[str] | None = None) -> None:

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from hpq.connection import credentials
-from hpq.connection.credentials import redact
+from hpq.connection.credentials import SECRETS, redact
 from hpq.domain.retry_policy import LOST_MAX
 from hpq.domain.sweep import NAME_RULE
 from hpq.domain.trial import Json
@@ -100,7 +100,6 @@ def parse_webhook(text: str) -> str:
     return text
 
 
-SECRETS = frozenset({"code_key", "notify", "redis_url"})
 IN_POD = "KUBERNETES_SERVICE_HOST"  # the kubelet sets it
 
 
@@ -249,7 +248,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         try:
             values[name] = parse(text)
         except ValueError as error:
-            shown = "(hidden)" if name in SECRETS else repr(text)
+            shown = "(hidden)" if variable(name) in SECRETS else repr(text)
             raise SettingsError(f"{variable(name)}: {shown} is invalid: {error}") from None
     home = values.setdefault("home", Path("~/.hpq").expanduser())
     assert isinstance(home, Path)
@@ -312,4 +311,4 @@ def describe(settings: Settings) -> dict[str, Json]:
 def _shown(name: str, text: str) -> str:
     if name in ("redis_url", "store"):
         return redact(text)
-    return "***" if text and name in SECRETS else text
+    return "***" if text and variable(name) in SECRETS else text

@@ -21,6 +21,8 @@ from urllib.parse import (
     urlunsplit,
 )
 
+# Settings, by variable.
+SECRETS = frozenset({"HPQ_CODE_KEY", "HPQ_NOTIFY", "HPQ_REDIS_URL"})
 _FILE = "password_file"
 # Greedy: a password may hold an @ that is not written as %40.
 _IN_URL = re.compile(r"(://[^:/@\s]*):\S*@")

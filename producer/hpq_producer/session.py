@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
+from typing import TYPE_CHECKING
 
 from redis import Redis
 
@@ -22,8 +23,6 @@ from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.domain.sweep import SweepView
 from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import Settings, read, unknown_settings
-from hpq.store.control import SweepControl
-from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
@@ -32,6 +31,10 @@ from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
 from hpq_producer.terminal.console import warn
+
+if TYPE_CHECKING:
+    from hpq.store.control import SweepControl
+    from hpq.store.enqueue import SweepWriter
 
 
 def load_settings() -> Settings:
@@ -85,10 +88,14 @@ class Session:
 
     def writer(self) -> SweepWriter:
         """Build the writer that creates sweeps and adds trials."""
+        from hpq.store.enqueue import SweepWriter  # noqa: PLC0415  most commands only read
+
         return SweepWriter(self.context())
 
     def control(self) -> SweepControl:
         """Build the writer that pauses, cancels, retries and removes sweeps."""
+        from hpq.store.control import SweepControl  # noqa: PLC0415  most commands only read
+
         return SweepControl(self.context())
 
     def find(self, ref: str | None) -> str:

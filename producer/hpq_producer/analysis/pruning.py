@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hpq.domain.status import Event
 from hpq.domain.sweep import EarlyTerminate, Goal, SweepView, TerminationRule
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.store.wire.records import record
-from hpq_producer.analysis.eta import coarse_duration
-from hpq_producer.analysis.summary import SweepSummary
-from hpq_producer.terminal.style import Line, Span
-from hpq_producer.terminal.text import clean, number, trials_of
+from hpq_producer.terminal.text import clean, number
 
 _FIRST = 4  # bands that are listed
-_FEW = 3  # finished trials; the median of fewer is a guess
 
 
 def describe_rule(early: EarlyTerminate) -> str:
@@ -79,22 +73,3 @@ def describe_target(sweep: SweepView) -> str:
     it, sign = sweep.reached, ">=" if sweep.metric.goal is Goal.MAXIMIZE else "<="
     name = clean(sweep.metric.name)
     return f"target reached: #{it.trial} has {name} {number(it.value)} {sign} {number(it.target)}"
-
-
-def saved_lines(summary: SweepSummary) -> Iterator[Line]:
-    """Yield the number of trials stopped early, and the estimated time saved."""
-    saved = summary.saved
-    if saved is None:
-        return
-    yield []
-    text = f"{trials_of(saved.stopped)} stopped early"
-    if saved.usual_ms is None:
-        text += "; the time saved is known when a trial has finished"
-    elif saved.ms >= 1000:
-        share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
-        text += (
-            f": saved about {coarse_duration(saved.ms)} ({share:.0%}), assuming"
-            f" {coarse_duration(saved.usual_ms)} for a full trial (median of {saved.finished})"
-        )
-        text += " (too few for more than a guess)" if saved.finished < _FEW else ""
-    yield [Span(text)]

@@ -15,7 +15,7 @@ from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView
 from hpq.notice import Notice
-from hpq.search.samplers import replicate_of, seed_of_result
+from hpq.search.replicates import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import Attempt
 from hpq_producer.analysis.eta import TimeLeft
 from hpq_producer.analysis.parameters import flatten

@@ -13,7 +13,7 @@ from functools import cached_property
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, Failure, Params, TrialState, TrialView
-from hpq.search.samplers import replicate_of, seed_of, seed_of_result
+from hpq.search.replicates import replicate_of, seed_of, seed_of_result
 from hpq_producer.analysis.eta import trial_left_ms
 from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.pruning import describe_early_end

@@ -1,4 +1,4 @@
-"""Describe pods and Deployments: how many there are, and why some do not run."""
+"""Describe pods and Deployments, and explain why a sweep waits, also if no pod starts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hpq.domain.status import Worker
+from hpq.domain.status import SweepStatus, Worker
 from hpq.notice import Notice
 from hpq.shell import shell_hint
 from hpq_producer.cluster.objects import Deployment, Pod
-from hpq_producer.cluster.pods import ClusterStatus
+from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.connection_record import kubectl_command
+from hpq_producer.diagnosis.waiting import CLUSTER_HINT, explain_full_server, explain_unclaimed
+from hpq_producer.session import Server
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.terminal.text import clean, trials_of
@@ -142,3 +144,30 @@ def _pod_cells(pod: Pod) -> list[Span]:
 
 def _phase(pod: Pod) -> str:
     return "not ready" if pod.phase == "Running" and not pod.is_ready else pod.phase
+
+
+def explain_waiting_with_pods(status: SweepStatus, pods: PodWatcher) -> Notice | None:
+    """Call `explain_waiting` if trials wait; if there are no workers, read the pods first."""
+    if not status.sweep.counts.waits:
+        return None
+    cluster = None if status.workers else pods.status(status.workers, wait=True)
+    return explain_waiting(status, cluster, pods)
+
+
+def explain_waiting(
+    status: SweepStatus, cluster: ClusterStatus | None = None, pods: PodWatcher | None = None
+) -> Notice | None:
+    """Return the first reason why no trial of the sweep starts, with the remedy.
+
+    `pods` knows the kind of the server, even if it cannot list pods.
+    """
+    sweep, workers = status.sweep, status.workers
+    if reason := explain_full_server(status.memory):
+        return reason
+    waits = sweep.counts.waits and not workers
+    if cluster and waits and (reason := explain_no_pod(cluster, sweep.queue)):
+        return reason
+    server = pods.server if pods else Server.SHARED
+    server = Server.CLUSTER if cluster is not None else server
+    hint = CLUSTER_HINT if pods and pods.may_mean_cluster else ""
+    return explain_unclaimed(sweep, workers, lambda: status.ahead, server=server, hint=hint)

@@ -10,7 +10,8 @@ from hpq.domain.status import SweepStatus
 from hpq.errors import TimedOut
 from hpq.notice import Notice
 from hpq_producer.cluster.pods import PodWatcher
-from hpq_producer.diagnosis.waiting import explain_waiting_with_pods, without_counts
+from hpq_producer.diagnosis.pods import explain_waiting_with_pods
+from hpq_producer.diagnosis.waiting import without_counts
 from hpq_producer.query.follow import follow, is_settled
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import print_message

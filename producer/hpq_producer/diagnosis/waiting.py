@@ -1,8 +1,8 @@
 """Explain why a sweep is not running, with the remedy.
 
-The checks, in order: the server is full, no pod starts, no worker can run the sweep, the workers
-that can are busy with sweeps before it in the queue. `needed_actions` in verdict.py adds held and
-paused sweeps.
+The checks, in order: the server is full, no worker can run the sweep, the workers that can are busy
+with sweeps before it in the queue. `explain_waiting` in pods.py adds a cluster in which no pod
+starts, and `needed_actions` in verdict.py held and paused sweeps.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from hpq.domain.status import ServerMemory, SweepStatus, Worker
+from hpq.domain.status import ServerMemory, Worker
 from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, MAX_PRIORITY, SweepState, SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.notice import Notice
 from hpq.shell import shell_hint
-from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
-from hpq_producer.diagnosis.pods import explain_no_pod
 from hpq_producer.session import Server
 from hpq_producer.terminal.text import clean, size
 
@@ -29,33 +27,6 @@ DISK_FULL = Notice(
     "the server cannot write to its disk and rejects every change; free space on that disk"
     " (training continues, and results are kept until then)",
 )
-
-
-def explain_waiting_with_pods(status: SweepStatus, pods: PodWatcher) -> Notice | None:
-    """Call `explain_waiting` if trials wait; if there are no workers, read the pods first."""
-    if not status.sweep.counts.waits:
-        return None
-    cluster = None if status.workers else pods.status(status.workers, wait=True)
-    return explain_waiting(status, cluster, pods)
-
-
-def explain_waiting(
-    status: SweepStatus, cluster: ClusterStatus | None = None, pods: PodWatcher | None = None
-) -> Notice | None:
-    """Return the first reason why no trial of the sweep starts, with the remedy.
-
-    `pods` knows the kind of the server, even if it cannot list pods.
-    """
-    sweep, workers = status.sweep, status.workers
-    if reason := explain_full_server(status.memory):
-        return reason
-    waits = sweep.counts.waits and not workers
-    if cluster and waits and (reason := explain_no_pod(cluster, sweep.queue)):
-        return reason
-    server = pods.server if pods else Server.SHARED
-    server = Server.CLUSTER if cluster is not None else server
-    hint = CLUSTER_HINT if pods and pods.may_mean_cluster else ""
-    return explain_unclaimed(sweep, workers, lambda: status.ahead, server=server, hint=hint)
 
 
 def explain_unclaimed(

@@ -14,7 +14,7 @@ from hpq.domain.identity import ParameterSet, same_data
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
 from hpq.errors import UserError
-from hpq.search.samplers import replicated
+from hpq.search.replicates import replicated
 from hpq.shell import shell_hint
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.sweep import encode_appended_file

@@ -11,7 +11,7 @@ from hpq.domain.sweep import SCHEMA, Counts, SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
-from hpq.search.samplers import SEED, replicated
+from hpq.search.replicates import SEED, replicated
 from hpq.shell import shell_hint
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new

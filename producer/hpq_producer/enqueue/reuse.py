@@ -13,7 +13,7 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, TrialState, TrialView
 from hpq.search.membership import is_inside
-from hpq.search.samplers import replicated, seed_at, seed_of_result
+from hpq.search.replicates import replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.provenance import CodeLocation, sweep_code_location
 from hpq_producer.sweepfile.spec import SweepSpec

@@ -17,7 +17,7 @@ from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
-from hpq.search.samplers import replicated
+from hpq.search.replicates import replicated
 from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps

@@ -15,19 +15,19 @@ from markupsafe import Markup
 
 from hpq.domain.status import SweepStatus
 from hpq_producer.analysis.parameters import flatten
-from hpq_producer.analysis.pruning import describe_target, saved_lines
+from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.trial_row import TrialRow
+from hpq_producer.diagnosis.pods import explain_waiting
 from hpq_producer.diagnosis.verdict import (
     needed_actions,
     state_counts,
     state_span,
     time_left,
 )
-from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.page.sweep_data import SweepData, encode_sweep
 from hpq_producer.reports.show import sweep_lines
-from hpq_producer.reports.summary_page import comparison_cells
+from hpq_producer.reports.summary_page import comparison_cells, saved_lines
 from hpq_producer.terminal.style import plain
 from hpq_producer.terminal.text import clean, duration, value
 

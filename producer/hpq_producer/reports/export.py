@@ -11,7 +11,7 @@ from hpq.code.command import arguments, argv, interpreter
 from hpq.domain.sweep import Launch, Wandb
 from hpq.domain.trial import Params, TrialId
 from hpq.errors import UserError
-from hpq.search.samplers import seed_of_result
+from hpq.search.replicates import seed_of_result
 from hpq.settings import Settings
 from hpq.shell import shell_line
 from hpq.store.reader import StoreReader

@@ -9,8 +9,9 @@ from typing import Any
 
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import TrialView
+from hpq_producer.analysis.eta import coarse_duration
 from hpq_producer.analysis.importance import Importance
-from hpq_producer.analysis.pruning import describe_target, saved_lines
+from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.records import sweep_record, trial_record
 from hpq_producer.analysis.summary import Effect, Level, SweepSummary
 from hpq_producer.analysis.trial_row import TrialRow
@@ -37,6 +38,7 @@ from hpq_producer.terminal.text import (
 
 _BAR, _LEAST_BAR = 20, 5  # columns
 _MOST_EFFECTS = 8  # parameters
+_FEW = 3  # finished trials; the median of fewer is a guess
 
 
 def hours_line(summary: SweepSummary) -> Iterator[Line]:
@@ -163,6 +165,25 @@ def failure_lines(summary: SweepSummary) -> Iterator[Line]:
             Span(f"{failure_words(f.kind)}: {trials_of(f.count)}", Style.RED),
             Span(f"  {f.example}: {f.message}"),
         ]
+
+
+def saved_lines(summary: SweepSummary) -> Iterator[Line]:
+    """Yield the number of trials stopped early, and the estimated time saved."""
+    saved = summary.saved
+    if saved is None:
+        return
+    yield []
+    text = f"{trials_of(saved.stopped)} stopped early"
+    if saved.usual_ms is None:
+        text += "; the time saved is known when a trial has finished"
+    elif saved.ms >= 1000:
+        share = saved.ms / max(1.0, saved.ms + saved.ran_ms)
+        text += (
+            f": saved about {coarse_duration(saved.ms)} ({share:.0%}), assuming"
+            f" {coarse_duration(saved.usual_ms)} for a full trial (median of {saved.finished})"
+        )
+        text += " (too few for more than a guess)" if saved.finished < _FEW else ""
+    yield [Span(text)]
 
 
 def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from hpq.search.grid import TooMany
-from hpq.search.samplers import SEED
+from hpq.search.replicates import SEED
 from hpq.search.space import TRIES, NothingLeft, Space
 from hpq_producer.sweepfile.errors import Problems
 from hpq_producer.sweepfile.spec import LIST, SweepSpec

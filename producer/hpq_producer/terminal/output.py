@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TextIO
-
-import yaml
 
 from hpq.domain.trial import Json
 from hpq_producer.terminal.text import clean_block
@@ -42,6 +39,9 @@ def show_data(value: Any, output: Format) -> None:
     if output in (Format.CSV, Format.JSONL):
         show_rows(value if isinstance(value, list) else [value], output)
     elif output is Format.YAML:
+        # Here, since PyYAML is slow to import, and few commands print YAML.
+        from hpq_producer.terminal.yaml_text import to_yaml  # noqa: PLC0415
+
         print(to_yaml(json.loads(json.dumps(value))), end="")  # enumerations become texts
     else:
         print(json.dumps(value, indent=2, allow_nan=False))
@@ -93,23 +93,3 @@ def guard_formula(text: str) -> str:
     """Return the text without control characters; an apostrophe precedes a formula."""
     text = clean_block(text)
     return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quote every text that some YAML version reads as another type, such as 1e-3."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = None if _PLAIN.match(text) else "'" if text.isprintable() else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def to_yaml(value: Any) -> str:
-    """Return YAML that YAML 1.1 and 1.2 read alike."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)

@@ -16,16 +16,14 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.pruning import describe_prune_event
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.cluster.pods import PodWatcher
+from hpq_producer.diagnosis.pods import explain_waiting_with_pods
 from hpq_producer.diagnosis.verdict import (
     explain_unreported_metric,
     needed_actions,
     note_lines,
     status_lines,
 )
-from hpq_producer.diagnosis.waiting import (
-    explain_waiting_with_pods,
-    without_counts,
-)
+from hpq_producer.diagnosis.waiting import without_counts
 from hpq_producer.query.follow import SweepUpdate, follow, is_settled
 from hpq_producer.session import Session
 from hpq_producer.sweep_limits import in_words

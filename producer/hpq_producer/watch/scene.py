@@ -19,7 +19,7 @@ from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import Attempt, attempts_of
 from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
-from hpq_producer.diagnosis.waiting import explain_waiting
+from hpq_producer.diagnosis.pods import explain_waiting
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.sweep_table import SweepList, read_sweeps
 from hpq_producer.session import Server

@@ -12,9 +12,9 @@ from hpq_producer.analysis.pruning import (
     describe_pruning,
     describe_rule,
     describe_target,
-    saved_lines,
 )
 from hpq_producer.analysis.summary import SweepSummary
+from hpq_producer.reports.summary_page import saved_lines
 from hpq_producer.sweepfile.check import value_of
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.event_log import event_line

@@ -28,8 +28,9 @@ from hpq.sanitize import CONTROL
 from hpq.shell import shell_line
 from hpq_producer.analysis.records import column_order, flat_record, trial_record
 from hpq_producer.reports.export import to_args
-from hpq_producer.terminal.output import guard_formula, to_yaml, write_csv
+from hpq_producer.terminal.output import guard_formula, write_csv
 from hpq_producer.terminal.text import clean
+from hpq_producer.terminal.yaml_text import to_yaml
 
 UNPRINTABLE = re.compile(rf"{CONTROL.pattern}|[\ud800-\udfff]")
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

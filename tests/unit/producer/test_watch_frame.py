@@ -18,8 +18,8 @@ from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialId, TrialState, TrialView
 from hpq.notice import Notice
 from hpq_producer.analysis.winner import judge
+from hpq_producer.diagnosis.pods import explain_waiting
 from hpq_producer.diagnosis.verdict import needed_actions
-from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.reports.sweep_table import SweepList
 from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.terminal.text import to_ascii, width

@@ -47,17 +47,31 @@ def test_only_sweep_files_import_pydantic(tmp_path: Path, code: str) -> None:
     assert code.removeprefix("import ") in found and "pydantic" not in found
 
 
-@pytest.mark.parametrize("command", ["--help", "ls", "show", "pause", "watch", "rm", "summary"])
+@pytest.mark.parametrize(
+    "command",
+    ["ls", "show", "summary", "best", "logs", "results", "workers", "pause", "watch", "rm"],
+)
 def test_a_command_without_a_sweep_file_does_not_import_the_model(
     tmp_path: Path, command: str
 ) -> None:
-    """typer itself imports pydantic if a command has options."""
     found = modules_after(COMMAND.format([command]), tmp_path)
-    assert MODEL not in found
-    if command == "--help":
-        assert "hpq_producer.cli" in found and "pydantic" not in found
-    else:
-        assert f"hpq_producer.commands.{WHERE[command][0]}" in found
+    assert f"hpq_producer.commands.{WHERE[command][0]}" in found
+    assert not found & {"pydantic", "hpq.search.space", MODEL}
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "summary"])
+def test_a_command_that_shows_a_sweep_imports_only_what_it_shows(
+    tmp_path: Path, command: str
+) -> None:
+    found = modules_after(COMMAND.format([command]), tmp_path)
+    assert not found & {"rq", "yaml", "sklearn", "hpq.store.enqueue", "hpq_producer.cluster.pods"}
+    assert ("hpq_producer.analysis.importance" in found) == (command == "summary")
+
+
+def test_the_list_of_commands_needs_neither_settings_nor_redis(tmp_path: Path) -> None:
+    found = modules_after(COMMAND.format(["--help"]), tmp_path)
+    assert "hpq_producer.cli" in found
+    assert not found & {"pydantic", "redis", "hpq.settings", "hpq.domain.sweep"}
 
 
 def test_a_command_with_a_sweep_file_imports_the_model(tmp_path: Path) -> None:

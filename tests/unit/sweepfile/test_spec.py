@@ -15,7 +15,7 @@ from hpq.domain.identity import ParameterSet, canonical, digest
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
 from hpq.domain.trial import Params
 from hpq.errors import SweepFileError
-from hpq.search.samplers import replicated
+from hpq.search.replicates import replicated
 from hpq.store.wire.trial import encode_new
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.model import SweepFile

@@ -19,7 +19,7 @@ from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, Failure, FailureKind
-from hpq.search.samplers import SEED, seed_of
+from hpq.search.replicates import SEED, seed_of
 from hpq_worker.attempt import environment
 from hpq_worker.attempt.code import Place
 from hpq_worker.attempt.execution import Execution, Result

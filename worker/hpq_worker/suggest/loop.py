@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from hpq.domain.status import Event
 from hpq.domain.sweep import Impute
-from hpq.search.samplers import replicated
+from hpq.search.replicates import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
 from hpq.store.event_reader import SweepHistory
 from hpq.store.suggest_lease import LeaseReply, SuggestLease

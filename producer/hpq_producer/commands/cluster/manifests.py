@@ -13,10 +13,10 @@ import yaml
 from typer import Option
 
 from hpq.code import signing
-from hpq.connection.credentials import carried
+from hpq.connection.credentials import SECRETS, carried
 from hpq.domain.sweep import NAME_RULE
 from hpq.errors import UserError
-from hpq.settings import ABOUT, SECRETS, read, variable
+from hpq.settings import ABOUT, read, variable
 from hpq_producer.connection_record import NAMESPACE
 from hpq_producer.enqueue.submission import prepare
 from hpq_producer.enqueue.submit import enqueue_sweep
@@ -171,7 +171,7 @@ def _settings(texts: list[str]) -> dict[str, str]:
             raise UserError(
                 f"--set {text}: write HPQ_NAME=VALUE; `hpq doctor --settings` lists the names"
             )
-        if name.removeprefix("HPQ_").lower() in SECRETS - {"redis_url"}:
+        if name in SECRETS - {"HPQ_REDIS_URL"}:
             line = f"--set {name}: this is a secret; `hpq manifests --secrets` creates it"
             raise UserError(line, code="setting-secret")
         if name in rendering.own_settings():

@@ -15,7 +15,6 @@ from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
-from hpq_producer.enqueue.confirm import enqueue_confirmation
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import best_trials, refuse_altered, refuse_unsigned
 from hpq_producer.reports.export import to_args
@@ -24,7 +23,7 @@ from hpq_producer.reports.summary_page import winner_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import print_message, show_lines
-from hpq_producer.terminal.output import Format, show_data, to_yaml
+from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of, value
 
@@ -80,6 +79,9 @@ def _confirm(
     session: Session, sweep: SweepView, trials: list[TrialView], seeds: int, output: Format
 ) -> None:
     """Queue the best trials again with other seeds, and print how to follow them."""
+    # Here, since it imports the model of sweep files.
+    from hpq_producer.enqueue.confirm import enqueue_confirmation  # noqa: PLC0415
+
     done = enqueue_confirmation(session, sweep, trials, seeds)
     if output.is_data:
         show_data({"sweep": done.sid, "new": done.is_new, "trials": done.trials}, output)
@@ -108,7 +110,7 @@ def _show(
 ) -> None:
     if as_yaml:
         sets = [dict(t.params) for t in trials]
-        print(to_yaml(sets if several else sets[0]), end="")
+        show_data(sets if several else sets[0], Format.YAML)
     elif output is Format.CSV:  # the columns of `hpq results -o csv`
         write_trials(sweep, lambda: trials)
     elif output.is_data:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from hpq_producer.cluster.pods import PodWatcher
+from hpq_producer.diagnosis.pods import explain_waiting
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
-from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.embedded_redis.attach import running_socket
 from hpq_producer.embedded_redis.state import ServerHome
 from hpq_producer.session import Session, load_settings, open_session

@@ -14,9 +14,8 @@ from hpq.errors import UserError
 from hpq_producer.analysis.records import status_record
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.pods import cluster_record
+from hpq_producer.diagnosis.pods import cluster_record, explain_waiting
 from hpq_producer.diagnosis.verdict import exit_code, needed_actions, time_left
-from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import terminal_info

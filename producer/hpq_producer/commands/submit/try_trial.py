@@ -21,7 +21,7 @@ from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
 from hpq.notice import Notice
-from hpq.search.samplers import seed_of_result
+from hpq.search.replicates import seed_of_result
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
 from hpq_producer.commands.submit.plan_page import describe_set

@@ -1,0 +1,27 @@
+"""Write parameters as YAML. Apart from output.py, since PyYAML is slow to import."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*\Z")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quote every text that some YAML version reads as another type, such as 1e-3."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None if _PLAIN.match(text) else "'" if text.isprintable() else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(value: Any) -> str:
+    """Return YAML that YAML 1.1 and 1.2 read alike."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
