@@ -58,6 +58,8 @@ def make_private(folder: Path) -> None:
     Raises:
         OSError: a directory cannot be created.
     """
+    if folder.is_dir():
+        return
     for path in (*reversed(folder.parents), folder):
         with suppress(FileExistsError):
             if not path.is_dir():

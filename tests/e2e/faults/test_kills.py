@@ -30,6 +30,14 @@ BELOW = """
         time.sleep(0.01)
     print("loss=1")
 """
+MARKS = """
+    import os, time
+    from pathlib import Path
+    Path("began-" + os.environ["HPQ_TRIAL_ID"].partition("/")[2]).touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    print("loss=1")
+"""
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
 
 
@@ -129,12 +137,13 @@ def test_a_living_worker_clears_the_disk_of_what_a_killed_one_has_left(lab) -> N
         tmp = Path(short)
         lab.env["TMPDIR"] = short
         (tmp / "hpq-of-another").mkdir()
-        sid = lab.steered(2)
+        lab.write("train.py", MARKS)
+        sid = lab.enqueue(SWEEP.replace("{value: 1}", "{values: [1, 2]}"))
         lab.worker()
-        lab.wait_for("began-1-1")
+        lab.wait_for("began-1")
         mine = set(lab.processes())
         lab.worker()
-        lab.wait_for("began-2-1")
+        lab.wait_for("began-2")
         work = lab.home / "work"
         assert len(list(tmp.iterdir())) == 3
         (second,) = work.glob(f"{sid}.2.1-*/checkpoint")

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpq.code.signing import fingerprint, sign
+from hpq.code.signing import RowSigner, fingerprint, sign
 from hpq.domain.sweep import Launch, SweepView, Wandb
+from hpq.domain.trial import ALTERED, Claim, TrialId
 from hpq.settings import read
 from hpq_worker.attempt.code import CodeBundles
 from hpq_worker.attempt.trust import TrustPolicy
@@ -68,6 +69,36 @@ def test_what_redis_says_of_the_signer_is_told_only_where_it_is_a_fingerprint(tm
     forged = replace(signed(LAUNCH, THEIRS), signer="\x1b[31mours; run HPQ_CODE_KEY=x")
     why = access(tmp_path).refusal(forged)
     assert why and f"(key {fingerprint(OURS)})" in why.text and "ours" not in why.text
+
+
+def test_a_signature_is_checked_once_for_one_record_and_again_for_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+
+    def of(key: bytes | None, prefix: str, sweep: SweepView) -> RowSigner | None:
+        checked.append(sweep.launch.program)
+        return check(key, prefix, sweep)
+
+    check = RowSigner.of
+    monkeypatch.setattr(RowSigner, "of", of)
+    policy, sweep = access(tmp_path), signed(LAUNCH)
+    for limit_s in (0.0, 1.0, 2.0):  # `hpq set` changes what no key signs
+        assert policy.refusal(replace(sweep, timeout_s=limit_s)) is None
+    assert checked == ["train.py"]
+    assert policy.refusal(replace(sweep, launch=replace(LAUNCH, program="x.py"))) is not None
+    assert policy.refusal(replace(sweep, signature="x" * 64)) is not None
+    assert policy.refusal(sweep) is None
+    assert checked == ["train.py", "x.py", "train.py", "train.py"]
+
+
+def test_a_row_that_was_changed_is_refused_though_its_sweep_is_known(tmp_path: Path) -> None:
+    policy, sweep = access(tmp_path), signed(LAUNCH)
+    row = RowSigner(OURS, "hpq", sweep.id).sign(1, '{"x": 1}')
+    claim = Claim(trial=TrialId(sweep=sweep.id, number=1), attempt=1, nonce="n", row=row)
+    opened = policy.open(sweep, claim)
+    assert isinstance(opened, Claim) and opened.params == {"x": 1}
+    assert policy.open(sweep, replace(claim, row=row.replace(b"1}", b"2}"))) is ALTERED
 
 
 def test_a_record_of_another_prefix_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ FIRST, SECOND = TrialId(sweep="demo-00000", number=1), TrialId(sweep="demo-00000
 
 @pytest.fixture
 def settings(tmp_path) -> Settings:
-    return read({"HPQ_HOME": str(tmp_path), "HPQ_REDIS_URL": "unix:///x", "USER": "me"})
+    store = str(tmp_path / "store")
+    url = "unix:///x"
+    return read({"HPQ_HOME": str(tmp_path), "HPQ_REDIS_URL": url, "HPQ_STORE": store, "USER": "me"})
 
 
 class Store:

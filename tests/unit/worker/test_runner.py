@@ -36,6 +36,9 @@ MINE = """
             print("printed")
             print("complained", file=sys.stderr)
             trial.phase(os.getcwd())
+        if does == "keeps":
+            (trial.checkpoint_dir / "state").write_text("s")
+            trial.save(trial.checkpoint_dir / "state")
         return {"x": params["x"]}
 """
 
@@ -59,9 +62,13 @@ def messages(child: RunnerProcess, run: RunRequest) -> list[dict[str, Any]]:
     return said
 
 
-def attempt(child: RunnerProcess, number: int, **params: str) -> list[dict[str, Any]]:
+def attempt(
+    child: RunnerProcess, number: int, out: str = "", checkpoint: str = "", **params: str
+) -> list[dict[str, Any]]:
     """All that the runner says of one attempt, but for its name."""
     run = RunRequest(
+        out=out,
+        checkpoint=checkpoint,
         trial=f"s/{number}",
         attempt=1,
         params={"x": number, **params},
@@ -107,6 +114,17 @@ def test_what_one_attempt_spoils_is_whole_for_the_next(
     assert said[-1]["end"]["failure"] is None
     printed = os.read(child.output, 65_536).decode()
     assert "printed" in printed and "complained" in printed
+
+
+def test_only_a_trainer_that_keeps_files_makes_directories_and_they_are_private(
+    child: RunnerProcess, tmp_path: Path
+) -> None:
+    work = tmp_path / "attempt"
+    folders = {name: str(work / name) for name in ("out", "checkpoint")}
+    attempt(child, 1, **folders)
+    assert not work.exists()
+    attempt(child, 2, **folders, does="keeps")
+    assert (work / "out" / "state").read_text() == "s" and work.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_runner_that_cannot_start_leaves_no_descriptor_open(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hpq.domain.trial import Claim, TrialId
 from hpq_worker.files import workdir
-from hpq_worker.files.workdir import DirectoryLock, remove_abandoned
+from hpq_worker.files.workdir import AttemptPaths, DirectoryLock, remove_abandoned
 
 
 @pytest.fixture
@@ -100,3 +101,19 @@ def test_a_lock_says_whose_it_is_from_the_beginning(work, tmp_path) -> None:
     assert file.read_text().split("\n") == ["", *workdir.machine()]
     lock.record_socket_dir("/tmp/hpq-x")
     assert file.read_text().split("\n") == ["/tmp/hpq-x", *workdir.machine()]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_a_trainer_made_at_its_first_use_is_removed_with_its_attempt(tmp_path, dies) -> None:
+    claim = Claim(trial=TrialId(sweep="s-00000", number=7), attempt=1, nonce="0a1b2c")
+    paths = AttemptPaths.create(tmp_path, claim, make=False)
+    assert [path.suffix for path in (tmp_path / "work").iterdir()] == [".lock"]
+    paths.checkpoint.mkdir(parents=True)
+    assert not paths.removed()
+    if dies:
+        die(paths.lock)
+        remove_abandoned(tmp_path)
+    else:
+        paths.remove(keep_out=True)
+    assert not list((tmp_path / "work").iterdir())
+    assert paths.removed(), "by another process, if the attempt still ran"

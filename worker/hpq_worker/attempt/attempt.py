@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +46,10 @@ class AttemptRunner:
         self._runner: RunnerProcess | None = None
         self._thread = CallThread("files", parts.progress)
         self._warned = set[str]()  # sweeps whose metric a warning named
+        self._known: tuple[object, Mapping[str, str], Sequence[bytes]] = (None, {}, ())
+        store = self._settings.store
+        on_disk = [Path(store).expanduser()] if store and "://" not in store else []
+        self._disks = (self._settings.home, *on_disk)
 
     def run(self, claim: Claim, sweep: RunnableSweep) -> Result:
         """Run one attempt to its end.
@@ -53,13 +57,13 @@ class AttemptRunner:
         Raises:
             OSError: this machine cannot start a process, or its disk is full.
         """
-        store = self._settings.store
-        on_disk = [Path(store).expanduser()] if store and "://" not in store else []
-        if full := full_disk(self._settings.home, *on_disk):
+        if full := full_disk(*self._disks):
             raise OSError(full)
         reports, is_over = (self._parts.terminal or ReportBuffer)(sweep.metric), False
         self._heartbeat.begin(claim, reports)  # before the disk, which may be slow
-        paths = AttemptPaths.create(self._settings.home, claim, self._parts.checkpoint)
+        uses_all = not sweep.launch.trainer or self._parts.terminal is not None
+        home, checkpoint = self._settings.home, self._parts.checkpoint
+        paths = AttemptPaths.create(home, claim, checkpoint, make=uses_all)
         try:
             publisher = self._publisher(claim, paths, reports)
             if not publisher.restore():
@@ -100,13 +104,11 @@ class AttemptRunner:
         reports: ReportBuffer,
         publisher: CheckpointPublisher,
     ) -> Result:
-        env = environment.runner_environment(self._settings, sweep, self._parts.environ)
-        mask = Mask(secrets.secret_values(self._settings, env, self._parts.trust.key))
+        env, hidden = self._surroundings(sweep.launch)
         is_program = not sweep.launch.trainer
         opened = closing(ReportSocket(paths.socket)) if is_program else nullcontext()
         with environment.reserved_port() as port, opened as socket:
             runner, place = self._ready(claim, sweep, paths, env)
-            env = place.environment(env, self._python(sweep, env))
             run = self._describe(claim, sweep, paths, env, place, port)
             execution = Execution(
                 claim,
@@ -114,7 +116,7 @@ class AttemptRunner:
                 runner,
                 reports,
                 socket,
-                mask,
+                Mask(hidden),
                 self._settings.grace_s,
                 self._parts.progress,
                 lambda near: self._warn_of_near_miss(claim, sweep, reports, near),
@@ -124,7 +126,9 @@ class AttemptRunner:
                 result = execution.run(run, self._heartbeat, self._parts.signals)
             finally:
                 publisher.stop()
-        removed = paths.removed(*([place.tree.path] if place.tree else []))
+        has_failed = result.outcome is not None and result.outcome.failure is not None
+        trees = [place.tree.path] if place.tree else []
+        removed = paths.removed(*trees) if has_failed else ""
         try:
             note = place.close(paths.out)
         except OSError as error:  # the result counts all the same
@@ -132,6 +136,18 @@ class AttemptRunner:
         if note:
             reports.log(f"hpq: {note}\n".encode())
         return replace(result, outcome=self._judge(sweep, place, result.outcome, removed))
+
+    def _surroundings(self, launch: Launch) -> tuple[Mapping[str, str], Sequence[bytes]]:
+        """Return the environment of a launch's runners, and the secrets to mask in their output.
+
+        They are computed once for the trials of one sweep.
+        """
+        settings, key = self._settings, self._parts.trust.key
+        of = (launch.pass_env, key, settings.data.exists())
+        if self._known[0] != of:
+            env = environment.runner_environment(settings, launch.pass_env, self._parts.environ)
+            self._known = of, env, secrets.secret_values(settings, env, key)
+        return self._known[1:]
 
     def _judge(
         self, sweep: RunnableSweep, place: Place, outcome: Outcome | None, removed: str
@@ -203,6 +219,7 @@ class AttemptRunner:
             env = environment.trial_environment(sweep, claim, paths, seed)
         command: tuple[str, ...] = ()
         if launch.program or launch.command:
+            runner_env = place.environment(runner_env, self._python(sweep, runner_env))
             env = environment.program_environment(
                 runner_env, sweep, claim, paths, seed=seed, gpus=gpus, port=port
             )

@@ -221,6 +221,7 @@ class CodeTree:
                     with suppress(OSError):  # a directory that the user cannot write
                         _move(source, Path(path))
                         continue
+                make_private(out)
                 is_free = not os.path.lexists(out / name)
                 _move(source, out / name if is_free else out / "code" / name)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def reserved_port() -> Iterator[int]:
 
 
 def runner_environment(
-    settings: Settings, sweep: RunnableSweep, environ: Mapping[str, str]
+    settings: Settings, pass_env: Collection[str], environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment of a runner: without hpq's secrets; in a pod, the allow-list.
 
@@ -67,7 +67,7 @@ def runner_environment(
     ours = hpq_process.ours(environ)
     env = {n: v for n, v in environ.items() if n not in ours | _OF_A_RANK}
     if settings.in_pod:
-        passed = set(sweep.launch.pass_env) & set(settings.pass_env)
+        passed = set(pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in passed or in_pods(n)}
     env["PYTHONUNBUFFERED"] = "1"
     if settings.data.exists():

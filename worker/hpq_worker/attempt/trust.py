@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Collection
+import operator
+from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
 
 from hpq import __version__
@@ -22,6 +24,7 @@ from hpq.settings import Settings
 from hpq.store.wire.attempt import open_claim
 from hpq_worker.attempt.code import CodeBundles
 
+_MOST = 32  # signers in memory; a worker alternates between few sweeps
 # Reasons of trust: the sweep is not signed, or not what was signed. They are counted.
 DISTRUST: Collection[Code] = ("code-key-missing", "code-not-signed", "code-altered")
 
@@ -35,6 +38,7 @@ class TrustPolicy:
         """`has_caller`: this worker serves a process that called `hpq.agent`."""
         self._settings, self._bundles, self._has_caller = settings, bundles, has_caller
         self._key = key_of(settings, make=False)
+        self._signers: dict[str, tuple[Sequence[object], RowSigner | None]] = {}
 
     @property
     def key(self) -> bytes | None:
@@ -106,7 +110,17 @@ class TrustPolicy:
             return Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
 
     def _signer(self, sweep: RunnableSweep) -> RowSigner | None:
-        return RowSigner.of(self.key, self._settings.prefix, sweep)
+        """Return the signer of a sweep's rows; checks the signature once for the same objects."""
+        # All that `sign` covers. Objects, since values that are equal may differ in their bytes.
+        covered = (self.key, sweep.launch, sweep.sampler, sweep.search, sweep.seed,
+                   sweep.replicates, sweep.signature)  # fmt: skip
+        known = self._signers.pop(sweep.id, None)
+        if known is None or not all(map(operator.is_, known[0], covered)):
+            known = covered, RowSigner.of(self.key, self._settings.prefix, sweep)
+        self._signers[sweep.id] = known
+        if len(self._signers) > _MOST:
+            del self._signers[next(iter(self._signers))]
+        return known[1]
 
     def _wrong_place(self, launch: Launch) -> str:
         """Return why a function, or another launch, cannot run in this process; "" if it can."""
@@ -119,8 +133,11 @@ class TrustPolicy:
         return ""
 
 
+_has_torch = cache(lambda: importlib.util.find_spec("torch") is not None)
+
+
 def _cannot_import_trainers() -> Notice | None:
-    if importlib.util.find_spec("torch") is None:
+    if not _has_torch():
         install = "run `pip install torch numpy pillow scikit-learn`"
         text = f"torch is not installed where this worker runs; {install}"
         return Notice("extra-missing", text)

@@ -28,6 +28,7 @@ from hpq.filestore.base import (
     is_safe_name,
 )
 from hpq.notice import tagged
+from hpq.process import make_private
 from hpq_worker.files import artifacts
 from hpq_worker.files.checkpoint_copy import Signature, freeze, is_being_written, scan
 from hpq_worker.files.workdir import AttemptPaths
@@ -119,12 +120,13 @@ class CheckpointPublisher:
         # Redis may name any folder, and most training code unpickles what it finds.
         if not is_safe_name(pointer.path) or not pointer.path.startswith(self._trials):
             return "the path of its checkpoint leads out of the trial's folder"
+        make_private(self._paths.checkpoint)
         why = self._copy_back(self._files, pointer.path, go_on)
         if why:
             if not is_reachable(self._files):
                 raise OSError(f"store {pointer.store} is away")
             shutil.rmtree(self._paths.checkpoint)
-            self._paths.checkpoint.mkdir()
+            make_private(self._paths.checkpoint)
         return why
 
     def _copy_back(self, files: Files, path: str, go_on: GoOn) -> str:
@@ -261,6 +263,8 @@ class CheckpointPublisher:
         Files that cannot be copied stay in the directory, and the log names it.
         """
         out, to = self._paths.out, f"{self._base}/artifacts"
+        if not out.exists():
+            return None
         if self._files is None:
             return artifacts.publish(out, None, to, lambda: True, self._log_line)
         files = self._files

@@ -81,6 +81,7 @@ class GarbageCollector:
 
     def __init__(self, settings: Settings, files: FileStoreHandle, garbage: FileGarbage) -> None:
         self._home, self._interval_s = settings.home, 2 * settings.lease_s
+        self._has_store = bool(settings.store)
         self._files, self._garbage = files, garbage
         self._ended = deque[tuple[TrialId, bool]]()
         self._wake, self._is_over, self._error = Event(), False, ""
@@ -97,8 +98,9 @@ class GarbageCollector:
 
         If its sweep has a `keep`, remove the files of the trials that it has dropped, too.
         """
-        self._ended.append((trial, has_keep))
-        self._wake.set()
+        if self._has_store:
+            self._ended.append((trial, has_keep))
+            self._wake.set()
 
     def close(self, is_late: Callable[[], bool]) -> None:
         """Finish what was scheduled, within a few seconds."""

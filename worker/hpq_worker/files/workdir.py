@@ -99,35 +99,37 @@ class AttemptPaths:
     checkpoint: Path
     params: Path
     python_path: Path
-    socket: str
+    socket: str  # "" if `make` is false
     lock: DirectoryLock
 
     @classmethod
-    def create(cls, home: Path, claim: Claim, checkpoint: Path | None = None) -> AttemptPaths:
-        """Create empty directories; `checkpoint` is an existing one to use, which stays.
+    def create(
+        cls, home: Path, claim: Claim, checkpoint: Path | None = None, *, make: bool = True
+    ) -> AttemptPaths:
+        """Lock the directories and create them empty; `checkpoint` is an existing one, which stays.
+
+        Without `make` only the lock exists: the trial of a trainer makes what it uses. On ext4,
+        removing one directory takes longer than all else that hpq does for a short trial.
 
         Raises:
             OSError: the disk cannot take them, or another process holds the lock.
         """
-        work = work_folder(home, claim)
+        work, socket_dir = work_folder(home, claim), ""
         make_private(work.parent)
         lock = DirectoryLock(work)
         try:
             shutil.rmtree(work, ignore_errors=True)
-            make_private(work / "out")
-            (work / "checkpoint").mkdir()
-            (work / "path").mkdir()
-            # The package alone: its site-packages would shadow those of the program's Python.
-            (work / "path" / "hpq").symlink_to(_HPQ)
-            params = work / "params.json"
-            params.write_text(json.dumps(dict(claim.params)), "utf-8")
-            socket_dir = tempfile.mkdtemp(prefix="hpq-")
-            try:
+            if make:
+                make_private(work / "out")
+                (work / "checkpoint").mkdir()
+                (work / "path").mkdir()
+                # The package alone: its site-packages would shadow those of the program's Python.
+                (work / "path" / "hpq").symlink_to(_HPQ)
+                (work / "params.json").write_text(json.dumps(dict(claim.params)), "utf-8")
+                socket_dir = tempfile.mkdtemp(prefix="hpq-")
                 lock.record_socket_dir(socket_dir)
-            except OSError:
-                os.rmdir(socket_dir)
-                raise
         except OSError:
+            _remove_socket_dir(Path(socket_dir))
             shutil.rmtree(work, ignore_errors=True)
             lock.release()
             raise
@@ -135,25 +137,27 @@ class AttemptPaths:
             work=work,
             out=work / "out",
             checkpoint=checkpoint or work / "checkpoint",
-            params=params,
+            params=work / "params.json",
             python_path=work / "path",
-            socket=f"{socket_dir}/{SOCKET}",
+            socket=socket_dir and f"{socket_dir}/{SOCKET}",
             lock=lock,
         )
 
     def removed(self, *others: Path) -> str:
-        """Return a directory of the attempt, or of `others`, that is gone; "" if none is."""
-        own = (self.work, self.python_path, Path(self.socket).parent)
-        return next((str(path) for path in own + others if not path.is_dir()), "")
+        """Return a path of the attempt, or of `others`, that is gone; "" if none is."""
+        own = [_lock_path(self.work)]
+        if self.socket:
+            own += [self.work, self.python_path, Path(self.socket).parent]
+        return next((str(path) for path in (*own, *others) if not path.exists()), "")
 
     def remove(self, *, keep_out: bool) -> None:
         """Remove the directories, except (`keep_out`) files left in HPQ_OUT; never fails."""
-        shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
-        for name in ("checkpoint", "frozen", "path", "ranks"):
-            shutil.rmtree(self.work / name, ignore_errors=True)
+        if self.socket:
+            shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
         with suppress(OSError):
-            if not (keep_out and self.out.exists() and any(self.out.iterdir())):
-                shutil.rmtree(self.work, ignore_errors=True)
+            is_kept = keep_out and self.out.exists() and any(self.out.iterdir())
+            for name in ("checkpoint", "frozen", "path", "ranks") if is_kept else ("",):
+                shutil.rmtree(self.work / name, ignore_errors=True)
             self.lock.release()
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -95,7 +95,7 @@ def read_message(line: bytes) -> dict[str, Any] | None:
 
 def run_message(run: RunRequest) -> bytes:
     """Encode the start of an attempt."""
-    return encode({"run": asdict(run)})
+    return encode({"run": {field.name: getattr(run, field.name) for field in fields(run)}})
 
 
 def read_run(data: Mapping[str, Any]) -> RunRequest:

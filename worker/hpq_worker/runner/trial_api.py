@@ -69,7 +69,7 @@ class Trial:
         hpq copies changed files to HPQ_STORE, and the next attempt finds them on any machine.
         Without a store they are lost with the attempt. Write `x.tmp`, then rename it to `x`.
         """
-        return Path(self._run.checkpoint)
+        return _made(self._run.checkpoint)
 
     @property
     def checkpoint_s(self) -> float:
@@ -98,8 +98,16 @@ class Trial:
         name = Path(path).name if name is None else name
         if not is_safe_name(name):
             raise ValueError(f"artifact name {name!r}: use a relative path without '..'")
-        kept = Path(self._run.out) / name
+        kept = _made(self._run.out) / name
         kept.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(shutil.SameFileError):
             shutil.copy2(path, kept)
         return kept
+
+
+def _made(folder: str) -> Path:
+    """Return a directory of the attempt, which only its owner can read."""
+    path = Path(folder)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(exist_ok=True)
+    return path
