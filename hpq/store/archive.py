@@ -73,14 +73,17 @@ class ArchiveReader:
                     yield from self._streams(trial, row)
 
     def _streams(self, trial: TrialId, row: Any) -> Iterator[Key]:
-        """Yield the trial's log and points, in one round trip if they are short."""
+        """Yield the trial's log and points, in one round trip if the streams are short."""
         names = trial_codec.metric_names(row)
         parts = {"log": self._keys.trial(trial, "log")}
         parts |= {f"p:{name}": self._keys.points(trial, name) for name in names}
         pipe = self._redis.pipeline(transaction=False)
         for key in parts.values():
             pipe.xrange(key, count=_PAGE)
-        for (part, key), page in zip(parts.items(), pipe.execute(), strict=True):
+        pipe.hgetall(self._keys.trial(trial, "points"))
+        *pages, points = pipe.execute()
+        yield trial.number, "points", "hash", _sorted(points)
+        for (part, key), page in zip(parts.items(), pages, strict=True):
             yield trial.number, part, "stream", self._stream(key, page)
 
     def _items(self, key: str, kind: str) -> Iterator[Item]:

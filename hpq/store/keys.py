@@ -47,7 +47,8 @@ P:s:S:ran_on    set   digests of the provenance records of its attempts
 P:s:S:origin    hash  long texts about the sweep's origin: diff
 P:t:S/N         hash  a trial, created at its first claim
 P:t:S/N:log     stream  its output, the newest 1 MiB
-P:t:S/N:p:M     stream  values of metric M, thinned to 1,000
+P:t:S/N:p:M     stream  values of metric M, thinned to 1,000, until the trial ends
+P:t:S/N:points  hash  the same of an ended trial: metric → columns (wire/points.py)
 
 A prefix isolates names, not permissions. No code of hpq scans for keys.
 """
@@ -137,7 +138,7 @@ class Keys:
         return self._of("s", sweep, part) if part else self._of("s", sweep)
 
     def trial(self, trial: TrialId, part: str = "") -> str:
-        """Return the key of a trial's hash, or of its log."""
+        """Return the key of a trial's hash, of its log, or of the points that an end packed."""
         return self._of("t", trial, part) if part else self._of("t", trial)
 
     def points(self, trial: TrialId, metric: str) -> str:
@@ -146,7 +147,11 @@ class Keys:
     def of_trial(self, trial: TrialId, fields: Iterable[bytes]) -> list[str]:
         """Return all keys of a trial; `fields` are those of its hash."""
         points = (self.points(trial, name) for name in metric_names(fields))
-        return [self.trial(trial), self.trial(trial, "log"), *points]
+        return [
+            self.trial(trial),
+            *(self.trial(trial, part) for part in ("log", "points")),
+            *points,
+        ]
 
     @property
     def ticket(self) -> str:

@@ -24,7 +24,8 @@ from hpq.domain.trial import (
 from hpq.errors import NotFound, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
-from hpq.store.wire.fields import Row, decoding, trial_numbers
+from hpq.store.wire.fields import decoding, trial_numbers
+from hpq.store.wire.points import Entry, decode_entries, decode_record, entry_id, joined
 
 _TIES_MAX = 1000  # trials with the same objective as the last one of a ranking
 _PLACED_MAX = 500  # running trials that a page places among the ranked ones
@@ -178,14 +179,33 @@ class TrialReader:
 
         The id is "" before the first read. Takes one round trip.
         """
+        entries = self._entries([(trial, metric, after) for trial, after in trials])
+        return [
+            (
+                [Point(step=e.step, name=metric, value=e.value) for e in some],
+                "{}-{}".format(*some[-1].id) if some else after,
+            )
+            for some, (_, after) in zip(entries, trials, strict=True)
+        ]
+
+    def _entries(self, wanted: Sequence[tuple[TrialId, str, str]]) -> list[list[Entry]]:
+        """Return the points of a trial's metric after an entry ("": all); takes one round trip."""
         pipe = self._redis.pipeline(transaction=False)
-        for trial, after in trials:
+        for trial, metric, after in wanted:
+            # In this order, since the points of a trial that ends go from the first to the second.
             pipe.xrange(self._keys.points(trial, metric), min=f"({after}" if after else "-")
-        found = []
-        for rows, (trial, old) in zip(pipe.execute(), trials, strict=True):
-            values = _values(self._keys.points(trial, metric), rows)
-            points = [Point(step=step, name=metric, value=value) for step, value in values]
-            found.append((points, rows[-1][0].decode() if rows else old))
+            pipe.hmget(self._keys.trial(trial, "points"), [metric, ""])
+        found, answers = [], iter(pipe.execute())
+        for (trial, metric, after), rows, (packed, common) in zip(
+            wanted, answers, answers, strict=True
+        ):
+            with decoding(self._keys.points(trial, metric)):
+                entries = decode_entries(rows)
+            if packed is not None:
+                with decoding(f"{self._keys.trial(trial, 'points')} field {metric}"):
+                    entries = joined(decode_record(packed, common or b""), entries)
+            last = entry_id(after) if after else (0, 0)
+            found.append([entry for entry in entries if entry.id > last or not after])
         return found
 
     def curves(self, sid: str, wanted: Sequence[tuple[int, str]]) -> list[Curve]:
@@ -193,23 +213,18 @@ class TrialReader:
 
         All values are of attempt 1; `hpq_producer.query.history` finds the others.
         """
-        keys = [self._keys.points(TrialId(sweep=sid, number=n), metric) for n, metric in wanted]
-        pipe = self._redis.pipeline(transaction=False)
-        for key in keys:
-            pipe.xrange(key)
-        curves = []
-        for (number, metric), key, rows in zip(wanted, keys, pipe.execute(), strict=True):
-            values = _values(key, rows)
-            curve = Curve(
+        entries = self._entries([(TrialId(sweep=sid, number=n), m, "") for n, m in wanted])
+        return [
+            Curve(
                 trial=number,
                 metric=metric,
-                steps=[step for step, _ in values],
-                values=[value for _, value in values],
-                times_ms=[int(eid.partition(b"-")[0]) for eid, _ in rows],
-                attempts=[1] * len(rows),
+                steps=[entry.step for entry in some],
+                values=[entry.value for entry in some],
+                times_ms=[entry.id[0] for entry in some],
+                attempts=[1] * len(some),
             )
-            curves.append(curve)
-        return curves
+            for (number, metric), some in zip(wanted, entries, strict=True)
+        ]
 
     def page(self, sweep: SweepView, order: str, first: int, count: int) -> list[int]:
         """Return the numbers of at most `count` trials from place `first` (from 0) of an order.
@@ -322,9 +337,3 @@ def _window(segments: Sequence[_Segment], first: int, count: int) -> list[int]:
             found += read(first, min(length, first + count - len(found)))
         first = max(0, first - length)
     return found
-
-
-def _values(key: str, rows: Sequence[tuple[bytes, Row]]) -> list[tuple[int, float]]:
-    """Decode the steps and values of a metric."""
-    with decoding(key):
-        return [(int(fields[b"s"]), float(fields[b"v"])) for _, fields in rows]

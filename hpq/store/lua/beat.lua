@@ -14,7 +14,7 @@ local args, log = cjson.decode(ARGV[1]), ARGV[2]
 local sid, n, attempt, worker = args.sweep, args.number, args.attempt, args.worker
 local lease, seq = tonumber(args.lease_ms), tonumber(args.seq)
 local t = trial_key(sid, n)
-local POINTS, LOG_BYTES, BULK = 1000, 1048576, 65536  -- BULK: memory for a batch, and more
+local LOG_BYTES, BULK = 1048576, 65536  -- BULK: memory for a batch, and more
 
 -- Drops the oldest entries of the log until the rest fits.
 local function bound_log(bytes)
@@ -107,11 +107,7 @@ for i = 3, #ARGV, 3 do
   local points = trial_key(sid, n, 'p', ARGV[i + 1])
   if f[6] then cut(ARGV[i + 1], points, tonumber(ARGV[i])) end
   redis.call('HSET', t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
-  if not full then redis.call('XADD', points, '*', 's', ARGV[i], 'v', ARGV[i + 2]) end
+  if not full then add_point(points, ARGV[i], ARGV[i + 2]) end
   if rule and ARGV[i + 1] == rule.metric then log_value(sid, n, attempt, rule, ARGV[i], ARGV[i + 2]) end
-  if redis.call('XLEN', points) > POINTS then  -- thin: the curve stays whole, every second point goes
-    local all = redis.call('XRANGE', points, '-', '+')
-    for j = 2, #all - 1, 2 do redis.call('XDEL', points, all[j][1]) end
-  end
 end
 return answer()

@@ -20,7 +20,7 @@ local function retry(n)
   redis.call('HINCRBY', s, 'n_' .. f[1], -1)
   if f[2] == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', -1) end
   rank(sid, n)
-  record_bytes(sid, n, 0)
+  record_bytes(sid, n)
   for _, field in ipairs(redis.call('HKEYS', t)) do
     if string.sub(field, 1, 2) == 'c:' then redis.call('HDEL', t, field) end
   end

@@ -33,7 +33,8 @@ local function each(command, ...)
   for n = 1, trials do
     local t = trial_key(sid, n)
     if redis.call(command, t, ...) == 1 then
-      done = done + 1 + redis.call(command, trial_key(sid, n, 'log'), ...)
+      done = done + 1
+      for _, part in ipairs({'log', 'points'}) do done = done + redis.call(command, trial_key(sid, n, part), ...) end
       for _, name in ipairs(metrics(t)) do
         done = done + redis.call(command, trial_key(sid, n, 'p', name), ...)
       end

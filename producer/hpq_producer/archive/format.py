@@ -202,7 +202,7 @@ def _kind(trial: int, part: str, kind_name: str) -> str:
     """Return the Redis type that a key of this name must have; "" if hpq has no such key."""
     if kind_name == "shared":
         return kind_name if part in _SHARED and not trial else ""
-    if not part:
+    if not part or (trial and part == "points"):
         return "hash"
     if trial:
         return "stream" if part == "log" or part.startswith("p:") else ""

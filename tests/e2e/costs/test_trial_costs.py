@@ -19,8 +19,8 @@ BOUNDS = {
     "bytes in": 1_700,
     "Redis's CPU beside SimpleWorker's": 2.6,
     "bytes of a queued trial": 380,
-    "bytes of a finished trial": 6_100,
-    "bytes that training digits adds": 68_000,  # 200 epochs, seven metrics
+    "bytes of a finished trial": 1_200,
+    "bytes that training digits adds": 8_000,  # 200 epochs, seven metrics
 }
 
 

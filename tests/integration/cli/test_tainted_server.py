@@ -146,6 +146,8 @@ DAMAGED = (
     (f"{SWEEP}:rank", "member", EVIL, ["best"]),
     (f"{TRIAL}:p:loss", "", "", ["results", "--history"]),
     (f"{TRIAL}:p:loss", "entry", EVIL, ["results", "--history"]),
+    (f"{TRIAL}:points", "", "", ["results", "--history"]),
+    (f"{TRIAL}:points", "loss", EVIL, ["results", "--history"]),
     (f"{TRIAL}:log", "", "", ["logs", f"{SID}/1"]),
 )
 
@@ -163,7 +165,7 @@ def test_damaged_data_is_named_with_its_key(
     point = Point(step=1, name="loss", value=1.0)
     store.beat(claim, who, ReportBatch(seq=1, step=1, points=(point,), log=b"x"), lease_ms=600_000)
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
-    if part == "event_ids":
+    if part in ("event_ids", "loss"):
         redis.hset(key, part, text)
     elif part == "member":
         redis.zadd(key, {text: -1.0 if key.endswith("rank") else 9e12})
@@ -190,7 +192,7 @@ def test_a_trial_shows_at_most_200_metrics_and_counts_the_rest(
     redis.hset(TRIAL, mapping={"m:zz": "1", **{f"m:x{i}": "2" for i in range(5_000)}})
     before = redis.info("stats")["total_commands_processed"]
     shown = hpq("show", f"{SID}/1").stdout
-    assert redis.info("stats")["total_commands_processed"] - before < 300
+    assert redis.info("stats")["total_commands_processed"] - before < 500
     assert "zz" in shown and "4,801 more" in shown and len(re.findall(r"(?m)^  x\d", shown)) == 199
 
 

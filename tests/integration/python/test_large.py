@@ -38,7 +38,7 @@ def test_history_and_pandas_take_a_round_trip_for_hundreds_of_trials(
     """The server reads a pipeline in a few pieces; a session adds about 20 reads."""
     for read, rows, per_trial, chunks in (
         (large.to_pandas, TRIALS, 1, TRIALS // 500),
-        (large.history, TRIALS * POINTS, 2, TRIALS // 500 + TRIALS // 200),
+        (large.history, TRIALS * POINTS, 3, TRIALS // 500 + TRIALS // 200),
     ):
         redis.config_resetstat()
         assert len(read()) == rows

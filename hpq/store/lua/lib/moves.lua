@@ -56,5 +56,5 @@ local function finish(sid, n, attempt, state, ...)
   local files = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'artifacts')
   if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
   event(sid, state, n, attempt, ...)
-  record_bytes(sid, n)
+  record_bytes(sid, n, pack_points(sid, n))
 end

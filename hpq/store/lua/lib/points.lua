@@ -23,25 +23,139 @@ end
 
 -- Removes everything that a trial reported.
 local function forget_points(sid, n)
-  local t = trial_key(sid, n)
+  local gone, fields = {trial_key(sid, n, 'points')}, {}
   rewind(sid, n, 0, '')
-  for _, name in ipairs(metrics(t)) do
-    redis.call('DEL', trial_key(sid, n, 'p', name))
-    redis.call('HDEL', t, 'm:' .. name)
+  for i, name in ipairs(metrics(trial_key(sid, n))) do
+    gone[i + 1], fields[i] = trial_key(sid, n, 'p', name), 'm:' .. name
+  end
+  if #fields == 0 then return end
+  redis.call('DEL', unpack(gone))
+  redis.call('HDEL', trial_key(sid, n), unpack(fields))
+end
+
+-- While a trial may run, each metric has a stream of points, whose entries readers follow. When the trial
+-- ends, they move into one hash, P:t:S/N:points, since Redis reserves 4 kB for a stream of one entry.
+-- hpq/store/wire/points.py describes the fields of that hash, and decodes them.
+local MOST_POINTS = 1000  -- of a metric; a longer curve loses every second point, not its beginning
+
+-- Appends a point to the stream of its metric. The metrics of one report get the same id: the record has
+-- equal ids once.
+local seqs = {}
+local function add_point(points, step, value)
+  local seq = seqs[points] or 0
+  seqs[points] = seq + 1
+  local id = redis.pcall('XADD', points, int(NOW) .. '-' .. seq, 's', step, 'v', value)
+  if type(id) == 'table' then  -- a second call in this millisecond, or the clock was put back
+    redis.call('XADD', points, '*', 's', step, 'v', value)
+  end
+  if redis.call('XLEN', points) > MOST_POINTS then
+    local all = redis.call('XRANGE', points, '-', '+')
+    for j = 2, #all - 1, 2 do redis.call('XDEL', points, all[j][1]) end
   end
 end
 
--- Records the approximate bytes of an ended trial's points and log (0: they were removed).
-local function record_bytes(sid, n, bytes)
-  local t = trial_key(sid, n)
-  if not bytes then
-    bytes = tonumber(redis.call('HGET', t, 'log_bytes') or 0)
-    for _, name in ipairs(metrics(t)) do
-      bytes = bytes + 300 + 40 * redis.call('XLEN', trial_key(sid, n, 'p', name))
+local function pack(letter, list) return struct.pack('<' .. string.rep(letter, #list), unpack(list)) end
+
+-- Encodes the ids and steps of rows {ms, seq, step, value}: their number, the first ms, the types of the
+-- three columns, and the columns. A column has the differences from row to row in the narrowest type, or
+-- the numbers as doubles if they are far apart.
+local function encode_ids(rows)
+  local types, columns = '', ''
+  for k = 1, 3 do
+    local numbers, rises, before, most = {}, {}, k == 1 and rows[1][1] or 0, 0
+    for i, row in ipairs(rows) do
+      numbers[i], rises[i], before = row[k], row[k] - before, row[k]
+      most = math.max(most, rises[i], -1 - rises[i])
     end
+    local letter = most < 128 and 'b' or most < 32768 and 'h' or most < 2147483648 and 'i' or 'd'
+    types, columns = types .. letter, columns .. pack(letter, letter == 'd' and numbers or rises)
+  end
+  return struct.pack('<Hdc3', #rows, rows[1][1], types) .. columns
+end
+
+-- Encodes the values of rows without a loss: as places in a list of the different ones if these are few,
+-- as floats if all are floats, else as doubles.
+local function encode_values(rows)
+  local values, different, place_of, places = {}, {}, {}, {}
+  for i, row in ipairs(rows) do
+    local text = row[4]
+    values[i] = tonumber(text) or 0/0
+    if not place_of[text] then
+      place_of[text] = #different
+      different[#different + 1] = values[i]
+    end
+    places[i] = place_of[text]
+  end
+  if #different < 256 and 8 * #different < 3 * #values then
+    return 'B' .. string.char(#different) .. pack('d', different) .. pack('B', places)
+  end
+  local floats = pack('f', values)
+  local rounded = {struct.unpack('<' .. string.rep('f', #values), floats)}
+  for i, x in ipairs(values) do
+    if x == x and x ~= rounded[i] then return 'd' .. pack('d', values) end
+  end
+  return 'f' .. floats
+end
+
+-- Moves the points of a trial that ends from their streams into its record, behind those that an ended
+-- attempt has left there; returns their approximate bytes. `last`: step, metric and value of each point
+-- that no stream has; `names`: the metrics with streams, if the caller knows them.
+local function pack_points(sid, n, last, names)
+  local record, order, rows_of, gone = trial_key(sid, n, 'points'), {}, {}, {}
+  local function rows_named(name)
+    if not rows_of[name] then order[#order + 1], rows_of[name] = name, {} end
+    return rows_of[name]
+  end
+  for i, name in ipairs(names or metrics(trial_key(sid, n))) do
+    gone[i] = trial_key(sid, n, 'p', name)
+    for j, entry in ipairs(redis.call('XRANGE', gone[i], '-', '+')) do
+      local ms, seq = string.match(entry[1], '(%d+)-(%d+)')
+      rows_named(name)[j] = {tonumber(ms), tonumber(seq), tonumber(entry[2][2]) or 0, entry[2][4] or ''}
+    end
+  end
+  for i = 1, #(last or ''), 3 do
+    local rows = rows_named(last[i + 1])
+    local newest = rows[#rows] or {0, 0}
+    local seq = newest[1] < NOW and 0 or newest[2] + 1
+    rows[#rows + 1] = {math.max(NOW, newest[1]), seq, tonumber(last[i]), last[i + 2]}
+  end
+  local is_again = #gone > 0 and redis.call('EXISTS', record) == 1
+  local ids, uses, common, fields = {}, {}, '', {}
+  for i, name in ipairs(order) do
+    while #rows_of[name] > MOST_POINTS do
+      local kept = {}
+      for j, row in ipairs(rows_of[name]) do
+        if j % 2 == 1 or j == #rows_of[name] then kept[#kept + 1] = row end
+      end
+      rows_of[name] = kept
+    end
+    ids[i] = encode_ids(rows_of[name])
+    uses[ids[i]] = (uses[ids[i]] or 0) + 1
+    if uses[ids[i]] == 2 and common == '' and not is_again then common, fields = ids[i], {'', ids[i]} end
+  end
+  for i, name in ipairs(order) do
+    local before = is_again and redis.call('HGET', record, name) or ''
+    fields[#fields + 1] = name
+    fields[#fields + 1] = before .. (ids[i] == common and '=' or '+' .. ids[i]) .. encode_values(rows_of[name])
+  end
+  if #gone > 0 then redis.call('DEL', unpack(gone)) end
+  if #order > 0 then redis.call('HSET', record, unpack(fields)) end
+  if is_again then fields = redis.call('HGETALL', record) end
+  local bytes = 0
+  for _, part in ipairs(fields) do bytes = bytes + 50 + #part end
+  return bytes
+end
+
+-- Counts the approximate bytes of the log and of the `points` of a trial that ended; without `points`, the
+-- trial runs again or both are gone.
+local function record_bytes(sid, n, points)
+  local t, bytes = trial_key(sid, n), 0
+  local f = redis.call('HMGET', t, 'bulk', 'log_bytes')
+  if points then
+    bytes = points + (f[2] and math.max(4600, tonumber(f[2])) or 0)  -- of the smallest stream
     redis.call('ZADD', key('bulk'), 'NX', int(NOW - 1), sid)
   end
-  redis.call('HINCRBY', sweep_key(sid), 'bulk', bytes - tonumber(redis.call('HGET', t, 'bulk') or 0))
+  redis.call('HINCRBY', sweep_key(sid), 'bulk', bytes - tonumber(f[1] or 0))
   if bytes > 0 then redis.call('HSET', t, 'bulk', bytes) else redis.call('HDEL', t, 'bulk') end
 end
 
@@ -61,11 +175,10 @@ local function free_memory(wanted)
       for _, m in ipairs(redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], at)) do
         local t = trial_key(sid, m)
         freed, left = freed + tonumber(redis.call('HGET', t, 'bulk') or 0), left - 1
-        redis.call('DEL', trial_key(sid, m, 'log'))
-        for _, name in ipairs(metrics(t)) do redis.call('DEL', trial_key(sid, m, 'p', name)) end
+        redis.call('DEL', trial_key(sid, m, 'log'), trial_key(sid, m, 'points'))
         redis.call('HDEL', t, 'log_bytes')
         if redis.call('HEXISTS', t, 'bulk') == 1 then redis.call('HSET', t, 'thinned', '1') end
-        record_bytes(sid, m, 0)
+        record_bytes(sid, m)
         count('histories_dropped')
       end
       redis.call('ZADD', key('bulk'), at, sid)

@@ -1,0 +1,262 @@
+"""Points of a trial through its end: none changes, and none is lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from struct import pack, unpack
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hpq.connection.client import connect
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.identity import ParameterSet
+from hpq.domain.sweep import Goal, Launch, Metric, SweepView
+from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.errors import DecodeError
+from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
+from hpq.store.keys import Keys
+from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext, source
+from hpq.store.trials import TrialStore
+from hpq.store.wire.trial import NewRow
+from tests.support.store_calls import LEASE, beat, end, take
+
+MOST = 2**53 - 1
+DONE = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
+HERE = Checkpoint(store="abcd", path="p", step=2, counts={"acc": 2})
+WHO = WorkerPresence(name="w1", host="h1", queue="default")
+names = st.sampled_from(["acc", "loss", "val/loss (%)", "é→", "=", "p:points"])
+floats = st.floats()  # of any sign, infinite, too small for an exponent, no number
+values = floats | st.floats(width=32) | st.sampled_from([0.1, -0.0, 0.0, math.inf, math.nan])
+steps = st.integers(0, 300) | st.integers(-MOST, MOST)
+reports = st.lists(
+    st.tuples(steps, st.dictionaries(names, values, min_size=1, max_size=4)), max_size=30
+)
+
+
+def bits(points: Sequence[Point]) -> list[tuple[int, bytes]]:
+    """Steps and values; values as bytes, since NaN equals nothing and -0.0 equals 0.0."""
+    return [(p.step, pack("<d", math.nan if p.value != p.value else p.value)) for p in points]
+
+
+def points_of(batch: Sequence[tuple[int, dict[str, float]]]) -> tuple[Point, ...]:
+    return tuple(
+        Point(step=step, name=name, value=value)
+        for step, some in batch
+        for name, value in some.items()
+    )
+
+
+class Bench:
+    """One sweep of one trial, on an emptied server."""
+
+    def __init__(self, url: str) -> None:
+        self.redis = connect(url)
+        self.redis.flushall()
+        self.keys = Keys("hpq")
+        context = StoreContext.open(self.redis, self.keys, mints=False)
+        self.store, self.reader = TrialStore(context), StoreReader(self.redis, self.keys, LEASE)
+        self.control = SweepControl(context)
+        writer, metric = SweepWriter(context), Metric(name="acc", goal=Goal.MAXIMIZE)
+        writer.add_rows("demo-00000", 1, [NewRow("{}", ParameterSet({}).identity)])
+        launch = Launch(trainer="digits")
+        writer.seal(SweepView(id="demo-00000", name="d", digest="d", launch=launch, metric=metric))
+        self.trial, self.seq = TrialId(sweep="demo-00000", number=1), 0
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.redis.close()
+
+    def beat(self, claim: Claim, points: Sequence[Point], **more: object) -> None:
+        self.seq += 1
+        batch = ReportBatch(seq=self.seq, points=tuple(points), **more)  # type: ignore[arg-type]
+        self.store.beat(claim, WHO, batch, lease_ms=LEASE)
+
+    def history(self) -> dict[str, tuple[list[tuple[int, bytes]], list[int], str]]:
+        """What readers see of each metric: points, times and the last entry's id."""
+        trial = self.reader.trials.get(self.trial)
+        curves = self.reader.trials.curves(trial.id.sweep, [(1, name) for name in trial.metrics])
+        found = {}
+        for curve in curves:
+            ((points, last),) = self.reader.trials.new_points([(self.trial, "")], curve.metric)
+            assert [p.step for p in points] == curve.steps
+            found[curve.metric] = (bits(points), curve.times_ms, last)
+        return found
+
+    def pack(self, last: Sequence[str | float]) -> None:
+        """Move the points into the record, with those of the last batch."""
+        library = source("stage").partition("-- Stages rows")[0]
+        call = "pack_points(ARGV[1], ARGV[2], {unpack(ARGV, 3)})"
+        self.redis.eval(library + call, 1, "hpq", "demo-00000", 1, *last)
+
+    def streams(self) -> int:
+        return sum(b":p:" in key for key in self.redis.keys("hpq:t:*"))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(reports, max_size=4))
+def test_an_end_changes_no_point_time_or_id(redis_url: str, batches: list) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        for batch in batches:
+            bench.beat(claim, points_of(batch))
+        before = bench.history()
+        bench.store.commit(claim, DONE)
+        assert bench.streams() == 0 and bench.history() == before
+        told = {name: some for name, (some, _, _) in before.items()}
+        every = [point for batch in batches for point in points_of(batch)]
+        assert told == {name: bits([p for p in every if p.name == name]) for name in told}
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=reports, second=reports, read_at=st.integers(0, 2))
+def test_a_reader_of_a_trial_that_ends_meets_each_point_once(
+    redis_url: str, first: list, second: list, read_at: int
+) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        found, last = [], ""
+
+        def read() -> None:
+            nonlocal last
+            ((points, last),) = bench.reader.trials.new_points([(bench.trial, last)], "acc")
+            found.extend(points)
+
+        for i, batch in enumerate((first, second)):
+            if read_at == i:
+                read()
+            bench.beat(claim, points_of(batch))
+        if read_at == 2:
+            read()
+        bench.store.commit(claim, DONE)
+        read()
+        read()
+        every = [p for p in points_of(first) + points_of(second) if p.name == "acc"]
+        assert bits(found) == bits(every)
+
+
+@pytest.mark.parametrize("kind", ["double", "float", "few", "one", "odd"])
+def test_a_thousand_points_of_many_metrics_come_back(redis_url: str, kind: str) -> None:
+    made = {
+        "double": lambda n: n / 7,
+        "float": lambda n: unpack("<f", pack("<f", n / 7))[0],
+        "few": lambda n: (n % 250) / 7,
+        "one": lambda _: -0.0,
+        "odd": lambda n: (math.nan, math.inf, -math.inf, 5e-324, -1e308)[n % 5],
+    }[kind]
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        for start in range(0, 1000, 50):
+            steps = range(start, start + 50)
+            batch = [(MOST - 1000 + n, {f"m{i}": made(n + i) for i in range(20)}) for n in steps]
+            bench.beat(claim, points_of(batch))
+        before = bench.history()
+        assert all(len(points) == 1000 for points, _, _ in before.values())
+        bench.store.commit(claim, DONE)
+        assert bench.history() == before and bench.streams() == 0
+
+
+def test_a_trial_that_resumes_keeps_its_points_up_to_the_checkpoint(redis_url: str) -> None:
+    with Bench(redis_url) as bench:
+
+        def points(*steps: int, name: str = "acc") -> list[Point]:
+            return [Point(step=step, name=name, value=float(step)) for step in steps]
+
+        def seen(name: str = "acc") -> list[int]:
+            return [p.step for p in bench.reader.trials.metric_history(bench.trial, name)]
+
+        claim = take(bench.store, WHO, "a")
+        bench.beat(claim, points(1, 2) + points(1, 2, name="loss"), checkpoint=HERE)
+        bench.beat(claim, points(3, 4, 5))
+        ((_, last),) = bench.reader.trials.new_points([(bench.trial, "")], "acc")
+        failure = Failure(kind=FailureKind.BAD_PARAMS, message="no")
+        bench.store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
+        bench.control.retry("demo-00000", [1])
+        assert seen() == [1, 2, 3, 4, 5] and seen("loss") == [1, 2]
+        second = take(bench.store, WHO, "b")
+        assert second.checkpoint == HERE and seen() == [1, 2, 3, 4, 5]
+        bench.beat(second, points(3, 4))
+        assert seen() == [1, 2, 3, 4] and seen("loss") == [1, 2]
+        ((more, _),) = bench.reader.trials.new_points([(bench.trial, last)], "acc")
+        assert [p.step for p in more] == [3, 4]
+        bench.beat(second, points(5, 6))
+        before = bench.history()
+        bench.store.commit(second, DONE)
+        assert bench.history() == before and bench.streams() == 0
+        assert seen() == [1, 2, 3, 4, 5, 6] and seen("loss") == [1, 2]
+
+
+def test_a_trial_that_begins_anew_forgets_the_points_of_its_end(redis_url: str) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        beat(bench.store, WHO, claim, 1, 1, 2)
+        end(bench.store, claim, 1.0)
+        bench.control.retry("demo-00000", [1])
+        take(bench.store, WHO, "b")
+        assert bench.reader.trials.metric_history(bench.trial, "acc") == []
+        assert not bench.redis.exists(bench.keys.trial(bench.trial, "points"))
+
+
+def test_a_retried_trial_that_is_cancelled_keeps_its_points_and_their_weight(
+    redis_url: str,
+) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        beat(bench.store, WHO, claim, 1, 1, 2)
+        end(bench.store, claim, 1.0)
+        before, weight = bench.history(), bench.redis.hget("hpq:t:demo-00000/1", "bulk")
+        bench.control.retry("demo-00000", [1])
+        bench.control.cancel("demo-00000", [1])
+        assert bench.history() == before
+        assert bench.redis.hget("hpq:t:demo-00000/1", "bulk") == weight
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(first=reports, last=reports)
+def test_an_end_records_points_that_were_in_no_stream(
+    redis_url: str, first: list, last: list
+) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        bench.beat(claim, points_of(first))
+        flat = [part for p in points_of(last) for part in (p.step, p.name, repr(p.value))]
+        fields = {f"m:{p.name}": repr(p.value) for p in points_of(last)}
+        if fields:
+            bench.redis.hset(bench.keys.trial(bench.trial), mapping=fields)
+        bench.pack(flat)
+        every = points_of(first) + points_of(last)
+        for name, (found, times, _) in bench.history().items():
+            assert found == bits([p for p in every if p.name == name])
+            assert all(a <= b for a, b in pairwise(times))
+        assert bench.streams() == 0
+
+
+def test_points_beyond_a_thousand_are_thinned_with_those_of_the_end(redis_url: str) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        bench.beat(claim, [Point(step=n, name="acc", value=n / 7) for n in range(900)])
+        flat = [part for n in range(900, 1200) for part in (n, "acc", n / 7)]
+        bench.pack(flat)
+        found = [p.step for p in bench.reader.trials.metric_history(bench.trial, "acc")]
+        assert found == [*range(0, 1200, 2), 1199]
+
+
+def test_damaged_points_name_their_key(redis_url: str) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        beat(bench.store, WHO, claim, 1, 1, 2, 3, 4, 5)
+        end(bench.store, claim, 1.0)
+        key = bench.keys.trial(bench.trial, "points")
+        whole = bench.redis.hget(key, "acc")
+        cut = [whole[:n] for n in range(1, len(whole))]
+        for text in (b"x", b"+", b"=", b"=d", whole + b"=", whole[:11] + b"sss" + whole[14:], *cut):
+            bench.redis.hset(key, "acc", text)
+            with pytest.raises(DecodeError, match="points field acc"):
+                bench.reader.trials.metric_history(bench.trial, "acc")
