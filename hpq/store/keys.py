@@ -27,6 +27,8 @@ P:q:Q:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:q:Q:owners    hash  sweep id → owner, of the open ones
 P:q:Q:busy      hash  owner with open sweeps → number of their running trials
 P:q:Q:idle      zset  W → last seen idle, ms
+P:q:Q:looks     string  set when a worker of the queue looked for notices; expires
+P:q:Q:look      string  JSON of what that worker saw (Look); expires
 P:demand:Q      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON
@@ -127,7 +129,7 @@ class Keys:
         return self._of("w", name)
 
     def queue(self, name: str, part: str) -> str:
-        """Return a key of a queue; `part` is open, owners, busy or idle."""
+        """Return a key of a queue; `part` is open, owners, busy, idle, looks or look."""
         return self._of("q", name, part)
 
     def demand(self, queue: str) -> str:

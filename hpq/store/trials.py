@@ -7,11 +7,13 @@ HPQ_REAP_S.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import Any
 
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
 from hpq.domain.attempt import (
     CommitReply,
@@ -25,19 +27,21 @@ from hpq.domain.attempt import (
     WorkerPresence,
 )
 from hpq.domain.retry_policy import AWAIT_LEASES
-from hpq.domain.sweep import SCHEMA, RunnableSweep
+from hpq.domain.sweep import SCHEMA, Look, RunnableSweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import Reader, flatten
+from hpq.store.wire.fields import Reader, dumps, flatten
 
 # What names a sweep, and what `hpq set` may change of its trials.
 _REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
 
 
 _NOTICE_TTL_S = 30 * 86_400
+_LOOK_MS = 4_000  # below the default of HPQ_REAP_S: a lone worker looks at each reap
+_LOOK_TTL_S = 600  # what changed while no worker looked for longer is no news
 
 
 class TrialStore:
@@ -56,6 +60,26 @@ class TrialStore:
     def drop_notice(self, sid: str, what: str) -> None:
         """Let the same notice be sent again: the sweep has left that state."""
         self._redis.delete(self._keys.notice(sid, what))
+
+    def take_look(self, queue: str) -> bool:
+        """Return True for the one worker of a queue that must look for notices now."""
+        key = self._keys.queue(queue, "looks")
+        return bool(self._redis.set(key, "1", nx=True, px=_LOOK_MS))
+
+    def last_look(self, queue: str) -> tuple[Look | None, int]:
+        """Return what the notices of a queue saw last, if any, and the server's time in ms."""
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.get(self._keys.queue(queue, "look"))
+        pipe.time()
+        text, (seconds, us) = pipe.execute()
+        with suppress(ValueError, TypeError):  # damaged: the next look begins anew
+            return Look(**json.loads(text or "[]")), 1000 * seconds + us // 1000
+        return None, 1000 * seconds + us // 1000
+
+    def keep_look(self, queue: str, look: Look) -> None:
+        """Keep what the notices of a queue have seen for the next look, by any worker."""
+        with suppress(OutOfMemoryError):  # the next look finds the same changes
+            self._redis.set(self._keys.queue(queue, "look"), dumps(asdict(look)), ex=_LOOK_TTL_S)
 
     def claim(
         self,

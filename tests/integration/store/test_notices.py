@@ -13,6 +13,7 @@ from hpq.domain.sweep import Goal, Metric
 from hpq.errors import SettingsError
 from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
+from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_worker.lease.notices import Notices
@@ -183,3 +184,58 @@ def test_an_old_sweep_that_moves_up_among_the_newest_is_no_news(
     for one in workers:
         one.close()
     assert hook.posted.empty()
+
+
+def test_one_worker_of_many_looks_and_the_next_one_after_its_death_misses_nothing(
+    hook: Hook,
+    workers: list[Notices],
+    sweep_of: MakeSweep,
+    control: SweepControl,
+    redis: Redis,
+    keys: Keys,
+) -> None:
+    sweep_of(1)
+    first, second, _ = workers
+    first.look()
+    control.cancel("demo-00000")
+    redis.config_resetstat()
+    second.look()
+    calls = redis.info("commandstats")
+    assert {name for name in calls if "config" not in name} == {"cmdstat_set"}
+    assert hook.posted.empty(), "the first worker looks"
+    redis.delete(keys.queue("default", "looks"))  # as it expires after the first worker died
+    second.look()
+    assert "is cancelled" in hook.next()
+    look(workers)
+    assert hook.posted.empty()
+
+
+def test_a_worker_without_a_webhook_hides_no_change_and_sends_no_command(
+    hook: Hook,
+    workers: list[Notices],
+    reader: StoreReader,
+    store: TrialStore,
+    sweep_of: MakeSweep,
+    control: SweepControl,
+    redis: Redis,
+) -> None:
+    sweep_of(1)
+    look(workers)
+    control.cancel("demo-00000")
+    redis.config_resetstat()
+    Notices(Settings(), reader, store).look(at_once=True)
+    assert {name for name in redis.info("commandstats") if "config" not in name} == set()
+    look(workers)
+    assert "is cancelled" in hook.next()
+
+
+def test_a_damaged_record_of_the_last_look_ends_no_later_look(
+    hook: Hook, workers: list[Notices], sweep_of: MakeSweep, control: SweepControl, redis: Redis,
+    keys: Keys,
+) -> None:  # fmt: skip
+    sweep_of(1)
+    redis.set(keys.queue("default", "look"), "[")
+    look(workers)
+    control.cancel("demo-00000")
+    look(workers)
+    assert "is cancelled" in hook.next()

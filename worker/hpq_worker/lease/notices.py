@@ -7,13 +7,13 @@ it, and tries again twice.
 from __future__ import annotations
 
 import logging
-import time
+import math
 from concurrent.futures import wait
 from functools import partial
 from threading import Event
 from typing import Any
 
-from hpq.domain.sweep import SweepState, SweepView
+from hpq.domain.sweep import Look, SweepState, SweepView
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
@@ -22,16 +22,16 @@ from hpq_worker.process.call_thread import CallThread
 
 log = logging.getLogger("hpq.notices")
 _NEWEST = 20  # sweeps that are checked beside the open ones
-_EVERY_S = 5.0
 _STALLED_S = 600.0  # trials wait, and no worker of the queue runs any trial
 _STALLED = "stalled"
 _EVENTS = {SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED, _STALLED}
 
 
 class Notices:
-    """Sends notices of changes since the first call of `look`, which the reaper calls.
+    """Sends notices of changes since the last look by any worker of the queue that has HPQ_NOTIFY.
 
-    All workers of a queue look; the first that can send a notice takes it.
+    One of these workers looks every few seconds, and each at its exit. The first that can send a
+    notice takes it.
     """
 
     def __init__(
@@ -42,58 +42,53 @@ class Notices:
         stalled_s: float = _STALLED_S,
     ) -> None:
         self._settings, self._reader, self._store = settings, reader, store
-        self._stalled_s = stalled_s
-        self._seen: dict[str, str] | None = None
-        self._newest_ms = 0
-        self._waits: dict[str, float] = {}  # since when no trial of the queue runs, by sweep
-        self._looked_at = -_EVERY_S
+        self._stalled_ms = 1000 * stalled_s
         self._stop, self._thread = Event(), CallThread("notices")
 
     def look(self, *, at_once: bool = False) -> None:
-        """Send new notices; check at most every few seconds, unless `at_once`.
+        """Send notices of changes if no worker has just looked, or `at_once`.
 
         Raises:
             RedisError: Redis does not answer.
         """
-        now = time.monotonic()
-        if not at_once and now - self._looked_at < _EVERY_S:
+        queue, url = self._settings.queue, self._settings.notify
+        # A worker that cannot send must not see a change before those that can.
+        if not url or not (at_once or self._store.take_look(queue)):
             return
-        self._looked_at, queue = now, self._settings.queue
-        is_first = self._seen is None
-        before, seen = self._seen or {}, dict[str, str]()
+        last, now_ms = self._store.last_look(queue)
+        before = last.states if last else {}
         ids = [*self._reader.sweeps.open_ids(queue), *self._reader.sweeps.ids(_NEWEST), *before]
         found = self._reader.sweeps.get_each(list(dict.fromkeys(ids)))
         sweeps = [s for s in found if isinstance(s, SweepView) and s.queue == queue]
         is_idle = not any(s.counts.running for s in sweeps)
+        waits = {
+            s.id: last.waits.get(s.id, now_ms) if last else now_ms
+            for s in sweeps
+            if is_idle and s.state is SweepState.RUNNING and s.counts.waits
+        }
         newest = {s.id for s in sorted(sweeps, key=lambda s: -s.created_ms)[:_NEWEST]}
+        states = dict[str, str]()
         for sweep in sweeps:
-            what = self._state(sweep, is_idle, now)
+            is_late = now_ms - waits.get(sweep.id, math.inf) >= self._stalled_ms
+            what = _STALLED if is_late else sweep.state.value
             # An older sweep that is over needs no further notice.
             if not sweep.state.is_over or sweep.id in newest:
-                seen[sweep.id] = what
+                states[sweep.id] = what
             was = before.get(sweep.id, "")
             # A sweep that was not among the newest has not changed.
-            if is_first or was == what or (not was and sweep.created_ms <= self._newest_ms):
+            if not last or was == what or (not was and sweep.created_ms <= last.newest_ms):
                 continue
             if was in _EVENTS:  # resumed, or retried
                 self._store.drop_notice(sweep.id, was)
-            url = self._settings.notify
-            if url and what in _EVENTS and self._store.take_notice(sweep.id, what):
+            if what in _EVENTS and self._store.take_notice(sweep.id, what):
                 self._thread.submit(partial(self._post, url, self._body(sweep, what)))
-        self._seen = seen
-        self._newest_ms = max([self._newest_ms, *(s.created_ms for s in sweeps)])
+        newest_ms = max([last.newest_ms if last else 0, *(s.created_ms for s in sweeps)])
+        self._store.keep_look(queue, Look(newest_ms=newest_ms, states=states, waits=waits))
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
         wait({self._thread.submit(lambda: None)}, TIMEOUT_S)
         self._stop.set()
-
-    def _state(self, sweep: SweepView, is_idle: bool, now: float) -> str:
-        if not (is_idle and sweep.state is SweepState.RUNNING and sweep.counts.waits):
-            self._waits.pop(sweep.id, None)
-            return sweep.state
-        is_late = now - self._waits.setdefault(sweep.id, now) >= self._stalled_s
-        return _STALLED if is_late else sweep.state
 
     def _body(self, sweep: SweepView, what: str) -> dict[str, Any]:
         (best,) = self._reader.trials.best_objectives([sweep])

@@ -85,9 +85,9 @@ class Reaper:
         """Report presence, and requeue trials whose lease expired."""
         try:
             self._reap(self._report_presence())
+            self._contact_at = time.clock_gettime(_CLOCK)
             if self._notices:
                 self._notices.look()
-            self._contact_at = time.clock_gettime(_CLOCK)
             self._outage.answered("reaper")
             self._telemetry.redis_answered(self._server_metrics())
         except RedisError as error:
