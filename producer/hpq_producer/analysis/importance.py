@@ -2,21 +2,28 @@
 
 A forest of 100 trees predicts each trial from the trees that did not train on it. A parameter is
 important if shuffling its values makes these predictions worse. Terminal, page and Python API show
-the numbers of `importance_of`, which imports scikit-learn.
+the numbers of `importance_of`, which imports scikit-learn: seconds, so that the answer for an ended
+sweep is kept in a file. The file names the results that it rests on: a retry makes it void.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from importlib import import_module
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
+from hpq import __version__
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json, Params
+from hpq.process import make_private
 from hpq_producer.terminal.text import clean, number, value
 
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
@@ -95,11 +102,15 @@ class Importance:
 
 
 def importance_of(
-    sweep: SweepView, sets: Sequence[Params], objectives: Sequence[float]
+    sweep: SweepView,
+    sets: Sequence[Params],
+    objectives: Sequence[float],
+    cache: Path | None = None,
 ) -> Importance:
     """Compute the importance of each parameter that varies.
 
-    `sets` hold the leaves by dotted name; equal ones (replicates) are averaged.
+    `sets` hold the leaves by dotted name; equal ones (replicates) are averaged. `cache` is the
+    directory that keeps the answer for an ended sweep.
     """
     merged: dict[str, tuple[Params, list[float]]] = {}
     for params, objective in zip(sets, objectives, strict=True):
@@ -116,6 +127,13 @@ def importance_of(
     if count < MIN_SETS:
         few = f"unknown: needs {MIN_SETS} different trials, has {count}"
         return Importance(sets=count, why_none=few)
+    file, digest = None, ""
+    if cache is not None and sweep.state.is_over:
+        file = cache / "importance" / f"{sweep.id}.json"
+        basis = (__version__, sweep.varying, sweep.method, sweep.sampler, *merged.items())
+        digest = _digest_of(basis)
+        if known := _kept(file, digest):
+            return known
     try:
         numpy, forest = import_module("numpy"), import_module("sklearn.ensemble")
     except ImportError:
@@ -127,9 +145,38 @@ def importance_of(
         words = (
             f"unknown: the model of {count:,} trials predicts too little (R² {r2:.2f} < {MIN_R2})"
         )
-        return Importance(sets=len(rows), of=count, r2=r2, why_none=words)
-    looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
-    return Importance(sets=len(rows), of=count, r2=r2, shares=shares, looked=looked)
+        found = Importance(sets=len(rows), of=count, r2=r2, why_none=words)
+    else:
+        looked = _where_it_looked(sweep, shares[0].param, [params for params, _ in means])
+        found = Importance(sets=len(rows), of=count, r2=r2, shares=shares, looked=looked)
+    if file is not None:
+        _keep(file, digest, found)
+    return found
+
+
+def _digest_of(basis: Iterable[object]) -> str:
+    digest = blake2b(digest_size=16)
+    for part in basis:
+        digest.update(repr(part).encode())
+    return digest.hexdigest()
+
+
+def _kept(file: Path, digest: str) -> Importance | None:
+    """Return the answer in a file; None if there is none for these results."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        record = json.loads(file.read_text("utf-8"))
+        if record["digest"] == digest:
+            shares = tuple(Share(**one) for one in record["found"].pop("shares"))
+            return Importance(**record["found"], shares=shares)
+    return None
+
+
+def _keep(file: Path, digest: str, found: Importance) -> None:
+    with suppress(OSError):  # a full or read-only disk: it is computed again
+        make_private(file.parent)
+        draft = file.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps({"digest": digest, "found": asdict(found)}), "utf-8")
+        draft.replace(file)
 
 
 def _column(values: Sequence[Json]) -> list[list[float]] | None:

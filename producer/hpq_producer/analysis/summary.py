@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -75,6 +76,7 @@ class SweepSummary:
     """Accumulates trials one by one, and keeps only the values that a summary needs."""
 
     sweep: SweepView
+    cache: Path | None = None  # the directory that keeps the importance of ended sweeps
     objectives: list[float] = field(default_factory=list)
     sets: list[dict[str, Json]] = field(default_factory=list)  # their varying parameters
     finished: list[int] = field(default_factory=list)  # places of finished trials in both lists
@@ -150,7 +152,7 @@ class SweepSummary:
     @property
     def importance(self) -> Importance:
         """Which parameter matters."""
-        return importance_of(self.sweep, self.sets, self.objectives)
+        return importance_of(self.sweep, self.sets, self.objectives, self.cache)
 
     @property
     def effects(self) -> list[Effect]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from hpq.domain.status import SweepStatus
@@ -44,6 +45,7 @@ class SweepData:
     winner: Winner | None
     command: str = ""  # that runs the winner again
     known: Importance | None = None  # computed for a moment before; it takes seconds
+    cache: Path | None = None  # as of SweepSummary
 
     more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
     was_log: bool | None = None  # the metric's axis a moment before; open pages keep it
@@ -71,7 +73,7 @@ class SweepData:
     @cached_property
     def summary(self) -> SweepSummary:
         """What summaries compute of all trials."""
-        return SweepSummary(self.sweep).add(self.trials)
+        return SweepSummary(self.sweep, self.cache).add(self.trials)
 
     @cached_property
     def importance(self) -> Importance:
@@ -122,6 +124,7 @@ def read_sweep(
         if before and is_same
         else (_command(reader, best, settings) if best else ""),
         known=known,
+        cache=settings.cache,
         was_log=None
         if before is None
         else before.is_log and not any(v is not None and v <= 0 for v in news),

@@ -190,7 +190,8 @@ class Sweep:
         with api_session() as session:
             sweep = session.reader.sweeps.get(self.id)
             best_trials(session.reader, sweep)  # raises if there is none
-            return SweepSummary(sweep=sweep).add(session.reader.trials.all(self.id)).importance
+            summary = SweepSummary(sweep, session.settings.cache)
+            return summary.add(session.reader.trials.all(self.id)).importance
 
     def figure(self, kind: Kind | None = None) -> Figure:
         """Draw `curves`, `parallel`, `importance`, `slices` or `history` with plotly.

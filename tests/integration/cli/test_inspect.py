@@ -25,6 +25,7 @@ from redis import Redis
 
 from hpq.code.signing import sign
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, ReportBatch, WorkerPresence
+from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
@@ -1087,6 +1088,43 @@ def test_the_importance_of_a_single_parameter_is_a_line_that_says_why_there_is_n
 ) -> None:
     *_, line = _important(reader, reader.sweeps.get(done.id), "80")
     assert "2 parameters" in plain(line)
+
+
+def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_retry(
+    hpq_process: Hpq,
+    tmp_path: Path,
+    store: TrialStore,
+    control: SweepControl,
+    writer: SweepWriter,
+    who: WorkerPresence,
+) -> None:
+    sid, sets = "two-00000", [{"x": i, "y": i % 2} for i in range(1, 11)]
+    writer.add_rows(sid, 1, [(dumps(one), ParameterSet(one).identity) for one in sets])
+    metric = Metric(name="acc", goal=Goal.MAXIMIZE)
+    launch = Launch(trainer="digits")
+    writer.seal(
+        SweepView(id=sid, name="two", digest="d", launch=launch, metric=metric, varying=("x", "y"))
+    )
+    for value in range(9):
+        finish(store, claim(store, who), value)
+    fail(store, claim(store, who))
+    (hidden := tmp_path / "hidden").mkdir()
+    (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['sklearn'] = None\n")
+
+    def without_sklearn(*more: str) -> str:
+        return hpq_process("summary", sid, *more, PYTHONPATH=str(hidden)).stdout
+
+    assert "pip install scikit-learn" in without_sklearn()  # which is not kept
+    first = hpq_process("summary", sid).stdout
+    assert "9 trials" in first and without_sklearn() == first
+    kept = json.loads(without_sklearn("-o", "json"))["importance"]
+    assert (kept["sets"], kept["why_none"] or kept["shares"][0]["param"]) == (9, "x")
+    control.retry(sid, [10])
+    assert "pip install scikit-learn" in without_sklearn()  # the sweep runs
+    finish(store, claim(store, who), 9)
+    assert "pip install scikit-learn" in without_sklearn()  # other results
+    assert "10 trials" in hpq_process("summary", sid).stdout
+    assert "10 trials" in without_sklearn()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -85,6 +87,21 @@ def test_intervals_hold_the_share_and_shares_add_up() -> None:
     assert sum(one.share for one in found.shares) == pytest.approx(1)
     assert all(0 <= one.low <= one.share + 0.02 and one.high <= 1 for one in found.shares)
     assert found.shares[0].low > 0.5
+
+
+def test_a_damaged_file_of_a_kept_answer_is_replaced(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    rows = [_lr_dominates(rng) for _ in range(20)]
+    values = [_accuracy(row) for row in rows]
+    sweep = replace(_sweep("lr", "width"), flag="cancelled")
+    found = importance_of(sweep, rows, values, tmp_path)
+    (file,) = tmp_path.glob("importance/*")
+    whole = file.read_text()
+    for text in ("", "[]", "{}", whole.replace('"share"', '"part"'), whole[:-9]):
+        file.write_text(text)
+        assert importance_of(sweep, rows, values, tmp_path) == found
+        assert file.read_text() == whole
+    assert importance_of(sweep, rows, values, tmp_path / "file" / "in") == found
 
 
 def test_an_absent_value_is_a_level_and_constants_are_left_out() -> None:
