@@ -29,7 +29,7 @@ BENCHMARKS = {
     "size": (size.measure, "Redis's memory for a queued trial, at 10,000"),
     "parent": (parent.measure, "memory of a worker's parent process"),
     "gap": (gap.measure, "from the end of a trial to the first step of the next"),
-    "cli": (cli.measure, "wall time of commands"),
+    "cli": (cli.measure, "wall time and CPU time of commands"),
     "drain": (drain.measure, "1,000 empty trials, one worker"),
     "preload": (preload.measure, "one-second programs that import torch, one worker"),
     "recovery": (recovery.measure, "from the loss of a worker to the requeue of its trial"),

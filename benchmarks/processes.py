@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -21,20 +22,32 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without HPQ_* variables, with other variables added."""
+    """Return this process's environment without HPQ_* variables, with other variables added.
+
+    Python keeps the bytecode that it compiles, as it does on a user's machine.
+    """
     mine = {name: value for name, value in os.environ.items() if not name.startswith("HPQ_")}
+    mine.pop("PYTHONDONTWRITEBYTECODE", None)
     return {**mine, "PYTHONPATH": str(ROOT), **(more or {})}
 
 
 def wall_s(command: Sequence[str], env: Mapping[str, str] | None = None) -> float:
-    """Return the wall time of a process in seconds.
+    """Return the wall time of a process in seconds. Raises as `wall_and_cpu_s`."""
+    return wall_and_cpu_s(command, env)[0]
+
+
+def wall_and_cpu_s(
+    command: Sequence[str], env: Mapping[str, str] | None = None
+) -> tuple[float, float]:
+    """Return the wall time and the CPU time of a process and its children, in seconds.
 
     Raises:
         CalledProcessError: the process failed.
     """
-    begun = time.perf_counter()
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, env=environment(env), check=True, capture_output=True)
-    return time.perf_counter() - begun
+    wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @contextmanager
