@@ -311,12 +311,3 @@ def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:
     if held:
         return SweepState.HELD
     return SweepState.PAUSED if flag == "paused" else SweepState.RUNNING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What the notices of a queue saw last, which the worker that looks next compares."""
-
-    newest_ms: int  # when the newest sweep was created
-    states: Mapping[str, str]  # by sweep id
-    waits: Mapping[str, int]  # since when no trial of the queue runs, ms, by sweep id

@@ -28,7 +28,7 @@ P:q:Q:owners    hash  sweep id → owner, of the open ones
 P:q:Q:busy      hash  owner with open sweeps → number of their running trials
 P:q:Q:idle      zset  W → last seen idle, ms
 P:q:Q:looks     string  set when a worker of the queue looked for notices; expires
-P:q:Q:look      string  JSON of what that worker saw (Look); expires
+P:q:Q:look      string  JSON of what that worker saw; expires
 P:demand:Q      list  as long as running + claimable trials (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON

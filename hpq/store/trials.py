@@ -7,10 +7,9 @@ HPQ_REAP_S.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from redis.exceptions import OutOfMemoryError, ResponseError
@@ -27,13 +26,13 @@ from hpq.domain.attempt import (
     WorkerPresence,
 )
 from hpq.domain.retry_policy import AWAIT_LEASES
-from hpq.domain.sweep import SCHEMA, Look, RunnableSweep
+from hpq.domain.sweep import SCHEMA, RunnableSweep
 from hpq.domain.trial import Claim
 from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import Reader, dumps, flatten
+from hpq.store.wire.fields import Reader, flatten
 
 # What names a sweep, and what `hpq set` may change of its trials.
 _REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
@@ -66,20 +65,18 @@ class TrialStore:
         key = self._keys.queue(queue, "looks")
         return bool(self._redis.set(key, "1", nx=True, px=_LOOK_MS))
 
-    def last_look(self, queue: str) -> tuple[Look | None, int]:
-        """Return what the notices of a queue saw last, if any, and the server's time in ms."""
+    def last_look(self, queue: str) -> tuple[str, int]:
+        """Return the text that `keep_look` kept ("" if none), and the server's time in ms."""
         pipe = self._redis.pipeline(transaction=False)
         pipe.get(self._keys.queue(queue, "look"))
         pipe.time()
         text, (seconds, us) = pipe.execute()
-        with suppress(ValueError, TypeError):  # damaged: the next look begins anew
-            return Look(**json.loads(text or "[]")), 1000 * seconds + us // 1000
-        return None, 1000 * seconds + us // 1000
+        return (text or b"").decode("utf-8", "replace"), 1000 * seconds + us // 1000
 
-    def keep_look(self, queue: str, look: Look) -> None:
+    def keep_look(self, queue: str, text: str) -> None:
         """Keep what the notices of a queue have seen for the next look, by any worker."""
         with suppress(OutOfMemoryError):  # the next look finds the same changes
-            self._redis.set(self._keys.queue(queue, "look"), dumps(asdict(look)), ex=_LOOK_TTL_S)
+            self._redis.set(self._keys.queue(queue, "look"), text, ex=_LOOK_TTL_S)
 
     def claim(
         self,

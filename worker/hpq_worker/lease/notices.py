@@ -6,14 +6,16 @@ it, and tries again twice.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from concurrent.futures import wait
+from contextlib import suppress
 from functools import partial
 from threading import Event
 from typing import Any
 
-from hpq.domain.sweep import Look, SweepState, SweepView
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
@@ -55,14 +57,18 @@ class Notices:
         # A worker that cannot send must not see a change before those that can.
         if not url or not (at_once or self._store.take_look(queue)):
             return
-        last, now_ms = self._store.last_look(queue)
-        before = last.states if last else {}
+        text, now_ms = self._store.last_look(queue)
+        newest_ms, before, since = 0, dict[str, str](), dict[str, int]()
+        is_first = True
+        with suppress(ValueError, TypeError):  # none, or damaged: this look is the first
+            newest_ms, before, since = json.loads(text)
+            is_first = False
         ids = [*self._reader.sweeps.open_ids(queue), *self._reader.sweeps.ids(_NEWEST), *before]
         found = self._reader.sweeps.get_each(list(dict.fromkeys(ids)))
         sweeps = [s for s in found if isinstance(s, SweepView) and s.queue == queue]
         is_idle = not any(s.counts.running for s in sweeps)
         waits = {
-            s.id: last.waits.get(s.id, now_ms) if last else now_ms
+            s.id: since.get(s.id, now_ms)
             for s in sweeps
             if is_idle and s.state is SweepState.RUNNING and s.counts.waits
         }
@@ -76,14 +82,14 @@ class Notices:
                 states[sweep.id] = what
             was = before.get(sweep.id, "")
             # A sweep that was not among the newest has not changed.
-            if not last or was == what or (not was and sweep.created_ms <= last.newest_ms):
+            if is_first or was == what or (not was and sweep.created_ms <= newest_ms):
                 continue
             if was in _EVENTS:  # resumed, or retried
                 self._store.drop_notice(sweep.id, was)
             if what in _EVENTS and self._store.take_notice(sweep.id, what):
                 self._thread.submit(partial(self._post, url, self._body(sweep, what)))
-        newest_ms = max([last.newest_ms if last else 0, *(s.created_ms for s in sweeps)])
-        self._store.keep_look(queue, Look(newest_ms=newest_ms, states=states, waits=waits))
+        newest_ms = max([newest_ms, *(s.created_ms for s in sweeps)])
+        self._store.keep_look(queue, json.dumps([newest_ms, states, waits]))
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""

@@ -101,7 +101,8 @@ class Spool:
         Its data may return, from a backup or with the right server: `flush` tries again.
         Redis answers `stale` for a sweep that was removed.
         """
-        self._settle(self._path(claim), claim, answer)
+        if (path := self._path(claim)) in self._held:  # Redis was away, and this worker kept it
+            self._settle(path, claim, answer)
 
     def _settle(self, path: Path, claim: Claim, answer: CommitReply) -> None:
         self._unlock(path)
@@ -128,6 +129,8 @@ class Spool:
         Raises:
             redis.RedisError: Redis is still away; the remaining results stay.
         """
+        if not self._folder.is_dir():
+            return 0
         now, kept = self._clock(), [*self._folder.glob("*.json")]
         aside = [*self._folder.glob("*.unknown")]
         retries = self._retried_at is None or now - self._retried_at >= _UNKNOWN_S
