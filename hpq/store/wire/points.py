@@ -63,8 +63,8 @@ def joined(ended: list[Entry], newer: list[Entry]) -> list[Entry]:
     The newer attempt reports the steps behind the checkpoint again. The points of a trial that
     ended between two reads are in both lists.
     """
-    newer = [entry for entry in newer if not ended or entry.id > ended[-1].id]
-    end = len(ended)
+    known, end = {entry.id for entry in ended if newer}, len(ended)
+    newer = [entry for entry in newer if entry.id not in known]  # whatever the clock did between
     while newer and end and ended[end - 1].step >= newer[0].step:
         end -= 1
     return ended[:end] + newer

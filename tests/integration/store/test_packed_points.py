@@ -23,6 +23,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext, source
 from hpq.store.trials import TrialStore
+from hpq.store.wire.points import Entry, joined
 from hpq.store.wire.trial import NewRow
 from tests.support.store_calls import LEASE, beat, end, take
 
@@ -191,6 +192,13 @@ def test_a_trial_that_resumes_keeps_its_points_up_to_the_checkpoint(redis_url: s
         bench.store.commit(second, DONE)
         assert bench.history() == before and bench.streams() == 0
         assert seen() == [1, 2, 3, 4, 5, 6] and seen("loss") == [1, 2]
+
+
+def test_a_clock_that_was_put_back_hides_no_point_of_a_retry() -> None:
+    ended = [Entry((9_000, 0), 1, 0.1), Entry((9_000, 1), 2, 0.2)]
+    newer = [Entry((5_000, 0), 2, 0.3), Entry((6_000, 0), 3, 0.4)]
+    assert joined(ended, newer) == [ended[0], *newer]
+    assert joined(ended, ended) == ended
 
 
 def test_a_trial_that_begins_anew_forgets_the_points_of_its_end(redis_url: str) -> None:

@@ -99,7 +99,8 @@ end
 
 -- Moves the points of a trial that ends from their streams into its record, behind those that an ended
 -- attempt has left there; returns their approximate bytes. `last`: step, metric and value of each point
--- that no stream has; `names`: the metrics with streams, if the caller knows them.
+-- that no stream has, in an attempt that began anew; `names`: the metrics with streams, if the caller
+-- knows them ({} only for an attempt that began anew and has sent no point).
 local function pack_points(sid, n, last, names)
   local record, order, rows_of, gone = trial_key(sid, n, 'points'), {}, {}, {}
   local function rows_named(name)
