@@ -58,12 +58,10 @@ def make_private(folder: Path) -> None:
     Raises:
         OSError: a directory cannot be created.
     """
-    if folder.is_dir():
-        return
-    for path in (*reversed(folder.parents), folder):
+    if folder != folder.parent and not folder.is_dir():
+        make_private(folder.parent)
         with suppress(FileExistsError):
-            if not path.is_dir():
-                path.mkdir(mode=0o700)
+            folder.mkdir(mode=0o700)
 
 
 def private_file(path: str, flags: int) -> int:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from redis.exceptions import RedisError
@@ -46,7 +47,7 @@ class AttemptRunner:
         self._runner: RunnerProcess | None = None
         self._thread = CallThread("files", parts.progress)
         self._warned = set[str]()  # sweeps whose metric a warning named
-        self._known: tuple[object, Mapping[str, str], Sequence[bytes]] = (None, {}, ())
+        self._surroundings = lru_cache(1)(self._surroundings_of)  # of the trials of one sweep
         store = self._settings.store
         on_disk = [Path(store).expanduser()] if store and "://" not in store else []
         self._disks = (self._settings.home, *on_disk)
@@ -104,7 +105,8 @@ class AttemptRunner:
         reports: ReportBuffer,
         publisher: CheckpointPublisher,
     ) -> Result:
-        env, hidden = self._surroundings(sweep.launch)
+        has_data = self._settings.data.exists()
+        env, hidden = self._surroundings(sweep.launch.pass_env, self._parts.trust.key, has_data)
         is_program = not sweep.launch.trainer
         opened = closing(ReportSocket(paths.socket)) if is_program else nullcontext()
         with environment.reserved_port() as port, opened as socket:
@@ -137,17 +139,12 @@ class AttemptRunner:
             reports.log(f"hpq: {note}\n".encode())
         return replace(result, outcome=self._judge(sweep, place, result.outcome, removed))
 
-    def _surroundings(self, launch: Launch) -> tuple[Mapping[str, str], Sequence[bytes]]:
-        """Return the environment of a launch's runners, and the secrets to mask in their output.
-
-        They are computed once for the trials of one sweep.
-        """
-        settings, key = self._settings, self._parts.trust.key
-        of = (launch.pass_env, key, settings.data.exists())
-        if self._known[0] != of:
-            env = environment.runner_environment(settings, launch.pass_env, self._parts.environ)
-            self._known = of, env, secrets.secret_values(settings, env, key)
-        return self._known[1:]
+    def _surroundings_of(
+        self, pass_env: tuple[str, ...], key: bytes | None, _has_data: bool
+    ) -> tuple[Mapping[str, str], Sequence[bytes]]:
+        """Return the environment of runners, and the secrets to mask in their output."""
+        env = environment.runner_environment(self._settings, pass_env, self._parts.environ)
+        return env, secrets.secret_values(self._settings, env, key)
 
     def _judge(
         self, sweep: RunnableSweep, place: Place, outcome: Outcome | None, removed: str
