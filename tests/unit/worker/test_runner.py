@@ -36,6 +36,8 @@ MINE = """
             print("printed")
             print("complained", file=sys.stderr)
             trial.phase(os.getcwd())
+        if does == "is late":
+            first["trial"].checkpoint_dir
         if does == "keeps":
             (trial.checkpoint_dir / "state").write_text("s")
             trial.save(trial.checkpoint_dir / "state")
@@ -121,9 +123,11 @@ def test_only_a_trainer_that_keeps_files_makes_directories_and_they_are_private(
 ) -> None:
     work = tmp_path / "attempt"
     folders = {name: str(work / name) for name in ("out", "checkpoint")}
-    attempt(child, 1, **folders)
+    attempt(child, 1, **folders, does="goes on")
+    attempt(child, 2, **folders, does="is late")
     assert not work.exists()
-    attempt(child, 2, **folders, does="keeps")
+    (tmp_path / "attempt.lock").touch()  # its worker holds it until it has removed the directories
+    attempt(child, 3, **folders, does="keeps")
     assert (work / "out" / "state").read_text() == "s" and work.stat().st_mode & 0o777 == 0o700
 
 

@@ -6,6 +6,7 @@ Runs in the runner. Standard library only, so that a user's trainer needs nothin
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -108,6 +109,7 @@ class Trial:
 def _made(folder: str) -> Path:
     """Return a directory of the attempt, which only its owner can read."""
     path = Path(folder)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    path.mkdir(exist_ok=True)
+    if os.path.exists(f"{path.parent}.lock"):  # else a thread has outlived its attempt
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(exist_ok=True)
     return path
