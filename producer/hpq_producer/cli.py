@@ -259,15 +259,16 @@ class Lazy(TyperGroup):
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 
     def invoke(self, ctx: Any) -> Any:
+        console = importlib.import_module("hpq_producer.terminal.console")
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()  # else Python finds a full disk when it exits
         except KeyboardInterrupt:
             raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
         except BrokenPipeError:  # `hpq results | head`
-            # Here, since --help needs none of it.
-            from hpq_producer.terminal.console import discard_stdout  # noqa: PLC0415
-
-            discard_stdout()
+            console.discard_stdout()
             raise typer.Exit(int(ExitCode.DONE)) from None
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _FULL_DISK:
@@ -275,6 +276,7 @@ class Lazy(TyperGroup):
                 error = UserError(
                     f"cannot write{place}: {error.strerror}; free some space", code="disk-full"
                 )
+                console.discard_stdout()
             if ctx.params.get("debug") or type(error).__module__.startswith("typer"):
                 raise
             raise typer.Exit(self._say(error)) from None

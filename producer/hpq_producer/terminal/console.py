@@ -100,5 +100,8 @@ def warn(text: Notice | str) -> None:
 
 
 def discard_stdout() -> None:
-    """Send the rest of stdout to /dev/null: the reader of the pipe has exited."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Send the rest of stdout to /dev/null if it cannot be written: a closed pipe, a full disk."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

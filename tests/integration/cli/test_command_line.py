@@ -136,11 +136,12 @@ def test_a_narrow_terminal_wraps_the_meaning_of_a_setting(hpq: Hpq, columns: int
     )
 
 
-def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str]) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str], unbuffered: str) -> None:
     with open("/dev/full", "w") as full:
         answer = subprocess.run(
             [sys.executable, "-m", "hpq_producer", "doctor", "--settings"],
-            env=environ,
+            env={**environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
