@@ -20,7 +20,7 @@ GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries torchvision \
-  chaos lint format bench clean
+  chaos lint format bench bench-peers clean
 
 # $(call beside,FOLDER): add the libraries of .venv to the environment FOLDER, after its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -155,7 +155,20 @@ format: $(DEV) ## run ruff format
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 bench: $(DEV) ## measure the figures of docs/results/benchmarks.md
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --page docs/results/benchmarks.md
+
+# An environment for each section of the file, from pip's index.
+PEERS     := .peers
+PEER_PINS := benchmarks/queues/requirements.txt
+bench-peers: $(PEERS)/.installed $(DEV) ## measure hpq beside other job queues: at most 20 minutes on two cores
+	$(BIN)/python -m benchmarks.bench_peers --page docs/results/benchmarks.md
+$(PEERS)/.installed: $(PEER_PINS)
+	for name in $$(sed -n 's/^# //p' $<); do \
+	  $(PYTHON) -m venv --clear $(PEERS)/$$name && \
+	  sed -n "/^# $$name$$/,/^$$/p" $< >$(PEERS)/$$name.txt && \
+	  $(PEERS)/$$name/bin/python -m pip install --quiet --requirement $(PEERS)/$$name.txt || exit 1; \
+	done
+	@touch $@
 
 clean: ## remove the environments
-	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION)
+	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION) $(PEERS)

@@ -6,12 +6,14 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks import (
     cli,
     drain,
     enqueue,
     gap,
+    page,
     parent,
     preload,
     recovery,
@@ -46,6 +48,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print each round's value as JSON")
+    parser.add_argument("--page", type=Path, help="write the tables into this page, too")
     args = parser.parse_args()
     names = args.names or [name for name in BENCHMARKS if name not in _BY_NAME_ONLY]
     if unknown := [name for name in names if name not in BENCHMARKS]:
@@ -63,8 +66,11 @@ def main() -> None:
         print(f"{name} …", file=sys.stderr)
         measure, line = BENCHMARKS[name]
         groups[name] = list(measure(args.rounds))
+        table = text(name, line, groups[name])
         if not args.json:
-            print(text(name, line, groups[name]), flush=True)
+            print(table, flush=True)
+        if args.page:
+            page.write(args.page, name, table, about)
     if args.json:
         print(as_json(about, groups))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -40,6 +40,7 @@ class Queue:
     worker: Callable[[Server], Sequence[str]]
     fill: Callable[[Server, int], IsOver]
     warm_up: int = 10  # jobs before the measured ones
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,8 @@ class Cost:
 def cost(server: Server, queue: Queue, jobs: int) -> Cost:
     """Drain jobs with a warm worker, which is stopped while they are enqueued."""
     server.empty()
-    with running(queue.worker(server), server.env) as pid:
+    env = {**server.env, **queue.env}
+    with running(queue.worker(server), env, is_quiet=bool(queue.env)) as pid:
         wait(queue.fill(server, queue.warm_up), f"{queue.name}: the first jobs")
         with stopped(pid):
             empty = server.data_bytes()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,13 +51,16 @@ def wall_and_cpu_s(
 
 
 @contextmanager
-def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[int]:
-    """Run a process during the block and yield its pid; terminate it at the end."""
+def running(
+    command: Sequence[str], env: Mapping[str, str] | None = None, *, is_quiet: bool = False
+) -> Iterator[int]:
+    """Run a process during the block and yield its pid; end it and its children afterwards."""
     process = subprocess.Popen(
         command,
         env=environment(env),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if is_quiet else None,
         start_new_session=True,
     )
     assert process.stdin is not None
@@ -66,12 +69,15 @@ def running(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
     try:
         yield process.pid
     finally:
+        left = descendants(process.pid)
         process.terminate()
-        try:
-            process.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:  # rq: a signal just before its BLPOP waits for minutes
-            process.kill()
-            process.wait()
+        # RQ: after a signal just before its BLPOP it waits for minutes.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE_S if not is_quiet else _PATIENCE_S / 10)
+        for each in left:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        process.wait()
 
 
 def memory_mib(pid: int) -> tuple[float, float]:

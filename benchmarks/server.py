@@ -52,8 +52,9 @@ class Server:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment that makes hpq's processes use this server, with the shell's PATH."""
+        """The environment that makes hpq and its peers use this server, with the shell's PATH."""
         return {
+            "REDIS_URL": self.url,  # of the peers
             "HPQ_REDIS_URL": self.url,
             "HPQ_HOME": str(self.folder / "home"),
             "HPQ_LOG": "warning",

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 
 from benchmarks.figures import Figure
+from benchmarks.page import commit
 
 _HEAD = ("", "median", "min – max", "target", "hpq is better by")
 
@@ -18,6 +19,7 @@ _HEAD = ("", "median", "min – max", "target", "hpq is better by")
 def conditions(server: str) -> dict[str, str | int]:
     """Return the machine, its load and versions."""
     return {
+        "commit": commit(),
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "machine": f"{_cpu()}, {len(os.sched_getaffinity(0))} cores, {platform.system()}",
         "load": f"{os.getloadavg()[0]:.1f} over the last minute",
@@ -29,14 +31,15 @@ def conditions(server: str) -> dict[str, str | int]:
 
 def text(name: str, line: str, figures: Sequence[Figure]) -> str:
     """Return one benchmark as an aligned Markdown table."""
-    rows = [_HEAD, *(_row(figure) for figure in figures)]
-    wide = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    lines = [f"**{name}**: {line}", "", _line(_HEAD, wide)]
-    lines.append(
-        "|" + "|".join("-" * (w + 1) + ("-" if i == 0 else ":") for i, w in enumerate(wide)) + "|"
-    )
-    lines += [_line(row, wide) for row in rows[1:]]
-    return "\n".join(lines) + "\n"
+    return f"**{name}**: {line}\n\n{aligned([_HEAD, *map(_row, figures)])}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; the first row is the head, the first column has names."""
+    wide = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    rule = "|".join("-" * (w + 1) + ("-" if i == 0 else ":") for i, w in enumerate(wide))
+    lines = [_line(row, wide) for row in rows]
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]]) + "\n"
 
 
 def as_json(about: dict[str, str | int], groups: Mapping[str, Sequence[Figure]]) -> str:
@@ -58,13 +61,13 @@ def _row(figure: Figure) -> tuple[str, ...]:
     target = ""
     if figure.target is not None:
         verdict = " over" if figure.is_over else ""
-        target = f"{sign} {_number(figure.target)}{verdict}"
+        target = f"{sign} {number(figure.target)}{verdict}"
     return (
         figure.what,
-        f"{_number(figure.median)} {figure.unit}",
-        f"{_number(low)} – {_number(high)}" if len(figure.values) > 1 else "",
+        f"{number(figure.median)} {figure.unit}",
+        f"{number(low)} – {number(high)}" if len(figure.values) > 1 else "",
         target,
-        "" if figure.ratio is None else f"{_number(figure.ratio)} ×",
+        "" if figure.ratio is None else f"{number(figure.ratio)} ×",
     )
 
 
@@ -89,7 +92,8 @@ def _record(figure: Figure) -> dict[str, object]:
     }
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a number with three digits, or whole."""
     if not math.isfinite(value):
         return str(value)
     if value >= 100 or value == int(value):
