@@ -23,7 +23,7 @@ def write(page: Path, name: str, table: str, about: Mapping[str, object]) -> Non
     if not _block(name).search(text):
         raise SystemExit(f"benchmarks: {page} has no block {name}")
     measured = ", ".join(f"{key} {value}" for key, value in about.items())
-    lines = textwrap.fill(measured.capitalize() + ".", 100, break_on_hyphens=False)
+    lines = textwrap.fill(f"Measured on: {measured}.", 100, break_on_hyphens=False)
     new = f"<!-- {name} -->\n{table.strip()}\n\n{lines}\n<!-- end of {name} -->"
     page.write_text(_block(name).sub(lambda _: new, text), "utf-8")
 
