@@ -129,6 +129,10 @@ class Claim:
     checkpoint: Checkpoint | None = None
     nonce: str  # identifies the claim
     unbegun: int = 0  # earlier attempts that were released before training began
+    created_ms: int = 0  # this and the next three are of the sweep, as it is now
+    signature: str = ""
+    timeout_s: float = 0.0
+    stall_s: float = 0.0
     unfed: str = ""  # a sweep that lacks a suggester, which this worker should start
 
     @property

@@ -36,16 +36,13 @@ class Tickets:
         """Return RQ's queue with the tickets of a queue."""
         return Queue(self._keys.tickets(queue), connection=self._redis, serializer=JSONSerializer)
 
-    def mint(self, queue: str, wanted: int) -> int:
-        """Mint tickets until a queue has `wanted`; return how many were minted.
+    def mint(self, queue: str, count: int) -> None:
+        """Mint tickets for a queue, at most 1,000.
 
         Raises:
             redis.OutOfMemoryError: the server is full.
         """
         tickets = self.of(queue)
-        missing = min(wanted, _MAX_TICKETS) - int(tickets.count)
-        if missing < 1:
-            return 0
         jobs = [
             Queue.prepare_data(
                 TASK,
@@ -55,14 +52,13 @@ class Tickets:
                 failure_ttl=3600,
                 description="wake",
             )
-            for _ in range(missing)
+            for _ in range(min(count, _MAX_TICKETS))
         ]
         pipe = self._redis.pipeline()
         tickets.enqueue_many(jobs, pipeline=pipe)
         for job in jobs:  # else the ticket of a worker that died after the pop would stay
             pipe.expire(f"rq:job:{job.job_id}", _TICKET_S)
         pipe.execute()
-        return missing
 
     def pop(self, queue: str, timeout_s: float) -> bytes | None:
         """Wait for an RQ job of a queue and pop it; return its id, or None after the wait.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from redis.exceptions import OutOfMemoryError, ResponseError
@@ -32,11 +31,7 @@ from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
-from hpq.store.wire.fields import Reader, flatten
-
-# What names a sweep, and what `hpq set` may change of its trials.
-_REFRESHED = [b"created_ms", b"signature", b"timeout_s", b"stall_s"]
-
+from hpq.store.wire.fields import flatten
 
 _NOTICE_TTL_S = 30 * 86_400
 _LOOK_MS = 4_000  # below the default of HPQ_REAP_S: a lone worker looks at each reap
@@ -131,16 +126,6 @@ class TrialStore:
             raise no_sweep(sid)
         return sweep_codec.decode_runnable(key, sid, row)
 
-    def refresh_limits(self, sweep: RunnableSweep) -> RunnableSweep | None:
-        """Read again the limits that matter to a trial; None if the sweep is gone or another."""
-        key = self._keys.sweep(sweep.id)
-        found: Any = self._redis.hmget(key, _REFRESHED)
-        r = Reader(key, {n: v for n, v in zip(_REFRESHED, found, strict=True) if v is not None})
-        if (r.whole("created_ms"), r.text("signature")) != (sweep.created_ms, sweep.signature):
-            return None
-        timeout_s, stall_s = r.real("timeout_s"), r.real("stall_s")
-        return replace(sweep, timeout_s=timeout_s, stall_s=stall_s)
-
     def existing(self, sids: Collection[str]) -> frozenset[str]:
         """Return those of these sweeps that the server has."""
         pipe = self._redis.pipeline(transaction=False)
@@ -162,8 +147,7 @@ class TrialStore:
         """Renew the lease of a claim and write a batch of reports (once, if sent again)."""
         reply, _ = self._scripts.run(
             "beat",
-            batch.log,
-            *attempt.encode_points(batch.points),
+            *attempt.encode_rows(batch),
             sweep=claim.trial.sweep,
             number=claim.trial.number,
             attempt=claim.attempt,
@@ -174,15 +158,18 @@ class TrialStore:
         )
         return HeartbeatReply(reply)
 
-    def commit(self, claim: Claim, outcome: Outcome) -> CommitReply:
-        """Write the outcome of an attempt, once."""
+    def commit(
+        self, claim: Claim, outcome: Outcome, last: ReportBatch | None = None
+    ) -> CommitReply:
+        """Write the outcome of an attempt, once, and the last batch of its reports."""
         reply, rest = self._scripts.run(
             "commit",
+            *(attempt.encode_rows(last) if last else ()),
             sweep=claim.trial.sweep,
             number=claim.trial.number,
             attempt=claim.attempt,
             nonce=claim.nonce,
-            **attempt.encode_outcome(outcome),
+            **attempt.encode_outcome(outcome, last),
         )
         self._context.mint(rest[0], rest[1])
         return CommitReply(reply)

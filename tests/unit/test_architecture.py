@@ -63,7 +63,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_scripts_head_names_the_words_that_it_answers(script: str) -> None:
-    text = (ROOT / "hpq" / "store" / "lua" / f"{script}.lua").read_text("utf-8")
+    text = lua_text(script)
     head = "\n".join(line for line in text.splitlines() if line.startswith("--"))
     assert "-- KEYS prefix" in head and "-- ARGV" in head and "-- Replies:" in head
     replies = head.partition("-- Replies:")[2]
@@ -74,6 +74,7 @@ def test_a_scripts_head_names_the_words_that_it_answers(script: str) -> None:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_uses_as_many_arguments_as_its_head_lists(script: str) -> None:
     text, listed = lua_of(script)
+    text += lua_text("lib/reports") if "reports()" in text else ""
     used = {int(n) for n in re.findall(r"ARGV\[(\d+)\]", text)}
     used |= {int(n) for n in re.findall(r"unpack\(ARGV, (\d+)\)", text)}
     used |= {int(n) for n in re.findall(r"for i = (\d+), #ARGV", text)}
@@ -87,12 +88,22 @@ def test_a_script_lists_and_reads_the_fields_that_python_sends(script: str) -> N
     text, listed = lua_of(script)
     named = re.search(r"\{([^}]*)\}", listed)
     fields = {name.strip() for name in named[1].split(",")} if named else set()
-    assert set(re.findall(r"\bargs\.(\w+)", text)) == fields == sent_to(script)
+    used = set(re.findall(r"\bargs\.(\w+)", text)) | (
+        BATCH if "take_batch(s, t, args" in text else set()
+    )
+    assert used == fields == sent_to(script)
+
+
+def lua_text(name: str) -> str:
+    return (ROOT / "hpq" / "store" / "lua" / f"{name}.lua").read_text("utf-8")
+
+
+BATCH = set(re.findall(r"\bbatch\.(\w+)", lua_text("lib/reports")))
 
 
 def lua_of(script: str) -> tuple[str, str]:
     """The text of a script, and the list of arguments in its head without what is in brackets."""
-    text = (ROOT / "hpq" / "store" / "lua" / f"{script}.lua").read_text("utf-8")
+    text = lua_text(script)
     listed = re.search(r"-- ARGV (.*?)-- Replies", text, re.DOTALL)
     assert listed is not None
     return text, re.sub(r"\([^)]*\)", "", listed[1].replace("--", " "))
@@ -141,7 +152,7 @@ def test_python_and_lua_build_the_same_names() -> None:
 def test_the_audit_knows_every_event_that_a_script_appends() -> None:
     folder = ROOT / "hpq" / "store" / "lua"
     text = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.lua"))
-    words = set(re.findall(r"\bevent\(sid, '(\w+)'", text))
+    words = set(re.findall(r"\bevent(?:_ids)?\((?:sid|t|s\.SID), '(\w+)'", text))
     words |= set(re.findall(r"function verbs\.(\w+)", text))
     assert len(words) > 10 and words <= NO_STEPS | set(STEPS)
 

@@ -6,10 +6,9 @@
 --      dropped, how many were requeued, and how many the sweep has now
 
 local sid, cap = ARGV[1], tonumber(ARGV[2])
-local s, waiting, dropped = sweep_key(sid), sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
-if not sweep_exists(sid) then return {'unknown', '', 0, 0, 0, 0} end
-local flag = redis.call('HGET', s, 'flag')
-if flag == 'stopped' or flag == 'cancelled' then return {'over', '', 0, 0, 0, 0} end
+local s, waiting, dropped = read_sweep(sid), sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
+if not s.queue then return {'unknown', '', 0, 0, 0, 0} end
+if s.flag == 'stopped' or s.flag == 'cancelled' then return {'over', '', 0, 0, 0, 0} end
 is_full()  -- the writes below succeed on a full server
 local n_dropped, n_requeued = 0, 0
 
@@ -38,10 +37,10 @@ local function undrop()
   end
 end
 
-local want = changing(sid, function()
-  if (redis.call('HGET', s, 'sampler') or '') ~= '' then redis.call('HSET', s, 'run_cap', cap) end
+local want = sweeps().changing(s, function()
+  if is_set(s.sampler) then set(s, 'run_cap', cap) end
   if cap > 0 and total() > cap then drop() else undrop() end
-  event(sid, 'set', 0, 0, 'run_cap', cap, 'touched', n_dropped + n_requeued)
-  open(sid)
+  sweep_event(sid, 'set', 0, 0, 'run_cap', cap, 'touched', n_dropped + n_requeued)
+  sweeps().open(sid)
 end)
 return {'ok', want[1], want[2], n_dropped, n_requeued, total()}

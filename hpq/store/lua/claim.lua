@@ -6,72 +6,63 @@
 --      of what its attempts run on), skip (list of sweeps), only (the one sweep, or trial as sweep/7, that
 --      may be claimed; '' for any)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
---      began, unfed | empty, a sweep with a newer schema ('' for none), unfed (a sweep that lacks a
---      suggester; '' for none) | drained (a person stopped this worker from claiming)
+--      began, the sweep's created_ms, signature, timeout_s and stall_s, unfed | empty, a sweep with a newer
+--      schema ('' for none), unfed (a sweep that lacks a suggester; '' for none) | drained (a person stopped
+--      this worker from claiming)
 
 local args = cjson.decode(ARGV[1])
 local queue, worker, host, nonce = args.queue, args.worker, args.host, args.nonce
 local lease, schema, provenance, skip = tonumber(args.lease_ms), tonumber(args.schema), args.provenance, {}
 for _, sid in ipairs(args.skip) do skip[sid] = true end
-local w, unfed = key('w', worker), ''
+local full, newer, unfed = is_full(), '', ''
 local ROW_BYTES = 131072 -- twice what hpq writes
 local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
 
-local function answer(sid, n, attempt)
-  if lacks_suggester(sid) then unfed = sid end
-  local f = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'unbegun')
-  local row = redis.call('HGET', sweep_key(sid, 'params'), n)
+local w = also({KEY = key('w', worker)}, 'queue', 'nonce', 'claim', 'store_id', 'drain', 'state')
+local LIMITS = {'schema', 'created_ms', 'signature', 'timeout_s', 'stall_s'}  -- `hpq set` changes some
+
+local function answer(s, t)
+  local row, checkpoint = redis.call('HGET', sweep_key(s.SID, 'params'), t.N) or '', t.checkpoint or ''
   -- A worker refuses an empty row as altered; a reply of any length it could never read.
-  if #(row or '') > ROW_BYTES then row = '' end
-  if #(f[1] or '') > ROW_BYTES then f[1] = '-' end
-  return {'trial', sid, n, attempt, row, f[1] or '', f[2] or '0', unfed}
+  if #row > ROW_BYTES then row = '' end
+  if #checkpoint > ROW_BYTES then checkpoint = '-' end
+  if lacks_suggester(s) then unfed = s.SID end
+  return {'trial', s.SID, t.N, t.attempt, row, checkpoint, t.unbegun or '0', s.created_ms or '', s.signature or '',
+    s.timeout_s or '', s.stall_s or '', unfed}
 end
 
-local last = redis.call('HMGET', w, 'nonce', 'claim', 'store_id', 'drain')
-if last[1] == nonce and last[2] then
-  local sid, n, attempt = string.match(last[2], '^([^/]+)/(%d+)/(%d+)$')
-  local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'worker')
-  if f[1] == 'running' and f[2] == attempt and f[3] == worker then
-    return answer(sid, tonumber(n), tonumber(attempt))
-  end
-end
+-- Returns the next trial of a sweep, or nil: requeued trials first, then by number, then retried ones.
+local function pick(s)
+  local waiting = sweep_key(s.SID, 'waiting')
+  local first = redis.call('ZRANGE', waiting, 0, 0, 'WITHSCORES')
+  if not first[1] or tonumber(first[2]) > 0 then return first[1] end  -- none of them ran before
 
-if is_drained(last[4]) then
-  redis.call('HSET', w, 'state', 'idle', 'trial', '')
-  return {'drained'}
-end
-
--- The other workers that may claim from a sweep, read once however many trials wait: whether one is on
--- another host, whether one is idle, and their file stores.
-local function other_candidates(sid)
-  local found = {stores = {}}
-  for _, other in ipairs(candidates(sid)) do
-    if other.host ~= host then found.is_far = true end
-    if other.name ~= worker then
-      if other.idle then found.is_idle = true end
-      if (other.store or '') ~= '' then found.stores[other.store] = true end
-    end
-  end
-  return found
-end
-
--- The file store that holds a trial's checkpoint if this worker lacks that store.
-local function store_elsewhere(pointer)
-  local _, decoded = pcall(cjson.decode, pointer or '')
-  return type(decoded) == 'table' and decoded.store and decoded.store ~= last[3] and decoded.store
-end
-
-local function pick(sid)
-  local waiting, found = sweep_key(sid, 'waiting'), nil
+  -- The other workers that may claim from a sweep, read once however many trials wait: whether one is on
+  -- another host, whether one is idle, and their file stores.
+  local found
   local function others()
-    found = found or other_candidates(sid)
+    if found then return found end
+    found = {stores = {}}
+    for _, other in ipairs(workers().candidates(s)) do
+      if other.host ~= host then found.is_far = true end
+      if other.name ~= worker then
+        if other.idle then found.is_idle = true end
+        if (other.store or '') ~= '' then found.stores[other.store] = true end
+      end
+    end
     return found
+  end
+
+  -- The file store that holds a trial's checkpoint if this worker lacks that store.
+  local function store_elsewhere(pointer)
+    local _, decoded = pcall(cjson.decode, pointer or '')
+    return type(decoded) == 'table' and decoded.store and decoded.store ~= w.store_id and decoded.store
   end
   -- True if a trial should go to another worker: to one that has its checkpoint, however busy; to
   -- another host, else to an idle worker of this host. The last is awaited briefly only, since that
   -- worker may be busy by then.
   local function elsewhere(n)
-    local f = redis.call('HMGET', trial_key(sid, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint')
+    local f = redis.call('HMGET', trial_key(s.SID, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint')
     local store, waited = store_elsewhere(f[4]), NOW - tonumber(f[2] or 0)
     if store and others().stores[store] then return true end
     if f[1] ~= host or waited > 2 * FRESH_MS then return false end
@@ -86,75 +77,93 @@ local function pick(sid)
     or begun('-inf', int(-FRONT))
 end
 
-local function claim(sid, n)
-  local t, attempt = trial_key(sid, n), nil
-  changing(sid, function()
-    redis.call('ZREM', sweep_key(sid, 'waiting'), n)
-    redis.call('ZADD', sweep_key(sid, 'running'), int(NOW), n)
-    count_busy(sid, 1)
-    redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
-  end)
-  attempt = redis.call('HINCRBY', t, 'attempt', 1)
-  local from, pointer = unpack(redis.call('HMGET', t, 'checkpoint_step', 'checkpoint'))
-  -- Without a checkpoint training starts from the beginning, so the points of earlier attempts are
-  -- removed here; with one, `beat` removes them when this attempt reports the same steps.
-  if not from then
-    forget_points(sid, n)
+-- Clears what earlier attempts left, and returns the trial's record. Without a checkpoint training starts from the beginning, so the
+-- points of earlier attempts are removed here; with one, `beat` removes them when this attempt reports
+-- the same steps.
+local function clear_earlier_attempt(sid, n)
+  local t = read_trial(sid, n, 'checkpoint_step', 'logged', 'unbegun')
+  if not t.checkpoint_step then
+    points().forget(t)
   else
-    local _, checkpoint = pcall(cjson.decode, pointer)
+    local _, checkpoint = pcall(cjson.decode, t.checkpoint or '')
     checkpoint = type(checkpoint) == 'table' and checkpoint or {}
     -- An attempt since that checkpoint may have restarted and logged less.
-    local logged = math.min(tonumber(checkpoint.logged) or 0, tonumber(redis.call('HGET', t, 'logged') or 0))
-    rewind(sid, n, logged, tonumber(checkpoint.best) and checkpoint.best or '')
+    local logged = math.min(tonumber(checkpoint.logged) or 0, tonumber(t.logged or 0))
+    points().rewind(t, logged, tonumber(checkpoint.best) and checkpoint.best or '')
   end
   add_attempt_time(t)
-  redis.call('HDEL', t, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
+  redis.call('HDEL', t.KEY, 'stop', 'reaped', 'closed', 'avoid', 'avoid_ms', 'kind', 'error', 'fingerprint',
     'objective', 'ended_ms', 'phase', 'step', 'seq', 'artifacts', 'restarted', 'resumes', 'checkpoints', 'pruning',
     'gone', 'thinned', 'best_value', 'run_info')
-  if from then redis.call('HSET', t, 'step', from, 'resumes', '\n') end
-  redis.call('HSET', t, 'state', 'running', 'worker', worker, 'host', host, 'claimed_ms', int(NOW),
-    'beat_ms', int(NOW), 'provenance', provenance, 'nonce', nonce)
-  redis.call('HSET', w, 'nonce', nonce, 'claim', sid .. '/' .. n .. '/' .. attempt, 'state', 'busy',
-    'trial', sid .. '/' .. n)
-  redis.call('PEXPIRE', w, 3 * lease)  -- as `presence` does: HSET may have created the hash
-  redis.call('ZREM', key('q', queue, 'idle'), worker)
-  hold_ran_on(sid, provenance)
-  event(sid, 'claimed', n, attempt, 'worker', worker, 'host', host, 'provenance', provenance,
-    unpack(from and {'from', from} or {}))
-  return answer(sid, tonumber(n), attempt)
+  if t.checkpoint_step then
+    set(t, 'step', t.checkpoint_step)
+    set(t, 'resumes', '\n')
+  end
+  save(t)
+  return t
 end
 
--- The requested trial if it waits: a worker for one trial claims no other.
-local function requested(sid, n) return redis.call('ZSCORE', sweep_key(sid, 'waiting'), n) and n end
+local function claim(s, n)
+  local name, before = trial_key(s.SID, n), demand(s)
+  local t = {KEY = name}
+  if redis.call('EXISTS', name) == 1 then t = clear_earlier_attempt(s.SID, n) end
+  t.SID, t.N = s.SID, n
+  enter_running(s, t)
+  redis.call('ZADD', key('leases'), int(NOW + lease), s.SID .. '/' .. n)
+  t.attempt = int((t.attempt or 0) + 1)
+  local from = t.checkpoint_step and {'from', t.checkpoint_step} or {}
+  redis.call('HSET', name, 'attempt', t.attempt, 'state', 'running', 'worker', worker, 'host', host,
+    'claimed_ms', NOW_MS, 'beat_ms', NOW_MS, 'provenance', provenance, 'nonce', nonce, 'event_ids',
+    event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)))
+  settle(s, before)
+  redis.call('HSET', w.KEY, 'nonce', nonce, 'claim', s.SID .. '/' .. n .. '/' .. t.attempt, 'state', 'busy',
+    'trial', s.SID .. '/' .. n)
+  if not w.queue then redis.call('PEXPIRE', w.KEY, 3 * lease) end  -- else `presence` gave it its time
+  if w.state ~= 'busy' then redis.call('ZREM', key('q', queue, 'idle'), worker) end
+  sharing().hold_ran_on(s.SID, provenance)
+  return answer(s, t)
+end
 
-local full, newer = is_full(), ''
 local only, number = string.match(args.only, '^([^/]*)/?(%d*)$')
-local sweeps = only ~= '' and {only} or in_turn(queue)
 local function claim_from(sid)
-  if claimable(sid) > 0 then
-    local of = redis.call('HMGET', sweep_key(sid), 'queue', 'schema')
-    if of[1] == queue and (tonumber(of[2]) or 0) > schema then
-      newer = sid
-    elseif of[1] == queue then  -- the sweep in `only` may be of another queue, or not exist
-      local n
-      if number ~= '' then n = requested(sid, number) else n = pick(sid) end
-      if unfed == '' and lacks_suggester(sid) then unfed = sid end
-      if n then
-        if full and free_memory(65536) < 65536 then  -- results need the remaining memory
-          return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
-        end
-        return claim(sid, n)
-      end
-    end
+  local s = read_sweep(sid, unpack(LIMITS))
+  if claimable(s) == 0 or s.queue ~= queue then return end  -- `only` may name a sweep of another queue, or none
+  if (tonumber(s.schema) or 0) > schema then
+    newer = sid
+    return
+  end
+  local n
+  if number == '' then
+    n = pick(s)
+  elseif redis.call('ZSCORE', sweep_key(sid, 'waiting'), number) then  -- a worker for one trial claims no other
+    n = number
+  end
+  if unfed == '' and lacks_suggester(s) then unfed = sid end
+  if not n then return end
+  if full and points().free_memory(65536) < 65536 then  -- results need the remaining memory
+    return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
+  end
+  return claim(s, n)
+end
+
+if w.nonce == nonce and w.claim then  -- the reply was lost
+  local sid, n, attempt = string.match(w.claim, '^([^/]+)/(%d+)/(%d+)$')
+  local t = read_trial(sid, n, 'unbegun')
+  if t.state == 'running' and t.attempt == attempt and t.worker == worker then
+    return answer(read_sweep(sid, unpack(LIMITS)), t)
   end
 end
-for _, sid in ipairs(sweeps) do
+if is_drained(w.drain) then
+  redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')
+  return {'drained'}
+end
+for _, sid in ipairs(only ~= '' and {only} or turns().in_turn(queue)) do
   if not skip[sid] and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
-    local claimed = guarded(sid, function() return claim_from(sid) end)
-    if claimed then return claimed end
+    local is_well, found = pcall(claim_from, sid)
+    if not is_well then sweeps().hold_damaged(sid, found) elseif found then return found end
   end
 end
-redis.call('ZADD', key('q', queue, 'idle'), int(NOW), worker)
-redis.call('HSET', w, 'state', 'idle', 'trial', '')
-redis.call('PEXPIRE', w, 3 * lease)
+redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
+redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')
+redis.call('PEXPIRE', w.KEY, 3 * lease)
 return {'empty', newer, unfed}

@@ -1,130 +1,147 @@
--- Records the end of an attempt, once: of the latest attempt, while it runs, or after it was reaped
--- and before another worker claims the trial.
+-- Records the end of an attempt, once, with the last reports: of the latest attempt, while it runs, or
+-- after it was reaped and before another worker claims the trial.
 -- KEYS prefix
 -- ARGV {sweep, number, attempt, nonce, outcome (finished failed
 --      pruned cancelled), objective (optional), best (optional: of all that the attempt reported), step,
---      kind, error, fingerprint ('' in all three if it did not fail), retries, progress, elsewhere,
---      evidence (the rule of hpq/domain/retry_policy.py for this failure), keep_log_bytes, ran_ms
---      (optional), artifacts (JSON, '' for none)}
+--      kind, error, fingerprint, retries, progress, elsewhere, evidence (of a failure, with its rule of
+--      hpq/domain/retry_policy.py), keep_log_bytes, ran_ms (optional), artifacts (JSON, if any), last (the
+--      last batch, as `beat` gets it; optional)},
+--      then that batch's printed bytes, and step, metric and value of each point
 -- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
 --      stale | unknown, then queue and tickets
 
 local args = cjson.decode(ARGV[1])
 local sid, n, attempt, outcome = args.sweep, args.number, args.attempt, args.outcome
 local objective, best, step = args.objective or '', args.best or '', tonumber(args.step)
-local kind, artifacts = args.kind, args.artifacts
-local s, t = sweep_key(sid), trial_key(sid, n)
+local kind, error_text, fingerprint = args.kind or '', args.error or '', args.fingerprint or ''
+local artifacts = args.artifacts or ''
+local is_complete = outcome == 'finished' or outcome == 'pruned'
 
 -- Before any write: a result is recorded whole or not at all.
-local function finite(field, text)
-  local x = tonumber(text)
-  if x and x == x and math.abs(x) < math.huge then return end
-  error(field .. ' of a commit is no finite number: ' .. string.sub(text, 1, 40))
+for _, field in ipairs({'step', 'retries', 'keep_log_bytes', 'objective', 'best', 'ran_ms'}) do
+  local x = tonumber(args[field] or 0)
+  if not x or x ~= x or math.abs(x) == math.huge then
+    error(field .. ' of a commit is no finite number: ' .. string.sub(args[field], 1, 40))
+  end
 end
-finite('step', args.step)
-finite('retries', args.retries)
-finite('keep_log_bytes', args.keep_log_bytes)
-if args.objective then finite('objective', args.objective) end
-if args.best then finite('best', args.best) end
-if args.ran_ms then finite('ran_ms', args.ran_ms) end
-if artifacts ~= '' then store_of(artifacts) end
+if artifacts ~= '' then files().store_of(artifacts) end
 
-if is_full() then free_memory(65536) end  -- a result is recorded in any case
-local f = redis.call('HMGET', t, 'state', 'attempt', 'reaped', 'closed', 'claimed_ms', 'host', 'failed_step',
-  'stop', 'worker', 'nonce', 'again')
-if not f[1] or not sweep_exists(sid) then
+local full = is_full()
+if full then points().free_memory(65536) end  -- a result is recorded in any case
+local s = read_sweep(sid, 'metric', 'early', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
+local t = read_trial(sid, n)
+if not t.state or not s.queue then
   return {redis.call('ZSCORE', key('removed'), sid) and 'stale' or 'unknown', '', 0}
 end
-if f[2] ~= attempt or is_other_claim(f[10], args.nonce) then
-  count('stale_commits')
+if t.attempt ~= attempt or is_other_claim(t, args.nonce) then
+  redis.call('HINCRBY', key('counters'), 'stale_commits', 1)
   return {'stale', '', 0}
 end
-if f[4] == attempt or not (f[1] == 'running' or (f[1] == 'queued' and f[3] == attempt)) then
-  return {'already', '', 0}
+local was_reaped = t.state == 'queued' and t.reaped == attempt
+if t.closed == attempt or not (t.state == 'running' or was_reaped) then return {'already', '', 0} end
+
+local rule = read_rule(s)
+local batch = args.last and reports().is_new(t, args.last) and args.last
+local has_streams = t.seq or attempt ~= '1'
+if batch then full = reports().take_batch(s, t, batch, rule, full) end
+if batch and has_streams then
+  reports().add_points(t, full)
+  save(t)
 end
 
+local before, worker, mark = demand(s), t.worker or '', '-'
+if is_complete then mark = '+' elseif outcome == 'failed' then mark = guards().mark_of(kind, fingerprint, args.evidence) end
 -- Measured by the worker, since the server's clock also counts an outage of Redis.
-local ran = args.ran_ms or int(NOW - tonumber(f[5]))
+local ran = args.ran_ms or int(NOW - tonumber(t.claimed_ms))
 
--- True if the sweep or the trial was stopped: no failure is retried.
-local function is_to_end()
-  local flag = redis.call('HGET', s, 'flag')
-  return flag == 'stopped' or flag == 'cancelled' or f[8]
-end
+-- The window of the last ten ends, by which the guards judge (lib/guards.lua).
+local tail = t.again and 'tail_again' or 'tail'
+local window = (s[tail] or '') .. worker .. '\t' .. mark .. '\n'
+local _, length = string.gsub(window, '\n', '')
+if length > 10 then window = string.sub(window, string.find(window, '\n', 1, true) + 1) end
 
--- True if this failure is retried. A charged one counts against the rule's retries and the sweep's.
-local function is_retried()
-  if outcome ~= 'failed' or args.evidence == 'tampering' or is_to_end() then return false end
-  if args.progress then
-    -- The first such failure has none to compare with, so it is charged.
-    local furthest = tonumber(f[7])
-    redis.call('HSET', t, 'failed_step', int(math.max(step, furthest or 0)))
-    if furthest and step > furthest then return true end
+-- Requeues a trial that failed and returns the reply; nil if the trial ends.
+local function requeued(in_a_row)
+  local is_to_end = s.flag == 'stopped' or s.flag == 'cancelled' or t.stop
+  if args.evidence == 'tampering' or is_to_end then return end
+  local function back(reply, reason, avoid)
+    requeue(s, t, reason, false)
+    if batch and not has_streams then reports().add_points(t, full) end
+    if batch then set(t, 'objective', batch.objective or '') end
+    save(t)
+    redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
+    set(s, tail, window)
+    settle(s, before)
+    return {reply, s.queue, tickets(s)}
   end
-  local allowed = tonumber(args.retries) + (tonumber(redis.call('HGET', s, 'retries')) or 0)
-  return redis.call('HINCRBY', t, 'c:' .. kind, 1) <= allowed
-end
-
-local worker, mark = f[9] or '', mark_of(outcome, kind, args.fingerprint, args.evidence)
-
--- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
-local function is_suspect(last, in_a_row)
-  local _, others, passed = compare(last, worker, mark)
-  if mark == '+' or mark == '-' or args.evidence == 'tampering' or not is_alone(others, passed, in_a_row) then return false end
-  return f[1] == 'running' and not is_to_end() and has_peer(sid, worker)
-end
-
-keep_log(sid, n, tonumber(args.keep_log_bytes))  -- before the trial ends: then it is weighed
-local reply = 'done'
-local want = changing(sid, function()
-  local last, in_a_row = tail(sid, worker, mark, f[11]), streak(sid, worker, mark)
-  if is_suspect(last, in_a_row) then
-    reply = 'suspect'
+  -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
+  local _, others, passed = guards().compare(guards().ends_in(window), worker, mark)
+  if mark ~= '-' and t.state == 'running' and guards().is_alone(others, passed, in_a_row)
+    and guards().has_peer(s, worker) then
     if redis.call('EXISTS', key('w', worker)) == 1 then
-      redis.call('HSETNX', key('w', worker), 'suspect_ms', int(NOW))
+      redis.call('HSETNX', key('w', worker), 'suspect_ms', NOW_MS)
     end
-    requeue(sid, n, attempt, 'worker_fault', false)
-    redis.call('HSET', t, 'avoid', f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
-    return
+    return back('suspect', 'worker_fault', t.host or '')
   end
-  if is_retried() then
-    reply = 'requeued'
-    if f[1] == 'queued' then event(sid, 'resumed', n, attempt) end  -- reaped, and then it failed
-    requeue(sid, n, attempt, kind, false)
-    redis.call('HSET', t, 'avoid', args.elsewhere and f[6] or '', 'avoid_ms', int(NOW), 'ran_ms', ran)
-    return
+  -- A charged failure counts against the rule's retries and the sweep's. The first one with progress has
+  -- none to compare with, so it is charged.
+  local furthest, is_free = tonumber(redis.call('HGET', t.KEY, 'failed_step')), false
+  if args.progress then
+    set(t, 'failed_step', int(math.max(step, furthest or 0)))
+    is_free = furthest ~= nil and step > furthest
   end
-  local fields = {'objective', objective, 'step', step}
-  if best ~= '' and (redis.call('HGET', s, 'sampler') or '') ~= '' then
-    fields[5], fields[6] = 'best', best
+  local allowed = tonumber(args.retries or 0) + (tonumber(redis.call('HGET', s.KEY, 'retries')) or 0)
+  if is_free or redis.call('HINCRBY', t.KEY, 'c:' .. kind, 1) <= allowed then
+    if was_reaped then event(t, 'resumed') end  -- reaped, and then it failed
+    return back('requeued', kind, args.elsewhere and t.host or '')
   end
-  for _, pair in ipairs({{'kind', kind}, {'error', args.error}, {'fingerprint', args.fingerprint}}) do
-    if pair[2] ~= '' then fields[#fields + 1] = pair[1]; fields[#fields + 1] = pair[2] end
-  end
-  if artifacts ~= '' then
-    add_store(sid, artifacts)
-    redis.call('HSET', t, 'artifacts', artifacts)
-  end
-  finish(sid, n, attempt, outcome, unpack(fields))
-  redis.call('HSET', t, 'ran_ms', ran, 'best_value', best)
-  redis.call('HDEL', t, 'phase', 'resumes')
-  if kind == 'diverged' then redis.call('HINCRBY', s, 'n_diverged', 1) end
-  if objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
-    rank(sid, n, objective)
-  end
-  if outcome == 'finished' or outcome == 'pruned' then
-    redis.call('HINCRBY', s, 'dur_n', 1)
-    redis.call('HINCRBYFLOAT', s, 'dur_sum', ran)
-    redis.call('HINCRBYFLOAT', s, 'dur_sq', int(ran * ran))
-  end
-  local halt = f[11] and end_retry or hold
-  if kind == 'unreported' and not f[11] then hold_if_unreported(sid, n, attempt, args.error) end
-  if args.evidence == 'code' and outcome == 'failed' then breaker(sid, n, attempt, worker, last, halt) end
-  if args.evidence == 'tampering' then halt_if_tampered(sid, n, attempt, last, halt) end
-  release_files(sid, n, outcome == 'finished' or outcome == 'pruned' or kind == 'diverged')
-end)
-if reply == 'done' and objective ~= '' and (outcome == 'finished' or outcome == 'pruned') then
-  local rule = read_rule(sid)  -- a result from a worker's disk arrives without its reports
-  if rule then stop_at_target(sid, n, attempt, rule, objective) end
 end
-return {reply, want[1], want[2]}
+
+points().keep_log(t, tonumber(args.keep_log_bytes))
+local in_a_row = 0
+if mark == '+' or mark == '-' then
+  redis.call('HDEL', key('w', worker), 'streak', 'streak_n', 'suspect_ms')
+else
+  in_a_row = guards().streak(s, worker, mark)
+end
+local answer = outcome == 'failed' and requeued(in_a_row)
+if answer then return answer end
+
+local fields = {'objective', objective, 'step', args.step}
+local function tell(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
+if is_set(s.sampler) and best ~= '' then tell('best', best) end
+if kind ~= '' then tell('kind', kind) end
+if error_text ~= '' then tell('error', error_text) end
+if fingerprint ~= '' then tell('fingerprint', fingerprint) end
+local told = #fields
+tell('ran_ms', ran)
+tell('best_value', best)
+if artifacts ~= '' then
+  files().add_store(sid, artifacts)
+  set(t, 'artifacts', artifacts)
+end
+unset(t, 'resumes')
+local last
+if not has_streams then last = batch and not full and {unpack(ARGV, 3)} or {} end
+finish(s, t, outcome, fields, told, last)
+if t.seq then redis.call('HDEL', t.KEY, 'phase') end
+if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
+if not is_complete then
+  set(s, tail, window)
+else
+  if objective ~= '' then rank(s, n, objective) end
+  redis.call('HSET', s.KEY, tail, window, 'dur_n', int((s.dur_n or 0) + 1),
+    'dur_sum', string.format('%.17g', (s.dur_sum or 0) + ran),
+    'dur_sq', string.format('%.17g', (s.dur_sq or 0) + ran * ran))
+end
+if kind == 'unreported' and not t.again then guards().hold_if_unreported(s, t, error_text) end
+if args.evidence == 'code' and outcome == 'failed' then guards().breaker(s, t, kind, worker, guards().ends_in(window)) end
+if args.evidence == 'tampering' then guards().halt_if_tampered(s, t, kind, guards().ends_in(window)) end
+files().release(s, t, is_complete or kind == 'diverged')
+settle(s, before)
+if rule and is_complete and objective ~= '' then  -- a result from a worker's disk arrives without its reports
+  early().stop_at_target(s, t, rule, objective)
+  save(s)
+  save(t)
+end
+return {'done', s.queue, tickets(s)}

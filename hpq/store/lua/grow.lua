@@ -10,15 +10,14 @@
 
 local args = cjson.decode(ARGV[1])
 local sid, stage, count = args.sweep, args.stage, tonumber(args.count)
-local s, params, staged = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(stage, 'staged')
-if not sweep_exists(sid) then return {'unknown', '', 0, 0} end
-local queue = redis.call('HGET', s, 'queue')
-local appended = redis.call('HGET', s, 'file:' .. stage)
-if appended then  -- the same call, sent twice
-  return {'ok', queue, tickets(sid, queue), tonumber(string.match(appended, '^%d+ (%d+) '))}
+local params, staged, appended = sweep_key(sid, 'params'), sweep_key(stage, 'staged'), 'file:' .. stage
+local s = read_sweep(sid)
+if not s.queue then return {'unknown', '', 0, 0} end
+local before = redis.call('HGET', s.KEY, appended)
+if before then  -- the same call, sent twice
+  return {'ok', s.queue, tickets(s), tonumber(string.match(before, '^%d+ (%d+) '))}
 end
-local flag = redis.call('HGET', s, 'flag')
-if flag == 'stopped' or flag == 'cancelled' then return {'over', '', 0, 0} end
+if s.flag == 'stopped' or s.flag == 'cancelled' then return {'over', '', 0, 0} end
 if redis.call('HLEN', staged) ~= count then return {'torn', '', 0, 0} end
 
 local first = tonumber(args.first)
@@ -34,15 +33,15 @@ local function add()
     redis.call('HSET', params, n, string.sub(row, 17))
     redis.call('ZADD', sweep_key(sid, 'waiting'), n, n)
   end
-  if count > 0 then event(sid, 'added', 0, 0, 'count', count) end
+  if count > 0 then sweep_event(sid, 'added', 0, 0, 'count', count) end
 end
 
-local want = changing(sid, function()
+local want = sweeps().changing(s, function()
   add()
-  redis.call('HSET', s, 'varying', args.varying, 'file:' .. stage,
-    int(NOW) .. ' ' .. count .. ' ' .. args.file)
+  set(s, 'varying', args.varying)
+  set(s, appended, NOW_MS .. ' ' .. count .. ' ' .. args.file)
   redis.call('HSETNX', key('digests'), args.digest, sid)
-  open(sid)
+  sweeps().open(sid)
 end)
 redis.call('DEL', staged)
 return {'ok', want[1], want[2], count}

@@ -7,7 +7,7 @@
 local args = cjson.decode(ARGV[1])
 local worker, queue = args.worker, args.queue
 is_full()  -- the writes below succeed on a full server
-local is_new = redis.call('ZADD', key('workers'), int(NOW), worker) == 1
+local is_new = redis.call('ZADD', key('workers'), NOW_MS, worker) == 1
 -- No worker has reaped for a while: what passed then must not hide that all fails now. A window without such
 -- trials stays, or workers of one trial each would never hold a sweep.
 if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. queue)) or 0) > FRESH_MS then
@@ -17,7 +17,7 @@ if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. que
   end
 end
 if args.idle and not is_drained(redis.call('HGET', key('w', worker), 'drain')) then
-  redis.call('ZADD', key('q', queue, 'idle'), int(NOW), worker)
+  redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 else
   redis.call('ZREM', key('q', queue, 'idle'), worker)
 end

@@ -16,25 +16,29 @@ is_full()  -- the writes below succeed on a full server
 local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 local settle = redis.call('HMGET', key('settle'), 'run_id', 'since')
 if settle[1] ~= run_id then
-  redis.call('HSET', key('settle'), 'run_id', run_id, 'since', int(NOW))
+  redis.call('HSET', key('settle'), 'run_id', run_id, 'since', NOW_MS)
   -- An empty prefix has no leases of an earlier server.
   settle = {run_id, settle[1] and NOW or 0}
   if settle[2] == 0 then redis.call('HSET', key('settle'), 'since', '0') end
 end
 if NOW - (tonumber(settle[2]) or 0) < lease then return {'settling', 0, 0} end
 
-local function poison(sid, n, t, f)
-  local step, hosts = tonumber(f[4] or 0), f[6] or ''
-  local lost = step > tonumber(f[5] or 0) and 1 or tonumber(f[3] or 0) + 1
+-- True if the trial is to end: it was lost too often without progress.
+local function poison(s, t)
+  local f = redis.call('HMGET', t.KEY, 'lost', 'lost_step', 'lost_hosts')
+  local step, furthest, hosts = tonumber(t.step or 0), tonumber(f[2] or 0), f[3] or ''
+  local lost = step > furthest and 1 or tonumber(f[1] or 0) + 1
   if lost == 1 then hosts = '' end
-  if not string.find(',' .. hosts .. ',', ',' .. f[2] .. ',', 1, true) then
-    hosts = hosts == '' and f[2] or hosts .. ',' .. f[2]
+  if not string.find(',' .. hosts .. ',', ',' .. t.host .. ',', 1, true) then
+    hosts = hosts == '' and t.host or hosts .. ',' .. t.host
   end
-  redis.call('HSET', t, 'lost', lost, 'lost_step', math.max(step, tonumber(f[5] or 0)), 'lost_hosts', hosts)
+  set(t, 'lost', lost)
+  set(t, 'lost_step', math.max(step, furthest))
+  set(t, 'lost_hosts', hosts)
   if lost < lost_max then return false end
   if string.find(hosts, ',', 1, true) then return true end
-  for _, other in ipairs(candidates(sid)) do
-    if other.host ~= f[2] then return false end
+  for _, other in ipairs(workers().candidates(s)) do
+    if other.host ~= t.host then return false end
   end
   return true
 end
@@ -42,65 +46,71 @@ end
 -- A trial that may end but not be requeued (of a stopped sweep, or stopped by early termination) waits
 -- await_leases for its worker after the last heartbeat: the worker may be cut off, and its result
 -- counts. A trial that a person cancelled does not wait.
-local function awaits_worker(sid, n, stop, beat_ms)
-  local is_to_end = stop == 'prune' or redis.call('HGET', sweep_key(sid), 'flag') == 'stopped'
-  local until_ms = tonumber(beat_ms or 0) + await_ms
-  if stop == 'stop' or not is_to_end or NOW >= until_ms then return false end
-  redis.call('ZADD', key('leases'), int(math.min(until_ms, NOW + lease)), sid .. '/' .. n)
+local function awaits_worker(s, t)
+  local is_to_end = t.stop == 'prune' or s.flag == 'stopped'
+  local until_ms = tonumber(t.beat_ms or 0) + await_ms
+  if t.stop == 'stop' or not is_to_end or NOW >= until_ms then return false end
+  redis.call('ZADD', key('leases'), int(math.min(until_ms, NOW + lease)), t.SID .. '/' .. t.N)
   return true
 end
 
 -- Ends trials that were lost before their sweep was stopped: no worker may claim them. Also ends trials
 -- that a `hpq cancel` or `stop` that crashed has left.
 local function end_rest_of_stopped(sid)
-  local flag, ended = redis.call('HGET', sweep_key(sid), 'flag'), 0
-  if flag ~= 'stopped' and flag ~= 'cancelled' then return 0 end
-  changing(sid, function()
+  local s, ended = read_sweep(sid), 0
+  if s.flag ~= 'stopped' and s.flag ~= 'cancelled' then return 0 end
+  sweeps().changing(s, function()
     for _, n in ipairs(redis.call('ZRANGEBYSCORE', sweep_key(sid, 'waiting'), '-inf', 0, 'LIMIT', 0, 100)) do
       local beat_ms = tonumber(redis.call('HGET', trial_key(sid, n), 'beat_ms') or 0)
       if NOW >= beat_ms + await_ms then
-        cancel_waiting(sid, n)
+        ends().cancel_waiting(s, n)
         ended = ended + 1
       end
     end
-    ended = ended + cancel_all_waiting(sid, flag == 'stopped')
+    ended = ended + ends().cancel_all_waiting(s, s.flag == 'stopped')
   end)
   return ended
 end
 
-local wanted, requeued, ended = {}, 0, 0
+local wanted, requeued, ended = {}, 0, 0  -- wanted: tickets by queue
+
+local function answer()
+  local flat = {}
+  for name, missing in pairs(wanted) do flat[#flat + 1], flat[#flat + 2] = name, missing end
+  return {'ok', requeued, ended, unpack(flat)}
+end
+
 local function reap(id, sid, n)
-  local t, f = sid and trial_key(sid, n), {}
+  local s = sid and read_sweep(sid)
+  local t = s and s.queue and read_trial(sid, n, 'beat_ms', 'step')
   -- A malformed lease, or one of a removed sweep, must not keep other trials from being requeued.
-  if sid and sweep_exists(sid) then
-    f = redis.call('HMGET', t, 'attempt', 'host', 'lost', 'step', 'lost_step', 'lost_hosts', 'beat_ms', 'stop')
-  end
-  if not f[1] then
+  if not t or not t.attempt then
     redis.call('ZREM', key('leases'), id)
-  elseif not awaits_worker(sid, n, f[8], f[7]) then
-    count('leases_expired')
-    local want = changing(sid, function()
-      leave_running(sid, n, tonumber(f[7]))
-      if end_if_stopped(sid, n, f[1]) then
+  elseif not awaits_worker(s, t) then
+    redis.call('HINCRBY', key('counters'), 'leases_expired', 1)
+    local want = sweeps().changing(s, function()
+      leave_running(s, t, tonumber(t.beat_ms))
+      if ends().end_if_stopped(s, t) then
         ended = ended + 1
-      elseif poison(sid, n, t, f) then
+      elseif poison(s, t) then
         local why = 'its worker was lost ' .. lost_max .. ' times without progress'
-        finish(sid, n, f[1], 'failed', 'kind', 'poison', 'error', why)
-        release_files(sid, n, false)
+        finish(s, t, 'failed', {'kind', 'poison', 'error', why})
+        also(s, 'keep')
+        files().release(s, t, false)
         ended = ended + 1
       else
-        requeue(sid, n, f[1], 'lost', true, 'beat_ms', f[7] or 0)
+        requeue(s, t, 'lost', true, 'beat_ms', t.beat_ms or 0)
+        save(t)
         requeued = requeued + 1
       end
     end)
-    wanted[#wanted + 1] = want[1]
-    wanted[#wanted + 1] = want[2]
+    wanted[want[1]] = math.max(wanted[want[1]] or 0, want[2])
   end
   return true
 end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', key('leases'), '-inf', int(as_of), 'LIMIT', 0, 100)) do
   local sid, n = string.match(id, '^([^/]+)/(%d+)$')
-  if not guarded(sid or '', function() return reap(id, sid, n) end) then
+  if not sweeps().guarded(sid or '', function() return reap(id, sid, n) end) then
     redis.call('ZADD', key('leases'), int(NOW + lease), id)  -- until its record is mended
   end
 end
@@ -109,8 +119,8 @@ end
 -- in every_ms.
 local stamp = 'booked:' .. queue
 local done = tonumber(redis.call('HGET', key('settle'), stamp)) or 0
-if done <= NOW and NOW - done < tonumber(args.every_ms) then return {'ok', requeued, ended, unpack(wanted)} end
-redis.call('HSET', key('settle'), stamp, int(NOW))
+if done <= NOW and NOW - done < tonumber(args.every_ms) then return answer() end
+redis.call('HSET', key('settle'), stamp, NOW_MS)
 
 -- Keeps points and logs below 30 % of maxmemory: drops those of the trials that ended first.
 local function bound_bulk()
@@ -125,7 +135,7 @@ local function bound_bulk()
   for _, id in ipairs(redis.call('ZRANGE', key('leases'), 0, -1)) do
     bytes = bytes + (tonumber(redis.call('HGET', key('t', id), 'log_bytes')) or 0)
   end
-  if bytes > budget then free_memory(bytes - budget) end
+  if bytes > budget then points().free_memory(bytes - budget) end
 end
 bound_bulk()
 
@@ -139,19 +149,21 @@ end
 
 local sum, want, owners, busy = 0, 0, {}, {}
 for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do  -- it may close some
-  ended = ended + (guarded(sid, function() return end_rest_of_stopped(sid) end) or 0)
+  ended = ended + (sweeps().guarded(sid, function() return end_rest_of_stopped(sid) end) or 0)
 end
 for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
-  guarded(sid, function()
-    local owner = redis.call('HGET', sweep_key(sid), 'owner') or ''
-    owners[sid], busy[owner] = owner, (busy[owner] or 0) + running(sid)
-    sum = sum + demand(sid)
-    want = want + tickets(sid, queue)
+  sweeps().guarded(sid, function()
+    local s = read_sweep(sid)
+    local owner = s.owner or ''
+    owners[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
+    sum = sum + demand(s)
+    want = want + useful_tickets(s)
   end)
 end
 rewrite(key('q', queue, 'owners'), owners)
 rewrite(key('q', queue, 'busy'), busy)
-set_demand(queue, sum - redis.call('LLEN', key('demand', queue)))
+add_demand(queue, sum - redis.call('LLEN', key('demand', queue)))
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))  -- silent for an hour
 redis.call('ZREMRANGEBYSCORE', key('q', queue, 'idle'), '-inf', int(NOW - FRESH_MS))
-return {'ok', requeued, ended, queue, want, unpack(wanted)}
+wanted[queue] = lacking(queue, want)
+return answer()

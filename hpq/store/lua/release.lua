@@ -5,16 +5,17 @@
 
 local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 is_full()  -- the writes below succeed on a full server
-local f = redis.call('HMGET', trial_key(sid, n), 'state', 'attempt', 'nonce')
-if not f[1] or not sweep_exists(sid) then return {'unknown', '', 0} end
-if f[2] ~= attempt or is_other_claim(f[3], ARGV[5]) then return {'stale', '', 0} end
-if f[1] ~= 'running' then return {'already', '', 0} end
-local want = changing(sid, function()
+local s, t = read_sweep(sid), read_trial(sid, n, 'unbegun')
+if not t.state or not s.queue then return {'unknown', '', 0} end
+if t.attempt ~= attempt or is_other_claim(t, ARGV[5]) then return {'stale', '', 0} end
+if t.state ~= 'running' then return {'already', '', 0} end
+local want = sweeps().changing(s, function()
   -- A running trial of a stopped sweep ends instead of being requeued.
-  if not end_if_stopped(sid, n, attempt) then requeue(sid, n, attempt, reason, false) end
+  if not ends().end_if_stopped(s, t) then requeue(s, t, reason, false) end
   if reason == 'refused' or reason == 'data_missing' then  -- the training never began
-    redis.call('HDEL', trial_key(sid, n), 'ran_ms')
-    redis.call('HINCRBY', trial_key(sid, n), 'unbegun', 1)
+    unset(t, 'ran_ms')
+    add(t, 'unbegun', 1)
   end
+  save(t)
 end)
 return {'released', want[1], want[2]}

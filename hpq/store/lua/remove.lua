@@ -6,12 +6,13 @@
 
 local sid = ARGV[1]
 local s = sweep_key(sid)
+local record = read_sweep(sid)
 is_full()
 local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
 local f = redis.call('HMGET', s, 'queue', 'digest', 'owner')
 if not f[1] then return {'unknown'} end
-set_demand(f[1], -demand(sid))
-count_busy(sid, -running(sid))
+add_demand(f[1], -demand(record))
+count_busy(record, -record.RUNNING)
 for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   local t = trial_key(sid, n)  -- the next heartbeat tells its worker that the attempt is over
@@ -19,7 +20,7 @@ for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
 end
 redis.call('ZREM', key('sweeps'), sid)
 redis.call('ZREM', key('bulk'), sid)
-close(sid, f[1])
+close(record)
 if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
 for _, field in ipairs(redis.call('HKEYS', s)) do  -- appended files
   if string.sub(field, 1, 5) == 'file:' then
@@ -36,8 +37,8 @@ for _, store in ipairs(stores) do redis.call('DEL', key('collected', store)) end
 for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end
-drop_code(sid)
-drop_ran_on(sid)
+sharing().drop_code(sid)
+sharing().drop_ran_on(sid)
 redis.call('UNLINK', s)
 for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events',
   'origin', 'ran_on', 'restoring'}) do

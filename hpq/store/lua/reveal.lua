@@ -11,8 +11,8 @@ local s, lock = sweep_key(sid), sweep_key(sid, 'restoring')
 local has_lock = redis.call('GET', lock) == token
 if redis.call('EXISTS', s) == 1 then
   if not has_lock then return {'exists'} end
-  local queue = redis.call('HGET', s, 'queue')
-  return {'created', queue, tickets(sid, queue)}  -- the same call, sent twice
+  local record = read_sweep(sid)
+  return {'created', record.queue, tickets(record)}  -- the same call, sent twice
 end
 if not has_lock then return {'torn'} end
 
@@ -35,8 +35,8 @@ local function each(command, ...)
     if redis.call(command, t, ...) == 1 then
       done = done + 1
       for _, part in ipairs({'log', 'points'}) do done = done + redis.call(command, trial_key(sid, n, part), ...) end
-      for _, name in ipairs(metrics(t)) do
-        done = done + redis.call(command, trial_key(sid, n, 'p', name), ...)
+      for _, name in ipairs(points().metrics(t)) do
+        done = done + redis.call(command, trial_key(sid, n, 'p:' .. name), ...)
       end
     end
   end
@@ -49,16 +49,17 @@ if each('PERSIST') ~= expected then
 end
 redis.call('HSET', s, unpack(ARGV, 2))
 redis.call('ZREM', key('removed'), sid)
-hold_code(sid)
+sharing().hold_code(sid)
 local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))
 redis.call('DEL', sweep_key(sid, 'ran_on'))  -- hold_ran_on counts them again
-for _, digest in ipairs(ran) do hold_ran_on(sid, digest) end
+for _, digest in ipairs(ran) do sharing().hold_ran_on(sid, digest) end
 redis.call('EXPIRE', lock, 60)  -- until then, the caller may repeat this call
 local f = redis.call('HMGET', s, 'queue', 'created_ms', 'digest', 'owner', 'bulk')
 redis.call('ZADD', key('sweeps'), f[2], sid)
 redis.call('HSETNX', key('digests'), f[3], sid)
 redis.call('HSETNX', key('last'), f[4], sid)
 if tonumber(f[5] or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
-if not is_done(sid) then open(sid) end
-set_demand(f[1], demand(sid))
-return {'created', f[1], tickets(sid, f[1])}
+local record = read_sweep(sid)
+if not is_done(record) then sweeps().open(sid) end
+add_demand(f[1], demand(record))
+return {'created', f[1], tickets(record)}

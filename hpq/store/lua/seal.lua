@@ -7,61 +7,59 @@
 
 local args = cjson.decode(ARGV[1])
 local sid, digest, owner = args.sweep, args.digest, args.owner
-local s = sweep_key(sid)
+local name, staged = sweep_key(sid), sweep_key(sid, 'staged')
 local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids'),
   sweep_key(sid, 'origin')}
-local staged = sweep_key(sid, 'staged')
-local queue = redis.call('HGET', s, 'queue')
-if queue then return {'created', queue, tickets(sid, queue)} end  -- the same call, sent twice
+local s = read_sweep(sid)
+if s.queue then return {'created', s.queue, tickets(s)} end  -- the same call, sent twice
 
 local other = redis.call('HGET', key('digests'), digest)
 if other and not args.again and redis.call('EXISTS', sweep_key(other)) == 1 then
   redis.call('DEL', staged, unpack(rows))
   return {'exists', other}
 end
-redis.call('HSET', s, 'created_ms', int(NOW), 'flag', '', 'held', '')
-redis.call('HSET', s, unpack(ARGV, 2))
-queue = redis.call('HGET', s, 'queue')
-for _, name in ipairs(rows) do redis.call('PERSIST', name) end
-hold_code(sid)
+redis.call('HSET', name, 'created_ms', NOW_MS, 'flag', '', 'held', '')
+redis.call('HSET', name, unpack(ARGV, 2))
+for _, row in ipairs(rows) do redis.call('PERSIST', row) end
+sharing().hold_code(sid)
 -- In this call: a removal of the last sweep with the same code would delete an earlier write.
 if args.manifest ~= '' then
-  redis.call('HSETNX', key('code'), redis.call('HGET', s, 'bundle'), args.manifest)
+  redis.call('HSETNX', key('code'), redis.call('HGET', name, 'bundle'), args.manifest)
 end
-redis.call('ZADD', key('sweeps'), int(NOW), sid)
+redis.call('ZADD', key('sweeps'), NOW_MS, sid)
 redis.call('HSET', key('digests'), digest, sid)
 redis.call('HSET', key('last'), owner, sid)
-event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
+sweep_event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
 
-local is_ranked = redis.call('HGET', s, 'goal') ~= ''
+s = read_sweep(sid, 'metric', 'early', 'goal', 'replicates')
 local function reuse_result(n, result)
-  redis.call('ZREM', rows[2], n)
-  redis.call('HSET', trial_key(sid, n), 'state', 'finished', 'attempt', 1, 'closed', 1, 'ended_ms', int(NOW),
-    'objective', result.objective, 'step', result.step, 'reused', result.from, unpack(result.metrics))
-  if (result.seed or '') ~= '' then redis.call('HSET', trial_key(sid, n), 'seed', result.seed) end
+  local t = read_trial(sid, n)
   -- The record may have been dropped since the producer read it.
   local ran_on = result.provenance or ''
   if redis.call('HEXISTS', key('provenance'), ran_on) == 0 then ran_on = '' end
-  hold_ran_on(sid, ran_on)
-  redis.call('HSET', trial_key(sid, n), 'provenance', ran_on)
-  redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
-  if is_ranked and result.objective ~= '' then rank(sid, n, result.objective) end
-  event(sid, 'reused', n, 1, 'from', result.from, 'objective', result.objective,
-    'provenance', ran_on)
+  sharing().hold_ran_on(sid, ran_on)
+  s.WAITING = s.WAITING - redis.call('ZREM', rows[2], n)
+  redis.call('HSET', t.KEY, 'state', 'finished', 'closed', 1, 'ended_ms', NOW_MS, 'objective', result.objective,
+    'step', result.step, 'reused', result.from, 'provenance', ran_on, unpack(result.metrics))
+  add(t, 'attempt', 1)
+  if is_set(result.seed) then set(t, 'seed', result.seed) end
+  redis.call('ZADD', sweep_key(sid, 'ended'), NOW_MS, n)
+  redis.call('HINCRBY', name, 'n_finished', 1)
+  if is_set(s.goal) and result.objective ~= '' then rank(s, n, result.objective) end
+  event(t, 'reused', 'from', result.from, 'objective', result.objective, 'provenance', ran_on)
+  return t
 end
 
-local results, count = redis.call('HGETALL', staged), 0
-for i = 1, #results, 2 do
-  reuse_result(results[i], cjson.decode(results[i + 1]))
-  count = count + 1
-end
+local rule, results, reused = read_rule(s), redis.call('HGETALL', staged), {}
+for i = 1, #results, 2 do reused[i] = reuse_result(results[i], cjson.decode(results[i + 1])) end
 redis.call('DEL', staged)
-if count > 0 then redis.call('HINCRBY', s, 'n_finished', count) end
-if not is_done(sid) then open(sid) end
-bound_code()
-set_demand(queue, claimable(sid))
-local rule = count > 0 and read_rule(sid)
-for i = 1, rule and #results or 0, 2 do
-  stop_at_target(sid, results[i], 1, rule, cjson.decode(results[i + 1]).objective)
+save(s)
+if not is_done(s) then sweeps().open(sid) end
+sharing().bound_code()
+add_demand(s.queue, claimable(s))
+for i = 1, #results, 2 do
+  if rule then early().stop_at_target(s, reused[i], rule, cjson.decode(results[i + 1]).objective) end
+  save(reused[i])
 end
-return {'created', queue, tickets(sid, queue)}
+save(s)
+return {'created', s.queue, tickets(s)}

@@ -11,26 +11,31 @@
 local args = cjson.decode(ARGV[1])
 local sid, suggester, token, lease = args.sweep, args.suggester, args.token, tonumber(args.lease_ms)
 local no_more, first, by = args.no_more, tonumber(args.first), args.by
-local s, params, ids = sweep_key(sid), sweep_key(sid, 'params'), sweep_key(sid, 'ids')
+local params, ids = sweep_key(sid, 'params'), sweep_key(sid, 'ids')
 
 local full = is_full()
-if not sweep_exists(sid) then return {'unknown'} end
-local f = redis.call('HMGET', s, 'suggester', 'suggest_until', 'suggest_token', 'queue', 'flag', 'held', 'max_parallel')
-local has_lease = f[1] == suggester and f[3] == token
+local s = read_sweep(sid)
+local lead = redis.call('HMGET', s.KEY, 'suggester', 'suggest_token')
+if not s.queue then return {'unknown'} end
+local has_lease = lead[1] == suggester and lead[2] == token
 if token ~= '' and not has_lease then return {'lost'} end
 if lease == 0 then
-  redis.call('HSET', s, 'suggest_until', '0')
+  set(s, 'suggest_until', '0')
+  save(s)
   return {'over', token, '', 0, 0, 0}
 end
 if token == '' then
-  if f[1] ~= suggester and tonumber(f[2] or 0) > NOW then return {'held'} end
-  if to_come(sid) == 0 then return {'over', token, '', 0, 0, 0} end
-  token = int(redis.call('HINCRBY', s, 'suggest_token', 1))
+  if lead[1] ~= suggester and tonumber(s.suggest_until or 0) > NOW then return {'held'} end
+  if to_come(s) == 0 then return {'over', token, '', 0, 0, 0} end
+  token = int((lead[2] or 0) + 1)
+  set(s, 'suggest_token', token)
 end
-redis.call('HSET', s, 'suggester', suggester, 'suggest_until', int(NOW + lease))
+set(s, 'suggester', suggester)
+set(s, 'suggest_until', int(NOW + lease))
+save(s)  -- also if the rows are refused
 
 -- An equal row with the same number was sent twice; any other conflict is another suggester's row.
-local last = redis.call('HLEN', params)
+local last = s.ROWS
 local new, n = {}, first
 for i = 2, #ARGV, 2 do
   if redis.call('HGET', params, n) ~= ARGV[i] then
@@ -40,12 +45,12 @@ for i = 2, #ARGV, 2 do
   end
   n = n + 1
 end
-local limit = to_come(sid)
-if full and #new > 0 and free_memory(65536) < 65536 then  -- results need the remaining memory
+local limit = to_come(s)
+if full and #new > 0 and points().free_memory(65536) < 65536 then  -- results need the remaining memory
   return redis.error_reply('OOM the server is at its maxmemory: no further trial is suggested')
 end
 
-local want = changing(sid, function()
+local want = sweeps().changing(s, function()
   local added = math.min(#new / 2, limit)
   for i = 1, added do
     redis.call('HSET', params, last + i, new[2 * i - 1])
@@ -53,20 +58,21 @@ local want = changing(sid, function()
     redis.call('ZADD', sweep_key(sid, 'waiting'), last + i, last + i)
   end
   if added > 0 then
-    event(sid, 'suggested', last + 1, 0, 'count', added, 'by', by)
-    if by ~= '' then redis.call('HINCRBY', s, 'made:' .. by, added) end
+    sweep_event(sid, 'suggested', last + 1, 0, 'count', added, 'by', by)
+    if by ~= '' then redis.call('HINCRBY', s.KEY, 'made:' .. by, added) end
   end
-  if no_more ~= '' then close_search(sid, no_more) end
+  if no_more ~= '' then sweeps().close_search(s, no_more) end
 end)
-if to_come(sid) == 0 then
-  redis.call('HSET', s, 'suggest_until', '0')
-  return {'over', token, want[1], want[2], 0, redis.call('HLEN', params)}
+if to_come(s) == 0 then
+  set(s, 'suggest_until', '0')
+  save(s)
+  return {'over', token, want[1], want[2], 0, s.ROWS}
 end
 
 -- One trial for each worker that may claim it, at most max_parallel; none while the sweep is paused or held.
 local function ahead()
-  if (f[5] or '') ~= '' or (f[6] or '') ~= '' then return 0 end
-  local live, cap = #candidates(sid), tonumber(f[7]) or 0
+  if is_set(s.flag) or is_set(s.held) then return 0 end
+  local live, cap = #workers().candidates(s), tonumber(s.max_parallel) or 0
   return cap > 0 and math.min(live, cap) or live
 end
-return {'ok', token, want[1], want[2], ahead(), redis.call('HLEN', params)}
+return {'ok', token, want[1], want[2], ahead(), s.ROWS}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,16 +11,16 @@ from hpq.domain.trial import (
     Artifacts,
     Checkpoint,
     Claim,
-    Point,
     TrialId,
 )
-from hpq.store.wire.fields import Field, dumps, number, sweep_id
+from hpq.store.wire.fields import Field, Reader, dumps, number, sweep_id
 from hpq.store.wire.records import record
 from hpq.store.wire.trial import decode_params
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
+_LIMITS = (b"created_ms", b"signature", b"timeout_s", b"stall_s")  # as lua/claim.lua replies them
 
 
 def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
@@ -39,7 +38,8 @@ def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
     unfed = sweep_id(values[-1]) if values[-1] else ""
     if reply == "empty":
         return Nothing(newer=sweep_id(values[0]) if values[0] else "", unfed=unfed)
-    sid, number, attempt, row, checkpoint, unbegun, _ = values
+    sid, number, attempt, row, checkpoint, unbegun, *limits, _ = values
+    r = Reader(f"claim of {sid!r}", dict(zip(_LIMITS, limits, strict=True)))
     return Claim(
         trial=TrialId(sweep=sweep_id(sid), number=int(number)),
         attempt=int(attempt),
@@ -47,6 +47,10 @@ def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
         nonce=nonce,
         checkpoint=_decode_checkpoint(checkpoint),
         unbegun=int(unbegun),
+        created_ms=r.whole("created_ms"),
+        signature=r.text("signature"),
+        timeout_s=r.real("timeout_s"),
+        stall_s=r.real("stall_s"),
         unfed=unfed,
     )
 
@@ -68,46 +72,49 @@ def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
         return Checkpoint(store="unknown", path="")
 
 
-def _files(pointer: Checkpoint | Artifacts | None) -> str:
-    """Encode a pointer into a file store as JSON; "" for none."""
-    return dumps(asdict(pointer)) if pointer else ""
+def _files(pointer: Checkpoint | Artifacts | None) -> str | None:
+    """Encode a pointer into a file store as JSON."""
+    return dumps(asdict(pointer)) if pointer else None
 
 
 def encode_batch(batch: ReportBatch) -> dict[str, Field]:
-    """Encode a batch for the script `beat`, without its log and its points."""
+    """Encode a batch for a script, without its log and its points."""
+    checkpoint = batch.checkpoint
     return {
         "seq": batch.seq,
         "step": batch.step,
-        "objective": "" if batch.objective is None else number(batch.objective),
-        "phase": batch.phase,
-        "checkpoint": _files(batch.checkpoint),
-        "checkpoint_step": batch.checkpoint.step if batch.checkpoint else 0,
-        "restarted": batch.restarted[:_WHY_CHARACTERS],
+        "objective": None if batch.objective is None else number(batch.objective),
+        "phase": batch.phase or None,
+        "checkpoint": _files(checkpoint),
+        "checkpoint_step": checkpoint.step if checkpoint else None,
+        "restarted": batch.restarted[:_WHY_CHARACTERS] or None,
         "run_info": batch.run_info or None,
     }
 
 
-def encode_points(points: Sequence[Point]) -> list[str]:
-    """Encode points for the script `beat`: step, metric and value of each."""
-    return [part for p in points for part in (str(p.step), p.name, number(p.value))]
+def encode_rows(batch: ReportBatch) -> list[str | bytes]:
+    """Encode the rest of a batch: its log; then step, metric and value of each point."""
+    points = (part for p in batch.points for part in (str(p.step), p.name, number(p.value)))
+    return [batch.log, *points]
 
 
-def encode_outcome(outcome: Outcome) -> dict[str, Field]:
-    """Encode an outcome for the script `commit`, with the retry rule of its failure."""
+def encode_outcome(outcome: Outcome, last: ReportBatch | None) -> dict[str, Field]:
+    """Encode an outcome and the last batch for `commit`, with the retry rule of the failure."""
     failure, rule = outcome.failure, retry_rule(outcome.failure)
     return {
         "outcome": outcome.state,
         "objective": None if outcome.objective is None else number(outcome.objective),
         "best": None if outcome.best is None else number(outcome.best),
         "step": outcome.step,
-        "kind": failure.kind if failure else "",
-        "error": failure.message[:500] if failure else "",
-        "fingerprint": failure.fingerprint[:200] if failure else "",
-        "retries": rule.retries,
-        "progress": rule.progress,
-        "elsewhere": rule.elsewhere,
-        "evidence": rule.evidence,
+        "kind": failure.kind if failure else None,
+        "error": failure.message[:500] if failure else None,
+        "fingerprint": failure.fingerprint[:200] if failure else None,
+        "retries": rule.retries or None,
+        "progress": rule.progress or None,
+        "elsewhere": rule.elsewhere or None,
+        "evidence": rule.evidence if failure else None,
         "keep_log_bytes": FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
         "ran_ms": outcome.ran_ms,
         "artifacts": _files(outcome.artifacts),
+        "last": encode_batch(last) if last else None,
     }

@@ -20,16 +20,17 @@ _TEXT_CHARACTERS = 1_000
 
 # A named argument of a script, sent in JSON. Numbers are text, because Lua would round them to
 # doubles. None is omitted: the script reads nil.
-Field = str | int | float | Sequence[str] | None
+Field = str | int | float | Sequence[str] | Mapping[str, "Field"] | None
 
 
 def encode_fields(named: Mapping[str, Field]) -> bytes:
-    """Encode named fields for a script: a JSON object of texts, booleans and lists of texts."""
-    data = {name: _plain(value) for name, value in named.items() if value is not None}
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    """Encode named fields for a script: a JSON object of texts, booleans, lists and objects."""
+    return json.dumps(_plain(named), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _plain(value: Field) -> object:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items() if one is not None}
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return repr(value) if is_number else value
 

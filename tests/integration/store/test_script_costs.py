@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 
 from redis import Redis
@@ -69,8 +70,8 @@ def test_a_claim_asks_about_each_worker_once_however_many_trials_wait(
     assert commands(redis) < 200
 
 
-def test_a_further_trial_of_a_sweep_reads_its_limits_in_one_command(
-    store, sweep_of, redis, tmp_path
+def test_a_further_trial_of_a_sweep_reads_nothing_but_its_claim(
+    store, sweep_of, who, redis, tmp_path
 ) -> None:
     home = {"HPQ_HOME": str(tmp_path / "home"), "HPQ_REDIS_URL": "unix:///x", "USER": "me"}
     launches = records_of(read({**home, "HPQ_CODE_KEY": KEY}), store)
@@ -81,13 +82,14 @@ def test_a_further_trial_of_a_sweep_reads_its_limits_in_one_command(
     sid = sweep_of(9, launch=launch, signature=signature).id
 
     def admit() -> dict[str, int]:
+        claim = store.claim(who, nonce=secrets.token_hex(4), lease_ms=LEASE)
         redis.config_resetstat()
-        assert launches.admit(sid)[1] is None
+        assert launches.admit(sid, claim)[1] is None
         stats = redis.info("commandstats")
         return {name: row["calls"] for name, row in stats.items() if "config" not in name}
 
     assert admit() == {"cmdstat_hgetall": 1}
-    assert admit() == {"cmdstat_hmget": 1}
+    assert admit() == {}
 
 
 def test_a_cancel_of_many_trials_that_wait_moves_none_of_them_one_by_one(

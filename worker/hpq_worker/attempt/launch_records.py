@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hpq.domain.sweep import RunnableSweep
+from hpq.domain.trial import Claim
 from hpq.notice import Notice
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt.idle_sweeps import IdleSweeps
@@ -14,7 +17,7 @@ _MOST = 32  # sweeps in memory; a worker alternates between few
 class LaunchRecords:
     """Sweeps by id, the most recently used last.
 
-    The launch record never changes, so a trial reads only the limits that `hpq set` may change.
+    The launch record never changes; each claim brings the limits that `hpq set` may change.
     """
 
     def __init__(
@@ -23,8 +26,8 @@ class LaunchRecords:
         self._store, self._trust, self._idle = store, trust, idle
         self._records: dict[str, RunnableSweep] = {}
 
-    def sweep(self, sid: str) -> RunnableSweep:
-        """Return a sweep with its limits as they are now.
+    def sweep(self, sid: str, claim: Claim | None = None) -> RunnableSweep:
+        """Return a sweep with its limits as they are now, or as they were at a claim.
 
         Raises:
             NotFound: the sweep was removed.
@@ -32,22 +35,28 @@ class LaunchRecords:
             redis.RedisError: Redis is away.
         """
         known = self._records.pop(sid, None)
-        sweep = self._store.refresh_limits(known) if known else None
-        if sweep is None:  # unknown, or removed and perhaps created again
+        if known and claim and _names(known) == _names(claim):
+            sweep = replace(known, timeout_s=claim.timeout_s, stall_s=claim.stall_s)
+        else:  # unknown, or removed and perhaps created again
             sweep = self._store.sweep(sid)
         self._records[sid] = sweep
         if len(self._records) > _MOST:
             del self._records[next(iter(self._records))]
         return sweep
 
-    def admit(self, sid: str) -> tuple[RunnableSweep, Notice | None]:
+    def admit(self, sid: str, claim: Claim | None = None) -> tuple[RunnableSweep, Notice | None]:
         """Return a sweep, and why this worker may not run it.
 
         A sweep that was refused is read anew the next time. Raises as `sweep`.
         """
-        sweep = self.sweep(sid)
+        sweep = self.sweep(sid, claim)
         idle = self._idle.refusal(sid) if self._idle else None
         refusal = idle or self._trust.refusal(sweep)
         if refusal is not None:
             del self._records[sid]
         return sweep, refusal
+
+
+def _names(it: RunnableSweep | Claim) -> tuple[int, str]:
+    """Return what tells a sweep from a later one with its id."""
+    return it.created_ms, it.signature

@@ -154,7 +154,7 @@ class ClaimLoop:
     def _run_trial(self, claim: Claim) -> bool:
         """Run one attempt; False if it did not train for a reason that is not the trial's."""
         try:
-            admitted = self._retry(lambda _: self._parts.launches.admit(claim.trial.sweep))
+            admitted = self._retry(lambda _: self._parts.launches.admit(claim.trial.sweep, claim))
         except HpqError as error:
             self._release_at_fault(claim, claim.trial.sweep, error.notice)
             return False
@@ -240,11 +240,10 @@ class ClaimLoop:
             return False
 
     def _commit(self, claim: Claim, sweep: RunnableSweep, outcome: Outcome) -> str:
-        """Deliver the last reports, then the result; the spool keeps it while Redis is away."""
+        """Deliver the result with the last reports; the spool keeps it while Redis is away."""
 
         def deliver() -> CommitReply:
-            self._heartbeat.flush()
-            return self._store.commit(claim, outcome)
+            return self._store.commit(claim, outcome, self._heartbeat.last_batch())
 
         answer: CommitReply | None = None
         try:

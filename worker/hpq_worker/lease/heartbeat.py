@@ -14,7 +14,7 @@ from threading import Condition, Thread
 
 from redis.exceptions import RedisError
 
-from hpq.domain.attempt import HeartbeatReply, WorkerPresence
+from hpq.domain.attempt import HeartbeatReply, ReportBatch, WorkerPresence
 from hpq.domain.trial import Claim
 from hpq.store.trials import TrialStore
 from hpq_worker.lease.redis_outage import Outage
@@ -77,14 +77,27 @@ class Heartbeat:
         Raises:
             redis.RedisError: Redis is away; the next call sends the same batch.
         """
+        self._flush(keeps_last=False)
+
+    def last_batch(self) -> ReportBatch | None:
+        """Send all reports but those of the last batch; return it, for a commit, or None.
+
+        A beat may send it, too: Redis records it once. Raises as `flush`.
+        """
+        return self._flush(keeps_last=True)
+
+    def _flush(self, *, keeps_last: bool) -> ReportBatch | None:
         claim, reports = self._claim, self._reports
         while claim is not None and reports is not None and not reports.is_empty:
             self._progress.stamp()
             batch = reports.batch()
+            if keeps_last and reports.is_last:
+                return batch
             reply = self._store.beat(claim, self._worker, batch, lease_ms=self._lease_ms)
             reports.acknowledge(batch, reply not in _REJECTED)
             if reply in _REJECTED:
-                return
+                break
+        return None
 
     def _due_at(self) -> float:
         if self._claim is None or self._reports is None:

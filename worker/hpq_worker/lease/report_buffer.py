@@ -165,6 +165,12 @@ class ReportBuffer:
         with self._lock:
             return self._sent is None and not self._is_new
 
+    @property
+    def is_last(self) -> bool:
+        """True if nothing was reported beside the batch that was handed out."""
+        with self._lock:
+            return not self._is_new
+
     def batch(self) -> ReportBatch:
         """Return the batch that was not acknowledged, else a new one."""
         with self._lock:

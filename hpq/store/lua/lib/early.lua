@@ -1,20 +1,9 @@
--- Early termination and the sweep's target. hpq/store/scripts.py prepends this text to the scripts
--- that need it.
+-- Early termination and the sweep's target.
 --
 -- A rule compares trials at its bands: band 9 is the ninth finite value of the metric, whatever its
 -- step, and P:s:S:band:9 holds the ninth values of all trials. A trial's hash has `logged`, the number
 -- of its values, because its points are thinned, and `best`. A value at the step of the previous value
 -- replaces it, as in a row of W&B's history: `logged_at` is that step, `best_before` the best before it.
-
--- Returns the sweep's metric and rule; nil if it has no metric.
-local function read_rule(sid)
-  local f = redis.call('HMGET', sweep_key(sid), 'metric', 'early')
-  if (f[1] or '') == '' then return nil end
-  local metric = cjson.decode(f[1])
-  local rule = (f[2] or '') ~= '' and cjson.decode(f[2]) or {}
-  rule.metric, rule.max, rule.target = metric.name, metric.goal == 'maximize', tonumber(metric.target)
-  return rule
-end
 
 local function worse(rule, a, b) if rule.max then return a < b else return a > b end end
 
@@ -51,15 +40,15 @@ end
 
 -- Stops the trial if the rule prunes it, and records why. `counted` is {logged, best}; `is_new`: the
 -- newest value was just reported. hyperband, as in W&B, also judges later.
-local function judge(sid, n, attempt, rule, counted, is_new)
-  local test, at = RULES[rule.rule], nil
+local function judge(t, rule, counted, is_new)
+  local test, at, n = RULES[rule.rule], nil, t.N
   for _, band in ipairs(rule.bands or {}) do
     if band > counted[1] then break end
     at = band
   end
   if not test or not at or (counted[2] or '') == '' then return end
   if rule.rule ~= 'hyperband' and not (is_new and at == counted[1]) then return end
-  local band = sweep_key(sid, 'band:' .. int(at))
+  local band = sweep_key(t.SID, 'band:' .. int(at))
   local all = redis.call('ZCARD', band)
   if all == 0 then return end
   local value, limit = test(rule, band, n, all, counted[2])
@@ -68,57 +57,61 @@ local function judge(sid, n, attempt, rule, counted, is_new)
   local rank = redis.call('ZCOUNT', band, unpack(better)) + 1
   local why = string.format('{"rule":"%s","band":%d,"rank":%d,"n":%d,"threshold":%s,"value":%s}',
     rule.rule, at, rank, all, limit, value)
-  redis.call('HSET', trial_key(sid, n), 'stop', 'prune', 'pruning', why)
-  event(sid, 'prune', n, attempt, 'why', why)
-  return true
+  set(t, 'stop', 'prune')
+  set(t, 'pruning', why)
+  event(t, 'prune', 'why', why)
 end
 
 -- Judges a trial without a new value: other trials may have moved the threshold.
-local function judge_again(sid, n, attempt, rule)
-  if not rule.bands then return end
-  local f = redis.call('HMGET', trial_key(sid, n), 'logged', 'best', 'stop')
-  if not f[3] then judge(sid, n, attempt, rule, {tonumber(f[1] or 0), f[2]}, false) end
+local function judge_again(t, rule)
+  if t.logged == nil then also(t, 'logged', 'best') end
+  if rule.bands and not t.stop then judge(t, rule, {tonumber(t.logged or 0), t.best}, false) end
 end
 
 -- Stops the sweep once a value reaches the target: no trial starts, running trials may end.
-local function stop_at_target(sid, n, attempt, rule, text)
-  local value, flag = tonumber(text), redis.call('HGET', sweep_key(sid), 'flag')
+local function stop_at_target(s, t, rule, text)
+  local value = tonumber(text)
   if not rule.target or not value or value ~= value or worse(rule, value, rule.target) then return end
-  if flag == 'stopped' or flag == 'cancelled' then return end
+  if s.flag == 'stopped' or s.flag == 'cancelled' then return end
   local touched = 0
-  changing(sid, function()
-    local why = string.format('{"trial":%d,"value":%.17g,"target":%.17g}', n, value, rule.target)
-    redis.call('HSET', sweep_key(sid), 'flag', 'stopped', 'reached', why)
-    close_search(sid, 'target')
-    touched = cancel_all_waiting(sid, true)
+  sweeps().changing(s, function()
+    set(s, 'flag', 'stopped')
+    set(s, 'reached', string.format('{"trial":%d,"value":%.17g,"target":%.17g}', t.N, value, rule.target))
+    sweeps().close_search(s, 'target')
+    touched = ends().cancel_all_waiting(s, true)
   end)
-  event(sid, 'target', n, attempt, 'value', text, 'touched', touched)
+  event(t, 'target', 'value', text, 'touched', touched)
 end
 
 -- Records the next value of the metric.
-local function log_value(sid, n, attempt, rule, step, text)
-  local value, t = tonumber(text), trial_key(sid, n)
+local function log_value(s, t, rule, step, text)
+  local value = tonumber(text)
   if not value or value ~= value or math.abs(value) == math.huge then return end
-  stop_at_target(sid, n, attempt, rule, text)
+  stop_at_target(s, t, rule, text)
   if not rule.bands then return end
-  local f = redis.call('HMGET', t, 'logged', 'best', 'stop', 'logged_at', 'best_before')
-  local replaces = f[4] == step
-  local before = (replaces and f[5] or f[2]) or ''
-  local counted = {tonumber(f[1] or 0) + (replaces and 0 or 1), before}
-  if before == '' or worse(rule, tonumber(before), value) then counted[2] = text end
-  redis.call('HSET', t, 'logged', int(counted[1]), 'best', counted[2], 'logged_at', step,
-    'best_before', before)
+  if t.logged_at == nil then also(t, 'logged', 'best', 'logged_at', 'best_before') end
+  local replaces = t.logged_at == step
+  local before = (replaces and t.best_before or t.best) or ''
+  local logged, best = tonumber(t.logged or 0) + (replaces and 0 or 1), before
+  if before == '' or worse(rule, tonumber(before), value) then best = text end
+  set(t, 'logged', int(logged))
+  set(t, 'best', best)
+  set(t, 'logged_at', step)
+  set(t, 'best_before', before)
   for _, at in ipairs(rule.bands) do
-    if at == counted[1] then
-      local band = sweep_key(sid, 'band:' .. int(at))
-      redis.call('ZADD', band, text, n)
+    if at == logged then
+      local band = sweep_key(s.SID, 'band:' .. int(at))
+      redis.call('ZADD', band, text, t.N)
       if redis.call('ZCARD', band) == 1 then
-        local bands = redis.call('HGET', sweep_key(sid), 'bands') or ' '
+        local bands = redis.call('HGET', s.KEY, 'bands') or ' '
         if not string.find(bands, ' ' .. int(at) .. ' ', 1, true) then
-          redis.call('HSET', sweep_key(sid), 'bands', bands .. int(at) .. ' ')
+          set(s, 'bands', bands .. int(at) .. ' ')
+          save(s)
         end
       end
     end
   end
-  if not f[3] then judge(sid, n, attempt, rule, counted, true) end
+  if not t.stop then judge(t, rule, {logged, best}, true) end
 end
+
+return {judge_again = judge_again, stop_at_target = stop_at_target, log_value = log_value}

@@ -1,14 +1,14 @@
--- Ends trials without their workers. hpq/store/scripts.py prepends this text to the scripts that need it.
+-- Ends trials without their workers.
 
 -- Cancels a waiting trial. A trial that was never claimed has no hash, so it is dropped.
-local function cancel_waiting(sid, n)
-  local attempt = redis.call('HGET', trial_key(sid, n), 'attempt')
-  if attempt then
-    finish(sid, n, attempt, 'cancelled')
+local function cancel_waiting(s, n)
+  local t = read_trial(s.SID, n, 'beat_ms')
+  if t.attempt then
+    finish(s, t, 'cancelled', {})
   else
-    redis.call('ZREM', sweep_key(sid, 'waiting'), n)
-    redis.call('ZADD', sweep_key(sid, 'dropped'), n, n)
-    event(sid, 'cancelled', n, 0)
+    s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), n)
+    redis.call('ZADD', sweep_key(s.SID, 'dropped'), n, n)
+    sweep_event(s.SID, 'cancelled', n, 0)
   end
 end
 
@@ -18,7 +18,7 @@ local function is_lost(sid, n)
   return f[1] and f[1] == f[2]
 end
 
-local MOST_ENDED, MOST_MOVED = 1000, 10000  -- in one call: about 30 ms each
+local MOST_MOVED = 10000  -- trials that one call moves: about 30 ms
 
 -- Moves members with their scores from one sorted set to another.
 local function move(from, to, members)
@@ -35,8 +35,9 @@ end
 
 -- Cancels waiting trials, a part of them if they are many, and returns how many, and if some are left:
 -- call it again. `awaits`: lost trials stay until the reaper ends them (reap.lua).
-local function cancel_all_waiting(sid, awaits)
-  local waiting, dropped, ended, lost = sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped'), 0, {}
+local function cancel_all_waiting(s, awaits)
+  local sid, ended, lost = s.SID, 0, {}
+  local waiting, dropped = sweep_key(sid, 'waiting'), sweep_key(sid, 'dropped')
   while ended < MOST_ENDED do
     local some = redis.call('ZRANGEBYSCORE', waiting, '-inf', 0, 'LIMIT', #lost / 2, MOST_ENDED - ended)
     if #some == 0 then break end
@@ -44,7 +45,7 @@ local function cancel_all_waiting(sid, awaits)
       if awaits and is_lost(sid, n) then
         lost[#lost + 1], lost[#lost + 2] = n, n - FRONT
       else
-        cancel_waiting(sid, n)
+        cancel_waiting(s, n)
         ended = ended + 1
       end
     end
@@ -64,20 +65,21 @@ local function cancel_all_waiting(sid, awaits)
 end
 
 -- Ends a running trial whose worker is gone if the trial or its sweep was stopped; true if so. A
--- pruned trial keeps its last value.
-local function end_if_stopped(sid, n, attempt)
-  local t, flag = trial_key(sid, n), redis.call('HGET', sweep_key(sid), 'flag')
-  local f = redis.call('HMGET', t, 'stop', 'objective', 'step', 'best')
-  if f[1] == 'prune' then
-    finish(sid, n, attempt, 'pruned', 'objective', f[2] or '', 'step', f[3] or '0',
-      'best', f[4] or '')
-    redis.call('HSET', t, 'best_value', f[4] or '')
-    if (f[2] or '') ~= '' then rank(sid, n, f[2]) end
-  elseif f[1] == 'stop' or flag == 'stopped' or flag == 'cancelled' then
-    finish(sid, n, attempt, 'cancelled')
+-- pruned trial keeps its last value. Saves the trial's record.
+local function end_if_stopped(s, t)
+  also(s, 'keep', 'replicates')
+  also(t, 'objective', 'step', 'best')
+  if t.stop == 'prune' then
+    local objective, best = t.objective or '', t.best or ''
+    finish(s, t, 'pruned', {'objective', objective, 'step', t.step or '0', 'best', best, 'best_value', best}, 6)
+    if objective ~= '' then rank(s, t.N, objective) end
+  elseif t.stop == 'stop' or s.flag == 'stopped' or s.flag == 'cancelled' then
+    finish(s, t, 'cancelled', {})
   else
     return false
   end
-  release_files(sid, n, f[1] == 'prune')
+  files().release(s, t, t.stop == 'prune')
   return true
 end
+
+return {cancel_waiting = cancel_waiting, cancel_all_waiting = cancel_all_waiting, end_if_stopped = end_if_stopped}

@@ -1,6 +1,5 @@
 -- Pointers to trials' files in file stores. Files without a pointer are removed by a worker that has
--- their store (hpq/store/file_garbage.py). hpq/store/scripts.py prepends this text to every script,
--- after the prelude.
+-- their store (hpq/store/file_garbage.py).
 
 -- Returns the id of the store that a pointer (JSON) names; raises an error if it names none.
 local function store_of(pointer)
@@ -14,47 +13,47 @@ local function add_store(sid, pointer)
   redis.call('SADD', sweep_key(sid, 'stores'), store_of(pointer))
 end
 
--- Removes the pointer to a trial's checkpoint, and those in `...`.
-local function drop_checkpoint(sid, n, ...)
-  redis.call('HDEL', trial_key(sid, n), 'checkpoint', 'checkpoint_step', ...)
-end
-
 -- Returns the set of trial numbers that `keep` selects, including ties with the last of the best.
-local function kept_numbers(sid, keep)
-  local numbers, goal = {}, redis.call('HGET', sweep_key(sid), 'goal')
-  local function add(list) for _, n in ipairs(list) do numbers[n] = true end end
-  if keep.last > 0 then add(redis.call('ZREVRANGE', sweep_key(sid, 'ended'), 0, keep.last - 1)) end
+local function kept_numbers(s, keep)
+  local numbers, sid = {}, s.SID
+  local function add_all(list) for _, n in ipairs(list) do numbers[n] = true end end
+  if keep.last > 0 then add_all(redis.call('ZREVRANGE', sweep_key(sid, 'ended'), 0, keep.last - 1)) end
   if keep.best > 0 then
     local ranking, i = sweep_key(sid, 'rank'), keep.best - 1
-    local max = goal == 'maximize'
+    local max = redis.call('HGET', s.KEY, 'goal') == 'maximize'
     local limit = redis.call(max and 'ZREVRANGE' or 'ZRANGE', ranking, i, i, 'WITHSCORES')[2]
     if not limit then
-      add(redis.call('ZRANGE', ranking, 0, -1))
+      add_all(redis.call('ZRANGE', ranking, 0, -1))
     elseif max then
-      add(redis.call('ZREVRANGEBYSCORE', ranking, '+inf', limit))
+      add_all(redis.call('ZREVRANGEBYSCORE', ranking, '+inf', limit))
     else
-      add(redis.call('ZRANGEBYSCORE', ranking, '-inf', limit))
+      add_all(redis.call('ZRANGEBYSCORE', ranking, '-inf', limit))
     end
   end
   return numbers
 end
 
--- Releases files after a trial ended: those that the sweep's `keep` does not select; without a `keep`,
--- the checkpoint of a trial that is complete (`is_complete`) and so is never resumed.
-local function release_files(sid, n, is_complete)
-  local t, files = trial_key(sid, n), sweep_key(sid, 'files')
-  local keep = redis.call('HGET', sweep_key(sid), 'keep') or ''
-  if keep == '' and is_complete then drop_checkpoint(sid, n) end
-  local has = redis.call('HEXISTS', t, 'artifacts') + redis.call('HEXISTS', t, 'checkpoint') > 0
-  redis.call(has and 'SADD' or 'SREM', files, n)
-  if keep == '' then return end
-  local kept = kept_numbers(sid, cjson.decode(keep))
+-- Releases files after a trial ended and its record was saved: those that the sweep's `keep` does not
+-- select; without a `keep`, the checkpoint of a trial that is complete (`is_complete`) and so is never
+-- resumed. Needs `keep`.
+local function release_files(s, t, is_complete)
+  if not is_set(s.keep) then
+    if is_complete and t.checkpoint then
+      unset(t, 'checkpoint', 'checkpoint_step')
+      save(t)
+      if not t.artifacts then redis.call('SREM', sweep_key(s.SID, 'files'), t.N) end
+    end
+    return
+  end
+  local files, kept = sweep_key(s.SID, 'files'), kept_numbers(s, cjson.decode(s.keep))
   for _, other in ipairs(redis.call('SMEMBERS', files)) do
-    if not kept[other] and redis.call('ZSCORE', sweep_key(sid, 'ended'), other) then
-      local other_t = trial_key(sid, other)
-      if redis.call('HEXISTS', other_t, 'artifacts') == 1 then redis.call('HSET', other_t, 'gone', 'keep') end
-      drop_checkpoint(sid, other, 'artifacts')
+    if not kept[other] and redis.call('ZSCORE', sweep_key(s.SID, 'ended'), other) then
+      local name = trial_key(s.SID, other)
+      if redis.call('HEXISTS', name, 'artifacts') == 1 then redis.call('HSET', name, 'gone', 'keep') end
+      redis.call('HDEL', name, 'checkpoint', 'checkpoint_step', 'artifacts')
       redis.call('SREM', files, other)
     end
   end
 end
+
+return {store_of = store_of, add_store = add_store, release = release_files}

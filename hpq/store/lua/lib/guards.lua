@@ -1,36 +1,26 @@
 -- The guards: decide whether a sweep's code or one of its workers makes its trials fail.
--- hpq/store/scripts.py prepends this text to the scripts that need it.
 
 -- A sweep's tail is the window of its last ten ended attempts, each with its worker and its mark: '+' for a
 -- trial that passed, '-' for one that shows nothing, else the fingerprint of its failure. Retried trials have a
 -- window of their own, tail_again: they may end their retry, but never hold the sweep.
 -- `evidence` is what the kind of failure shows (hpq/domain/retry_policy.py).
-local function mark_of(outcome, kind, fingerprint, evidence)
-  if outcome == 'finished' or outcome == 'pruned' then return '+' end
-  if outcome ~= 'failed' or evidence == 'none' then return '-' end
+local function mark_of(kind, fingerprint, evidence)
+  if evidence == 'none' then return '-' end
   if evidence ~= 'code' then fingerprint = kind .. ' ' .. fingerprint end
   return (string.gsub(fingerprint, '[\n\t]', ' '))
 end
 
--- Appends an end to its window and returns the window, each {worker, mark}.
-local function tail(sid, worker, mark, is_retried)
-  local field = is_retried and 'tail_again' or 'tail'
-  local all = (redis.call('HGET', sweep_key(sid), field) or '') .. worker .. '\t' .. mark .. '\n'
-  local last, from = {}, 1
-  for name, result in string.gmatch(all, '([^\n\t]*)\t([^\n]*)\n') do last[#last + 1] = {name, result} end
-  if #last > 10 then
-    table.remove(last, 1)
-    from = string.find(all, '\n', 1, true) + 1
-  end
-  redis.call('HSET', sweep_key(sid), field, string.sub(all, from))
+-- Returns the ends in a tail, each {worker, mark}.
+local function ends_in(tail)
+  local last = {}
+  for name, mark in string.gmatch(tail, '([^\n\t]*)\t([^\n]*)\n') do last[#last + 1] = {name, mark} end
   return last
 end
 
 -- How often in a row a worker has failed with this mark in a sweep.
-local function streak(sid, worker, mark)
-  local w, this = key('w', worker), sid .. '\t' .. mark
+local function streak(s, worker, mark)
+  local w, this = key('w', worker), s.SID .. '\t' .. mark
   if redis.call('EXISTS', w) == 0 then return 1 end
-  if mark == '+' or mark == '-' then return redis.call('HDEL', w, 'streak', 'streak_n', 'suspect_ms') end
   if redis.call('HGET', w, 'streak') ~= this then
     redis.call('HSET', w, 'streak', this, 'streak_n', 0)
     redis.call('HDEL', w, 'suspect_ms')
@@ -40,11 +30,11 @@ end
 
 -- True if another worker may claim from the sweep and so show who is at fault. A suspected worker does
 -- not wait long for a peer that stays busy with other sweeps.
-local function has_peer(sid, worker)
+local function has_peer(s, worker)
   local since = tonumber(redis.call('HGET', key('w', worker), 'suspect_ms') or NOW)
   local is_late = NOW - since > 2 * FRESH_MS
-  for _, other in ipairs(candidates(sid)) do
-    if other.name ~= worker and (other.idle or other.sweep == sid or not is_late) then return true end
+  for _, other in ipairs(workers().candidates(s)) do
+    if other.name ~= worker and (other.idle or other.sweep == s.SID or not is_late) then return true end
   end
   return false
 end
@@ -69,47 +59,55 @@ local function is_alone(others, passed, in_a_row)
 end
 
 -- Returns the retried trials that wait to `failed`, at most MOST_ENDED; the next that fails returns more.
-local function end_retry(sid, n, _, why)
-  local kind = redis.call('HGET', trial_key(sid, n), 'kind')
-  local rest = redis.call('ZRANGEBYSCORE', sweep_key(sid, 'waiting'), '-inf', int(-FRONT), 'LIMIT', 0, MOST_ENDED)
-  for _, m in ipairs(rest) do
-    local f = redis.call('HMGET', trial_key(sid, m), 'attempt', 'again', 'again_error', 'again_fingerprint')
-    if f[2] == '' then f[2], f[3] = kind, why end  -- it had not failed
-    finish(sid, m, f[1], 'failed', 'kind', f[2], 'error', f[3], 'fingerprint', f[4], 'not_run', 1)
-    if f[2] == 'diverged' then redis.call('HINCRBY', sweep_key(sid), 'n_diverged', 1) end
+local function end_retry(s, kind, why)
+  local waiting = sweep_key(s.SID, 'waiting')
+  local rest = redis.call('ZRANGEBYSCORE', waiting, '-inf', int(-FRONT), 'LIMIT', 0, MOST_ENDED)
+  for _, n in ipairs(rest) do
+    local t, f = read_trial(s.SID, n, 'again'), redis.call('HMGET', trial_key(s.SID, n), 'again_error', 'again_fingerprint')
+    local was, text = t.again, f[1]
+    if was == '' then was, text = kind, why end  -- it had not failed
+    finish(s, t, 'failed', {'kind', was, 'error', text, 'fingerprint', f[2], 'not_run', 1})
+    if was == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
   end
   if #rest == 0 then return end
-  redis.call('HSET', sweep_key(sid), 'retry_ended', why)
-  event(sid, 'retry_ended', 0, 0, 'why', why, 'count', #rest)
+  set(s, 'retry_ended', why)
+  sweep_event(s.SID, 'retry_ended', 0, 0, 'why', why, 'count', #rest)
+end
+
+-- Halts what has failed: a retry, or else the whole sweep.
+local function halt(s, t, kind, why)
+  if t.again then end_retry(s, kind, why) else sweeps().hold(s, t.N, t.attempt, why) end
 end
 
 -- Holds a sweep at its third trial without the sweep's metric if no trial has reported that metric.
-local function hold_if_unreported(sid, n, attempt, why)
-  if redis.call('HINCRBY', sweep_key(sid), 'n_unreported', 1) ~= 3 then return end
-  local diverged = redis.call('HGET', sweep_key(sid), 'n_diverged')
-  if tonumber(diverged or 0) + redis.call('ZCARD', sweep_key(sid, 'rank')) > 0 then return end
-  for _, m in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
-    if (redis.call('HGET', trial_key(sid, m), 'objective') or '') ~= '' then return end
+local function hold_if_unreported(s, t, why)
+  if redis.call('HINCRBY', s.KEY, 'n_unreported', 1) ~= 3 then return end
+  if tonumber(redis.call('HGET', s.KEY, 'n_diverged') or 0) + redis.call('ZCARD', sweep_key(s.SID, 'rank')) > 0 then return end
+  for _, m in ipairs(redis.call('ZRANGE', sweep_key(s.SID, 'running'), 0, -1)) do
+    if is_set(redis.call('HGET', trial_key(s.SID, m), 'objective')) then return end
   end
-  hold(sid, n, attempt, 'the first 3 trials lack the metric: ' .. why)
+  sweeps().hold(s, t.N, t.attempt, 'the first 3 trials lack the metric: ' .. why)
 end
 
--- Halts the sweep, or the retry, whose last five ends were all distrusted: another client changes trials.
-local function halt_if_tampered(sid, n, attempt, last, halt)
+-- Halts if the last five ends were all distrusted: another client changes trials.
+local function halt_if_tampered(s, t, kind, last)
   local mark, from = last[#last][2], #last - 4
   for i = from, #last do
     if not last[i] or last[i][2] ~= mark then return end
   end
-  halt(sid, n, attempt, 'the parameters of 5 trials in a row were changed in Redis')
+  halt(s, t, kind, 'the parameters of 5 trials in a row were changed in Redis')
 end
 
--- The breaker: halts the sweep, or the retry, if the first five trials of the window, or eight of the last ten,
--- fail alike on two workers or on the only worker.
-local function breaker(sid, n, attempt, worker, last, halt)
+-- The breaker: halts if the first five trials of the window, or eight of the last ten, fail alike on two
+-- workers or on the only worker.
+local function breaker(s, t, kind, worker, last)
   local mark = last[#last][2]
   local same, others = compare(last, worker, mark)
   if not ((same == #last and same >= 5) or same >= 8) then return end
-  if others > 0 and others < same or not has_peer(sid, worker) then
-    halt(sid, n, attempt, same .. ' of ' .. #last .. (halt == hold and '' or ' retried') .. ' trials failed: ' .. mark)
+  if others > 0 and others < same or not has_peer(s, worker) then
+    halt(s, t, kind, same .. ' of ' .. #last .. (t.again and ' retried' or '') .. ' trials failed: ' .. mark)
   end
 end
+
+return {mark_of = mark_of, ends_in = ends_in, streak = streak, compare = compare, is_alone = is_alone, has_peer = has_peer, hold_if_unreported = hold_if_unreported,
+  halt_if_tampered = halt_if_tampered, breaker = breaker}

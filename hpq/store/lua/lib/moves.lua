@@ -1,60 +1,80 @@
--- Transitions of a trial: out of running, back to the queue, into a terminal state and the ranking.
--- hpq/store/scripts.py prepends this text to every script, after points.lua and files.lua.
+-- Transitions of a trial: out of running, back to the queue, into a terminal state and the ranking. They
+-- change the records of the sweep and the trial, which the caller saves, unless it is said otherwise.
+
+-- Makes a waiting trial a running one.
+local function enter_running(s, t)
+  s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N)
+  s.RUNNING = s.RUNNING + redis.call('ZADD', sweep_key(s.SID, 'running'), NOW_MS, t.N)
+  count_busy(s, 1)
+end
 
 -- Ends the lease of the running attempt; `seen_ms` is when it was last known to run.
-local function leave_running(sid, n, seen_ms)
-  redis.call('ZREM', key('leases'), sid .. '/' .. n)
-  if redis.call('ZREM', sweep_key(sid, 'running'), n) == 0 then return end
-  count_busy(sid, -1)
-  local t = trial_key(sid, n)
-  redis.call('HSET', t, 'ran_ms', int(seen_ms - tonumber(redis.call('HGET', t, 'claimed_ms'))))
+local function leave_running(s, t, seen_ms)
+  redis.call('ZREM', key('leases'), s.SID .. '/' .. t.N)
+  if redis.call('ZREM', sweep_key(s.SID, 'running'), t.N) == 0 then return end
+  s.RUNNING = s.RUNNING - 1
+  count_busy(s, -1)
+  set(t, 'ran_ms', int(seen_ms - tonumber(t.claimed_ms)))
 end
 
 -- Adds the time of an attempt to before_ms, the time of all attempts before the next one.
 local function add_attempt_time(t)
-  local ran = redis.call('HGET', t, 'ran_ms')
-  if ran then redis.call('HINCRBY', t, 'before_ms', ran) end
-  redis.call('HDEL', t, 'ran_ms')
+  also(t, 'ran_ms', 'before_ms')
+  if t.ran_ms then add(t, 'before_ms', t.ran_ms) end
+  unset(t, 'ran_ms')
 end
 
 -- Requeues a trial at the front. The attempt is closed, unless its lease was reaped: then its worker
 -- may come back. `...` are further fields of the event.
-local function requeue(sid, n, attempt, reason, reaped, ...)
-  local t = trial_key(sid, n)
-  leave_running(sid, n, reaped and tonumber(redis.call('HGET', t, 'beat_ms')) or NOW)
-  redis.call('ZADD', sweep_key(sid, 'waiting'), n - FRONT, n)
-  redis.call('HDEL', t, reaped and 'closed' or 'reaped')
-  redis.call('HSET', t, 'state', 'queued', reaped and 'reaped' or 'closed', attempt)
-  event(sid, 'requeued', n, attempt, 'reason', reason, ...)
+local function requeue(s, t, reason, reaped, ...)
+  leave_running(s, t, reaped and tonumber(t.beat_ms) or NOW)
+  s.WAITING = s.WAITING + redis.call('ZADD', sweep_key(s.SID, 'waiting'), t.N - FRONT, t.N)
+  unset(t, reaped and 'closed' or 'reaped')
+  set(t, 'state', 'queued')
+  set(t, reaped and 'reaped' or 'closed', t.attempt)
+  event(t, 'requeued', 'reason', reason, ...)
 end
 
 -- Adds a trial to the ranking, or removes it (objective nil). Replicates have consecutive numbers;
--- `means` has the number of the first with the mean of all.
-local function rank(sid, n, objective)
-  local ranking = sweep_key(sid, 'rank')
+-- `means` has the number of the first with the mean of all. Needs `replicates`.
+local function rank(s, n, objective)
+  local ranking, each = sweep_key(s.SID, 'rank'), tonumber(s.replicates or 1)
   if objective then redis.call('ZADD', ranking, objective, n) else redis.call('ZREM', ranking, n) end
-  local each = tonumber(redis.call('HGET', sweep_key(sid), 'replicates') or 1)
   if each < 2 then return end
   local first, sum, count = n - (n - 1) % each, 0, 0
   for i = first, first + each - 1 do
     local score = redis.call('ZSCORE', ranking, i)
     if score then sum, count = sum + score, count + 1 end
   end
-  local means = sweep_key(sid, 'means')
+  local means = sweep_key(s.SID, 'means')
   if count == 0 then redis.call('ZREM', means, first) return end
   redis.call('ZADD', means, string.format('%.17g', sum / count), first)
 end
 
--- Ends a trial. `...` are further fields of both the trial's hash and the event.
-local function finish(sid, n, attempt, state, ...)
-  leave_running(sid, n, NOW)
-  redis.call('ZREM', sweep_key(sid, 'waiting'), n)
-  redis.call('HDEL', trial_key(sid, n), 'reaped')
-  redis.call('HSET', trial_key(sid, n), 'state', state, 'closed', attempt, 'ended_ms', int(NOW), ...)
-  redis.call('ZADD', sweep_key(sid, 'ended'), int(NOW), n)
-  redis.call('HINCRBY', sweep_key(sid), 'n_' .. state, 1)
-  local files = redis.call('HMGET', trial_key(sid, n), 'checkpoint', 'artifacts')
-  if files[1] or files[2] then redis.call('SADD', sweep_key(sid, 'files'), n) end
-  event(sid, state, n, attempt, ...)
-  record_bytes(sid, n, pack_points(sid, n))
+-- Ends a trial and saves its record. `fields` is a list of further fields and values of its hash; those up
+-- to `told` (all, if it is nil) are also in the event. `last`: its points, if it has no streams.
+local function finish(s, t, state, fields, told, last)
+  leave_running(s, t, NOW)
+  if t.state ~= 'running' then s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N) end
+  unset(t, 'reaped')
+  redis.call('ZADD', sweep_key(s.SID, 'ended'), NOW_MS, t.N)
+  redis.call('HINCRBY', s.KEY, 'n_' .. state, 1)
+  if t.checkpoint or t.artifacts then redis.call('SADD', sweep_key(s.SID, 'files'), t.N) end
+  points().record_bytes(t, points().pack(t, last, last and {}))
+  local new = t.NEW or {}
+  for i = 1, #fields do new[#new + 1] = fields[i] end
+  t.state, t.NEW = state, nil
+  redis.call('HSET', t.KEY, 'state', state, 'closed', t.attempt, 'ended_ms', NOW_MS,
+    'event_ids', event_ids(t, state, unpack(fields, 1, told or #fields)), unpack(new))
+  save(t)
+end
+
+-- Returns what ends a sweep's trials early: its metric with a rule (lib/early.lua), a target, or both; nil
+-- if it has neither. Needs `metric` and `early`.
+local function read_rule(s)
+  if not is_set(s.early) and not string.find(s.metric or '', '"target":[^n]') then return nil end
+  local metric = cjson.decode(s.metric)
+  local rule = is_set(s.early) and cjson.decode(s.early) or {}
+  rule.metric, rule.max, rule.target = metric.name, metric.goal == 'maximize', tonumber(metric.target)
+  return rule
 end

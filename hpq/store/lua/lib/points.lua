@@ -1,5 +1,4 @@
--- A trial's points and log, and their memory. hpq/store/scripts.py prepends this text to every script,
--- after the prelude.
+-- A trial's points and log, and their memory.
 
 -- Returns the names of the metrics that a trial has points of.
 local function metrics(t)
@@ -11,26 +10,27 @@ local function metrics(t)
 end
 
 -- Resets a trial's values for early termination to the first `logged` ones, whose best is `best`.
-local function rewind(sid, n, logged, best)
-  local t = trial_key(sid, n)
-  if redis.call('HEXISTS', t, 'logged') == 0 then return end
-  for band in string.gmatch(redis.call('HGET', sweep_key(sid), 'bands') or '', '%d+') do
-    if tonumber(band) > logged then redis.call('ZREM', sweep_key(sid, 'band:' .. band), n) end
+local function rewind(t, logged, best)
+  also(t, 'logged', 'logged_at', 'best_before')
+  if not t.logged then return end
+  for band in string.gmatch(redis.call('HGET', sweep_key(t.SID), 'bands') or '', '%d+') do
+    if tonumber(band) > logged then redis.call('ZREM', sweep_key(t.SID, 'band:' .. band), t.N) end
   end
-  redis.call('HSET', t, 'logged', int(logged), 'best', best)
-  redis.call('HDEL', t, 'logged_at', 'best_before')
+  set(t, 'logged', int(logged))
+  set(t, 'best', best)
+  unset(t, 'logged_at', 'best_before')
 end
 
 -- Removes everything that a trial reported.
-local function forget_points(sid, n)
-  local gone, fields = {trial_key(sid, n, 'points')}, {}
-  rewind(sid, n, 0, '')
-  for i, name in ipairs(metrics(trial_key(sid, n))) do
-    gone[i + 1], fields[i] = trial_key(sid, n, 'p', name), 'm:' .. name
+local function forget_points(t)
+  local gone, fields = {trial_key(t.SID, t.N, 'points')}, {}
+  rewind(t, 0, '')
+  for i, name in ipairs(metrics(t.KEY)) do
+    gone[i + 1], fields[i] = trial_key(t.SID, t.N, 'p:' .. name), 'm:' .. name
   end
   if #fields == 0 then return end
   redis.call('DEL', unpack(gone))
-  redis.call('HDEL', trial_key(sid, n), unpack(fields))
+  redis.call('HDEL', t.KEY, unpack(fields))
 end
 
 -- While a trial may run, each metric has a stream of points, whose entries readers follow. When the trial
@@ -44,7 +44,7 @@ local seqs = {}
 local function add_point(points, step, value)
   local seq = seqs[points] or 0
   seqs[points] = seq + 1
-  local id = redis.pcall('XADD', points, int(NOW) .. '-' .. seq, 's', step, 'v', value)
+  local id = redis.pcall('XADD', points, NOW_MS .. '-' .. seq, 's', step, 'v', value)
   if type(id) == 'table' then  -- a second call in this millisecond, or the clock was put back
     redis.call('XADD', points, '*', 's', step, 'v', value)
   end
@@ -60,6 +60,10 @@ local function pack(letter, list) return struct.pack('<' .. string.rep(letter, #
 -- three columns, and the columns. A column has the differences from row to row in the narrowest type, or
 -- the numbers as doubles if they are far apart.
 local function encode_ids(rows)
+  if #rows == 1 then
+    local row = rows[1]
+    return struct.pack('<Hdc3bdd', 1, row[1], 'bdd', 0, row[2], row[3])
+  end
   local types, columns = '', ''
   for k = 1, 3 do
     local numbers, rises, before, most = {}, {}, k == 1 and rows[1][1] or 0, 0
@@ -76,6 +80,7 @@ end
 -- Encodes the values of rows without a loss: as places in a list of the different ones if these are few,
 -- as floats if all are floats, else as doubles.
 local function encode_values(rows)
+  if #rows == 1 then return 'd' .. struct.pack('<d', tonumber(rows[1][4]) or 0/0) end
   local values, different, place_of, places = {}, {}, {}, {}
   for i, row in ipairs(rows) do
     local text = row[4]
@@ -101,14 +106,14 @@ end
 -- attempt has left there; returns their approximate bytes. `last`: step, metric and value of each point
 -- that no stream has, in an attempt that began anew; `names`: the metrics with streams, if the caller
 -- knows them ({} only for an attempt that began anew and has sent no point).
-local function pack_points(sid, n, last, names)
-  local record, order, rows_of, gone = trial_key(sid, n, 'points'), {}, {}, {}
+local function pack_points(t, last, names)
+  local record, order, rows_of, gone = trial_key(t.SID, t.N, 'points'), {}, {}, {}
   local function rows_named(name)
     if not rows_of[name] then order[#order + 1], rows_of[name] = name, {} end
     return rows_of[name]
   end
-  for i, name in ipairs(names or metrics(trial_key(sid, n))) do
-    gone[i] = trial_key(sid, n, 'p', name)
+  for i, name in ipairs(names or metrics(t.KEY)) do
+    gone[i] = trial_key(t.SID, t.N, 'p:' .. name)
     for j, entry in ipairs(redis.call('XRANGE', gone[i], '-', '+')) do
       local ms, seq = string.match(entry[1], '(%d+)-(%d+)')
       rows_named(name)[j] = {tonumber(ms), tonumber(seq), tonumber(entry[2][2]) or 0, entry[2][4] or ''}
@@ -147,17 +152,27 @@ local function pack_points(sid, n, last, names)
   return bytes
 end
 
--- Counts the approximate bytes of the log and of the `points` of a trial that ended; without `points`, the
--- trial runs again or both are gone.
-local function record_bytes(sid, n, points)
-  local t, bytes = trial_key(sid, n), 0
-  local f = redis.call('HMGET', t, 'bulk', 'log_bytes')
-  if points then
-    bytes = points + (f[2] and math.max(4600, tonumber(f[2])) or 0)  -- of the smallest stream
+-- Adds to the approximate bytes of the points and logs of a sweep's ended trials.
+local function add_bytes(sid, bytes)
+  if bytes ~= 0 and redis.call('HINCRBY', sweep_key(sid), 'bulk', bytes) == bytes then
     redis.call('ZADD', key('bulk'), 'NX', int(NOW - 1), sid)
   end
-  redis.call('HINCRBY', sweep_key(sid), 'bulk', bytes - tonumber(f[1] or 0))
-  if bytes > 0 then redis.call('HSET', t, 'bulk', bytes) else redis.call('HDEL', t, 'bulk') end
+end
+
+-- Counts the bytes of the log and of the points of a trial that ends.
+local function record_bytes(t, bytes)
+  if t.log_bytes then bytes = bytes + math.max(4600, tonumber(t.log_bytes)) end  -- of the smallest stream
+  add_bytes(t.SID, bytes - tonumber(t.bulk or 0))
+  if bytes > 0 then set(t, 'bulk', bytes) else unset(t, 'bulk') end
+end
+
+-- Takes a trial out of these counts, as it runs again or has neither; returns how many bytes it had.
+local function forget_bytes(sid, n)
+  local name = trial_key(sid, n)
+  local bytes = tonumber(redis.call('HGET', name, 'bulk') or 0)
+  add_bytes(sid, -bytes)
+  redis.call('HDEL', name, 'bulk')
+  return bytes
 end
 
 -- Drops the points and logs of the trials that ended first, until about `wanted` bytes are free;
@@ -175,12 +190,12 @@ local function free_memory(wanted)
       local at = redis.call('ZSCORE', ended, n)
       for _, m in ipairs(redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], at)) do
         local t = trial_key(sid, m)
-        freed, left = freed + tonumber(redis.call('HGET', t, 'bulk') or 0), left - 1
+        local bytes = forget_bytes(sid, m)
+        freed, left = freed + bytes, left - 1
         redis.call('DEL', trial_key(sid, m, 'log'), trial_key(sid, m, 'points'))
         redis.call('HDEL', t, 'log_bytes')
-        if redis.call('HEXISTS', t, 'bulk') == 1 then redis.call('HSET', t, 'thinned', '1') end
-        record_bytes(sid, m)
-        count('histories_dropped')
+        if bytes > 0 then redis.call('HSET', t, 'thinned', '1') end
+        redis.call('HINCRBY', key('counters'), 'histories_dropped', 1)
       end
       redis.call('ZADD', key('bulk'), at, sid)
     end
@@ -189,11 +204,9 @@ local function free_memory(wanted)
 end
 
 -- Truncates the log to its newest bytes. Entries keep their ids, which readers follow.
-local function keep_log(sid, n, bytes)
-  local t = trial_key(sid, n)
-  local log, size = trial_key(sid, n, 'log'), tonumber(redis.call('HGET', t, 'log_bytes') or 0)
-  if size <= bytes then return end
-  local kept, left, last = {}, bytes, '+'
+local function keep_log(t, bytes)
+  if tonumber(t.log_bytes or 0) <= bytes then return end
+  local log, kept, left, last = trial_key(t.SID, t.N, 'log'), {}, bytes, '+'
   while left > 0 do
     local entry = redis.call('XREVRANGE', log, last, '-', 'COUNT', 1)[1]
     if not entry then break end
@@ -202,5 +215,8 @@ local function keep_log(sid, n, bytes)
   end
   redis.call('DEL', log)
   for i = #kept, 1, -1 do redis.call('XADD', log, kept[i][1], 'd', kept[i][2]) end
-  redis.call('HSET', t, 'log_bytes', bytes - left)
+  set(t, 'log_bytes', bytes - left)
 end
+
+return {metrics = metrics, rewind = rewind, forget = forget_points, add = add_point, pack = pack_points,
+  record_bytes = record_bytes, forget_bytes = forget_bytes, free_memory = free_memory, keep_log = keep_log}

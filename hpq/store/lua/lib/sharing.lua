@@ -1,5 +1,4 @@
 -- Records that sweeps share under digests: code bundles, manifests, and provenance (what attempts ran on).
--- hpq/store/scripts.py prepends this text to the scripts that need it.
 
 local DAY = 86400000
 
@@ -68,7 +67,7 @@ local function bound_code()
   for _, sid in ipairs(redis.call('ZRANGE', key('sweeps'), 0, -1)) do
     local digest = redis.call('HGET', sweep_key(sid), 'bundle') or ''
     local sweeps, in_use = redis.call('SMEMBERS', key('b', digest, 'sweeps')), digest == ''
-    for _, other in ipairs(sweeps) do in_use = in_use or not is_done(other) end
+    for _, other in ipairs(sweeps) do in_use = in_use or not is_done(read_sweep(other)) end
     if not in_use then
       bytes, excess = bytes - redis.call('STRLEN', key('b', digest)), excess - 1
       for _, other in ipairs(sweeps) do redis.call('HSET', sweep_key(other), 'bundle', '') end
@@ -78,3 +77,5 @@ local function bound_code()
     if excess <= 0 and bytes <= MOST_CODE_BYTES then return end
   end
 end
+
+return {hold_code = hold_code, drop_code = drop_code, hold_ran_on = hold_ran_on, drop_ran_on = drop_ran_on, bound_code = bound_code}

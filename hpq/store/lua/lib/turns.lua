@@ -1,15 +1,15 @@
--- The order of sweeps. hpq/store/scripts.py prepends this text to the script that needs it.
+-- The order of sweeps.
 
 -- Returns the priority level of the open sweep at an index; a lower level is served first.
 local function level_at(queue, index)
   local score = redis.call('ZRANGE', key('q', queue, 'open'), index, index, 'WITHSCORES')[2]
-  return math.floor(tonumber(score or 0) / PRIORITY)
+  return math.floor(tonumber(score or 0) / sweeps().PRIORITY)
 end
 
 -- Sorts sweeps of one priority by their owners' running trials; ties stay in order of age.
-local function by_owner(sweeps, owner, busy)
+local function by_owner(same, owner, busy)
   local groups, counts = {}, {}
-  for _, sid in ipairs(sweeps) do
+  for _, sid in ipairs(same) do
     local n = tonumber(busy[owner[sid] or '']) or 0
     if not groups[n] then
       groups[n] = {}
@@ -17,7 +17,7 @@ local function by_owner(sweeps, owner, busy)
     end
     table.insert(groups[n], sid)
   end
-  if #counts < 2 then return sweeps end
+  if #counts < 2 then return same end
   table.sort(counts)
   local sorted = {}
   for _, n in ipairs(counts) do
@@ -37,18 +37,20 @@ end
 -- of their owners in the queue, then by age.
 local function in_turn(queue)
   local open = key('q', queue, 'open')
-  local sweeps = redis.call('ZRANGE', open, 0, -1)
-  if #sweeps < 2 or redis.call('HLEN', key('q', queue, 'busy')) < 2 then return sweeps end
+  local sids = redis.call('ZRANGE', open, 0, -1)
+  if #sids < 2 or redis.call('HLEN', key('q', queue, 'busy')) < 2 then return sids end
   local busy, owner = read_hash(key('q', queue, 'busy')), read_hash(key('q', queue, 'owners'))
   local from, last, served = 0, level_at(queue, -1), {}
-  while from < #sweeps do
-    local upto, level = #sweeps, level_at(queue, from)
-    if level ~= last then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((level + 1) * PRIORITY)) end
-    if upto <= from then upto = #sweeps end  -- a score of -inf
+  while from < #sids do
+    local upto, level = #sids, level_at(queue, from)
+    if level ~= last then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((level + 1) * sweeps().PRIORITY)) end
+    if upto <= from then upto = #sids end  -- a score of -inf
     local same = {}
-    for i = from + 1, upto do same[#same + 1] = sweeps[i] end
+    for i = from + 1, upto do same[#same + 1] = sids[i] end
     for _, sid in ipairs(by_owner(same, owner, busy)) do served[#served + 1] = sid end
     from = upto
   end
   return served
 end
+
+return {in_turn = in_turn}

@@ -1,0 +1,91 @@
+-- What an attempt reports and prints. A batch is ARGV[2], printed bytes, and from ARGV[3] on the step,
+-- the metric and the value of each point; its other fields are those of hpq/store/wire/attempt.py.
+
+local LOG_BYTES, BULK = 1048576, 65536  -- BULK: memory for a batch, and more
+
+-- True if a batch was not recorded before.
+local function is_new(t, batch) return tonumber(batch.seq) > tonumber(t.seq or 0) end
+
+-- Drops the oldest entries of the log until the rest fits.
+local function bound_log(t, bytes)
+  local log, size = trial_key(t.SID, t.N, 'log'), tonumber(t.log_bytes)
+  while size > bytes do
+    local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
+    if not oldest then break end
+    redis.call('XDEL', log, oldest[1])
+    size = size - #oldest[2][2]
+  end
+  set(t, 'log_bytes', size)
+end
+
+-- The training starts again without its checkpoint, which stays until this attempt publishes one: the
+-- next worker may have its store, and resume from it.
+local function restart(t, why)
+  points().forget(t)
+  unset(t, 'resumes')
+  save(t)
+  set(t, 'restarted', why)
+  event(t, 'restarted', 'why', why)
+end
+
+-- Progress resets the count of lost workers: a checkpoint at a later step than all before. Without steps
+-- it is the second checkpoint of an attempt, as the first may be saved before training.
+local function take_checkpoint(t, batch)
+  local f = redis.call('HMGET', t.KEY, 'checkpoints', 'checkpoint_mark')
+  local nth, furthest, at = (f[1] or 0) + 1, tonumber(f[2] or 0), tonumber(batch.checkpoint_step)
+  files().add_store(t.SID, batch.checkpoint)
+  set(t, 'checkpoints', int(nth))
+  if at > furthest then set(t, 'checkpoint_mark', int(at)) end
+  if at > furthest or (nth == 2 and batch.step == '0' and at == 0) then
+    redis.call('HDEL', t.KEY, 'lost', 'lost_hosts', 'c:killed')
+  end
+  set(t, 'checkpoint', batch.checkpoint)
+  set(t, 'checkpoint_step', batch.checkpoint_step)
+end
+
+-- Records a batch, except its points and where training stands, in the trial's record and its log. A full
+-- server (`full`) keeps the last values; it drops printed bytes and points if it cannot free memory for
+-- them. Returns whether it drops them.
+local function take_batch(s, t, batch, rule, full)
+  local log = ARGV[2]
+  if full and (log ~= '' or #ARGV > 2 or batch.run_info) then
+    full = points().free_memory(BULK) < BULK
+    if full then redis.call('HINCRBY', key('counters'), 'reports_dropped', 1) end
+  end
+  if batch.run_info and not full then set(t, 'run_info', batch.run_info) end
+  if log ~= '' and not full then
+    redis.call('XADD', trial_key(t.SID, t.N, 'log'), '*', 'd', log)
+    add(t, 'log_bytes', #log)
+    bound_log(t, LOG_BYTES)
+  end
+  if batch.restarted then restart(t, batch.restarted) end
+  if batch.checkpoint then take_checkpoint(t, batch) end
+  for i = 3, #ARGV, 3 do
+    set(t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
+    if rule and ARGV[i + 1] == rule.metric then early().log_value(s, t, rule, ARGV[i], ARGV[i + 2]) end
+  end
+  return full
+end
+
+-- Removes the points that an earlier attempt reported from this step on, at the first value that this
+-- attempt reports of a metric. `resumes` lists the metrics that are done.
+local function cut(t, metric, stream, step)
+  if string.find(t.resumes, '\n' .. metric .. '\n', 1, true) then return end
+  set(t, 'resumes', t.resumes .. metric .. '\n')
+  local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+  while newest and tonumber(newest[2][2]) >= step do
+    redis.call('XDEL', stream, newest[1])
+    newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+  end
+end
+
+-- Appends the points of a batch to the streams of their metrics.
+local function add_points(t, full)
+  for i = 3, #ARGV, 3 do
+    local stream = trial_key(t.SID, t.N, 'p:' .. ARGV[i + 1])
+    if t.resumes then cut(t, ARGV[i + 1], stream, tonumber(ARGV[i])) end
+    if not full then points().add(stream, ARGV[i], ARGV[i + 2]) end
+  end
+end
+
+return {is_new = is_new, take_batch = take_batch, add_points = add_points}

@@ -1,0 +1,58 @@
+-- A sweep as a whole: opened, closed, held, changed in many trials at once.
+
+local PRIORITY = 1e13  -- ms, more than any time since 1970
+
+-- Runs a change of a sweep that may move many trials, and settles it; returns {queue, tickets lacking}.
+local function changing(s, change)
+  local before = demand(s)
+  change()
+  save(s)
+  for name, value in pairs(read_sweep(s.SID)) do s[name] = value end
+  settle(s, before)
+  return {s.queue, tickets(s)}
+end
+
+-- Adds a sweep to the open sweeps of its queue, ordered by priority, then age. The order is exact to
+-- 2 ms at the highest priority, 1000.
+local function open(sid)
+  local f = redis.call('HMGET', sweep_key(sid), 'queue', 'priority', 'created_ms', 'owner')
+  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * PRIORITY)
+  redis.call('ZADD', key('q', f[1], 'open'), order, sid)
+  redis.call('HSET', key('q', f[1], 'owners'), sid, f[4] or '')
+  redis.call('HINCRBY', key('q', f[1], 'busy'), f[4] or '', 0)
+end
+
+-- Holds a sweep: no trial starts until a person resumes it.
+local function hold(s, n, attempt, why)
+  if is_set(s.held) then return end
+  set(s, 'held', why)
+  sweep_event(s.SID, 'held', n, attempt, 'why', why)
+end
+
+-- Ends the suggestions of a sweep for a reason (stopped, cancelled, exhausted, …).
+local function close_search(s, why)
+  if is_set(s.sampler) and not is_set(s.no_more) then set(s, 'no_more', why) end
+end
+
+-- Holds a sweep after an error in a part of a script that was for this sweep only: another client of Redis
+-- may have written a field that is no number. The script goes on with the others.
+local function hold_damaged(sid, found)
+  local why = type(found) == 'table' and found.err or tostring(found)
+  if string.find(why, 'OOM', 1, true) then error(found, 0) end
+  pcall(function()
+    local s = also({KEY = sweep_key(sid)}, 'held')
+    s.SID = sid
+    hold(s, 0, 0, 'its record in Redis was damaged; enqueue it again with --reuse: ' .. why)
+    save(s)
+  end)
+end
+
+-- Runs a part of a script for one sweep; nil if it fails (`hold_damaged`).
+local function guarded(sid, change)
+  local is_well, found = pcall(change)
+  if is_well then return found end
+  hold_damaged(sid, found)
+end
+
+return {PRIORITY = PRIORITY, changing = changing, open = open, hold = hold, close_search = close_search,
+  hold_damaged = hold_damaged, guarded = guarded}
