@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
@@ -23,9 +23,6 @@ from redis.exceptions import OutOfMemoryError
 from hpq.errors import UserError, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Field, encode_fields
-
-if TYPE_CHECKING:
-    from hpq.store.tickets import Tickets
 
 BATCH_ROWS = 500  # arguments of one call: Lua's unpack() is limited, and a script blocks the server
 UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
@@ -93,22 +90,17 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """The client, keys and scripts of a writer; without `tickets` it mints none."""
+    """The client, keys and scripts of a writer; without `mints` it mints no tickets."""
 
     redis: Redis
     keys: Keys
     scripts: Scripts
-    tickets: Tickets | None = None
+    mints: bool = True
 
     @classmethod
     def open(cls, redis: Redis, keys: Keys, *, mints: bool = True) -> StoreContext:
         """Build the context of one prefix on one client."""
-        scripts = Scripts(redis, keys)
-        if not mints:
-            return cls(redis, keys, scripts)
-        from hpq.store.tickets import Tickets  # noqa: PLC0415  commands that only read need no rq
-
-        return cls(redis, keys, scripts, Tickets(redis, keys))
+        return cls(redis, keys, Scripts(redis, keys), mints)
 
     def mint(self, queue: bytes, missing: int) -> None:
         """Mint the tickets that a queue lacks, as a script has counted them.
@@ -116,9 +108,11 @@ class StoreContext:
         A full server mints none. That is no error: a ticket only wakes a worker, the transition is
         done, and the reaper mints what is missing.
         """
-        if self.tickets is not None and queue and missing > 0:
+        if self.mints and queue and missing > 0:
+            from hpq.store.tickets import Tickets  # noqa: PLC0415  it imports rq
+
             with suppress(OutOfMemoryError):
-                self.tickets.mint(queue.decode(), missing)
+                Tickets(self.redis, self.keys).mint(queue.decode(), missing)
 
 
 def check_reply(sid: str, reply: str) -> None:

@@ -83,7 +83,7 @@ class Session:
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
 
     def context(self) -> StoreContext:
-        """Build the context that the writers of the store share; imports rq."""
+        """Build the context that the writers of the store share."""
         return StoreContext.open(self.redis, self.keys)
 
     def writer(self) -> SweepWriter:

@@ -68,6 +68,12 @@ def test_a_command_that_shows_a_sweep_imports_only_what_it_shows(
     assert ("hpq_producer.analysis.importance" in found) == (command == "summary")
 
 
+def test_a_writer_imports_rq_only_to_mint_a_ticket(tmp_path: Path) -> None:
+    code = "from hpq.store.scripts import StoreContext; from hpq.store.keys import Keys"
+    found = modules_after(f"{code}; StoreContext.open(None, Keys('hpq'))", tmp_path)
+    assert "hpq.store.scripts" in found and "rq" not in found
+
+
 def test_the_list_of_commands_needs_neither_settings_nor_redis(tmp_path: Path) -> None:
     found = modules_after(COMMAND.format(["--help"]), tmp_path)
     assert "hpq_producer.cli" in found
