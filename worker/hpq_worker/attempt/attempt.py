@@ -62,7 +62,8 @@ class AttemptRunner:
             raise OSError(full)
         reports, is_over = (self._parts.terminal or ReportBuffer)(sweep.metric), False
         self._heartbeat.begin(claim, reports)  # before the disk, which may be slow
-        uses_all = not sweep.launch.trainer or self._parts.terminal is not None
+        launch = sweep.launch
+        uses_all = launch.is_function or not launch.trainer or self._parts.terminal is not None
         home, checkpoint = self._settings.home, self._parts.checkpoint
         paths = AttemptPaths.create(home, claim, checkpoint, make=uses_all)
         try:
