@@ -28,7 +28,7 @@ BATCH_ROWS = 500  # arguments of one call: Lua's unpack() is limited, and a scri
 UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
 
 # The parts of lua/lib before every script, in this order, and those that only some scripts need.
-_PRELUDE = ("prelude", "sweeps", "workers", "points", "files", "moves")
+_PRELUDE = ("prelude", "sweeps", "workers", "points", "memory", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early", "reports"),
     "claim": ("turns", "sharing"),

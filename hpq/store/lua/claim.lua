@@ -120,7 +120,9 @@ local function claim(s, n)
     'trial', s.SID .. '/' .. n)
   if not w.queue then redis.call('PEXPIRE', w.KEY, 3 * lease) end  -- else `presence` gave it its time
   if w.state ~= 'busy' then redis.call('ZREM', key('q', queue, 'idle'), worker) end
-  sharing().hold_ran_on(s.SID, provenance)
+  if provenance ~= '' and redis.call('SADD', sweep_key(s.SID, 'ran_on'), provenance) == 1 then
+    sharing().add_ran_on(provenance)
+  end
   return answer(s, t)
 end
 
@@ -140,7 +142,7 @@ local function claim_from(sid)
   end
   if unfed == '' and lacks_suggester(s) then unfed = sid end
   if not n then return end
-  if full and points().free_memory(65536) < 65536 then  -- results need the remaining memory
+  if full and memory().free_memory(65536) < 65536 then  -- results need the remaining memory
     return redis.error_reply('OOM the server is at its maxmemory: no further trial starts')
   end
   return claim(s, n)
@@ -157,7 +159,9 @@ if is_drained(w.drain) then
   redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')
   return {'drained'}
 end
-for _, sid in ipairs(only ~= '' and {only} or turns().in_turn(queue)) do
+local sids = only ~= '' and {only} or redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)
+if #sids > 1 then sids = turns().in_turn(queue, sids) end
+for _, sid in ipairs(sids) do
   if not skip[sid] and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
     local is_well, found = pcall(claim_from, sid)
     if not is_well then sweeps().hold_damaged(sid, found) elseif found then return found end

@@ -27,7 +27,7 @@ end
 if artifacts ~= '' then files().store_of(artifacts) end
 
 local full = is_full()
-if full then points().free_memory(65536) end  -- a result is recorded in any case
+if full then memory().free_memory(65536) end  -- a result is recorded in any case
 local s = read_sweep(sid, 'metric', 'early', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
 local t = read_trial(sid, n)
 if not t.state or not s.queue then
@@ -97,7 +97,7 @@ local function requeued(in_a_row)
   end
 end
 
-points().keep_log(t, tonumber(args.keep_log_bytes))
+if t.log_bytes then memory().keep_log(t, tonumber(args.keep_log_bytes)) end
 local in_a_row = 0
 if mark == '+' or mark == '-' then
   redis.call('HDEL', key('w', worker), 'streak', 'streak_n', 'suspect_ms')
@@ -137,7 +137,7 @@ end
 if kind == 'unreported' and not t.again then guards().hold_if_unreported(s, t, error_text) end
 if args.evidence == 'code' and outcome == 'failed' then guards().breaker(s, t, kind, worker, guards().ends_in(window)) end
 if args.evidence == 'tampering' then guards().halt_if_tampered(s, t, kind, guards().ends_in(window)) end
-files().release(s, t, is_complete or kind == 'diverged')
+if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
 settle(s, before)
 if rule and is_complete and objective ~= '' then  -- a result from a worker's disk arrives without its reports
   early().stop_at_target(s, t, rule, objective)

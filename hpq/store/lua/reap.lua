@@ -135,7 +135,7 @@ local function bound_bulk()
   for _, id in ipairs(redis.call('ZRANGE', key('leases'), 0, -1)) do
     bytes = bytes + (tonumber(redis.call('HGET', key('t', id), 'log_bytes')) or 0)
   end
-  if bytes > budget then points().free_memory(bytes - budget) end
+  if bytes > budget then memory().free_memory(bytes - budget) end
 end
 bound_bulk()
 

@@ -46,7 +46,7 @@ for i = 2, #ARGV, 2 do
   n = n + 1
 end
 local limit = to_come(s)
-if full and #new > 0 and points().free_memory(65536) < 65536 then  -- results need the remaining memory
+if full and #new > 0 and memory().free_memory(65536) < 65536 then  -- results need the remaining memory
   return redis.error_reply('OOM the server is at its maxmemory: no further trial is suggested')
 end
 

@@ -49,7 +49,7 @@ end
 local function take_batch(s, t, batch, rule, full)
   local log = ARGV[2]
   if full and (log ~= '' or #ARGV > 2 or batch.run_info) then
-    full = points().free_memory(BULK) < BULK
+    full = memory().free_memory(BULK) < BULK
     if full then redis.call('HINCRBY', key('counters'), 'reports_dropped', 1) end
   end
   if batch.run_info and not full then set(t, 'run_info', batch.run_info) end

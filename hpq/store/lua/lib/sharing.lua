@@ -31,10 +31,14 @@ end
 
 -- The score of a digest in P:ran is the number of sweeps with attempts that ran on it, or, if none has,
 -- minus the time since then.
-local function hold_ran_on(sid, digest)
-  if digest == '' or redis.call('SADD', sweep_key(sid, 'ran_on'), digest) == 0 then return end
+local function add_ran_on(digest)
   local sweeps = tonumber(redis.call('ZSCORE', key('ran'), digest) or 0)
   redis.call('ZADD', key('ran'), int(math.max(0, sweeps) + 1), digest)
+end
+
+-- Counts a sweep among those with attempts that ran on a digest.
+local function hold_ran_on(sid, digest)
+  if digest ~= '' and redis.call('SADD', sweep_key(sid, 'ran_on'), digest) == 1 then add_ran_on(digest) end
 end
 
 -- Drops provenance records without sweeps, except those of live workers and of workers that have just
@@ -78,4 +82,4 @@ local function bound_code()
   end
 end
 
-return {hold_code = hold_code, drop_code = drop_code, hold_ran_on = hold_ran_on, drop_ran_on = drop_ran_on, bound_code = bound_code}
+return {hold_code = hold_code, drop_code = drop_code, hold_ran_on = hold_ran_on, add_ran_on = add_ran_on, drop_ran_on = drop_ran_on, bound_code = bound_code}

@@ -33,12 +33,11 @@ local function read_hash(name)
   return found
 end
 
--- Returns the open sweeps of a queue in the order of service: by priority, then by the running trials
--- of their owners in the queue, then by age.
-local function in_turn(queue)
+-- Returns the open sweeps of a queue, which are in order of priority and age, in the order of service: by
+-- priority, then by the running trials of their owners in the queue, then by age.
+local function in_turn(queue, sids)
   local open = key('q', queue, 'open')
-  local sids = redis.call('ZRANGE', open, 0, -1)
-  if #sids < 2 or redis.call('HLEN', key('q', queue, 'busy')) < 2 then return sids end
+  if redis.call('HLEN', key('q', queue, 'busy')) < 2 then return sids end
   local busy, owner = read_hash(key('q', queue, 'busy')), read_hash(key('q', queue, 'owners'))
   local from, last, served = 0, level_at(queue, -1), {}
   while from < #sids do

@@ -1,0 +1,96 @@
+"""The last batch of reports, which travels with the result of its attempt."""
+
+from __future__ import annotations
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import CommitReply, Outcome, ReportBatch
+from hpq.domain.sweep import Goal, Metric, SweepState
+from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
+from hpq.store.keys import Keys
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
+from tests.support.store_calls import LEASE, beat, points, take
+
+DONE = Outcome(state=TrialState.FINISHED, objective=2.0, best=2.0, step=2, ran_ms=5)
+KILLED = Outcome(state=TrialState.FAILED, failure=Failure(kind=FailureKind.KILLED, message="m"))
+
+
+def batch(seq: int, *steps: int, log: bytes = b"hello\n") -> ReportBatch:
+    return ReportBatch(
+        seq=seq, step=max(steps), objective=float(max(steps)), points=points(*steps), log=log
+    )
+
+
+def steps_of(reader, claim: Claim) -> list[int]:
+    return [point.step for point in reader.trials.metric_history(claim.trial, "acc")]
+
+
+@pytest.mark.parametrize("beaten", [(), (1, 2)])
+def test_a_commit_records_the_reports_that_no_beat_sent(
+    store, reader, sweep_of, who, beaten
+) -> None:
+    sweep_of(1)
+    claim = take(store, who, "a")
+    if beaten:
+        beat(store, who, claim, 1, *beaten)
+    assert store.commit(claim, DONE, batch(2, 3, 4)) is CommitReply.DONE
+    trial = reader.trials.get(claim.trial)
+    assert steps_of(reader, claim) == [*beaten, 3, 4] and trial.metrics == {"acc": 4.0}
+    assert reader.trials.log(claim.trial)[0] == b"hello\n" and trial.objective == 2.0
+
+
+def test_a_batch_that_a_beat_has_sent_is_not_recorded_again(store, reader, sweep_of, who) -> None:
+    sweep_of(1)
+    claim = take(store, who, "a")
+    last = batch(1, 1, 2)
+    store.beat(claim, who, last, lease_ms=LEASE)
+    assert store.commit(claim, DONE, last) is CommitReply.DONE
+    assert store.commit(claim, DONE, last) is CommitReply.ALREADY
+    assert steps_of(reader, claim) == [1, 2]
+    assert reader.trials.log(claim.trial)[0] == b"hello\n"
+
+
+def test_a_failure_that_is_retried_leaves_its_last_reports_until_the_next_claim(
+    store, reader, sweep_of, who
+) -> None:
+    sweep_of(1)
+    claim = take(store, who, "a")
+    assert store.commit(claim, KILLED, batch(1, 1, 2)) is CommitReply.REQUEUED
+    assert reader.trials.get(claim.trial).state is TrialState.QUEUED
+    assert steps_of(reader, claim) == [1, 2]
+    again = take(store, who, "b")
+    assert steps_of(reader, again) == []
+    assert store.commit(again, DONE, batch(1, 3)) is CommitReply.DONE
+    assert steps_of(reader, again) == [3]
+
+
+def test_a_stale_commit_brings_no_reports(store, reader, sweep_of, who) -> None:
+    sweep_of(1)
+    claim = take(store, who, "a")
+    assert store.release(claim, "stopping") == "released"
+    take(store, who, "b")
+    assert store.commit(claim, DONE, batch(1, 1)) is CommitReply.STALE
+    assert steps_of(reader, claim) == []
+
+
+def test_a_value_in_the_last_reports_that_reaches_the_target_stops_the_sweep(
+    store, reader, sweep_of, who
+) -> None:
+    sid = sweep_of(3, metric=Metric(name="acc", goal=Goal.MAXIMIZE, target=4.0)).id
+    claim = take(store, who, "a")
+    low = Outcome(state=TrialState.FINISHED, objective=1.0, step=4)
+    assert store.commit(claim, low, batch(1, 4)) is CommitReply.DONE
+    sweep = reader.sweeps.get(sid)
+    assert sweep.state is SweepState.FINISHED and sweep.counts.cancelled == 2
+
+
+def test_no_more_tickets_are_minted_than_a_queue_lacks(redis: Redis, sweep_of, who) -> None:
+    keys = Keys("hpq")
+    store = TrialStore(StoreContext.open(redis, keys))
+    sweep_of(40)
+    queue = f"rq:queue:{keys.tickets('default')}"
+    for i in range(5):
+        assert store.commit(take(store, who, f"n{i}"), DONE) is CommitReply.DONE
+        assert redis.llen(queue) == 8  # for an idle worker each, of those that may come
