@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import (
+    checkpoint,
     cli,
     drain,
     enqueue,
@@ -17,6 +18,7 @@ from benchmarks import (
     parent,
     preload,
     recovery,
+    reports,
     size,
     suggest,
     trainer,
@@ -34,6 +36,8 @@ BENCHMARKS = {
     "cli": (cli.measure, "wall time and CPU time of commands"),
     "drain": (drain.measure, "1,000 empty trials, one worker"),
     "preload": (preload.measure, "one-second programs that import torch, one worker"),
+    "checkpoint": (checkpoint.measure, "copying a file of 1 GiB into the store"),
+    "reports": (reports.measure, "CPU time of a call that reports three metrics"),
     "recovery": (recovery.measure, "from the loss of a worker to the requeue of its trial"),
     "suggest": (suggest.measure, "a set of a bayes sweep, CPU time; workers' gaps"),
     "trainer": (trainer.measure, "CIFAR10 on a CPU, a thread, the small sweep's sets"),

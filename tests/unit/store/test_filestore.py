@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from concurrent.futures import ThreadPoolExecutor
@@ -133,6 +134,23 @@ def test_a_copy_that_is_given_up_or_fails_leaves_nothing(place, tmp_path) -> Non
     with pytest.raises(FileNotFoundError):
         copy_in(folder, ["c", "no-such"], files, "p/y", lambda: True)
     assert files.names("p") == []
+
+
+@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="Linux")
+def test_a_copy_that_the_kernel_gives_up_half_way_is_read_and_written(
+    tmp_path, monkeypatch
+) -> None:
+    files, folder, copy = open_files(str(tmp_path / "store")), local(tmp_path), os.copy_file_range
+    calls = iter([copy])
+
+    def once(source: int, target: int, count: int) -> int:
+        for call in calls:
+            return call(source, target, count)
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr("os.copy_file_range", once)
+    assert copy_in(folder, ["a/b"], files, "p/x", lambda: True)
+    assert (tmp_path / "store/p/x/a/b").read_bytes() == (folder / "a" / "b").read_bytes()
 
 
 BAD = ["", ".", "..", "/", "/a", "a/", "a//b", "a/../b", "../a", "a\\b", "a\x1b[2J", "x" * 513]
