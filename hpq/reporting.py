@@ -14,6 +14,8 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 METRIC_NAME = re.compile(r"(?! *$)[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
@@ -32,6 +34,8 @@ _sink: Sink | None = None
 _send_info: Send | None = None
 _RANKS = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK")  # torchrun's, Lightning's, mpirun's
 _has_warned = False
+# The path, descriptor and identity of the connected socket that each report of a program uses.
+_socket: tuple[str, int, os.stat_result] | None = None
 
 
 def report(metrics: Mapping[str, object], step: int | None = None) -> None:
@@ -44,7 +48,12 @@ def report(metrics: Mapping[str, object], step: int | None = None) -> None:
     """
     if rank():
         _drop()
-        return
+    else:
+        deliver(metrics, step)
+
+
+def deliver(metrics: Mapping[str, object], step: int | None = None) -> None:
+    """Report values as `report` does, from a process that is known to have rank 0."""
     flat, step = flatten(metrics), whole(step)
     if _sink is not None:
         _sink(flat, step)
@@ -57,6 +66,12 @@ def report(metrics: Mapping[str, object], step: int | None = None) -> None:
         print(f"{name}={value!r}", flush=True)
 
 
+@lru_cache(maxsize=1_000)
+def is_metric_name(name: str) -> bool:
+    """Return True for a name that METRIC_RULE allows."""
+    return METRIC_NAME.match(name) is not None
+
+
 def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]:
     """Return {name: float} of one level from nested mappings and values that float() accepts.
 
@@ -66,10 +81,10 @@ def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]
     flat: dict[str, float] = {}
     for key, value in metrics.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
+        if not isinstance(value, float) and isinstance(value, Mapping):  # the first is cheap
             flat.update(flatten(value, f"{name}."))
             continue
-        if not METRIC_NAME.match(name):
+        if not is_metric_name(name):
             raise ValueError(f"metric name {name!r}: {METRIC_RULE}")
         try:
             flat[name] = float(value)  # type: ignore[arg-type]
@@ -177,8 +192,19 @@ def _bounded_value(value: object, mask: Callable[[str], str], most: int) -> obje
 
 def _send(path: str, data: bytes) -> None:
     # A datagram to a local socket is whole, in order and blocks while the reader is behind.
+    global _socket
+    kept = _socket
+    with suppress(OSError):
+        # Training code may have closed all descriptors; the number may be another file's now.
+        if kept and kept[0] == path and os.path.samestat(os.fstat(kept[1]), kept[2]):
+            os.write(kept[1], data)
+            return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        os.set_blocking(sock.fileno(), True)  # training code may have set a default timeout
         try:
-            sock.sendto(data, path)
+            sock.connect(path)
+            sock.send(data)
         except (FileNotFoundError, ConnectionRefusedError):
             return  # the worker has ended; its runner kills this program
+        fd = sock.detach()
+        _socket = path, fd, os.fstat(fd)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class TrialState(StrEnum):
@@ -142,8 +143,7 @@ class Claim:
         return f"{self.attempt}-{own}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class Point(NamedTuple):
     """One reported value of one metric at one step."""
 
     step: int

@@ -133,7 +133,7 @@ class Execution:
                         self._check_requests(signals, heartbeat)
                     else:
                         with self._reading:
-                            self._read()
+                            self._read_ready(key.fd)
                         heartbeat.notify()
         return self._result()
 
@@ -172,6 +172,14 @@ class Execution:
         # A lost attempt has nothing to save; the others get the grace to do so.
         grace_s = 0.0 if halt in (Halt.LOST, Halt.UNKNOWN) else max(0.5, self._grace_s - 2.0)
         self._kill_at = time.monotonic() + grace_s
+
+    def _read_ready(self, fd: int) -> None:
+        if fd == self._runner.answers:
+            self._read_answers()
+        elif fd == self._runner.output:
+            self._read_output()
+        else:
+            self._read_socket()
 
     def _read(self) -> bool:
         """Read each source once; return False if the pipes had nothing."""
@@ -216,8 +224,7 @@ class Execution:
         data = _read(self._runner.output)
         # After the output: what the program reported before it printed a line decides whether the
         # line is a metric.
-        for message in self._socket.read() if self._socket else ():
-            self._receive(message)
+        self._read_socket()
         if not data:
             return False
         self._stall.active(time.monotonic())
@@ -225,6 +232,10 @@ class Execution:
         if self._reads_printed:
             self._parse(self._printed.feed(data))
         return True
+
+    def _read_socket(self) -> None:
+        for message in self._socket.read() if self._socket else ():
+            self._receive(message)
 
     def _log(self, data: bytes) -> None:
         self._reports.log(data)

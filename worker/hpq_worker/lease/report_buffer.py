@@ -16,7 +16,7 @@ from hpq.domain.attempt import ReportBatch
 from hpq.domain.metric_check import ENOUGH_REPORTS, near_miss
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
-from hpq.reporting import MAX_NAMES, METRIC_NAME
+from hpq.reporting import MAX_NAMES, is_metric_name
 
 _BACKLOG_POINTS = 20_000
 _BACKLOG_LOG_BYTES = 1_048_576
@@ -51,29 +51,31 @@ class ReportBuffer:
         """Add one report; drops names beyond the fiftieth, except the sweep's metric."""
         with self._lock:
             for name, value in metrics.items():
-                if not METRIC_NAME.match(name):
+                if not is_metric_name(name):
                     continue
-                if self._is_over_limit(name):
+                count = self._counts.get(name, 0) + 1
+                is_objective = self._metric is not None and name == self._metric.name
+                if count == 1 and len(self._counts) >= MAX_NAMES and not is_objective:
                     self.has_dropped = True
                     continue
-                self._counts[name] = self._counts.get(name, 0) + 1
-                at = self._counts[name] if step is None else int(step)
-                self._points.append(Point(step=at, name=name, value=float(value)))
-                self.step = max(self.step, at)
-                if self._metric is not None and name == self._metric.name:
-                    self.last = float(value)
-                    if math.isfinite(self.last):
-                        self._logged += at != self._logged_at
-                        self._logged_at = at
-                    if self._metric.better(self.last, self._best):
-                        self._best = self.last
+                self._counts[name] = count
+                at = count if step is None else int(step)
+                self._points.append(Point(at, name, float(value)))
+                if at > self.step:
+                    self.step = at
+                if is_objective:
+                    self._log_objective(at, float(value))
             self._phase = ""
             self._is_new = True
 
-    def _is_over_limit(self, name: str) -> bool:
-        if name in self._counts or (self._metric is not None and name == self._metric.name):
-            return False
-        return len(self._counts) >= MAX_NAMES
+    def _log_objective(self, at: int, value: float) -> None:
+        assert self._metric is not None
+        self.last = value
+        if math.isfinite(value):
+            self._logged += at != self._logged_at
+            self._logged_at = at
+        if self._metric.better(value, self._best):
+            self._best = value
 
     def phase(self, text: str) -> None:
         """Set the phase, a short text; the next report clears it."""
@@ -141,8 +143,9 @@ class ReportBuffer:
     def near_miss(self) -> str:
         """A name like the metric's, if some metric was reported often and the sweep's never."""
         with self._lock:
-            often = max(self._counts.values(), default=0)
-            if self._metric is None or often < ENOUGH_REPORTS:
+            if self._metric is None or self._metric.name in self._counts:
+                return ""
+            if max(self._counts.values(), default=0) < ENOUGH_REPORTS:
                 return ""
             return near_miss(self._metric.name, self._counts)
 

@@ -18,6 +18,8 @@ from typing import Any
 
 from hpq.domain.trial import Failure, FailureKind, Json
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make it anew
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
@@ -81,13 +83,13 @@ class AttemptEnd:
 
 def encode(message: Mapping[str, Any]) -> bytes:
     """Encode one message as one line."""
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return _encode(message).encode() + b"\n"
 
 
 def read_message(line: bytes) -> dict[str, Any] | None:
     """Decode one line; None if it is no message."""
     try:
-        message = json.loads(line)
+        message = json.loads(line.decode())
     except ValueError:
         return None
     return message if isinstance(message, dict) else None

@@ -163,7 +163,8 @@ class Runner:
         signal.signal(signal.SIGINT, stop)
 
     def _sender(self, run: RunRequest) -> Send:
-        return lambda message: self._write(encode({"of": run.id, **message}))
+        of = run.id
+        return lambda message: self._write(encode({"of": of, **message}))
 
     def _write(self, data: bytes) -> None:
         with self._writing:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ._transport import log_once
@@ -19,6 +20,8 @@ _LONGEST = 64
 
 def number_of(value: Any) -> float | None:
     """Return a value that holds one number (numpy, torch, …) as a float, and None for others."""
+    if type(value) is float:
+        return value
     if value is None or isinstance(value, (str, bytes, Mapping, list, tuple)):
         return None
     item = getattr(value, "item", None)
@@ -28,6 +31,7 @@ def number_of(value: Any) -> float | None:
         return None
 
 
+@lru_cache(maxsize=1_000)
 def metric_name(name: str) -> str:
     """Return the name with '_' for each character that hpq's metric names may not have."""
     clean = _OTHER.sub("_", name)[:_LONGEST] or "_"
@@ -42,12 +46,12 @@ def split(data: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, float], 
     rest: dict[str, Any] = {}
     for key, value in data.items():
         name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
+        if (found := number_of(value)) is not None:
+            numbers[metric_name(name)] = found
+        elif isinstance(value, Mapping):
             inner, other = split(value, f"{name}.")
             numbers.update(inner)
             rest.update(other)
-        elif (found := number_of(value)) is not None:
-            numbers[metric_name(name)] = found
         elif value is not None:
             rest[name] = value
     return numbers, rest
@@ -63,19 +67,18 @@ class Defined:
     """The rule of one `define_metric` call, for a name or for all names with a prefix."""
 
     step_metric: str | None = None
-    summary: tuple[str, ...] = ()
-    goal: str | None = None
+    extremes: tuple[str, ...] = ()  # min, max: reported beside the values
 
     @classmethod
     def of(cls, axis: str | None, summary: str | None, goal: str | None) -> Defined:
         """Parse the arguments of `define_metric`; `summary` is a comma-separated list."""
-        words = tuple(word.strip() for word in (summary or "").split(",") if word.strip())
-        return cls(step_metric=axis, summary=words, goal=goal)
+        best = {"minimize": "min", "maximize": "max"}.get(goal or "", "min")
+        words = [word.strip() for word in (summary or "").split(",")]
+        kinds = [best if word == "best" else word for word in words]
+        return cls(axis, tuple(kind for kind in kinds if kind in _EXTREMES))
 
-    def kinds(self) -> tuple[str, ...]:
-        """Return which extremes are reported beside the values: min, max."""
-        best = {"minimize": "min", "maximize": "max"}.get(self.goal or "", "min")
-        return tuple(best if kind == "best" else kind for kind in self.summary)
+
+_UNDEFINED = Defined()
 
 
 class Rows:
@@ -135,9 +138,11 @@ class Rows:
         self._axes.update(values)
         by_step: dict[int, dict[str, float]] = {}
         for name, value in values.items():
-            found = by_step.setdefault(self._step_of(name), {})
+            rule = self._find(name) if self._defined else _UNDEFINED
+            found = by_step.setdefault(self._step_of(name, rule), {})
             found[name] = value
-            found.update(self._extremes_of(name, value))
+            if rule.extremes:
+                found.update(self._extremes_of(name, value, rule))
         for step, some in by_step.items():
             self.put(some, step)
 
@@ -169,20 +174,20 @@ class Rows:
         for rule, defined in self._defined.items():
             if rule.endswith("*") and name.startswith(rule[:-1]):
                 return defined
-        return Defined()
+        return _UNDEFINED
 
-    def _step_of(self, name: str) -> int:
+    def _step_of(self, name: str, rule: Defined) -> int:
         """Return the value of the metric's own axis, if it is a whole number, or the row's step."""
-        axis = name if name in self._axis_names else self._find(name).step_metric
+        axis = name if name in self._axis_names else rule.step_metric
         at = self._axes.get(axis) if axis else None
         is_count = at is not None and at == at and abs(at) < 2**53 and at == int(at)
         return int(at) if is_count and at is not None else self.step
 
-    def _extremes_of(self, name: str, value: float) -> dict[str, float]:
+    def _extremes_of(self, name: str, value: float, rule: Defined) -> dict[str, float]:
         """Return `name.min` and `name.max` if `define_metric` asks for them and they changed."""
         found: dict[str, float] = {}
-        for kind in self._find(name).kinds():
-            if kind in _EXTREMES and value == value:
+        for kind in rule.extremes:
+            if value == value:
                 key = f"{name}.{kind}"
                 best = _EXTREMES[kind](value, self._extremes.get(key, value))
                 if self._extremes.get(key) != best:

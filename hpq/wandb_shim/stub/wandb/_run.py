@@ -9,6 +9,7 @@ import string
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from . import _files
@@ -44,17 +45,24 @@ class Run:
         self._rows = Rows((lambda values, step: None) if is_disabled else send)
         self._saved: list[tuple[str, str]] = []  # files to be copied again at the end
         self._described: dict[str, Any] = {}
+        self._seen: tuple[Any, ...] = ()  # what `_described` was made of
         self._is_over = False
 
     def _describe(self) -> None:
         """Send what the script has set beside numbers, if that has changed."""
+        texts = {k: v for k, v in self.summary._items.items() if isinstance(v, str)}
+        own = (self.name, self.group, self.job_type, self.notes, self.tags)
+        seen = (*map(plain, own), texts, self.config._items)
+        if seen == self._seen:  # as in most calls
+            return
+        self._seen = deepcopy(seen)
         info = {
             "name": self.name if self.name != self.id else "",
             "group": self.group,
             "job_type": self.job_type,
             "notes": self.notes,
             "tags": list(self.tags or ()),
-            "summary": {k: v for k, v in self.summary.items() if isinstance(v, str)},
+            "summary": texts,
             "config": self.config._own(),
         }
         info = {key: plain(value) for key, value in info.items() if value}
@@ -78,7 +86,7 @@ class Run:
             raise TypeError("wandb.log must be passed a dictionary")
         for check in checks:
             check()
-        if any(not isinstance(key, str) for key in data):
+        if not all(type(key) is str or isinstance(key, str) for key in data):
             raise TypeError("Key values passed to `wandb.log` must be strings.")
         numbers, rest = split(data)
         if not self._rows.log(numbers, None if step is None else int(step), commit):

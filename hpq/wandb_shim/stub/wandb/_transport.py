@@ -14,7 +14,8 @@ from typing import Any
 from .errors import UsageError
 
 try:
-    from hpq.reporting import describe, ignore_printed, rank, report, set_exit_code
+    from hpq.reporting import deliver as report
+    from hpq.reporting import describe, ignore_printed, rank, set_exit_code
 except ImportError:  # a script started by hand, in a Python without hpq
 
     def report(metrics: Mapping[str, object], step: int | None = None) -> None:
