@@ -41,7 +41,7 @@ class CodeTooLarge(UserError):
 
 def git_root(folder: Path) -> Path | None:
     """Return the root of a folder's git checkout, unless it is a home directory."""
-    found = _git(folder, "rev-parse", "--show-toplevel")
+    found = _git_paths(folder, "rev-parse", "--show-toplevel")
     root = Path(str(found[0]).rstrip("\n")) if found else None
     return None if root in (None, Path.home(), Path("/")) else root
 
@@ -57,15 +57,15 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
     count. Secrets, links out of the folder and names that no bundle can hold never count; of local
     code, nor files over 1 MiB.
     """
-    tracked = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
+    tracked = _git_paths(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     if tracked is None:  # perhaps a submodule is broken
-        tracked = _git(folder, "ls-files", "-z", "--cached")
+        tracked = _git_paths(folder, "ls-files", "-z", "--cached")
     if tracked is None:
         endings = UNTRACKED if is_sent else frozenset({".py"})
         found = [p.relative_to(folder) for p in _files(folder, endings)]
     else:
         found = [p for p in tracked if is_sent or p.suffix in TRACKED]
-        others = _git(folder, "ls-files", "-z", "--others", "--exclude-standard") or []
+        others = _git_paths(folder, "ls-files", "-z", "--others", "--exclude-standard") or []
         found += [p for p in others if _is_code(p, frozenset({".py"}))]
     if is_sent:
         names = (".hpqignore",) if tracked is not None else (".gitignore", ".hpqignore")
@@ -88,16 +88,16 @@ def left_out(
     that no bundle can hold.
     """
     endings = frozenset({".py"})
-    found = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
+    found = _git_paths(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     if found is None:
         found = [path.relative_to(folder) for path in _entries(folder)]
         found = [path for path in found if path.suffix == ".py" or _is_small(folder / path)]
         endings = TRACKED
     else:
         others = ("ls-files", "-z", "--others", "--exclude-standard")
-        found += _git(folder, *others) or []
+        found += _git_paths(folder, *others) or []
         if not is_sent:
-            found += _git(folder, *others, "--ignored", "--directory") or []
+            found += _git_paths(folder, *others, "--ignored", "--directory") or []
     names = set[str]()
     for path in found:
         whole, name = folder / path, str(path)
@@ -177,16 +177,21 @@ def _is_code(path: Path, endings: Collection[str]) -> bool:
     return path.suffix in endings and not path.name.startswith(".")
 
 
-def _git(folder: Path, *args: str) -> list[Path] | None:
+def git(folder: Path, *args: str) -> bytes | None:
+    """Return what a git command prints; None if it fails, or git is not installed."""
+    command = ["git", "-C", str(folder), *args]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *args], capture_output=True, check=False, timeout=30
-        )
+        done = subprocess.run(command, capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode != 0:
+    return done.stdout if done.returncode == 0 else None
+
+
+def _git_paths(folder: Path, *args: str) -> list[Path] | None:
+    printed = git(folder, *args)
+    if printed is None:
         return None
-    return [Path(name) for name in os.fsdecode(done.stdout).split("\0") if name]
+    return [Path(name) for name in os.fsdecode(printed).split("\0") if name]
 
 
 def take_snapshot(

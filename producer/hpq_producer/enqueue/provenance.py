@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hpq import __version__
+from hpq.code.manifest import git
 from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Json
 from hpq_producer.sweepfile.spec import SweepSpec
@@ -90,7 +90,7 @@ def collect_provenance(
     """
     data = spec.text.encode() or file.read_bytes()
     folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
-    diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
+    diff = git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
     record: dict[str, Json] = {
         "file": "" if spec.text else str(file.resolve()),
         "text": data.decode("utf-8", "replace"),
@@ -107,12 +107,12 @@ def collect_provenance(
 
 
 def _git_state(folder: Path, diff: bytes) -> Json:
-    commit = _text(_git(folder, "rev-parse", "HEAD"))
+    commit = _text(git(folder, "rev-parse", "HEAD"))
     if commit is None:
         return None
     return {
         "commit": commit,
-        "branch": _text(_git(folder, "rev-parse", "--abbrev-ref", "HEAD")),
+        "branch": _text(git(folder, "rev-parse", "--abbrev-ref", "HEAD")),
         "dirty": bool(diff),
         "diff_sha256": hashlib.sha256(diff).hexdigest() if diff else "",
         "diff_bytes": len(diff),
@@ -122,19 +122,10 @@ def _git_state(folder: Path, diff: bytes) -> Json:
 
 def _repository(folder: Path) -> dict[str, Json]:
     """Return the repository's remote, and the directory relative to its root."""
-    remote = normalize_remote(_text(_git(folder, "config", "--get", "remote.origin.url")) or "")
-    below = _git(folder, "rev-parse", "--show-prefix") if remote else None
+    remote = normalize_remote(_text(git(folder, "config", "--get", "remote.origin.url")) or "")
+    below = git(folder, "rev-parse", "--show-prefix") if remote else None
     return {"remote": remote, "below": _text(below) or ""}
 
 
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "replace").strip()
-
-
-def _git(folder: Path, *args: str) -> bytes | None:
-    command = ["git", "-C", str(folder), *args]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
