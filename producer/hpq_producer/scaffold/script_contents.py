@@ -84,13 +84,8 @@ class Literals:
         above = node.value.id if isinstance(node.value, ast.Name) else ""
         return self._enums.get(above, {}).get(node.attr, UNKNOWN)
 
-    def mapping(self, node: ast.expr | None) -> dict[str, tuple[Any, int]]:
-        """Return names with values and lines of {…}, dict(…) or a constant's name."""
-        pairs = self.entries(node).items()
-        return {name: (self.value(value), value.lineno) for name, value in pairs}
-
     def entries(self, node: ast.expr | None) -> dict[str, ast.expr]:
-        """Return names with expressions, as `mapping` with values."""
+        """Return names with expressions of {…}, dict(…) or a constant's name."""
         if isinstance(node, ast.Name) and node.id in self._named:
             node = self._named[node.id]
         if isinstance(node, ast.Dict):
