@@ -60,7 +60,7 @@ def deliver(metrics: Mapping[str, object], step: int | None = None) -> None:
         return
     path = os.environ.get("HPQ_REPORT")
     if path:
-        _send(path, encode(flat, step))
+        _send(path, {"report": flat, "step": step})
         return
     for name, value in flat.items():
         print(f"{name}={value!r}", flush=True)
@@ -135,32 +135,29 @@ def set_sink(sink: Sink | None, send_info: Send | None = None) -> None:
     _sink, _send_info = sink, send_info
 
 
-def encode(metrics: Mapping[str, float], step: int | None) -> bytes:
-    """Encode one report as one datagram (JSON; NaN and infinities as Python writes them)."""
-    return json.dumps({"report": dict(metrics), "step": step}).encode()
-
-
 def ignore_printed() -> None:
     """Stop reading printed lines `name=number` of this program as reports (for the stand-in)."""
-    path = os.environ.get("HPQ_REPORT")
-    if path and _sink is None:
-        _send(path, b'{"ignore_printed": true}')
+    _tell({"ignore_printed": True})
 
 
 def set_exit_code(code: int) -> None:
     """Set the trial's exit code for a program that exits with 0; the last call counts."""
-    path = os.environ.get("HPQ_REPORT")
-    if path and _sink is None:
-        _send(path, json.dumps({"exit_code": code}).encode())
+    _tell({"exit_code": code})
 
 
 def describe(info: Mapping[str, object]) -> None:
     """Keep what a script sets beside numbers: its run's name, tags, config, texts (JSON)."""
-    message, path = {"run_info": bounded(info)}, os.environ.get("HPQ_REPORT")
+    message = {"run_info": bounded(info)}
     if _send_info is not None:
         _send_info(message)
-    elif path and _sink is None:
-        _send(path, json.dumps(message).encode())
+    else:
+        _tell(message)
+
+
+def _tell(message: Mapping[str, object]) -> None:
+    path = os.environ.get("HPQ_REPORT")
+    if path and _sink is None:
+        _send(path, message)
 
 
 def bounded(
@@ -190,9 +187,10 @@ def _bounded_value(value: object, mask: Callable[[str], str], most: int) -> obje
     return f"{text[:MAX_TEXT]}…" if text[MAX_TEXT:] else text
 
 
-def _send(path: str, data: bytes) -> None:
+def _send(path: str, message: Mapping[str, object]) -> None:
     # A datagram to a local socket is whole, in order and blocks while the reader is behind.
     global _socket
+    data = json.dumps(message).encode()  # NaN and infinities as Python writes them
     kept = _socket
     with suppress(OSError):
         # Training code may have closed all descriptors; the number may be another file's now.

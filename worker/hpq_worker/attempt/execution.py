@@ -112,8 +112,13 @@ class Execution:
         self._run_id, self._argv, self._in_terminal = run.id, run.argv, run.in_terminal
         self._runner.run(run)
         self._notify, self._wake, self._is_running = heartbeat.notify, signals.wake, True
+        runner = self._runner
+        read_of: dict[int, Callable[[], object]] = {
+            runner.answers: self._read_answers,
+            runner.output: self._read_output,
+        }
         with selectors.DefaultSelector() as selector:
-            for fd in (self._runner.answers, self._runner.output, self._socket, signals.wake_fd):
+            for fd in (*read_of, self._socket, signals.wake_fd):
                 if fd is not None:
                     selector.register(fd, selectors.EVENT_READ)
             while self._end is None and not self._has_exited:
@@ -133,7 +138,7 @@ class Execution:
                         self._check_requests(signals, heartbeat)
                     else:
                         with self._reading:
-                            self._read_ready(key.fd)
+                            read_of.get(key.fd, self._read_socket)()
                         heartbeat.notify()
         return self._result()
 
@@ -172,14 +177,6 @@ class Execution:
         # A lost attempt has nothing to save; the others get the grace to do so.
         grace_s = 0.0 if halt in (Halt.LOST, Halt.UNKNOWN) else max(0.5, self._grace_s - 2.0)
         self._kill_at = time.monotonic() + grace_s
-
-    def _read_ready(self, fd: int) -> None:
-        if fd == self._runner.answers:
-            self._read_answers()
-        elif fd == self._runner.output:
-            self._read_output()
-        else:
-            self._read_socket()
 
     def _read(self) -> bool:
         """Read each source once; return False if the pipes had nothing."""

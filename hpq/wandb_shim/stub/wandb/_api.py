@@ -14,7 +14,7 @@ from ._agent import create, run_trials
 from ._run import Run, _module, start
 from ._transport import (
     follow_tensorboard,
-    ignore_printed_metrics,
+    ignore_printed,
     log_once,
     missing,
     set_trial_exit_code,
@@ -100,7 +100,7 @@ def init(
     elif not run.disabled:
         atexit.register(_at_exit, os.getpid())
         module._last_run = run
-        ignore_printed_metrics()
+        ignore_printed()
     module.run = run
     module.config, module.summary = run.config, run.summary
     for method in METHODS:

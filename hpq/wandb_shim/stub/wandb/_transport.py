@@ -15,7 +15,8 @@ from .errors import UsageError
 
 try:
     from hpq.reporting import deliver as report
-    from hpq.reporting import describe, ignore_printed, rank, set_exit_code
+    from hpq.reporting import describe, rank, set_exit_code
+    from hpq.reporting import ignore_printed as ignore_printed
 except ImportError:  # a script started by hand, in a Python without hpq
 
     def report(metrics: Mapping[str, object], step: int | None = None) -> None:
@@ -97,11 +98,6 @@ def describe_run(info: Mapping[str, object]) -> None:
     """Keep what the script sets beside numbers with the trial. Only rank 0 does."""
     if not rank():
         describe(info)
-
-
-def ignore_printed_metrics() -> None:
-    """Stop the worker from reading metrics in printed lines, as with W&B."""
-    ignore_printed()
 
 
 def set_trial_exit_code(code: int) -> None:
