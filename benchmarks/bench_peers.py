@@ -142,9 +142,9 @@ _COLUMNS: Sequence[tuple[str, Callable[[Cost], float]]] = (
 
 def queues(server: Server, rounds: int) -> str:
     """Measure hpq and the job queues in turn; return a table of the medians."""
-    jobs = {HPQ: _JOBS, rq("SimpleWorker"): _JOBS, rq("Worker"): _JOBS // 6}
-    jobs |= {peer.queue(): peer.jobs for peer in PEERS}
-    calls = {queue.name: partial(_told, server, queue, count) for queue, count in jobs.items()}
+    each = [(HPQ, _JOBS), (rq("SimpleWorker"), _JOBS), (rq("Worker"), _JOBS // 6)]
+    each += [(peer.queue(), peer.jobs) for peer in PEERS]
+    calls = {queue.name: partial(_told, server, queue, jobs) for queue, jobs in each}
     rows = [["an empty job", *(name for name, _ in _COLUMNS)]]
     for name, found in in_turn(rounds, calls).items():
         rows.append([name, *(number(pick(middle(found))) for _, pick in _COLUMNS)])
