@@ -23,7 +23,7 @@ from redis import Redis
 from benchmarks import page
 from benchmarks.cost import HPQ, Cost, IsOver, Queue, cost, middle, rq
 from benchmarks.figures import in_turn
-from benchmarks.processes import ROOT, cpu_s, descendants, environment
+from benchmarks.processes import ROOT, CpuWatch, descendants, environment
 from benchmarks.server import Server, private_server
 from benchmarks.table import aligned, conditions, number
 
@@ -159,7 +159,7 @@ def _told(server: Server, queue: Queue, jobs: int) -> Cost:
 # Programs of trials without a queue: file and words, environment, trials, rounds.
 _STUDIES = {
     "Optuna in memory": (("with_optuna.py", "memory"), "tasks", 1_000, 5),
-    "Ray Tune": (("with_ray.py",), "ray", 3, 1),
+    "Ray Tune": (("with_ray.py",), "ray", 5, 1),
     "Ray Tune, reuse_actors": (("with_ray.py", "reuse_actors"), "ray", 10, 1),
 }
 
@@ -191,6 +191,8 @@ def _study(words: Sequence[str], place: str, trials: int) -> tuple[float, float]
         bufsize=1,
     )
     assert process.stdin and process.stdout
+    watch = CpuWatch(process.pid)
+    watch.start()
 
     def run(count: int) -> None:
         process.stdin.write(f"{count}\n")  # type: ignore[union-attr]
@@ -199,10 +201,11 @@ def _study(words: Sequence[str], place: str, trials: int) -> tuple[float, float]
 
     try:
         run(1)
-        cpu, begun = cpu_s(process.pid), time.perf_counter()
+        cpu_s, begun = watch.used_s(), time.perf_counter()
         run(trials)
-        return time.perf_counter() - begun, cpu_s(process.pid) - cpu
+        return time.perf_counter() - begun, watch.used_s() - cpu_s
     finally:
+        watch.stop()
         left = descendants(process.pid)
         process.communicate()
         for pid in left[1:]:
