@@ -16,10 +16,10 @@ from benchmarks.cost import DIGITS, HPQ, Cost, cost, middle, rounds_of, rq
 from benchmarks.server import Server, private_server
 
 BOUNDS = {
-    "commands": 170,  # executed, in scripts too
-    "round trips": 7.5,
-    "bytes in": 1_700,
-    "Redis's CPU beside SimpleWorker's": 2.6,
+    "commands": 45,  # executed, in scripts too
+    "round trips": 3,
+    "bytes in": 750,
+    "Redis's CPU beside SimpleWorker's": 1.3,
     "bytes of a queued trial": 380,
     "bytes of a finished trial": 1_200,
     "bytes that training digits adds": 8_000,  # 200 epochs, seven metrics
