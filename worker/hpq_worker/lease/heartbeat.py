@@ -1,8 +1,9 @@
 """The heartbeat thread: extends the lease of the running attempt and sends its reports to Redis.
 
 It has its own connection with short timeouts, so a Redis that hangs never blocks training. Reports
-travel a quarter of a second after the first of them, together: those of a shorter trial, and the
-last ones of any trial, travel with its commit. A silent trial beats every sixth of a lease.
+travel 10 ms after the first of them, at most four times a second; those of a shorter trial travel
+with its commit. Waiting longer let a trial that reports in a tight loop escape early termination.
+A silent trial beats every sixth of a lease.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.watchdog import Progress
 
-_GATHER_S = 0.25  # from the first new report to its beat
+_GATHER_S = 0.01  # from the first new report to its beat: a shorter trial needs none
+_GAP_S = 0.25  # between two beats
 _AFTER_ERROR_S = 1.0
 _REJECTED = (HeartbeatReply.LOST, HeartbeatReply.UNKNOWN)
 
@@ -120,7 +122,7 @@ class Heartbeat:
                 self._sent_at = now
                 claim, reports = self._claim, self._reports
             assert claim is not None and reports is not None
-            self._pause_s = _GATHER_S if self._send(claim, reports) else _AFTER_ERROR_S
+            self._pause_s = _GAP_S if self._send(claim, reports) else _AFTER_ERROR_S
 
     def _send(self, claim: Claim, reports: ReportBuffer) -> bool:
         # Renewed from the last turn of the main loop on: the lease of one that hangs ends.
