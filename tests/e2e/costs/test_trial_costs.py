@@ -69,7 +69,12 @@ def test_the_page_of_benchmarks_has_the_counts_of_this_code(measured: tuple[Cost
             _printed("bytes in Redis, finished") - _printed("bytes in Redis, queued"),
         ),
     }
-    stale = {n: pair for n, pair in printed.items() if pair[0] != pytest.approx(pair[1], rel=0.1)}
+    # abs: timers add a part of a round trip to each trial on a busy machine, never a whole one.
+    stale = {
+        name: (now, then)
+        for name, (now, then) in printed.items()
+        if now != pytest.approx(then, rel=0.1, abs=0.9)
+    }
     assert not stale, f"{stale}: run `python -m benchmarks drain --page {page.PAGE}`"
 
 
