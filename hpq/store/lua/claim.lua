@@ -77,9 +77,9 @@ local function pick(s)
     or begun('-inf', int(-FRONT))
 end
 
--- Clears what earlier attempts left, and returns the trial's record. Without a checkpoint training starts from the beginning, so the
--- points of earlier attempts are removed here; with one, `beat` removes them when this attempt reports
--- the same steps.
+-- Clears what earlier attempts left, and returns the trial's record. Without a checkpoint training starts
+-- from the beginning, so the points of earlier attempts are removed here; with one, `beat` removes them
+-- when this attempt reports the same steps.
 local function clear_earlier_attempt(sid, n)
   local t = read_trial(sid, n, 'checkpoint_step', 'logged', 'unbegun')
   if not t.checkpoint_step then

@@ -72,7 +72,8 @@ end
 -- Returns what ends a sweep's trials early: its metric with a rule (lib/early.lua), a target, or both; nil
 -- if it has neither. Needs `metric` and `early`.
 local function read_rule(s)
-  if not is_set(s.early) and not string.find(s.metric or '', '"target":[^n]') then return nil end
+  if not is_set(s.metric) then return nil end
+  if not is_set(s.early) and string.find(s.metric, '"target":null', 1, true) then return nil end
   local metric = cjson.decode(s.metric)
   local rule = is_set(s.early) and cjson.decode(s.early) or {}
   rule.metric, rule.max, rule.target = metric.name, metric.goal == 'maximize', tonumber(metric.target)
