@@ -36,7 +36,23 @@ end
 -- While a trial may run, each metric has a stream of points, whose entries readers follow. When the trial
 -- ends, they move into one hash, P:t:S/N:points, since Redis reserves 4 kB for a stream of one entry.
 -- hpq/store/wire/points.py describes the fields of that hash, and decodes them.
-local MOST_POINTS = 1000  -- of a metric; a longer curve loses every second point, not its beginning
+local MOST_POINTS = 1000  -- of a metric; a longer curve is thinned
+
+-- Removes at least a quarter of a stream: what is nearer in steps to the point before than a distance that
+-- doubles. Removing every second point would thin the beginning each time again, and lose it.
+local function thin(points)
+  local all, gone = redis.call('XRANGE', points, '-', '+'), {}
+  local function step(i) return tonumber(all[i][2][2]) end
+  local apart = math.max(1, math.abs(step(#all) - step(#all - 1)))
+  while #gone < MOST_POINTS / 4 do
+    local kept = step(1)
+    apart, gone = 2 * apart, {}
+    for i = 2, #all - 1 do
+      if math.abs(step(i) - kept) < apart then gone[#gone + 1] = all[i][1] else kept = step(i) end
+    end
+  end
+  redis.call('XDEL', points, unpack(gone))
+end
 
 -- Appends a point to the stream of its metric. The metrics of one report get the same id: the record has
 -- equal ids once.
@@ -48,10 +64,7 @@ local function add_point(points, step, value)
   if type(id) == 'table' then  -- a second call in this millisecond, or the clock was put back
     redis.call('XADD', points, '*', 's', step, 'v', value)
   end
-  if redis.call('XLEN', points) > MOST_POINTS then
-    local all = redis.call('XRANGE', points, '-', '+')
-    for j = 2, #all - 1, 2 do redis.call('XDEL', points, all[j][1]) end
-  end
+  if redis.call('XLEN', points) > MOST_POINTS then thin(points) end
 end
 
 local function pack(letter, list) return struct.pack('<' .. string.rep(letter, #list), unpack(list)) end
