@@ -81,7 +81,7 @@ end
 -- from the beginning, so the points of earlier attempts are removed here; with one, `beat` removes them
 -- when this attempt reports the same steps.
 local function clear_earlier_attempt(sid, n)
-  local t = read_trial(sid, n, 'checkpoint_step', 'logged', 'unbegun')
+  local t = read_trial(sid, n, 'logged', 'unbegun')
   if not t.checkpoint_step then
     points().forget(t)
   else

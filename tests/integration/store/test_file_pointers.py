@@ -189,7 +189,10 @@ def test_only_what_came_to_its_end_loses_its_checkpoint(
     assert reader.trials.get(failed.trial).checkpoint == HERE
     for number in (1, 2):
         control.retry(done.trial.sweep, [number])
-    assert take(store, who, "c").checkpoint is None  # it would only come to its end again
+    again = take(store, who, "c")
+    assert again.checkpoint is None  # it would only come to its end again
+    assert reader.trials.get(again.trial).step == 0 and steps(reader, again) == []
+    assert not any("from" in event.fields for event in reader.events.of_trial(again.trial))
     assert take(store, who, "d").checkpoint == HERE
 
 

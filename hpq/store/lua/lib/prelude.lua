@@ -66,7 +66,7 @@ local function read_trial(sid, n, ...)
     claimed_ms = f[6], reaped = f[7], closed = f[8], stop = f[9], seq = f[10], event_ids = f[11],
   }
   if t.seq or t.attempt ~= '1' or ... then
-    also(t, 'resumes', 'checkpoint', 'artifacts', 'log_bytes', 'bulk', 'again', ...)
+    also(t, 'resumes', 'checkpoint', 'checkpoint_step', 'artifacts', 'log_bytes', 'bulk', 'again', ...)
   end
   return t
 end
