@@ -363,4 +363,6 @@ def test_a_result_from_a_workers_disk_reaches_the_target_too(bench, sweep_of, re
     bench.end(1, TrialState.FINISHED, 0.05)
     assert reader.sweeps.get(SID).state is SweepState.FINISHED
     assert reader.sweeps.get(SID).reached.trial == 1
+    told = [event.what for event in reader.events.of_trial(TrialId(sweep=SID, number=1))]
+    assert told == ["claimed", "finished", "target"]
     assert not audit_sweep(reader, SID).violations

@@ -63,9 +63,9 @@ local function finish(s, t, state, fields, told, last)
   points().record_bytes(t, points().pack(t, last, last and {}))
   local new = t.NEW or {}
   for i = 1, #fields do new[#new + 1] = fields[i] end
-  t.state, t.NEW = state, nil
-  redis.call('HSET', t.KEY, 'state', state, 'closed', t.attempt, 'ended_ms', NOW_MS,
-    'event_ids', event_ids(t, state, unpack(fields, 1, told or #fields)), unpack(new))
+  t.state, t.NEW, t.event_ids = state, nil, event_ids(t, state, unpack(fields, 1, told or #fields))
+  redis.call('HSET', t.KEY, 'state', state, 'closed', t.attempt, 'ended_ms', NOW_MS, 'event_ids', t.event_ids,
+    unpack(new))
   save(t)
 end
 
