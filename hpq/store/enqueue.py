@@ -159,10 +159,14 @@ class SweepWriter:
             NotFound: the sweep does not exist.
             UserError: the sweep is stopped or cancelled.
         """
-        reply, rest = self._scripts.run("cap", sid, run_cap)
-        check_reply(sid, reply)
-        self._context.mint(rest[0], rest[1])
-        return Capped(dropped=int(rest[2]), back=int(rest[3]), trials=int(rest[4]))
+        done, after = Capped(dropped=0, back=0, trials=0), "-inf"
+        while after:  # the command, given again, goes on after a crash
+            reply, rest = self._scripts.run("cap", sid, run_cap, after)
+            check_reply(sid, reply)
+            self._context.mint(rest[0], rest[1])
+            dropped, back = done.dropped + int(rest[2]), done.back + int(rest[3])
+            done, after = Capped(dropped=dropped, back=back, trials=int(rest[4])), rest[5].decode()
+        return done
 
     def _stage(
         self,

@@ -31,6 +31,7 @@ UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after
 _PRELUDE = ("prelude", "sweeps", "workers", "points", "memory", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
     "beat": ("ends", "early", "reports"),
+    "cap": ("ends",),
     "claim": ("turns", "sharing"),
     "commit": ("ends", "early", "reports", "guards"),
     "control": ("ends",),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from redis import Redis
 
 from hpq.code.signing import sign
-from hpq.domain.attempt import CommitReply, Nothing, Outcome, WorkerPresence
+from hpq.domain.attempt import Capped, CommitReply, Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.settings import read
@@ -106,6 +106,25 @@ def test_a_cancel_of_many_trials_that_wait_moves_none_of_them_one_by_one(
     dropped = redis.zrange(keys.sweep(sid, "dropped"), 0, -1)
     assert len(dropped) == 100_003 and not redis.exists(waiting)
     assert reader.sweeps.get(sid).counts.queued == 0
+
+
+def test_a_cap_on_many_trials_that_wait_moves_them_in_calls_that_may_stop_halfway(
+    writer, control, sweep_of, redis, keys, reader
+) -> None:
+    sid = sweep_of(3).id
+    control.cancel(sid, [2])
+    members = {str(n): n for n in range(4, 25_004)}
+    redis.zadd(keys.sweep(sid, "waiting"), members)
+    redis.hset(keys.sweep(sid, "params"), mapping=dict.fromkeys(members, "{}"))
+    waiting, dropped = (keys.sweep(sid, part) for part in ("waiting", "dropped"))
+    halfway = writer.set_run_cap(sid, 15_002)
+    assert halfway == Capped(dropped=10_000, back=0, trials=15_002)
+    assert writer.set_run_cap(sid, 2) == Capped(dropped=15_000, back=0, trials=2)
+    assert redis.zrange(waiting, 0, -1) == [b"1", b"3"]
+    assert writer.set_run_cap(sid, 0) == Capped(dropped=0, back=25_000, trials=25_002)
+    assert redis.zrange(dropped, 0, -1) == [b"2"] and redis.zcard(waiting) == 25_002
+    told = [e.fields["touched"] for e in reader.events.read(sid) if e.what == "set"]
+    assert told == ["10000", "10000", "5000", "9999", "10000", "5001"]
 
 
 def test_a_cancel_of_few_after_many_keeps_all_of_them(control, sweep_of, redis, keys) -> None:

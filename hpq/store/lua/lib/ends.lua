@@ -82,4 +82,5 @@ local function end_if_stopped(s, t)
   return true
 end
 
-return {cancel_waiting = cancel_waiting, cancel_all_waiting = cancel_all_waiting, end_if_stopped = end_if_stopped}
+return {MOST_MOVED = MOST_MOVED, move = move, cancel_waiting = cancel_waiting,
+  cancel_all_waiting = cancel_all_waiting, end_if_stopped = end_if_stopped}
