@@ -24,7 +24,7 @@ local function drop()
   end
   ends().move(waiting, dropped, moved)
   n_dropped = #moved / 2
-  if n_dropped == MOST then next_ = after end
+  if n_dropped == MOST and total() > cap then next_ = after end
 end
 
 local function undrop()
