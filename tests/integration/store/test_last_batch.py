@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import CommitReply, Outcome, ReportBatch
-from hpq.domain.sweep import Goal, Metric, SweepState
+from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch
+from hpq.domain.sweep import EarlyTerminate, Goal, Metric, SweepState, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
@@ -50,6 +50,21 @@ def test_a_batch_that_a_beat_has_sent_is_not_recorded_again(store, reader, sweep
     assert store.commit(claim, DONE, last) is CommitReply.ALREADY
     assert steps_of(reader, claim) == [1, 2]
     assert reader.trials.log(claim.trial)[0] == b"hello\n"
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_full_batch_of_the_metric_of_a_rule_is_recorded(
+    store, reader, sweep_of, who, is_last: bool
+) -> None:
+    early = EarlyTerminate(rule=TerminationRule.ASHA, bands=(1, 900), eta=2)
+    sweep_of(1, early=early, metric=Metric(name="acc"))
+    claim, full = take(store, who, "a"), batch(1, *range(1, 1001))
+    if is_last:
+        assert store.commit(claim, DONE, full) is CommitReply.DONE
+    else:
+        assert store.beat(claim, who, full, lease_ms=LEASE) is HeartbeatReply.OK
+    assert steps_of(reader, claim) == list(range(1, 1001))
+    assert reader.trials.get(claim.trial).metrics == {"acc": 1000.0}
 
 
 def test_a_failure_that_is_retried_leaves_its_last_reports_until_the_next_claim(

@@ -61,9 +61,9 @@ local function finish(s, t, state, fields, told, last)
   redis.call('HINCRBY', s.KEY, 'n_' .. state, 1)
   if t.checkpoint or t.artifacts then redis.call('SADD', sweep_key(s.SID, 'files'), t.N) end
   points().record_bytes(t, points().pack(t, last, last and {}))
-  local new = t.NEW or {}
+  local new = changed(t)
   for i = 1, #fields do new[#new + 1] = fields[i] end
-  t.state, t.NEW, t.event_ids = state, nil, event_ids(t, state, unpack(fields, 1, told or #fields))
+  t.state, t.event_ids = state, event_ids(t, state, unpack(fields, 1, told or #fields))
   redis.call('HSET', t.KEY, 'state', state, 'closed', t.attempt, 'ended_ms', NOW_MS, 'event_ids', t.event_ids,
     unpack(new))
   save(t)

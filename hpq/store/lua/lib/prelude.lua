@@ -71,9 +71,10 @@ local function read_trial(sid, n, ...)
   return t
 end
 
+-- A field that a batch sets a thousand times is written once: unpack() is limited.
 local function set(record, field, value)
   local new = record.NEW or {}
-  record[field], record.NEW, new[#new + 1], new[#new + 2] = value, new, field, value
+  record[field], record.NEW, new[field] = value, new, value
 end
 
 -- Adds to a whole number.
@@ -89,10 +90,18 @@ local function unset(record, ...)
   end
 end
 
+-- Takes the changed fields of a record, as a list of fields and values.
+local function changed(record)
+  local list = {}
+  for field, value in pairs(record.NEW or {}) do list[#list + 1], list[#list + 2] = field, value end
+  record.NEW = nil
+  return list
+end
+
 local function save(record)
-  if record.NEW then redis.call('HSET', record.KEY, unpack(record.NEW)) end
+  if record.NEW then redis.call('HSET', record.KEY, unpack(changed(record))) end
   if record.GONE then redis.call('HDEL', record.KEY, unpack(record.GONE)) end
-  record.NEW, record.GONE = nil, nil
+  record.GONE = nil
 end
 
 -- Appends to the sweep's events; returns the id.
