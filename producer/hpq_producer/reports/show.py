@@ -25,6 +25,7 @@ from hpq_producer.terminal.text import (
     clean,
     clean_block,
     duration,
+    failure_words,
     pad,
     planned,
     size,
@@ -248,8 +249,8 @@ def _attempt_end(it: Attempt) -> str:
     if not it.end:
         return "running"
     if it.end in TERMINAL:
-        return it.end + (f" ({clean(it.kind)})" if it.kind else "")
-    return _END_WORDS.get(it.end) or f"failed ({clean(it.end)}), retried"
+        return failure_words(clean(it.kind)) if it.kind else it.end
+    return _END_WORDS.get(it.end) or f"{failure_words(clean(it.end))}, retried"
 
 
 def _attempt_start(it: Attempt) -> str:

@@ -10,12 +10,14 @@ import pytest
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialState, TrialView
+from hpq_producer.analysis.attempts import Attempt
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.page.sweep_data import encode_trials
 from hpq_producer.python_api.trial import trial_listing
 from hpq_producer.reports.ranking import result_row
-from hpq_producer.reports.show import trial_lines
+from hpq_producer.reports.show import attempt_lines, trial_lines
 from hpq_producer.terminal.style import plain
+from hpq_producer.terminal.text import failure_words
 from hpq_producer.watch.trial_columns import trial_cells
 from tests.support.made_sweeps import SETS_OF_ARTICLE, made
 
@@ -72,3 +74,13 @@ def test_a_result_that_arrived_after_its_worker_was_lost_is_no_failure(view: str
 def test_every_table_says_whose_result_a_trial_has(view: str) -> None:
     reused = replace(DATA.trials[0], reused="older-00000/7")
     assert ("reused" if view == "watch" else "of older-00000/7") in VIEWS[view](reused, DATA.sweep)
+
+
+def test_an_attempt_names_its_failure_as_the_ranking_does() -> None:
+    story = [
+        Attempt(number=1, end="user_error"),
+        Attempt(number=2, end="failed", kind="user_error"),
+    ]
+    first, last = ["".join(span.text for span in line) for line in attempt_lines(story)]
+    assert failure_words("user_error") in first and "retried" in first
+    assert failure_words("user_error") in last and "user_error" not in first + last
