@@ -58,7 +58,9 @@ class TrialStore:
     def take_look(self, queue: str) -> bool:
         """Return True for the one worker of a queue that must look for notices now."""
         key = self._keys.queue(queue, "looks")
-        return bool(self._redis.set(key, "1", nx=True, px=_LOOK_MS))
+        with suppress(OutOfMemoryError):  # then no notice could be taken, either
+            return bool(self._redis.set(key, "1", nx=True, px=_LOOK_MS))
+        return False
 
     def last_look(self, queue: str) -> tuple[str, int]:
         """Return the text that `keep_look` kept ("" if none), and the server's time in ms."""

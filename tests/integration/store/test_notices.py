@@ -210,6 +210,27 @@ def test_one_worker_of_many_looks_and_the_next_one_after_its_death_misses_nothin
     assert hook.posted.empty()
 
 
+def test_a_full_server_delays_a_notice_and_fails_no_look(
+    hook: Hook,
+    workers: list[Notices],
+    sweep_of: MakeSweep,
+    control: SweepControl,
+    redis: Redis,
+    keys: Keys,
+) -> None:
+    sweep_of(1)
+    workers[0].look()
+    redis.delete(keys.queue("default", "looks"))
+    control.cancel("demo-00000")
+    redis.config_set("maxmemory", 1)
+    try:
+        workers[1].look()
+    finally:
+        redis.config_set("maxmemory", 0)
+    workers[2].look()
+    assert "demo-00000 is cancelled" in hook.next() and hook.posted.empty()
+
+
 def test_a_worker_without_a_webhook_hides_no_change_and_sends_no_command(
     hook: Hook,
     workers: list[Notices],
