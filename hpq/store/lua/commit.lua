@@ -40,7 +40,8 @@ end
 local was_reaped = t.state == 'queued' and t.reaped == attempt
 if t.closed == attempt or not (t.state == 'running' or was_reaped) then return {'already', '', 0} end
 
-local rule = read_rule(s)
+local is_well, rule = pcall(read_rule, s)
+if not is_well then rule = nil end  -- another client damaged it; the result counts
 local batch = args.last and reports().is_new(t, args.last) and args.last
 local has_streams = t.seq or attempt ~= '1'
 if batch then full = reports().take_batch(s, t, batch, rule, full) end
@@ -137,8 +138,8 @@ end
 if kind == 'unreported' and not t.again then guards().hold_if_unreported(s, t, error_text) end
 if args.evidence == 'code' and outcome == 'failed' then guards().breaker(s, t, kind, worker, guards().ends_in(window)) end
 if args.evidence == 'tampering' then guards().halt_if_tampered(s, t, kind, guards().ends_in(window)) end
-if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
 settle(s, before)
+if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
 if rule and is_complete and objective ~= '' then  -- a result from a worker's disk arrives without its reports
   early().stop_at_target(s, t, rule, objective)
   save(s)
