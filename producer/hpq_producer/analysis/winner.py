@@ -124,7 +124,7 @@ def judge_winner(
     curve = reader.trials.metric_history(TrialId(sweep=sweep.id, number=number), sweep.metric.name)
     found = judge(sweep, best, curve)
     if found.edges and sweep.files:
-        tried = reader.trials.all(sweep.id) if trials is None else trials
+        tried = reader.trials.begun(sweep.id) if trials is None else trials
         found = replace(found, edges=dict(_edges(sweep, best[0], tried)))
     return replace(found, confirmed=_confirmed(reader, sweep, best[0]))
 

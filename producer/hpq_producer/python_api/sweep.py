@@ -191,7 +191,7 @@ class Sweep:
             sweep = session.reader.sweeps.get(self.id)
             best_trials(session.reader, sweep)  # raises if there is none
             summary = SweepSummary(sweep, session.settings.cache)
-            return summary.add(session.reader.trials.all(self.id)).importance
+            return summary.add(session.reader.trials.begun(self.id)).importance
 
     def figure(self, kind: Kind | None = None) -> Figure:
         """Draw `curves`, `parallel`, `importance`, `slices` or `history` with plotly.

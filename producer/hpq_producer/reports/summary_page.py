@@ -190,7 +190,7 @@ def saved_lines(summary: SweepSummary) -> Iterator[Line]:
 def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     """Print the page; reads every trial once, and keeps few in memory."""
     reader, columns = session.reader, stdout_info().columns
-    summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.all(sweep.id))
+    summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
     best = reader.trials.best(sweep, top)
     why = explain_waits(reader, [sweep], session.server).get(sweep.id)
     head = f"{sweep.id}  {state_span(sweep, why).text}  {', '.join(state_counts(sweep))}"
@@ -220,7 +220,7 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
     """Print the summary as JSON, YAML or CSV."""
     reader = session.reader
     why = explain_waits(reader, [sweep], session.server).get(sweep.id)
-    summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.all(sweep.id))
+    summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
     best = reader.trials.best(sweep, top)
     winner, importance = judge_winner(reader, sweep), summary.importance
     effects: list[dict[str, Any]] = [
@@ -258,7 +258,7 @@ def print_comparison(session: Session, sweeps: Sequence[SweepView]) -> None:
     rows: dict[str, list[str]] = {}
     varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
     for sweep in sweeps:
-        summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.all(sweep.id))
+        summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
         best = reader.trials.best(sweep, 1)
         state = state_span(sweep, waits.get(sweep.id)).text
         cells = comparison_cells(summary, best, state) | {

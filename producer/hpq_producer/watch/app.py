@@ -73,7 +73,7 @@ def watch_sweep(
 
 
 def _important(reader: StoreReader, sweep: SweepView, columns: str) -> list[Line]:
-    summary = SweepSummary(sweep).add(reader.trials.all(sweep.id))
+    summary = SweepSummary(sweep).add(reader.trials.begun(sweep.id))
     return list(importance_lines(summary.importance, int(columns)))
 
 

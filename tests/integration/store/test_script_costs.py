@@ -8,7 +8,7 @@ from dataclasses import replace
 from redis import Redis
 
 from hpq.code.signing import sign
-from hpq.domain.attempt import Capped, CommitReply, Nothing, Outcome, WorkerPresence
+from hpq.domain.attempt import Capped, CommitReply, Nothing, Outcome, Reason, WorkerPresence
 from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.settings import read
@@ -132,6 +132,21 @@ def test_a_cancel_of_few_after_many_keeps_all_of_them(control, sweep_of, redis, 
     control.cancel(sid, [1, 3, 4])
     assert control.cancel(sid) == 2
     assert redis.zrange(keys.sweep(sid, "dropped"), 0, -1) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_summary_reads_no_trial_that_was_never_claimed(
+    store, control, sweep_of, who, redis, reader
+) -> None:
+    sid = sweep_of(600).id
+    claims = [store.claim(who, nonce=f"n{i}", lease_ms=LEASE) for i in range(4)]
+    for claim in claims[:2]:
+        assert store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0)) == "done"
+    assert store.release(claims[2], Reason.STOPPING) == "released"
+    assert control.retry(sid, [1]) == 1
+    control.cancel(sid, [9])
+    redis.config_resetstat()
+    assert [trial.id.number for trial in reader.trials.begun(sid)] == [1, 2, 3, 4]
+    assert redis.info("commandstats")["cmdstat_hgetall"]["calls"] == 4
 
 
 def test_the_code_of_the_oldest_sweep_that_is_over_makes_room_for_new_code(
