@@ -93,7 +93,9 @@ class _Reader:
 
     def values(self, count: int) -> Sequence[float]:
         letter = self.take("c", 1)[0].decode("latin-1")
-        if letter != "B":
+        if letter in ("d", "f"):
             return self.take(letter, count)
+        if letter != "B":
+            raise ValueError(f"type {letter!r}")
         different = self.take("d", self.take("B", 1)[0])
         return [different[place] for place in self.take("B", count)]

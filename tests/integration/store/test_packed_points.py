@@ -264,7 +264,8 @@ def test_damaged_points_name_their_key(redis_url: str) -> None:
         key = bench.keys.trial(bench.trial, "points")
         whole = bench.redis.hget(key, "acc")
         cut = [whole[:n] for n in range(1, len(whole))]
-        for text in (b"x", b"+", b"=", b"=d", whole + b"=", whole[:11] + b"sss" + whole[14:], *cut):
+        forged = [whole[:11] + b"sss" + whole[14:], whole[:29] + b"chello"]
+        for text in (b"x", b"+", b"=", b"=d", whole + b"=", *forged, *cut):
             bench.redis.hset(key, "acc", text)
             with pytest.raises(DecodeError, match="points field acc"):
                 bench.reader.trials.metric_history(bench.trial, "acc")
