@@ -250,12 +250,15 @@ def test_a_worker_without_a_webhook_hides_no_change_and_sends_no_command(
     assert "is cancelled" in hook.next()
 
 
+@pytest.mark.parametrize(
+    "text", ["[", '["x", {}, {}]', "[1, [], {}]", '[1, {}, {"demo-00000": "x"}]', "[" * 100_000]
+)
 def test_a_damaged_record_of_the_last_look_ends_no_later_look(
-    hook: Hook, workers: list[Notices], sweep_of: MakeSweep, control: SweepControl, redis: Redis,
-    keys: Keys,
+    text: str, hook: Hook, workers: list[Notices], sweep_of: MakeSweep, control: SweepControl,
+    redis: Redis, keys: Keys,
 ) -> None:  # fmt: skip
     sweep_of(1)
-    redis.set(keys.queue("default", "look"), "[")
+    redis.set(keys.queue("default", "look"), text)
     look(workers)
     control.cancel("demo-00000")
     look(workers)

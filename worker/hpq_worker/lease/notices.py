@@ -60,9 +60,11 @@ class Notices:
         text, now_ms = self._store.last_look(queue)
         newest_ms, before, since = 0, dict[str, str](), dict[str, int]()
         is_first = True
-        with suppress(ValueError, TypeError):  # none, or damaged: this look is the first
-            newest_ms, before, since = json.loads(text)
-            is_first = False
+        with suppress(Exception):  # none, or damaged: this look is the first
+            ms, states, times = json.loads(text)
+            before = {sid: str(state) for sid, state in states.items()}
+            since = {sid: int(at_ms) for sid, at_ms in times.items()}
+            newest_ms, is_first = int(ms), False
         ids = [*self._reader.sweeps.open_ids(queue), *self._reader.sweeps.ids(_NEWEST), *before]
         found = self._reader.sweeps.get_each(list(dict.fromkeys(ids)))
         sweeps = [s for s in found if isinstance(s, SweepView) and s.queue == queue]
@@ -73,7 +75,7 @@ class Notices:
             if is_idle and s.state is SweepState.RUNNING and s.counts.waits
         }
         newest = {s.id for s in sorted(sweeps, key=lambda s: -s.created_ms)[:_NEWEST]}
-        states = dict[str, str]()
+        states = {}
         for sweep in sweeps:
             is_late = now_ms - waits.get(sweep.id, math.inf) >= self._stalled_ms
             what = _STALLED if is_late else sweep.state.value
