@@ -90,6 +90,7 @@ NAMES = {
     "hpq:q:default:idle",
     "rq:workers",
     "rq:workers:hpq:hpq:default",
+    "rq:queue:hpq:hpq:default",  # a ticket that no worker had popped when the last one ended
 }
 
 

@@ -122,8 +122,8 @@ if artifacts ~= '' then
   set(t, 'artifacts', artifacts)
 end
 unset(t, 'resumes')
-local last
-if not has_streams then last = batch and not full and {unpack(ARGV, 3)} or {} end
+local last = not has_streams and {} or nil
+for i = 3, last and batch and not full and #ARGV or 0 do last[i - 2] = ARGV[i] end
 finish(s, t, outcome, fields, told, last)
 if t.seq then redis.call('HDEL', t.KEY, 'phase') end
 if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end

@@ -117,3 +117,16 @@ def test_no_more_tickets_are_minted_than_a_queue_lacks(redis: Redis, sweep_of, w
     for i in range(5):
         assert store.commit(take(store, who, f"n{i}"), DONE) is CommitReply.DONE
         assert redis.llen(queue) == 8  # for an idle worker each, of those that may come
+
+
+@pytest.mark.parametrize("is_beaten", [False, True])
+def test_a_batch_may_have_thousands_of_points(store, reader, sweep_of, who, is_beaten) -> None:
+    rule = EarlyTerminate(rule=TerminationRule.ASHA, bands=(2, 4_000), eta=2)
+    sweep_of(1, metric=Metric(name="acc", goal=Goal.MAXIMIZE), early=rule)
+    claim, many = take(store, who, "a"), batch(1, *range(1, 5_001))
+    if is_beaten:
+        assert store.beat(claim, who, many, lease_ms=LEASE) == "ok"
+    assert store.commit(claim, DONE, None if is_beaten else many) is CommitReply.DONE
+    steps = steps_of(reader, claim)
+    assert 500 < len(steps) <= 1_001 and steps[0] == 1 and steps[-1] == 5_000
+    assert reader.trials.get(claim.trial).metrics == {"acc": 5_000.0}

@@ -83,7 +83,8 @@ local function stop_at_target(s, t, rule, text)
   event(t, 'target', 'value', text, 'touched', touched)
 end
 
--- Records the next value of the metric.
+-- Takes the next value of the metric; the caller sets `logged`, `best`, `logged_at` and `best_before` at the
+-- end of a batch.
 local function log_value(s, t, rule, step, text)
   local value = tonumber(text)
   if not value or value ~= value or math.abs(value) == math.huge then return end
@@ -94,10 +95,7 @@ local function log_value(s, t, rule, step, text)
   local before = (replaces and t.best_before or t.best) or ''
   local logged, best = tonumber(t.logged or 0) + (replaces and 0 or 1), before
   if before == '' or worse(rule, tonumber(before), value) then best = text end
-  set(t, 'logged', int(logged))
-  set(t, 'best', best)
-  set(t, 'logged_at', step)
-  set(t, 'best_before', before)
+  t.logged, t.best, t.logged_at, t.best_before = int(logged), best, step, before
   for _, at in ipairs(rule.bands) do
     if at == logged then
       local band = sweep_key(s.SID, 'band:' .. int(at))
