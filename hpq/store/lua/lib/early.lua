@@ -83,8 +83,7 @@ local function stop_at_target(s, t, rule, text)
   event(t, 'target', 'value', text, 'touched', touched)
 end
 
--- Takes the next value of the metric; the caller sets `logged`, `best`, `logged_at` and `best_before` at the
--- end of a batch.
+-- Records the next value of the metric.
 local function log_value(s, t, rule, step, text)
   local value = tonumber(text)
   if not value or value ~= value or math.abs(value) == math.huge then return end
@@ -95,7 +94,10 @@ local function log_value(s, t, rule, step, text)
   local before = (replaces and t.best_before or t.best) or ''
   local logged, best = tonumber(t.logged or 0) + (replaces and 0 or 1), before
   if before == '' or worse(rule, tonumber(before), value) then best = text end
-  t.logged, t.best, t.logged_at, t.best_before = int(logged), best, step, before
+  set(t, 'logged', int(logged))
+  set(t, 'best', best)
+  set(t, 'logged_at', step)
+  set(t, 'best_before', before)
   for _, at in ipairs(rule.bands) do
     if at == logged then
       local band = sweep_key(s.SID, 'band:' .. int(at))

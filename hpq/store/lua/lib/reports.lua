@@ -60,14 +60,9 @@ local function take_batch(s, t, batch, rule, full)
   end
   if batch.restarted then restart(t, batch.restarted) end
   if batch.checkpoint then take_checkpoint(t, batch) end
-  local newest = {}
   for i = 3, #ARGV, 3 do
-    newest[ARGV[i + 1]] = ARGV[i + 2]
+    set(t, 'm:' .. ARGV[i + 1], ARGV[i + 2])
     if rule and ARGV[i + 1] == rule.metric then early().log_value(s, t, rule, ARGV[i], ARGV[i + 2]) end
-  end
-  for metric, value in pairs(newest) do set(t, 'm:' .. metric, value) end
-  if rule and rule.bands and t.logged then
-    for _, field in ipairs({'logged', 'best', 'logged_at', 'best_before'}) do set(t, field, t[field] or '') end
   end
   return full
 end
