@@ -40,8 +40,7 @@ end
 local was_reaped = t.state == 'queued' and t.reaped == attempt
 if t.closed == attempt or not (t.state == 'running' or was_reaped) then return {'already', '', 0} end
 
-local is_well, rule = pcall(read_rule, s)
-if not is_well then rule = nil end  -- another client damaged it; the result counts
+local rule = read_rule(s)
 local batch = args.last and reports().is_new(t, args.last) and args.last
 local has_streams = t.seq or attempt ~= '1'
 if batch then full = reports().take_batch(s, t, batch, rule, full) end

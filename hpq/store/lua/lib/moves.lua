@@ -70,12 +70,13 @@ local function finish(s, t, state, fields, told, last)
 end
 
 -- Returns what ends a sweep's trials early: its metric with a rule (lib/early.lua), a target, or both; nil
--- if it has neither. Needs `metric` and `early`.
+-- if it has neither, or another client damaged them: reports and results count. Needs `metric` and `early`.
 local function read_rule(s)
   if not is_set(s.metric) then return nil end
   if not is_set(s.early) and string.find(s.metric, '"target":null', 1, true) then return nil end
-  local metric = cjson.decode(s.metric)
-  local rule = is_set(s.early) and cjson.decode(s.early) or {}
+  local has_metric, metric = pcall(cjson.decode, s.metric)
+  local has_rule, rule = pcall(cjson.decode, is_set(s.early) and s.early or '{}')
+  if not (has_metric and has_rule and type(metric) == 'table' and type(rule) == 'table') then return nil end
   rule.metric, rule.max, rule.target = metric.name, metric.goal == 'maximize', tonumber(metric.target)
   return rule
 end
