@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import OTHER_CODE, Json, TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView
 from hpq_producer.analysis.importance import Importance, importance_of
 from hpq_producer.analysis.parameters import flatten
 from hpq_producer.terminal.text import clean, number, value
@@ -106,7 +106,9 @@ class SweepSummary:
                 leaves = {**flatten(trial.params), **trial.params}
                 # A condition may omit a parameter.
                 self.sets.append({n: leaves[n] for n in self.sweep.varying if n in leaves})
-            if trial.failure is not None and trial.state is TrialState.FAILED:
+            if trial.failure is not None and (
+                trial.state is TrialState.FAILED or trial.failure.kind is FailureKind.UNREPORTED
+            ):
                 kind, message = trial.failure.kind.value, clean(trial.failure.message)
                 old = self._failed.get(kind)
                 new = FailureGroup(kind=kind, count=1, example=str(trial.id), message=message)

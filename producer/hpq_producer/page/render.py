@@ -165,7 +165,9 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
         parts.append(("The sweep names no metric, so its trials have no ranking", False))
     else:
         yet = "" if sweep.state.is_over else " yet"
-        parts.append((f"No trial has reported {clean(sweep.metric.name)}{yet}", False))
+        parts.append(
+            (f"No trial has finished with a value of {clean(sweep.metric.name)}{yet}", False)
+        )
     if found.shares:
         parts += [("; ", False), (found.answer, True)]
     elif ranked and len(sweep.varying) > 1:

@@ -217,9 +217,9 @@ def _symlog() -> SweepData:
 F, Q, R = TrialState.FAILED, TrialState.QUEUED, TrialState.RUNNING
 BAD: dict[str, tuple[Callable[[], SweepData], str]] = {
     "no metric": (_without_metric, "names no metric"),
-    "no result yet": (lambda: _few([R, R, Q, Q]), "No trial has reported"),
+    "no result yet": (lambda: _few([R, R, Q, Q]), "No trial has finished"),
     "one trial": (lambda: _few([TrialState.FINISHED]), "the only result"),
-    "no trial": (lambda: of_trials([], {}, sid="x-00000", metric="acc"), "No trial has reported"),
+    "no trial": (lambda: of_trials([], {}, sid="x-00000", metric="acc"), "No trial has finished"),
     "all failed": (lambda: _few([F] * 6), "All 6 trials failed"),
     "a running sweep": (lambda: _few([TrialState.FINISHED] * 9 + [R, R, Q]), "the best of 9"),
     "NaN and infinities": (_diverged, "the best of"),

@@ -182,6 +182,13 @@ def test_failures_are_counted_by_kind_with_an_example() -> None:
     assert lines[-1] == "out of memory: 2 trials  demo-00000/3: CUDA out of memory"
 
 
+def test_a_trial_that_finished_without_the_metric_is_counted_too() -> None:
+    failure = Failure(kind=FailureKind.UNREPORTED, message="'acc' was never reported")
+    finished = [_trial(3, 0.1, None, failure=failure)]
+    lines = [plain(line) for line in failure_lines(SweepSummary(SWEEP).add(finished))]
+    assert lines[-1] == "unreported: 1 trial  demo-00000/3: 'acc' was never reported"
+
+
 @pytest.mark.parametrize(
     ("counts", "fields", "code"),
     [
