@@ -37,8 +37,8 @@ if reports().is_new(t, args) then
   set(t, 'step', args.step)
   set(t, 'objective', args.objective or '')
   set(t, 'phase', args.phase or '')
-  full = reports().take_batch(s, t, args, rule, full)
-  reports().add_points(t, full)
+  local drops_points = reports().take_batch(s, t, args, rule, full)
+  reports().add_points(t, drops_points)
 end
 if rule then early().judge_again(t, rule) end
 save(s)

@@ -14,7 +14,8 @@ local args = cjson.decode(ARGV[1])
 local queue, worker, host, nonce = args.queue, args.worker, args.host, args.nonce
 local lease, schema, provenance, skip = tonumber(args.lease_ms), tonumber(args.schema), args.provenance, {}
 for _, sid in ipairs(args.skip) do skip[sid] = true end
-local full, newer, unfed = is_full(), '', ''
+local full = is_full()  -- before any other write
+local newer, unfed = '', ''
 local ROW_BYTES = 131072 -- twice what hpq writes
 local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
 

@@ -42,12 +42,7 @@ if t.closed == attempt or not (t.state == 'running' or was_reaped) then return {
 
 local rule = read_rule(s)
 local batch = args.last and reports().is_new(t, args.last) and args.last
-local has_streams = t.seq or attempt ~= '1'
-if batch then full = reports().take_batch(s, t, batch, rule, full) end
-if batch and has_streams then
-  reports().add_points(t, full)
-  save(t)
-end
+local drops_points = batch and reports().take_batch(s, t, batch, rule, full)
 
 local before, worker, mark = demand(s), t.worker or '', '-'
 if is_complete then mark = '+' elseif outcome == 'failed' then mark = guards().mark_of(kind, fingerprint, args.evidence) end
@@ -66,8 +61,10 @@ local function requeued(in_a_row)
   if args.evidence == 'tampering' or is_to_end then return end
   local function back(reply, reason, avoid)
     requeue(s, t, reason, false)
-    if batch and not has_streams then reports().add_points(t, full) end
-    if batch then set(t, 'objective', batch.objective or '') end
+    if batch then
+      reports().add_points(t, drops_points)
+      set(t, 'objective', batch.objective or '')
+    end
     save(t)
     redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
     set(s, tail, window)
@@ -120,9 +117,16 @@ if artifacts ~= '' then
   files().add_store(sid, artifacts)
   set(t, 'artifacts', artifacts)
 end
-unset(t, 'resumes')
-local last = not has_streams and {} or nil
-for i = 3, last and batch and not full and #ARGV or 0 do last[i - 2] = ARGV[i] end
+-- The first attempt of a trial that has sent nothing before has no streams: its points go into the record.
+local last
+if not t.seq and attempt == '1' then
+  last = {}
+  for i = 3, batch and not drops_points and #ARGV or 0 do last[i - 2] = ARGV[i] end
+else
+  if batch then reports().add_points(t, drops_points) end
+  unset(t, 'resumes')
+  save(t)
+end
 finish(s, t, outcome, fields, told, last)
 if t.seq then redis.call('HDEL', t.KEY, 'phase') end
 if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end

@@ -5,7 +5,7 @@
 
 local sid, n, attempt, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 is_full()  -- the writes below succeed on a full server
-local s, t = read_sweep(sid), read_trial(sid, n, 'unbegun')
+local s, t = read_sweep(sid), read_trial(sid, n, 'unbegun', 'ran_ms')
 if not t.state or not s.queue then return {'unknown', '', 0} end
 if t.attempt ~= attempt or is_other_claim(t, ARGV[5]) then return {'stale', '', 0} end
 if t.state ~= 'running' then return {'already', '', 0} end

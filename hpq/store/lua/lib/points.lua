@@ -176,7 +176,7 @@ end
 local function record_bytes(t, bytes)
   if t.log_bytes then bytes = bytes + math.max(4600, tonumber(t.log_bytes)) end  -- of the smallest stream
   add_bytes(t.SID, bytes - tonumber(t.bulk or 0))
-  if bytes > 0 then set(t, 'bulk', bytes) else unset(t, 'bulk') end
+  if bytes > 0 then set(t, 'bulk', bytes) elseif t.bulk then unset(t, 'bulk') end
 end
 
 return {metrics = metrics, rewind = rewind, forget = forget_points, add = add_point, pack = pack_points,

@@ -80,9 +80,10 @@ end
 -- Adds to a whole number.
 local function add(record, field, by) set(record, field, int(tonumber(record[field] or 0) + by)) end
 
--- Removes fields. Do not set them before the next `save`.
+-- Removes fields that were read. Do not set them before the next `save`.
 local function unset(record, ...)
   for _, field in ipairs({...}) do
+    assert(record[field] ~= nil, field)
     if record[field] then
       record.GONE = record.GONE or {}
       record[field], record.GONE[#record.GONE + 1] = false, field

@@ -79,12 +79,12 @@ local function cut(t, metric, stream, step)
   end
 end
 
--- Appends the points of a batch to the streams of their metrics.
-local function add_points(t, full)
+-- Appends the points of a batch to the streams of their metrics, or drops them.
+local function add_points(t, drops_points)
   for i = 3, #ARGV, 3 do
     local stream = trial_key(t.SID, t.N, 'p:' .. ARGV[i + 1])
     if t.resumes then cut(t, ARGV[i + 1], stream, tonumber(ARGV[i])) end
-    if not full then points().add(stream, ARGV[i], ARGV[i + 2]) end
+    if not drops_points then points().add(stream, ARGV[i], ARGV[i + 2]) end
   end
 end
 
