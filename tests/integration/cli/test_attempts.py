@@ -56,7 +56,7 @@ def test_show_tells_how_each_attempt_began_and_ended(hpq: Hpq, tried: TrialId) -
     assert [line.split()[:2] for line in told] == [
         ["1", "lost"],
         ["2", "requeued:"],
-        ["3", "failed"],
+        ["3", "killed,"],
         ["4", "finished"],
     ]
     assert "killed" in told[2] and "step 7" in told[2] and "(it is gone)" in told[3]
