@@ -269,3 +269,13 @@ def test_damaged_points_name_their_key(redis_url: str) -> None:
             bench.redis.hset(key, "acc", text)
             with pytest.raises(DecodeError, match="points field acc"):
                 bench.reader.trials.metric_history(bench.trial, "acc")
+
+
+def test_steps_that_are_no_numbers_block_no_server(redis_url: str) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        stream = Keys("hpq").points(bench.trial, "acc")
+        for _ in range(1_000):  # as only another client of Redis writes them
+            bench.redis.xadd(stream, {"s": "nan", "v": "1"})
+        bench.beat(claim, [Point(step=1, name="acc", value=0.5)])
+        assert bench.store.commit(claim, DONE) == "done"

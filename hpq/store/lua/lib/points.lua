@@ -44,14 +44,14 @@ local function thin(points)
   local all, gone = redis.call('XRANGE', points, '-', '+'), {}
   local function step(i) return tonumber(all[i][2][2]) end
   local apart = math.max(1, math.abs(step(#all) - step(#all - 1)))
-  while #gone < MOST_POINTS / 4 do
+  while #gone < MOST_POINTS / 4 and apart < 2 ^ 60 do  -- no distance is greater, unless a step is no number
     local kept = step(1)
     apart, gone = 2 * apart, {}
     for i = 2, #all - 1 do
       if math.abs(step(i) - kept) < apart then gone[#gone + 1] = all[i][1] else kept = step(i) end
     end
   end
-  redis.call('XDEL', points, unpack(gone))
+  if #gone > 0 then redis.call('XDEL', points, unpack(gone)) end
 end
 
 -- Appends a point to the stream of its metric. The metrics of one report get the same id: the record has
