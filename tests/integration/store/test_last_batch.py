@@ -123,6 +123,19 @@ def test_no_more_tickets_are_minted_than_a_queue_lacks(redis: Redis, sweep_of, w
         assert redis.llen(queue) == 8  # for an idle worker each, of those that may come
 
 
+def test_a_first_attempt_may_restart_though_it_has_no_checkpoint_of_its_own(
+    store, reader, sweep_of, who, redis: Redis
+) -> None:
+    """Another client of Redis wrote the pointer."""
+    sid = sweep_of(1).id
+    redis.hset(f"hpq:t:{sid}/1", "checkpoint", "{}")
+    claim = take(store, who, "a")
+    why = ReportBatch(seq=1, restarted="the path leads out of the trial's folder")
+    assert store.beat(claim, who, why, lease_ms=LEASE) == "ok"
+    assert store.commit(claim, DONE, batch(2, 1)) is CommitReply.DONE
+    assert steps_of(reader, claim) == [1]
+
+
 @pytest.mark.parametrize("is_beaten", [False, True])
 def test_a_batch_may_have_thousands_of_points(store, reader, sweep_of, who, is_beaten) -> None:
     rule = EarlyTerminate(rule=TerminationRule.ASHA, bands=(2, 4_000), eta=2)

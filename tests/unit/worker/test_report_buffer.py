@@ -149,3 +149,20 @@ def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it
     again.resume(position)
     again.report({"loss": 0.1}, None)
     assert again.position().logged == 3
+
+
+def test_a_batch_divides_no_report() -> None:
+    buffer = ReportBuffer(None)
+    for step in range(200):
+        buffer.report(dict.fromkeys("abcdefg", 0.5), step)
+    first = buffer.batch()
+    assert len(first.points) == 994 and {p.step for p in first.points} == set(range(142))
+    buffer.acknowledge(first)
+    assert len(buffer.batch().points) == 406
+
+
+def test_a_report_that_fills_a_batch_is_divided() -> None:
+    buffer = ReportBuffer(None)
+    for _ in range(1_500):
+        buffer.report({"loss": 0.5}, 7)
+    assert len(buffer.batch().points) == 1_000

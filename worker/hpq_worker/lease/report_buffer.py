@@ -179,7 +179,7 @@ class ReportBuffer:
         with self._lock:
             if self._sent is None:
                 self._seq += 1
-                count = min(_BATCH_POINTS, len(self._points))
+                count = self._whole_reports()
                 self._sent = ReportBatch(
                     seq=self._seq,
                     step=self.step,
@@ -195,6 +195,14 @@ class ReportBuffer:
                 del self._log[:_BATCH_LOG_BYTES]
                 self._is_new = bool(self._points or self._log)
             return self._sent
+
+    def _whole_reports(self) -> int:
+        """Return how many points the next batch has: Redis keeps those of a report together."""
+        points, most = self._points, min(_BATCH_POINTS, len(self._points))
+        if most == len(points):
+            return most
+        ends = range(most, most - MAX_NAMES, -1)
+        return next((n for n in ends if points[n].step != points[n - 1].step), most)
 
     def idle_batch(self) -> ReportBatch:
         """Return a batch that only extends the lease: its number is an old one."""

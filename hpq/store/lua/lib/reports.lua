@@ -21,6 +21,7 @@ end
 -- The training starts again without its checkpoint, which stays until this attempt publishes one: the
 -- next worker may have its store, and resume from it.
 local function restart(t, why)
+  also(t, 'resumes')
   points().forget(t)
   unset(t, 'resumes')
   save(t)
