@@ -98,7 +98,7 @@ def cpu_s(pid: int) -> float:
 
 
 class CpuWatch(threading.Thread):
-    """Adds up the CPU time of a process and its descendants, also of those that nobody waits for.
+    """The CPU time of a process and its descendants, those whose end is ignored among them.
 
     Ray's raylet ignores the end of its children, whose time the kernel then drops.
     """

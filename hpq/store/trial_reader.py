@@ -88,8 +88,7 @@ class TrialReader:
     def all(self, sid: str, chunk: int = 500) -> Iterator[TrialView]:
         """Yield every trial of a sweep in order of number; read `chunk` trials a round trip."""
         total: Any = self._redis.hlen(self._keys.sweep(sid, "params"))
-        for start in range(1, total + 1, chunk):
-            yield from self.get_many(sid, range(start, min(start + chunk, total + 1)))
+        yield from self._in_parts(sid, range(1, total + 1), chunk)
 
     def begun(self, sid: str, chunk: int = 500) -> Iterator[TrialView]:
         """Yield, in order of number, every trial of a sweep that was ever claimed, or reused.
@@ -102,7 +101,9 @@ class TrialReader:
         pipe.zrange(self._keys.sweep(sid, "running"), 0, -1)
         pipe.zrange(self._keys.sweep(sid, "ended"), 0, -1)
         found = {number for part in pipe.execute() for number in trial_numbers(sid, part)}
-        numbers = sorted(found)
+        yield from self._in_parts(sid, sorted(found), chunk)
+
+    def _in_parts(self, sid: str, numbers: Sequence[int], chunk: int) -> Iterator[TrialView]:
         for start in range(0, len(numbers), chunk):
             yield from self.get_many(sid, numbers[start : start + chunk])
 

@@ -48,7 +48,7 @@ local function pick(s)
       if other.host ~= host then found.is_far = true end
       if other.name ~= worker then
         if other.idle then found.is_idle = true end
-        if (other.store or '') ~= '' then found.stores[other.store] = true end
+        if is_set(other.store) then found.stores[other.store] = true end
       end
     end
     return found

@@ -5,14 +5,12 @@
 -- Replies: ok, then the ids of the stores that have files of it | unknown
 
 local sid = ARGV[1]
-local s = sweep_key(sid)
-local record = read_sweep(sid)
+local s = read_sweep(sid, 'digest', 'bands')
 is_full()
 local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
-local f = redis.call('HMGET', s, 'queue', 'digest', 'owner')
-if not f[1] then return {'unknown'} end
-add_demand(f[1], -demand(record))
-count_busy(record, -record.RUNNING)
+if not s.queue then return {'unknown'} end
+add_demand(s.queue, -demand(s))
+count_busy(s, -s.RUNNING)
 for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
   local t = trial_key(sid, n)  -- the next heartbeat tells its worker that the attempt is over
@@ -20,26 +18,26 @@ for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
 end
 redis.call('ZREM', key('sweeps'), sid)
 redis.call('ZREM', key('bulk'), sid)
-close(record)
-if redis.call('HGET', key('digests'), f[2]) == sid then redis.call('HDEL', key('digests'), f[2]) end
-for _, field in ipairs(redis.call('HKEYS', s)) do  -- appended files
+close(s)
+if redis.call('HGET', key('digests'), s.digest) == sid then redis.call('HDEL', key('digests'), s.digest) end
+for _, field in ipairs(redis.call('HKEYS', s.KEY)) do  -- appended files
   if string.sub(field, 1, 5) == 'file:' then
-    local digest = string.match(redis.call('HGET', s, field), '"digest":"(%x+)"')
+    local digest = string.match(redis.call('HGET', s.KEY, field), '"digest":"(%x+)"')
     if digest and redis.call('HGET', key('digests'), digest) == sid then redis.call('HDEL', key('digests'), digest) end
   end
 end
-if redis.call('HGET', key('last'), f[3]) == sid then redis.call('HDEL', key('last'), f[3]) end
+if redis.call('HGET', key('last'), s.owner) == sid then redis.call('HDEL', key('last'), s.owner) end
 redis.call('SADD', key('removing'), sid)
 -- `commit` drops results of it, and keeps those of lost data; + ½: no worker removes its files.
 redis.call('ZADD', key('removed'), string.format('%.1f', ARGV[2] == '1' and NOW + 0.5 or NOW), sid)
 redis.call('ZREMRANGEBYRANK', key('removed'), 0, -1001)
 for _, store in ipairs(stores) do redis.call('DEL', key('collected', store)) end  -- a worker looks soon
-for band in string.gmatch(redis.call('HGET', s, 'bands') or '', '%d+') do
+for band in string.gmatch(s.bands or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end
 sharing().drop_code(sid)
 sharing().drop_ran_on(sid)
-redis.call('UNLINK', s)
+redis.call('UNLINK', s.KEY)
 for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events',
   'origin', 'ran_on', 'restoring'}) do
   redis.call('UNLINK', sweep_key(sid, part))

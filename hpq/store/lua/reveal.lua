@@ -7,12 +7,12 @@
 local args = cjson.decode(ARGV[1])
 local sid, token, ttl = args.sweep, args.token, tonumber(args.ttl_s)
 local trials, expected = tonumber(args.trials), tonumber(args.keys)
-local s, lock = sweep_key(sid), sweep_key(sid, 'restoring')
+local name, lock = sweep_key(sid), sweep_key(sid, 'restoring')
 local has_lock = redis.call('GET', lock) == token
-if redis.call('EXISTS', s) == 1 then
+if redis.call('EXISTS', name) == 1 then
   if not has_lock then return {'exists'} end
-  local record = read_sweep(sid)
-  return {'created', record.queue, tickets(record)}  -- the same call, sent twice
+  local s = read_sweep(sid)
+  return {'created', s.queue, tickets(s)}  -- the same call, sent twice
 end
 if not has_lock then return {'torn'} end
 
@@ -47,19 +47,18 @@ if each('PERSIST') ~= expected then
   each('EXPIRE', ttl)
   return {'torn'}
 end
-redis.call('HSET', s, unpack(ARGV, 2))
+redis.call('HSET', name, unpack(ARGV, 2))
 redis.call('ZREM', key('removed'), sid)
 sharing().hold_code(sid)
 local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))
 redis.call('DEL', sweep_key(sid, 'ran_on'))  -- hold_ran_on counts them again
 for _, digest in ipairs(ran) do sharing().hold_ran_on(sid, digest) end
 redis.call('EXPIRE', lock, 60)  -- until then, the caller may repeat this call
-local f = redis.call('HMGET', s, 'queue', 'created_ms', 'digest', 'owner', 'bulk')
-redis.call('ZADD', key('sweeps'), f[2], sid)
-redis.call('HSETNX', key('digests'), f[3], sid)
-redis.call('HSETNX', key('last'), f[4], sid)
-if tonumber(f[5] or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
-local record = read_sweep(sid)
-if not is_done(record) then sweeps().open(sid) end
-add_demand(f[1], demand(record))
-return {'created', f[1], tickets(record)}
+local s = read_sweep(sid, 'created_ms', 'digest', 'bulk')
+redis.call('ZADD', key('sweeps'), s.created_ms, sid)
+redis.call('HSETNX', key('digests'), s.digest, sid)
+redis.call('HSETNX', key('last'), s.owner, sid)
+if tonumber(s.bulk or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
+if not is_done(s) then sweeps().open(sid) end
+add_demand(s.queue, demand(s))
+return {'created', s.queue, tickets(s)}

@@ -46,7 +46,7 @@ local function judge(t, rule, counted, is_new)
     if band > counted[1] then break end
     at = band
   end
-  if not test or not at or (counted[2] or '') == '' then return end
+  if not test or not at or not is_set(counted[2]) then return end
   if rule.rule ~= 'hyperband' and not (is_new and at == counted[1]) then return end
   local band = sweep_key(t.SID, 'band:' .. int(at))
   local all = redis.call('ZCARD', band)
