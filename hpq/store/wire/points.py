@@ -4,15 +4,15 @@ A field is a metric. Its value is one segment for each time that the trial ended
 and steps of the points, or "=" if these are in the field "", then the values. Numbers are
 little-endian; letters are types of `struct`.
 
-    ids     H count, d first ms, 3 letters, 3 columns: ms, sequence, step; each has the differences
-            from point to point, or (d) the numbers
+    ids     H count, d first ms, 3 letters, 3 columns: ms, sequence, step; each has (d) the numbers,
+            or the differences from point to point as H runs of equal ones, their lengths, and them
     values  d or f, and the values; or B, the number of different values, these as d, places as B
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, repeat
 from struct import calcsize, error, unpack_from
 from typing import Any, NamedTuple
 
@@ -84,9 +84,15 @@ class _Reader:
         (count,), (first,), letters = self.take("H", 1), self.take("d", 1), self.take("c", 3)
         columns = []
         for before, letter in zip((first, 0, 0), letters, strict=True):
-            column = self.take(letter.decode("latin-1"), count)
-            if letter != b"d":
-                column = tuple(accumulate(column, initial=before))[1:]
+            if letter == b"d":
+                column = self.take("d", count)
+            else:
+                lengths = self.take("H", self.take("H", 1)[0])
+                if sum(lengths) != count:
+                    raise ValueError(f"runs of {sum(lengths)} for {count} points")
+                rises = self.take(letter.decode("latin-1"), len(lengths))
+                every = chain.from_iterable(map(repeat, rises, lengths))
+                column = tuple(accumulate(every, initial=before))[1:]
             columns.append([int(number) for number in column])
         ms, seqs, steps = columns
         return list(zip(ms, seqs, strict=True)), steps

@@ -70,11 +70,15 @@ def test_a_worker_that_starts_drops_the_names_of_killed_ones_from_the_register(l
     for register in registers:
         lab.redis.sadd(register, "rq:worker:killed")
     lab.worker()
-    lab.wait_until(
-        lambda: not any(lab.redis.sismember(name, "rq:worker:killed") for name in registers),
-        "the names of live workers alone",
-    )
-    assert lab.redis.scard(registers[0]) == 1
+
+    def living() -> list[set[bytes]]:
+        return [lab.redis.smembers(name) - {b"rq:worker:killed"} for name in registers]
+
+    def dropped() -> bool:
+        return not any(lab.redis.sismember(name, "rq:worker:killed") for name in registers)
+
+    lab.wait_until(lambda: dropped() and all(map(len, living())), "the names of live workers alone")
+    assert [len(names) for names in living()] == [1, 1]
 
 
 @pytest.mark.slow

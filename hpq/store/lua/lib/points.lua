@@ -70,22 +70,28 @@ end
 local function pack(letter, list) return struct.pack('<' .. string.rep(letter, #list), unpack(list)) end
 
 -- Encodes the ids and steps of rows {ms, seq, step, value}: their number, the first ms, the types of the
--- three columns, and the columns. A column has the differences from row to row in the narrowest type, or
+-- three columns, and the columns. A column has the differences from row to row in the narrowest type, as
+-- runs of equal ones, since most are: it depends little on how a trial's points met the beats. Or it has
 -- the numbers as doubles if they are far apart.
 local function encode_ids(rows)
   if #rows == 1 then
     local row = rows[1]
-    return struct.pack('<Hdc3bdd', 1, row[1], 'bdd', 0, row[2], row[3])
+    return struct.pack('<Hdc3HHbdd', 1, row[1], 'bdd', 1, 1, 0, row[2], row[3])
   end
   local types, columns = '', ''
   for k = 1, 3 do
-    local numbers, rises, before, most = {}, {}, k == 1 and rows[1][1] or 0, 0
+    local numbers, rises, lengths, before, most = {}, {}, {}, k == 1 and rows[1][1] or 0, 0
     for i, row in ipairs(rows) do
-      numbers[i], rises[i], before = row[k], row[k] - before, row[k]
-      most = math.max(most, rises[i], -1 - rises[i])
+      local rise = row[k] - before
+      if rise ~= rises[#rises] then rises[#rises + 1], lengths[#lengths + 1] = rise, 0 end
+      lengths[#lengths] = lengths[#lengths] + 1
+      numbers[i], before = row[k], row[k]
+      most = math.max(most, rise, -1 - rise)
     end
     local letter = most < 128 and 'b' or most < 32768 and 'h' or most < 2147483648 and 'i' or 'd'
-    types, columns = types .. letter, columns .. pack(letter, letter == 'd' and numbers or rises)
+    types = types .. letter
+    columns = columns .. (letter == 'd' and pack('d', numbers)
+      or struct.pack('<H', #rises) .. pack('H', lengths) .. pack(letter, rises))
   end
   return struct.pack('<Hdc3', #rows, rows[1][1], types) .. columns
 end
