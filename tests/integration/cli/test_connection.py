@@ -20,10 +20,10 @@ import yaml
 from redis import Redis, ResponseError
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.trial import TrialState
+from hpq.domain.trial import Artifacts, TrialState
 from hpq_producer import connection_record
 from hpq_producer.connection_record import BACKGROUND, ConnectionRecord
-from tests.support.ids import refused
+from tests.support.ids import ids, refused
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ _HOLDS = """
 import sys, time
 from pathlib import Path
 from hpq.domain.attempt import Outcome
-from hpq.domain.trial import TrialState
+from hpq.domain.trial import Artifacts, TrialState
 from hpq_producer import connection_record
 
 held = connection_record.acquire_lock(Path(sys.argv[1]), connection_record.BACKGROUND)
@@ -256,6 +256,29 @@ def test_where_a_trial_in_a_cluster_left_no_files_it_is_told_how_pods_get_a_stor
     done = hpq("get", "demo-00000/1", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0")
     assert done.returncode == 4 and "`hpq manifests … --with store`" in done.stderr, done.stderr
     assert "manifests" not in hpq("get", "demo-00000/1").stderr
+
+
+def test_a_file_in_the_volume_of_pods_is_copied_by_the_command_that_get_prints(
+    hpq, environ: dict[str, str], connection, port: int, sweep_of, store, take, tmp_path: Path
+) -> None:
+    connection_record.write_record(Path(environ["HPQ_HOME"]), replace(connection, port=port))
+    sweep_of(1)
+    left = Artifacts(store="abcd1234", path="hpq/1", files={"my model's": 7})
+    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, step=1, artifacts=left))
+    printed = hpq(
+        *("get", "demo-00000/1", "my model's", "--out", tmp_path / "a copy"),
+        HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0",
+    )
+    assert (printed.returncode, ids(printed.stderr)) == (2, ["store-differs"]), printed.stderr
+    line = printed.stderr[printed.stderr.index("kubectl ") : printed.stderr.rindex(" [")]
+    (tmp_path / "volume" / "hpq" / "1").mkdir(parents=True)
+    (tmp_path / "volume" / "hpq" / "1" / "my model's").write_bytes(b"weights")
+    kubectl = tmp_path / "kubectl"  # runs the command here, as in a pod
+    kubectl.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    kubectl.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HPQ_STORE": str(tmp_path / "volume")}
+    subprocess.run(["sh", "-c", line], env=path, check=True)
+    assert (tmp_path / "a copy").read_bytes() == b"weights"
 
 
 def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(

@@ -11,12 +11,11 @@ from typer import Argument, Option
 
 from hpq.connection.credentials import redact
 from hpq.domain.trial import Artifacts, TrialId, TrialView
-from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
+from hpq.errors import NotFound, OutOfReach, UserError
 from hpq.filestore.base import Gone, Readable, UnreadableFile, copy_out, is_safe_name
 from hpq.filestore.local import location, open_files
-from hpq_producer.cluster.api import KubernetesApi
-from hpq_producer.cluster.files import PodVolume, copy_command, find_volume
-from hpq_producer.connection_record import ConnectionRecord
+from hpq.shell import shell_hint
+from hpq_producer.connection_record import ConnectionRecord, kubectl_command
 from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.reports.show import artifact_lines
 from hpq_producer.session import Session, open_session
@@ -105,30 +104,20 @@ def _target(name: str, out: Path | None, force: bool) -> Path:
 def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
     files, where = _source(session, left, name, path)
     try:
-        if isinstance(files, PodVolume):
-            files.copy(f"{left.path}/{name}", left.files[name], path)
-        else:
-            with progress_bar(left.files[name] >> _MIB, f"{clean(name)}, MiB") as show:
-                chunks = count()
-                copy_out(files, f"{left.path}/{name}", path, lambda: show(next(chunks)) is None)
+        with progress_bar(left.files[name] >> _MIB, f"{clean(name)}, MiB") as show:
+            chunks = count()
+            copy_out(files, f"{left.path}/{name}", path, lambda: show(next(chunks)) is None)
     except Gone:
         text = f"{clean(name)} was deleted from {where}"
         raise NotFound(text, code="no-files") from None
     except UnreadableFile as error:
-        again = ""
-        if isinstance(files, PodVolume):
-            again = (
-                f"; try again, or run: {copy_command(files.api, f'{left.path}/{name}', str(path))}"
-            )
-        raise UserError(f"{where}: {clean(str(error))}{again}", code="file-unreadable") from None
+        raise UserError(f"{where}: {clean(str(error))}", code="file-unreadable") from None
     except OSError as error:
         text = f"cannot copy {clean(name)} to {path}: {error}"
         raise UserError(text, code="file-unwritable") from None
 
 
-def _source(
-    session: Session, left: Artifacts, name: str, path: Path
-) -> tuple[Readable | PodVolume, str]:
+def _source(session: Session, left: Artifacts, name: str, path: Path) -> tuple[Readable, str]:
     """Return the store that has the file, and its description."""
     place = location(session.settings)
     try:
@@ -140,27 +129,20 @@ def _source(
         raise OutOfReach(text, code="store-unusable") from None
     if files.id == left.store:
         return files, f"store {files.id} ({redact(place)})"
+    where = f"{clean(name)} is in store {clean(left.store)}"
     if session.connection and not session.settings.store:
-        volume = _find_in_cluster(session.connection, left, name, path)
-        return volume, f"store {volume.id} (in pod {volume.pod}, {clean(volume.folder)})"
+        line = _copy_command(session.connection, f"{left.path}/{name}", str(path))
+        text = f"{where}, which only pods mount; with the right pods/exec, run: {line}"
+        raise UserError(text, code="store-differs")
     raise UserError(
-        f"{clean(name)} is in store {clean(left.store)}, but {redact(place)} is store"
-        f" {files.id}; set HPQ_STORE to the workers' value",
+        f"{where}, but {redact(place)} is store {files.id}; set HPQ_STORE to the workers' value",
         code="store-differs",
     )
 
 
-def _find_in_cluster(
-    connection: ConnectionRecord, left: Artifacts, name: str, path: Path
-) -> PodVolume:
-    """Find the store as a volume of the cluster that this machine is connected to."""
-    where = f"{clean(name)} is in store {clean(left.store)}, which this machine cannot reach"
-    try:
-        api = KubernetesApi(connection.context, connection.namespace)
-        return find_volume(api, left)
-    except Forbidden as error:
-        line = copy_command(api, f"{left.path}/{name}", str(path))
-        text = f"{where}, and {error}; a user with that right can run: {line}"
-        raise Forbidden(text, code=error.code) from None
-    except NotFound as error:
-        raise NotFound(f"{where}, and {error}", code=error.code) from None
+def _copy_command(connection: ConnectionRecord, kept: str, path: str) -> str:
+    """Return the kubectl command that copies a file out of the volume of a worker's pod."""
+    read = f'cat "$HPQ_STORE"{shell_hint([f"/{kept}"])}'
+    words = shell_hint(["exec", "deploy/hpq-worker", "--", "sh", "-c", read])
+    kubectl = kubectl_command(connection.context, connection.namespace)
+    return f"{kubectl} {words} > {shell_hint([path])}"
