@@ -27,7 +27,7 @@ Code = Literal[
     "jobs-need-count", "jobs-too-many", "kubeconfig-unusable", "kustomize-failed", "launch-invalid",
     "limit-fixed", "metric-unreported", "namespace", "namespace-mismatch", "no-data",
     "no-deployment", "no-files", "no-gpu", "no-result", "no-store", "no-sweep", "no-torch",
-    "no-worker", "not-found", "not-redis", "nothing-waits", "notice-lost", "one-sweep-only",
+    "no-worker", "not-found", "not-redis", "nothing-waits", "one-sweep-only",
     "openssl-failed", "option-rejected", "out-of-reach", "parameters-altered",
     "parameters-unverified", "pod-trouble", "pods", "pods-not-ready",
     "pods-refused", "pods-starting", "port-unusable", "private-redis-failed",

@@ -28,7 +28,7 @@ LAYERS = {
         notice
         errors
         datasets domain in_process shell wandb
-        connection search webhook
+        connection search
         settings store.wire
         filestore process
         code store

@@ -134,6 +134,7 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
     unmet = explain_unreported_metric(status)
     out: list[Notice] = []
     state, counts = sweep.state, sweep.counts
+    failures = f"hpq results {sweep.id} --where 'state == failed'"
     if state is SweepState.HELD:
         out.append(Notice("sweep-held", f"held: {clean(sweep.held)}"))
         out.append(Notice("sweep-held-remedy", _how_to_resume(sweep, unmet)))
@@ -145,14 +146,16 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         out.append(unmet)
     if sweep.retry_ended:
         text = f"{clean(sweep.retry_ended)}; the rest of the retry was not run and failed"
-        out.append(Notice("retry-ended", f"{text}: hpq results {sweep.id} --state failed"))
+        out.append(
+            Notice("retry-ended", f"{text}: hpq results {sweep.id} --where 'state == failed'")
+        )
     if failed := counts.failed - counts.diverged:
         seen = [t for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
             reason = clean(seen[0].failure.message)
             text = f"{failed} failed; hpq logs {seen[0].id}  {reason}"
         else:
-            text = f"{failed} failed; hpq results {sweep.id} --state failed"
+            text = f"{failed} failed; {failures}"
         out.append(Notice("trials-failed", text))
     return out
 
@@ -170,7 +173,7 @@ def _how_to_resume(sweep: SweepView, unmet: Notice | None) -> str:
     """
     if unmet and unmet.text.partition(": ")[2] in clean(sweep.held):
         return f"to run the other trials without the metric: hpq resume {sweep.id}"
-    retry = f"hpq retry --failed {sweep.id}"
+    retry = f"hpq retry {sweep.id}"
     drop = f"to drop trials that cannot run: hpq cancel {sweep.id} --where EXPR"
     if not (sweep.launch.code_dir or sweep.launch.bundled):
         return f"fix the cause, then {retry}; {drop}"

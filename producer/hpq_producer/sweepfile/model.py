@@ -179,7 +179,7 @@ _NOT_SUPPORTED: dict[str, tuple[Code, str]] = {
         "job": "hpq runs no W&B Launch jobs; write program or trainer",
         "image_uri": "the worker's deployment chooses the image; remove it",
         "tags": "tags are not part of a sweep's definition; hpq enqueue FILE --tag WORD",
-        "notify": "the URL is a secret; set HPQ_NOTIFY for workers, or use hpq wait --notify",
+        "notify": "the URL is a secret; set HPQ_NOTIFY for workers",
         "metrics": "a sweep has one metric; write metric: {name: …, goal: …}",
     }.items()
 }

@@ -293,7 +293,7 @@ def test_five_equal_failures_hold_the_sweep_and_retry_goes_on(lab) -> None:
     waited = lab.hpq("wait", sid)
     assert waited.returncode == 5 and "KeyError train.py:4" in waited.stderr + waited.stdout
     lab.write("mended", "")
-    lab.ok("retry", sid, "--failed")
+    lab.ok("retry", sid)
     lab.wait_over(sid)
     counts = lab.reader.sweeps.get(sid).counts
     assert (counts.finished, counts.failed) == (7, 0)

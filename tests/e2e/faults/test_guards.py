@@ -77,7 +77,7 @@ def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> 
     lab.wait_over(sid)
     failure = lab.trial(sid).failure
     assert (failure.kind.value, lab.trial(sid).attempt) == ("stalled", 2)
-    assert all(f"hpq {verb} {sid}" in failure.message for verb in ("set", "retry --failed"))
+    assert all(f"hpq {verb} {sid}" in failure.message for verb in ("set", "retry"))
     assert "in waits_for_ever" in lab.printed(sid)
     lab.wait_until(lambda: not lab.processes(r"sleep|stalled\.py"), "the end of all below it")
 
@@ -116,7 +116,7 @@ def test_a_retry_of_bad_trials_ends_by_itself_and_leaves_the_sweep_alone(lab) ->
         f"program: train.py\n{HEAD}parameters: {{x: {{values: {list(range(14))}}}}}\n"
     )
     lab.wait_over(sid)
-    lab.ok("retry", sid, "--failed")
+    lab.ok("retry", sid)
     lab.wait_over(sid)
     sweep = lab.reader.sweeps.get(sid)
     assert (sweep.counts.finished, sweep.counts.failed, sweep.held) == (7, 7, "")
@@ -163,6 +163,6 @@ def test_a_sweep_that_fails_alike_is_held_and_one_line_says_what_to_do(lab, rule
     said = " ".join(waited.stderr.split())
     assert waited.returncode == 5
     assert ids(waited.stderr) == ["sweep-held", "sweep-held-remedy", "trials-failed"]
-    assert held in said and f"hpq retry --failed {sid}" in said
+    assert held in said and f"hpq retry {sid}" in said
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)

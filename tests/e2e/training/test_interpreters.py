@@ -65,6 +65,6 @@ def test_a_missing_module_names_both_pythons_and_the_setting_that_mends_it(lab, 
     worker.terminate()
     worker.wait()
     lab.worker(HPQ_PYTHON=sys.executable)
-    lab.ok("retry", "--failed", sid, "--yes")
+    lab.ok("retry", sid, "--yes")
     lab.wait_over(sid)
     assert lab.trial(sid).state is TrialState.FINISHED, lab.printed(sid)

@@ -37,7 +37,6 @@ from hpq.store.wire.fields import dumps
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.app import _important, matching
 from tests.support.constants import DEADLINE_S, ROOT
-from tests.support.hook import serving
 from tests.support.ids import ids, refused
 from tests.support.store_calls import end, take
 
@@ -284,7 +283,9 @@ def test_history_prints_every_value_in_each_format(hpq: Hpq, done: SweepView) ->
     assert list(cells[0]) == list(rows[0]) and cells[0]["time"] == rows[0]["time"]
     table = hpq("results", "--history", "--where", "x == 2").stdout.splitlines()
     assert table[0].split() == list(rows[0]) and len(table) == 3
-    assert hpq("results", "--history", "--state", "failed", "--csv").stdout.count("\n") == 1
+    assert (
+        hpq("results", "--history", "--where", "state == failed", "--csv").stdout.count("\n") == 1
+    )
 
 
 def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: SweepView) -> None:
@@ -296,7 +297,7 @@ def test_results_are_sorted_cut_and_filtered(hpq: Hpq, done: SweepView) -> None:
     assert numbers("--sort", "-x") == [3, 2, 1]
     assert numbers("--top", "1") == [2]
     assert numbers("--sort", "-objective", "--top", "1") == [1]
-    assert numbers("--state", "failed") == [3]
+    assert numbers("--where", "state == failed") == [3]
     wrong = hpq("results", "--sort", "nope")
     refused(wrong, "column-unknown", "nope")
 
@@ -427,20 +428,6 @@ def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
 
 def test_wait_answers_how_the_sweep_ended(hpq: Hpq, done: SweepView) -> None:
     assert hpq("wait").returncode == 1
-
-
-def test_wait_posts_the_outcome_itself_and_warns_if_no_webhook_accepts_it(
-    hpq: Hpq, done: SweepView, redis: Redis
-) -> None:
-    with serving() as hook:
-        assert hpq("wait", "--notify", hook.url).returncode == 1
-        body = hook.posted.get(timeout=DEADLINE_S)
-        assert (body["event"], body["sweep"]) == ("finished", done.id)
-        hook.answers = [500] * 3
-        answer = hpq("wait", "--notify", hook.url)
-    assert answer.returncode == 1 and "notice-lost" in ids(answer.stderr), answer.stderr
-    assert b"s3cret" not in b"".join(redis.dump(key) or b"" for key in redis.scan_iter())
-    refused(hpq("wait", "--notify", "ftp://x"), "setting-invalid")
 
 
 @pytest.mark.parametrize(

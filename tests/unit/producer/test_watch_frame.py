@@ -153,7 +153,7 @@ def test_a_terminal_that_is_too_small_gets_one_line_that_says_so() -> None:
 def test_what_needs_the_user_stands_above_the_trials() -> None:
     held, paused = _scene(held="5 of 5 trials failed: KeyError train.py:31"), _scene(flag="paused")
     stuck = replace(_scene(running=0), not_taken=Notice("no-worker", "start one"))
-    retry, resume = "hpq retry --failed demo-00000", "hpq resume demo-00000"
+    retry, resume = "hpq retry demo-00000", "hpq resume demo-00000"
     cancel = "hpq cancel demo-00000 --where EXPR"
     for scene, codes, words in (
         (
@@ -176,7 +176,7 @@ def test_a_held_sweep_of_local_code_may_have_a_faulty_file() -> None:
     status = _scene(held="5 of 5 trials failed").sweep_status
     status = replace(status, sweep=replace(status.sweep, launch=Launch(bundled=True)))
     remedy = next(n for n in needed_actions(status, None) if n.code == "sweep-held-remedy")
-    for words in ("the code or the sweep file", "hpq retry --failed demo-00000"):
+    for words in ("the code or the sweep file", "hpq retry demo-00000"):
         assert words in remedy.text
 
 
@@ -187,7 +187,7 @@ def test_what_helps_a_held_sweep_is_not_cut_off(size: tuple[int, int]) -> None:
     scene = _scene(running=0, held=why, launch=bound)
     said = " ".join(line.strip("! ") for line in _text(scene, *size))
     # Edited code is another sweep: a retry of this one would fail as before, or wait for ever.
-    assert "hpq retry --failed demo-00000" in said and "run the file again" in said
+    assert "hpq retry demo-00000" in said and "run the file again" in said
     assert "5 of 5 trials failed: exit" in said
     if size[1] > 10:
         assert "hpq cancel demo-00000" in said

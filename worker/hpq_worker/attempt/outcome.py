@@ -99,7 +99,7 @@ def _stalled(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Ou
         limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"
     line = (
         f"no report and no output for {limit}; its log has the stacks; to allow a longer silence:"
-        f" hpq set {sweep.id} stall=2h, then hpq retry --failed {sweep.id}"
+        f" hpq set {sweep.id} stall=2h, then hpq retry {sweep.id}"
     )
     failure = Failure(
         kind=FailureKind.STALLED, message=line, fingerprint="neither reported nor printed"

@@ -6,23 +6,30 @@ it, and tries again twice.
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import math
+import urllib.request
+from collections.abc import Mapping
 from concurrent.futures import wait
 from contextlib import suppress
 from functools import partial
+from http.client import HTTPException
 from threading import Event
 from typing import Any
 
 from hpq.domain.sweep import SweepState, SweepView
+from hpq.sanitize import visible
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
-from hpq.webhook import TIMEOUT_S, notice, post
 from hpq_worker.process.call_thread import CallThread
 
 log = logging.getLogger("hpq.notices")
+_REASON = 300  # characters of why
+_WAITS_S = (1.0, 10.0, 0.0)  # after each try
+TIMEOUT_S = 5.0
 _NEWEST = 20  # sweeps that are checked beside the open ones
 _STALLED_S = 600.0  # trials wait, and no worker of the queue runs any trial
 _STALLED = "stalled"
@@ -103,8 +110,51 @@ class Notices:
         why = sweep.held
         if what == _STALLED:
             why = f"trials wait, and no worker runs one; see hpq show {sweep.id}"
-        return notice(sweep, what, best, why)
+        return _notice(sweep, what, best, why)
 
-    def _post(self, url: str, body: dict[str, Any]) -> None:
-        if not post(url, body, self._stop.wait):
-            log.error("notice given up: %s", body["text"])
+    def _post(self, url: str, body: Mapping[str, Any]) -> None:
+        """Post a notice, three times at most."""
+        head, data = {"Content-Type": "application/json"}, json.dumps(body).encode()
+        for wait_s in _WAITS_S:
+            try:
+                request = urllib.request.Request(url, data, head)
+                with _OPENER.open(request, timeout=TIMEOUT_S):
+                    return
+            except (OSError, ValueError, HTTPException) as error:
+                # The error's text may quote the URL, which is a secret.
+                log.warning("notice not sent: %s", type(error).__name__)
+            if self._stop.wait(wait_s):
+                break
+        log.error("notice given up: %s", body["text"])
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: urllib would turn the POST into a GET, and go where it is sent."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
+def _notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[str, Any]:
+    """Return the body of a notice; `best` is the best objective of the sweep."""
+    counts, metric = sweep.counts, sweep.metric
+    parts = [f"hpq: {sweep.id} is {event}", f"{counts.finished} of {counts.total} finished"]
+    parts += [f"{counts.failed} failed"] if counts.failed else []
+    parts += [f"best {metric.name} {best:.5g}"] if metric and best is not None else []
+    reason = visible(why)[:_REASON]
+    text = ", ".join(parts) + (f": {reason}" if reason else "")
+    return {
+        "text": html.escape(text, quote=False),  # Slack reads <…> as links and mentions
+        "event": event,
+        "sweep": sweep.id,
+        "owner": sweep.owner,
+        "trials": counts.total,
+        "finished": counts.finished,
+        "failed": counts.failed,
+        "metric": metric.name if metric else None,
+        "best": best if best is not None and math.isfinite(best) else None,  # JSON has no NaN
+        "reason": reason,
+    }

@@ -200,8 +200,9 @@ def _left_to_cancel(session: Session, found: SweepView, numbers: list[int]) -> t
 
 def retry(
     targets: Targets = None,
-    failed: Annotated[bool, Option(help="Queue all failed trials (the default).")] = False,
-    cancelled: Annotated[bool, Option(help="Queue all cancelled trials.")] = False,
+    cancelled: Annotated[
+        bool, Option(help="Queue all cancelled trials, not the failed ones.")
+    ] = False,
     where: WhereExpr = None,
     yes: Yes = False,
     force: Other = False,
@@ -221,10 +222,9 @@ def retry(
     with open_session() as session:
         found = owned_sweep(session, ref, force)
         if not numbers:
-            wanted = {TrialState.CANCELLED} if cancelled else {TrialState.FAILED}
-            wanted |= {TrialState.FAILED} if failed else set()
+            wanted = TrialState.CANCELLED if cancelled else TrialState.FAILED
             trials = Selection(reader=session.reader, sweep=found, where=only).trials()
-            numbers = [t.id.number for t in trials if t.state in wanted]
+            numbers = [t.id.number for t in trials if t.state is wanted]
         elif results := _with_results(session, found, numbers):
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {found.id}?"
             confirm(question, yes)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Option
 
-from hpq.domain.trial import Curve, TrialState
+from hpq.domain.trial import Curve
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.query.filter import Filter
@@ -43,7 +43,6 @@ def results(
     top: Annotated[
         int | None, Option(min=1, help="Print only the first N trials, after --sort.")
     ] = None,
-    state: Annotated[TrialState | None, Option(help="Print only trials in this state.")] = None,
     where: WhereExpr = None,
     all_metrics: Annotated[
         bool, Option(help="Show every metric in the table, not only the objective.")
@@ -59,14 +58,14 @@ def results(
 
     Examples:
       hpq results -o csv > results.csv
-      hpq results digits-3f2a1 --state failed --sort=-duration
+      hpq results digits-3f2a1 --where 'state == failed' --sort=-duration
       hpq results --history -o jsonl > curves.jsonl
     """
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
         found = session.verifiable(sweep)
-        chosen = Selection(reader=reader, sweep=found, state=state, sort=sort, top=top, where=only)
+        chosen = Selection(reader=reader, sweep=found, sort=sort, top=top, where=only)
         if history:
             return _show_history(read_curves(reader, chosen.trials()), output)
         if output is Format.CSV:
