@@ -6,8 +6,8 @@ of a store of files.
 P:sweeps        zset  sweep id → created_ms
 P:digests       hash  sweep digest → sweep id, to find a sweep that is queued already
 P:last          hash  owner → id of the last sweep
-P:settle        hash  run_id of the server and since when the reaper trusts it; booked:Q → when the
-                      counts of queue Q were put right last
+P:settle        hash  run_id of the server and since when the reaper trusts it; demand:Q → running +
+                      claimable trials of queue Q; booked:Q → when the reaper corrected that
 P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
@@ -29,7 +29,7 @@ P:q:Q:busy      hash  owner with open sweeps → number of their running trials
 P:q:Q:idle      zset  W → last seen idle, ms
 P:q:Q:looks     string  set when a worker of the queue looked for notices; expires
 P:q:Q:look      string  JSON of what that worker saw; expires
-P:demand:Q      list  as long as running + claimable trials (autoscalers read LLEN)
+P:demand:Q      list  as long as the demand, at most 10,000 (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts
 P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first

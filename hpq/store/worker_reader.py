@@ -66,7 +66,7 @@ class WorkerReader:
             RedisError: the server does not answer.
         """
         pipe = self._redis.pipeline(transaction=False)
-        pipe.llen(self._keys.demand(queue))
+        pipe.hget(self._keys.settle, f"demand:{queue}")
         pipe.hmget(self._keys.counters, list(COUNTED.values()))
         pipe.info("memory")
         pipe.info("persistence")
@@ -75,7 +75,7 @@ class WorkerReader:
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
         return {
-            "demand": float(demand),
+            "demand": float(demand or 0),
             "redis_memory_ratio": memory["used_memory"] / limit if limit else 0.0,
             "redis_aof_ok": float(bool(aof_ok)),
             **{name: float(n or 0) for name, n in zip(COUNTED, counted, strict=True)},

@@ -162,7 +162,8 @@ for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
 end
 rewrite(key('q', queue, 'owners'), owners)
 rewrite(key('q', queue, 'busy'), busy)
-add_demand(queue, sum - redis.call('LLEN', key('demand', queue)))
+redis.call('HSET', key('settle'), 'demand:' .. queue, int(sum))
+fit_demand(queue, redis.call('LLEN', key('demand', queue)), sum)
 redis.call('ZREMRANGEBYSCORE', key('workers'), '-inf', int(NOW - 3600000))  -- silent for an hour
 redis.call('ZREMRANGEBYSCORE', key('q', queue, 'idle'), '-inf', int(NOW - FRESH_MS))
 wanted[queue] = lacking(queue, want)

@@ -252,7 +252,7 @@ def test_the_restart_of_a_lone_worker_costs_no_second_lease(lab) -> None:
     sid = lab.steered(1)
     lab.worker(HPQ_LEASE_S=str(lease_s))
     lab.wait_for("began-1-1")
-    lab.wait_until(lambda: lab.redis.exists(lab.keys.settle), "a reaper's first look")
+    lab.wait_until(lambda: settling(lab), "a reaper's first look")
     settle = lab.redis.hmget(lab.keys.settle, "run_id", "since")
     os.kill(lab.parent(), signal.SIGKILL)
     killed_s, _ = lab.redis.time()

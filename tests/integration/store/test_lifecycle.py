@@ -468,6 +468,29 @@ def test_the_demand_list_is_as_long_as_running_and_claimable(
     assert demand() == 4
 
 
+def test_a_demand_beyond_its_list_is_exact_without_a_worker(
+    store, sweep_of, redis, keys, reader, control: SweepControl
+) -> None:
+    def demand() -> tuple[int, float]:
+        listed = redis.llen(keys.demand("default"))
+        return listed, reader.workers.server_figures("default")["demand"]
+
+    sweep_of(3, sid="few-00000")
+    many = sweep_of(3, sid="many-00000").id
+    control.pause(many)
+    redis.zadd(keys.sweep(many, "waiting"), {str(n): n for n in range(4, 12_001)})
+    control.resume(many)
+    assert demand() == (10_000, 12_003)
+    control.pause(many)
+    assert demand() == (3, 3)
+    control.resume(many)
+    redis.hset(keys.settle, "demand:default", "x")  # another client damaged it
+    redis.rpush(keys.demand("default"), *["1"] * 3_000)  # of an older hpq
+    control.pause(many)
+    store.reap("default", lease_ms=LEASE, lost_max=3)
+    assert demand() == (3, 3)
+
+
 def test_tickets_are_as_many_as_can_be_used(store, sweep_of, redis, keys) -> None:
     sweep_of(100)
     assert redis.llen(f"rq:queue:{keys.tickets('default')}") == 8

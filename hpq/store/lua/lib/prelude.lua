@@ -22,6 +22,7 @@ local FRONT = 1000000000  -- the score of a requeued trial is its number minus t
 local COMING = 1000       -- at most this many trials still to be suggested count
 local FRESH_MS = 30000    -- a worker that was silent for longer does not count
 local MOST_ENDED = 1000   -- trials that one call ends: about 30 ms
+local MOST_DEMAND = 10000 -- entries of the list by which autoscalers read the demand
 
 -- True if another claim owns the attempt of this number: a server that lost its last second, or whose
 -- sweep was restored, assigns a number again.
@@ -169,16 +170,24 @@ local function count_busy(s, by)
   if s.queue and by ~= 0 then redis.pcall('HINCRBY', key('q', s.queue, 'busy'), s.owner or '', by) end
 end
 
--- Adds to the demand of a queue: its list is as long as the demand.
-local function add_demand(queue, by)
-  local list = key('demand', queue)
-  if by < 0 then redis.call('LTRIM', list, 0, by - 1) end
-  while by > 0 do
+-- Makes the demand list of a queue, of `has` entries, as long as a demand, at most MOST_DEMAND.
+local function fit_demand(queue, has, demand_)
+  local list, want = key('demand', queue), math.max(0, math.min(demand_, MOST_DEMAND))
+  if want < has then redis.call('LTRIM', list, has - want, -1) end
+  while has < want do
     local batch = {}
-    for i = 1, math.min(by, 1000) do batch[i] = '1' end
-    redis.call('RPUSH', list, unpack(batch))
-    by = by - #batch
+    for i = 1, math.min(want - has, 1000) do batch[i] = '1' end
+    has = redis.call('RPUSH', list, unpack(batch))
   end
+end
+
+-- Adds to the demand of a queue; the reaper corrects it. The list ends at MOST_DEMAND, since a million
+-- entries take 0.3 s; the number is exact, so that a pause leaves what other sweeps need.
+local function add_demand(queue, by)
+  if by == 0 then return end
+  local demand_ = redis.pcall('HINCRBY', key('settle'), 'demand:' .. queue, by)
+  if type(demand_) ~= 'number' then return end
+  fit_demand(queue, math.max(0, math.min(demand_ - by, MOST_DEMAND)), demand_)
 end
 
 -- Removes a sweep without claimable and running trials from the open sweeps of its queue.
