@@ -6,17 +6,21 @@ The producer reads it from a sweep file; a suggester uses it while the sweep run
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
+from typing import Any
 
-from hpq.domain.trial import Json
-from hpq.search.conditions import Condition, Names, Partial, drop_absent, nest
+from hpq.domain.trial import Json, Params
+from hpq.search.conditions import MISSING, Condition, Names, Partial, drop_absent, find, nest
+from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Distribution
 from hpq.search.grid import Axis, Lattice, TooMany
 
 TRIES = 10_000
+_NEAR = 1e-9  # of a limit or a step: draws reach it through logarithms, or rounding, and back
 
 
 class NothingLeft(ValueError):
@@ -109,3 +113,30 @@ class Space:
         """Return the set of these values, one for each leaf; conditions may remove some."""
         paths = [path for path, _ in self.leaves]
         return self.settle(nest(list(zip(paths, values, strict=True))))
+
+    def contains(self, params: Params) -> bool:
+        """True if each parameter of the space has an allowed value, and the set has no others."""
+        for condition in self.when:
+            is_absent = find(params, condition.path) is MISSING
+            if is_absent == condition.wanted.matches(params):
+                return False
+        found: list[tuple[Names, Json]] = []
+        conditional = {condition.path for condition in self.when}
+        for path, leaf in self.leaves:
+            value: Any = find(params, path)
+            if value is not MISSING:
+                found.append((path, value))
+            if not (path in conditional if value is MISSING else _allows(leaf, value)):
+                return False
+        return self.allows(params) and nest(found) == dict(params)
+
+
+def _allows(leaf: Distribution, value: Json) -> bool:
+    if not isinstance(leaf, QuantizedDistribution):
+        return leaf.has(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if leaf.has(value):
+        return True
+    ends = leaf.reach() if leaf.q is None else ()
+    return any(math.isclose(end, value, rel_tol=_NEAR, abs_tol=1e-12) for end in ends)

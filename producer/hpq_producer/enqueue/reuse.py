@@ -12,7 +12,6 @@ from typing import NamedTuple
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, TrialState, TrialView
-from hpq.search.membership import is_inside
 from hpq.search.replicates import replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
 from hpq_producer.enqueue.provenance import CodeLocation, sweep_code_location
@@ -112,7 +111,7 @@ def reusable_sets(older: OlderResults, spec: SweepSpec) -> Iterator[ParameterSet
         is_whole = every[0] == first and all(other in older for other in every)
         if spec.space is None or not is_whole or not taken.isdisjoint(every):
             continue
-        if is_inside(params, spec.space):
+        if spec.space.contains(params):
             taken.update(every)
             yield params
 

@@ -7,15 +7,20 @@ Without a terminal a table is as wide as its content, or as COLUMNS, so that `| 
 from __future__ import annotations
 
 import codecs
+import math
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from io import TextIOWrapper
 from itertools import chain, islice
-from typing import TextIO
+from typing import Any, TextIO
 
 from hpq.notice import Notice
+from hpq.sanitize import unguarded
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold, paint
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import to_ascii, trials_of
@@ -105,3 +110,30 @@ def discard_stdout() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+_LATE_S = 0.3  # work that ends sooner needs no bar, nor the 0.1 s that rich takes to import
+
+
+@contextmanager
+def progress_bar(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that shows how many of `total` are done; leaving takes the bar away."""
+    draws_at = time.monotonic() + _LATE_S if sys.stderr.isatty() else math.inf
+    bar: Any = None
+    with ExitStack() as stack:
+
+        def show(count: int) -> None:
+            nonlocal bar
+            if bar is None and time.monotonic() >= draws_at:
+                rich = import_module("rich.progress")
+                columns = rich.TextColumn("{task.description}"), rich.BarColumn(30)
+                bar = rich.Progress(
+                    *columns, rich.MofNCompleteColumn(), transient=True, redirect_stdout=False,
+                    console=import_module("rich.console").Console(file=unguarded(sys.stderr)),
+                )  # fmt: skip
+                bar.add_task(what, total=total)
+                stack.enter_context(bar)
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=count)
+
+        yield show

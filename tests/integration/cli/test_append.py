@@ -13,7 +13,6 @@ from hpq.domain.attempt import Nothing, Outcome
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Claim, TrialState
-from hpq.search.membership import is_inside
 from hpq.search.space import Space
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -238,9 +237,9 @@ def test_a_set_is_inside_a_space_that_might_have_given_it(
     entry: Any, inside: list[Any], outside: list[Any]
 ) -> None:
     space = space_of(entry)
-    assert [v for v in inside if not is_inside({"x": v}, space)] == []
-    assert [v for v in outside if is_inside({"x": v}, space)] == []
-    assert not any(is_inside(params, space) for params in ({}, {"x": inside[0], "y": 1}))
+    assert [v for v in inside if not space.contains({"x": v})] == []
+    assert [v for v in outside if space.contains({"x": v})] == []
+    assert not any(space.contains(params) for params in ({}, {"x": inside[0], "y": 1}))
 
 
 def test_a_range_of_floats_is_another_space_than_the_same_range_of_integers(desk: Desk) -> None:

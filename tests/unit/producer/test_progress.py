@@ -8,13 +8,13 @@ import sys
 
 PROGRAM = """
 import sys
-from hpq_producer.terminal import progress
-progress._LATE_S = 0.0
-with progress.progress_bar(4000, "writing sets") as show:
+from hpq_producer.terminal import console
+console._LATE_S = 0.0
+with console.progress_bar(4000, "writing sets") as show:
     for count in (1000, 4000):
         show(count)
     print("on stdout")
-print("rich" in sys.modules)
+print("rich.progress" in sys.modules)
 """
 
 

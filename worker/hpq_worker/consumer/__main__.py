@@ -28,8 +28,7 @@ from hpq.store.trials import TrialStore
 from hpq_worker.attempt import provenance
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import CodeBundles
-from hpq_worker.attempt.idle_sweeps import IdleSweeps
-from hpq_worker.attempt.launch_records import LaunchRecords
+from hpq_worker.attempt.launch_records import IdleSweeps, LaunchRecords
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.consumer.claim_loop import ClaimLoop

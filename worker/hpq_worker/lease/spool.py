@@ -8,25 +8,28 @@ that Redis does not know becomes `.unknown`; neither blocks the worker.
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from redis.exceptions import DataError, ResponseError
 
 from hpq.domain.attempt import CommitReply, Outcome
-from hpq.domain.trial import Claim
+from hpq.domain.identity import SWEEP_ID
+from hpq.domain.trial import Claim, FailureKind, TrialId
 from hpq.notice import tagged
 from hpq.process import make_private
 from hpq.store.trials import TrialStore
-from hpq.store.wire.records import NewerWord
-from hpq_worker.lease.spool_file import decode, encode
+from hpq.store.wire.records import NewerWord, record
 
 log = logging.getLogger("hpq.spool")
+_LARGEST = 2**53  # of a count
 _UNKNOWN_S = 300.0  # between two retries of unknown results
 # Errors of the server's own state: the same commit may succeed later.
 _TRANSIENT = re.compile(
@@ -65,7 +68,7 @@ class Spool:
         Raises:
             OSError: the disk cannot take it.
         """
-        text = encode(claim, outcome).encode()
+        text = _encode(claim, outcome).encode()
         make_private(self._folder)
         path = self._path(claim)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
@@ -153,7 +156,7 @@ class Spool:
         try:
             if (text := self._read(path)) is None:
                 return False
-            claim, outcome = decode(text)
+            claim, outcome = _decode(text)
             answer = store.commit(claim, outcome)
         except NewerWord as error:
             self._log_once(path, f"only a newer worker can commit this result: {error}")
@@ -217,3 +220,54 @@ def _age(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    sweep: str
+    number: int
+    attempt: int
+    outcome: Outcome
+    nonce: str
+
+
+def _encode(claim: Claim, outcome: Outcome) -> str:
+    """Return the text of a result."""
+    result = _Result(
+        sweep=claim.trial.sweep,
+        number=claim.trial.number,
+        attempt=claim.attempt,
+        outcome=outcome,
+        nonce=claim.nonce,
+    )
+    return json.dumps(asdict(result))
+
+
+def _decode(text: bytes) -> tuple[Claim, Outcome]:
+    """Return the claim and the outcome of a result.
+
+    Every type is checked, and that numbers are finite: no partial result reaches Redis.
+
+    Raises:
+        ValueError, TypeError, RecursionError: the text is no result.
+        NewerWord: a newer version wrote its state.
+    """
+    data = json.loads(text)
+    try:
+        result = record(_Result, data)
+    except NewerWord as error:
+        if error.words is not FailureKind:
+            raise
+        failure = data["outcome"]["failure"]  # as readers show an unknown kind
+        failure["message"] = f"{failure['kind']}: {failure['message']}"
+        failure["kind"] = FailureKind.USER_ERROR
+        result = record(_Result, data)
+    outcome = result.outcome
+    sizes = outcome.artifacts.files.values() if outcome.artifacts else ()
+    counts = (result.number - 1, result.attempt - 1, outcome.step, outcome.ran_ms or 0, *sizes)
+    if not all(0 <= count <= _LARGEST for count in counts):
+        raise ValueError("a count is negative or too large")
+    if not SWEEP_ID.match(result.sweep) or not outcome.state.is_terminal:
+        raise ValueError(f"no end of a trial: {result.sweep[:80]!r} {outcome.state}")
+    trial = TrialId(sweep=result.sweep, number=result.number)
+    return Claim(trial=trial, attempt=result.attempt, nonce=result.nonce), outcome

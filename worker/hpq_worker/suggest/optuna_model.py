@@ -14,24 +14,73 @@ from importlib import import_module
 from math import isfinite
 from random import Random
 from statistics import fmean, pstdev
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, QMCSampler, TPESampler
-from optuna.study import Study
+from optuna.storages import InMemoryStorage
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from hpq.domain.trial import Json, Params
 from hpq.search.conditions import MISSING, find
 from hpq.search.search_spec import Sampler, Search
 from hpq_worker.suggest.optuna_space import axis_of
-from hpq_worker.suggest.optuna_storage import STUDY, SweepStorage
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
+_STUDY = "hpq"
 _SOURCE = 10  # results from which CMA-ES can begin
 _STATEFUL = (Sampler.CMAES, Sampler.QMC)
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
 _HUGE = 1e150  # the square of a larger value is infinite
+
+
+class SweepStorage(InMemoryStorage):
+    """One study that minimizes. Trials are named by their number, counted from 0.
+
+    Optuna's interface cannot change a trial after its end (a retry), remove one (a duplicate set)
+    or set its parameters at once, so these methods edit the list of the trials.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._study_id = self.create_new_study([StudyDirection.MINIMIZE], _STUDY)
+
+    @property
+    def _trials(self) -> list[FrozenTrial]:
+        trials: list[FrozenTrial] = self._studies[self._study_id].trials
+        return trials
+
+    def add(self, params: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> int:
+        """Add a running trial; return its number."""
+        self.create_new_trial(self._study_id)
+        trial = self._trials[-1]
+        trial.params, trial.distributions = dict(params), dict(distributions)
+        return trial.number
+
+    def put(self, number: int, state: TrialState, value: float | None = None) -> None:
+        """Set the state and the value of a trial."""
+        trial = self._trials[number]
+        trial.state, trial.values = state, None if value is None else [value]
+
+    def ended(self) -> list[FrozenTrial]:
+        """Return the trials that have ended with a value."""
+        return [trial for trial in self._trials if trial.state is TrialState.COMPLETE]
+
+    def value(self, numbers: Sequence[int], values: Sequence[float]) -> None:
+        """Set the values of ended trials."""
+        for number, value in zip(numbers, values, strict=True):
+            self._trials[number].values = [value]
+
+    @property
+    def count(self) -> int:
+        """Number of trials."""
+        return len(self._trials)
+
+    def take_back(self) -> None:
+        """Remove the newest trial."""
+        self._trials.pop()
 
 
 class OptunaModel:
@@ -124,7 +173,7 @@ class OptunaModel:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 sampler = self._sampler(by, number)
-            study = optuna.load_study(study_name=STUDY, storage=self._memory, sampler=sampler)
+            study = optuna.load_study(study_name=_STUDY, storage=self._memory, sampler=sampler)
         self._studies[by] = number, study
         return study
 

@@ -20,8 +20,7 @@ from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.reports.show import artifact_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import find_target
-from hpq_producer.terminal.console import print_message, show_lines
-from hpq_producer.terminal.progress import progress_bar
+from hpq_producer.terminal.console import print_message, progress_bar, show_lines
 from hpq_producer.terminal.text import clean
 
 _MIB = 20  # bits; a store is read in chunks of one

@@ -24,9 +24,8 @@ from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
 from hpq_producer.sweep_limits import check_tags
-from hpq_producer.terminal.console import print_message, warn
+from hpq_producer.terminal.console import print_message, progress_bar, warn
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.progress import progress_bar
 from hpq_producer.terminal.text import clean, size, trials_of
 
 _MOST_NAMES = 5  # files that are not in a snapshot
