@@ -50,6 +50,15 @@ def parse_seconds(text: str) -> float:
     raise ValueError("use seconds, above 0 and below a day")
 
 
+def parse_days(text: str) -> float:
+    """Parse a time in days; 0 for never."""
+    with suppress(ValueError):
+        value = float(text)
+        if 0 <= value < 36_525:
+            return value
+    raise ValueError("use days, or 0 for never")
+
+
 def parse_count(low: int, high: int) -> Callable[[str], int]:
     """Return a parser of integers from `low` to `high`."""
 
@@ -115,6 +124,7 @@ class Settings:
     data: Path = Path("~/.hpq/data")  # follows `home`
     home: Path = Path("~/.hpq")
     store: str = field(default="", repr=False)  # a URL may carry a password
+    keep_days: float = 30.0  # in Redis after a sweep's last event; 0 = for good
     checkpoint_s: float = 60.0  # between two checkpoints of a built-in trainer
     queue: str = "default"
     sweep: str = ""  # a worker's: the only sweep, or trial (`sweep/7`), to work on
@@ -162,6 +172,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "data": lambda t: Path(t).expanduser(),
     "home": lambda t: Path(t).expanduser(),
     "store": str,
+    "keep_days": parse_days,
     "checkpoint_s": parse_seconds,
     "queue": parse_name,
     "sweep": parse_sweep,
@@ -201,6 +212,7 @@ ABOUT: Mapping[str, str] = {
     "data": "directory of data sets; unset: data under HPQ_HOME",
     "home": "directory of the private server, the code key, work directories, caches and logs",
     "store": "directory or URL for checkpoints and artifacts",
+    "keep_days": "days after which a sweep that ended moves from Redis to HPQ_STORE; 0: never",
     "checkpoint_s": "seconds between two checkpoints of a built-in trainer",
     "queue": "queue of the workers started here",
     "sweep": "run only trials of this sweep, or only the trial SWEEP/7; unset: any sweep",

@@ -113,6 +113,12 @@ def is_signed(key: bytes, prefix: str, sweep: RunnableSweep) -> bool:
     return hmac.compare_digest(sign(key, prefix, sweep).encode(), sweep.signature.encode())
 
 
+def sign_archive(key: bytes | None, prefix: str, sid: str, sha256: str) -> str:
+    """Return the signature of an archive's checksum, as hex; "" without a key."""
+    record = dumps(["hpq archive", prefix, sid, sha256]).encode()
+    return hmac.new(key, record, hashlib.sha256).hexdigest() if key else ""
+
+
 def signed(key: bytes | None, prefix: str, sweep: SweepView) -> tuple[SweepView, SignRow]:
     """Return a sweep with its signature, and what signs its rows; unsigned if there is no key."""
     if not key:

@@ -299,6 +299,23 @@ class SweepView(RunnableSweep):
         return sweep_state(self.flag, self.held, self.counts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedSweep:
+    """A sweep of the history: what its line in Redis holds, and where its archive is.
+
+    `view` has what lists show of the sweep; `store` is the id of a file store, and `path` the
+    archive's name in it. `signature` covers the checksum.
+    """
+
+    view: SweepView
+    best: float | None
+    store: str
+    path: str
+    size: int
+    sha256: str
+    signature: str
+
+
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:
     """Compute the state of a sweep from its flag, its hold and its counts."""
     if flag == "cancelled":

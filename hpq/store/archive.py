@@ -13,13 +13,17 @@ from typing import Any
 from redis import Redis
 
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import TrialId
+from hpq.domain.trial import Json, TrialId
 from hpq.errors import UserError
 from hpq.store.control import delete_trials
 from hpq.store.keys import SWEEP_PARTS, Keys, sweep_parts
 from hpq.store.scripts import UNSEALED_TTL_S, StoreContext
+from hpq.store.sweep_reader import SweepReader
+from hpq.store.trial_reader import TrialReader
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import number
+from hpq.store.wire.sweep import encode_moved
+from hpq.store.worker_reader import server_ms
 
 _PAGE = 500  # members, entries or trials read in one round trip
 Item = tuple[bytes, ...]
@@ -136,6 +140,38 @@ class ArchiveReader:
 
 def _sorted(row: Any) -> Iterator[Item]:
     yield from sorted(row.items())
+
+
+def due_sweeps(context: StoreContext, age_ms: float) -> Iterator[tuple[SweepView, str]]:
+    """Yield the sweeps that ended `age_ms` ago (0: none), each with the id of its last event.
+
+    The age of a restored sweep counts from then on.
+    """
+    redis, keys = context.redis, context.keys
+    until = server_ms(redis) - age_ms
+    old: Any = redis.zrangebyscore(keys.sweeps, "-inf", until) if age_ms else []
+    for start in range(0, len(old), _PAGE):
+        ids = [sid.decode() for sid in old[start : start + _PAGE]]
+        found = SweepReader(redis, keys).get_each(ids)
+        over = [one for one in found if isinstance(one, SweepView) and one.state.is_over]
+        pipe = redis.pipeline(transaction=False)
+        for sweep in over:
+            pipe.xrevrange(keys.sweep(sweep.id, "events"), count=1)
+            pipe.hget(keys.sweep(sweep.id), "restored_ms")
+        answers = pipe.execute()
+        for sweep, last, restored in zip(over, answers[::2], answers[1::2], strict=True):
+            event = last[0][0].decode() if last else "0-0"
+            if max(int(event.partition("-")[0]), int(restored or 0)) <= until:
+                yield sweep, event
+
+
+def line_of(context: StoreContext, sweep: SweepView, **archive: Json) -> str:
+    """Return the line of a sweep for the history; `archive` says where its archive is."""
+    redis, keys = context.redis, context.keys
+    (best,) = TrialReader(redis, keys, lambda _: None).best_objectives([sweep])
+    row: Any = redis.hgetall(keys.sweep(sweep.id))
+    dropped: Any = redis.zcard(keys.sweep(sweep.id, "dropped"))
+    return encode_moved(row, dropped, {"best": best, **archive})
 
 
 class ArchiveRestore:

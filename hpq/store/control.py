@@ -94,9 +94,23 @@ class SweepControl:
             files, unless `keep_files` is set.
         """
         _, stores = self._scripts.run("remove", sid, int(keep_files))
+        self.finish_removals()
+        return [raw.decode() for raw in stores]
+
+    def move(self, sid: str, last_event: str, line: str) -> bool:
+        """Keep only a line of a sweep, whose archive is in a file store.
+
+        Returns:
+            False if the sweep is not over, or has another event: the archive is not of now.
+        """
+        reply, _ = self._scripts.run("remove", sid, 1, last_event, line)
+        self.finish_removals()
+        return reply == "ok"
+
+    def finish_removals(self) -> None:
+        """Delete the keys of sweeps whose removal was interrupted."""
         for pending in self.pending_removals():
             self._delete_removed(pending)
-        return [raw.decode() for raw in stores]
 
     def pending_removals(self) -> frozenset[str]:
         """Return the ids of sweeps whose removal was interrupted or is under way."""

@@ -58,12 +58,15 @@ class FileGarbage:
         return self._take(self._keys.collected(files.id), _EVERY_S)
 
     def sweeps_in(self, files: Files) -> list[str]:
-        """Return the names of the folders of the store that may belong to sweeps.
+        """Return the names of the folders of the store that may hold what no sweep needs.
 
         Raises:
             OSError: the file store failed.
+            redis.RedisError: Redis cannot be reached.
         """
-        return [sid for sid in files.folders(self._keys.prefix) if SWEEP_ID.match(sid)]
+        moved: Any = self._redis.hkeys(self._keys.history)  # all their files stay
+        found = set(files.folders(self._keys.prefix)) - {sid.decode() for sid in moved}
+        return sorted(sid for sid in found if SWEEP_ID.match(sid))
 
     def remove_of_sweep(self, files: Files, sid: str) -> None:
         """Remove the unneeded files of one sweep; all of them if it was removed with its files.

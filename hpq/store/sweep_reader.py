@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.status import UnreadableSweep
-from hpq.domain.sweep import SweepView
+from hpq.domain.sweep import MovedSweep, SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.store.keys import Keys, sweep_parts
@@ -47,6 +47,15 @@ class SweepReader:
     def exists(self, sid: str) -> bool:
         """Return whether the store holds a sweep with this id."""
         return bool(self._redis.exists(self._keys.sweep(sid)))
+
+    def moved(self, sid: str) -> MovedSweep | None:
+        """Return what the history has of a sweep; None for a sweep that is not in it.
+
+        Raises:
+            DecodeError: its line cannot be decoded.
+        """
+        raw: Any = self._redis.hget(self._keys.history, sid)
+        return sweep_codec.decode_moved(self._keys.history, sid, raw) if raw else None
 
     def get(self, sid: str) -> SweepView:
         """Return one sweep.

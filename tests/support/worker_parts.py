@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpq.archive.history import History
 from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
@@ -47,7 +48,7 @@ def worker_parts(
         trust=trust,
         bundles=bundles,
         files=files,
-        garbage=GarbageCollector(settings, files, garbage),
+        garbage=GarbageCollector(settings, files, garbage, History(settings, store._context)),
         heartbeat=Heartbeat(store, worker, settings.lease_ms, signals.wake, outage, progress),
         outage=outage,
         signals=signals,

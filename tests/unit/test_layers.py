@@ -32,6 +32,7 @@ LAYERS = {
         settings store.wire
         filestore process
         code store
+        archive
     """,
     "hpq_producer": """
         durations embedded_redis extras scaffold shipped terminal

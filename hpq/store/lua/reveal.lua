@@ -48,6 +48,8 @@ if each('PERSIST') ~= expected then
   return {'torn'}
 end
 redis.call('HSET', name, unpack(ARGV, 2))
+redis.call('HSET', name, 'restored_ms', NOW_MS)
+redis.call('HDEL', key('history'), sid)
 redis.call('ZREM', key('removed'), sid)
 sharing().hold_code(sid)
 local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))

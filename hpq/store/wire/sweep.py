@@ -19,6 +19,7 @@ from hpq.domain.sweep import (
     Keep,
     Launch,
     Metric,
+    MovedSweep,
     RunnableSweep,
     SweepView,
     TargetReached,
@@ -85,6 +86,37 @@ def decode_sweep(
         bands=r.parse("bands", (), _bands),
         counts=counts,
     )
+
+
+# What lists show of a sweep; of a line that is too long, the last of these go first.
+_LISTED = """n_finished n_failed n_pruned n_cancelled n_diverged flag created_ms name queue priority
+    replicates owner metric tags reached""".split()
+_LINE_BYTES = 1_000
+
+
+def encode_moved(row: Row, dropped: int, archive: Mapping[str, Json]) -> str:
+    """Encode the line of a sweep of the history; `archive` has the other fields of MovedSweep."""
+    listed = {name: row[key].decode() for name in _LISTED if (key := name.encode()) in row}
+    while True:
+        line = dumps({"row": listed, "dropped": dropped, **archive})
+        if len(line.encode()) <= _LINE_BYTES:
+            return line
+        listed.popitem()
+
+
+def decode_moved(key: str, sid: str, text: bytes) -> MovedSweep:
+    """Decode the line of a sweep of the history.
+
+    Raises:
+        DecodeError: the line is invalid.
+    """
+    try:
+        data = json.loads(text)
+        row = {name.encode(): value.encode() for name, value in data.pop("row").items()}
+        view = decode_sweep(key, sid, row, 0, 0, int(data.pop("dropped")))
+        return record(MovedSweep, data | {"view": view})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DecodeError(f"{key}: field {sid}: {error}") from None
 
 
 def decode_runnable(key: str, sid: str, row: Row) -> RunnableSweep:

@@ -1,1 +1,1 @@
-"""Write a sweep into one file, and restore it from that file."""
+"""The checkpoints and artifacts that an archive does not hold."""

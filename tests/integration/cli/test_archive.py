@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from hpq.archive.restore import restore
+from hpq.archive.write import write
 from hpq.domain.attempt import Nothing, Outcome, Reason, ReportBatch
 from hpq.domain.sweep import EarlyTerminate, Launch, Metric, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
@@ -22,8 +24,6 @@ from hpq.store import scripts
 from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
-from hpq_producer.archive.restore import restore
-from hpq_producer.archive.write import write
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.session import Session
 from tests.support.commands import HPQ
@@ -53,6 +53,9 @@ def dump(redis: Redis) -> dict[bytes, object]:
         if not key.endswith(b":restoring"):
             found[key] = readers[redis.type(key)](key)
             assert redis.ttl(key) == -1, key
+    for row in found.values():
+        if isinstance(row, dict):
+            row.pop(b"restored_ms", None)  # when it came back is new
     for name in ("digests", "last", "provenance", "code", "sweeps", "c:default:open"):
         key = f"hpq:{name}".encode()
         if redis.exists(key):
@@ -135,14 +138,32 @@ def test_a_restored_sweep_goes_on(
 def test_an_archive_is_written_whole_and_over_nothing(hpq: Hpq, lived, tmp_path) -> None:
     (tmp_path / "s.hpq").write_text("mine")
     done = hpq("archive", lived, "s.hpq")
-    assert done.returncode == 2 and "--force" in done.stderr
+    refused(done, "file-exists")
     assert (tmp_path / "s.hpq").read_text() == "mine"
-    assert hpq("archive", lived, "s.hpq", "--force").returncode == 0
+    (tmp_path / "s.hpq").unlink()
+    assert hpq("archive", lived, "s.hpq").returncode == 0
     first = (tmp_path / "s.hpq").read_bytes()
     assert hpq("archive", lived, "t.hpq").returncode == 0
     assert (tmp_path / "t.hpq").read_bytes() == first  # the same sweep, the same file
     assert hpq("archive", lived, "no/such/folder.hpq").returncode == 2
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["s.hpq", "t.hpq"]
+
+
+def test_a_backup_has_each_sweep_as_it_is_now_and_omits_what_runs(
+    hpq: Hpq, lived, sweep_of, store, who, control: SweepControl, tmp_path
+) -> None:
+    for _ in range(2):  # the second replaces the files of the first
+        done = hpq("archive", "--all", "backup", "--json")
+        assert done.returncode == 0 and [f["sweep"] for f in json.loads(done.stdout)] == [lived]
+        control.resume(lived)
+    assert hpq("archive", lived, "now.hpq").returncode == 0
+    sweep_of(1, "young-00000")
+    assert isinstance(store.claim(who, nonce="y", lease_ms=LEASE, only="young-00000"), Claim)
+    done = hpq("archive", "--all", "backup")
+    assert done.returncode == 1, done.stderr
+    assert "young-00000 is omitted" in done.stderr and "[trials-running]" in done.stderr
+    written = {path.name: path.read_bytes() for path in (tmp_path / "backup").iterdir()}
+    assert written == {f"{lived}.hpq": (tmp_path / "now.hpq").read_bytes()}
 
 
 def test_an_archive_holds_no_secret(hpq: Hpq, lived, redis_url, tmp_path) -> None:
@@ -251,13 +272,13 @@ def test_nothing_is_restored_of_a_file_that_is(
 ) -> None:
     """Archive: a file is cut, flipped, edited, newer, or of something else."""
     path = tmp_path / "s.hpq"
-    write(session, lived, path, force=False)
+    write(session.context(), lived, path)
     control.remove(lived)
     before = set(redis.keys("*"))
     spoil, what = DAMAGES[damage]
     path.write_bytes(spoil(path.read_bytes(), lines_of(path)))
     with pytest.raises(UserError) as caught:
-        restore(session, path)
+        restore(session.context(), path)
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{path}: ") and what in ("", caught.value.code)
     assert set(redis.keys("*")) == before
@@ -292,7 +313,7 @@ def test_a_file_without_end_is_refused_before_it_is_read_whole(session: Session,
         for _ in range(60):
             file.write(json.dumps(row) + "\n")
     with pytest.raises(UserError, match="larger than what hpq writes"):
-        restore(session, tmp_path / "s.hpq")
+        restore(session.context(), tmp_path / "s.hpq")
 
 
 def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from redis import Redis
 
+from hpq.archive.restore import restore
+from hpq.archive.write import write
 from hpq.code.signing import signed
 from hpq.connection.client import connect
 from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
@@ -20,7 +22,6 @@ from hpq.domain.trial import Claim, TrialState
 from hpq.search.discrete import IntUniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
-from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.event_reader import SweepHistory
@@ -31,10 +32,7 @@ from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.search import encode_search
-from hpq_producer.archive.restore import restore
-from hpq_producer.archive.write import write
 from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.session import Session
 from hpq_worker.suggest import processes
 from hpq_worker.suggest.loop import Suggester
 from tests.support.constants import DEADLINE_S
@@ -249,15 +247,12 @@ def test_an_archived_sweep_goes_on_where_it_comes_back(
     lead.append(1, rows(1, 2))
     finish(store, take(store, who))
     before = reader.sweeps.get(SID)
-    settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path), "USER": "me"})
-    session = Session(
-        settings=settings, url=redis_url, redis=redis, keys=Keys("hpq"), reader=reader
-    )
+    context = StoreContext.open(redis, Keys("hpq"))
     file = tmp_path / "late.hpq"
-    write(session, SID, file, force=False)
+    write(context, SID, file)
     control.remove(SID)
     assert demand(redis) == 0
-    restore(session, file)
+    restore(context, file)
     assert reader.sweeps.get(SID) == before and demand(redis) == 4
     redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)  # of a worker that was there then
     again = lead_of("w9")

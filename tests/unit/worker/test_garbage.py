@@ -57,13 +57,16 @@ class Garbage:
         else:
             self.is_done.set()
 
+    def move(self, _: Any, go_on: Callable[[], bool]) -> None:
+        pass
+
     def remove_of_trial(self, _: Any, trial: TrialId, *, has_keep: bool) -> None:
         self.removed.append((trial, has_keep))
 
 
 def test_an_ended_trial_does_not_wait_for_the_rest_of_a_large_store(settings: Settings) -> None:
     garbage = Garbage()
-    collector = GarbageCollector(settings, Store(), garbage)  # type: ignore[arg-type]
+    collector = GarbageCollector(settings, Store(), garbage, garbage)  # type: ignore[arg-type]
     garbage.on_first = lambda: collector.schedule(SECOND, has_keep=True)
     collector.schedule(FIRST, has_keep=False)
     collector.start()
@@ -83,7 +86,7 @@ def test_a_sweep_whose_files_cannot_be_removed_keeps_no_other_sweep_waiting(
     monkeypatch.setattr("hpq_worker.files.garbage.is_reachable", lambda files: True)
     garbage = Garbage()
     garbage.on_first = fail
-    collector = GarbageCollector(settings, Store(), garbage)  # type: ignore[arg-type]
+    collector = GarbageCollector(settings, Store(), garbage, garbage)  # type: ignore[arg-type]
     collector.start()
     assert garbage.is_done.wait(PATIENCE_S)
     collector.close(lambda: False)
@@ -94,7 +97,7 @@ def test_a_sweep_whose_files_cannot_be_removed_keeps_no_other_sweep_waiting(
 def test_what_an_ended_trial_left_waits_for_a_store_that_is_away(settings: Settings) -> None:
     garbage, store = Garbage(), Store()
     store.is_away = True
-    collector = GarbageCollector(settings, store, garbage)  # type: ignore[arg-type]
+    collector = GarbageCollector(settings, store, garbage, garbage)  # type: ignore[arg-type]
     collector.schedule(FIRST, has_keep=False)
     collector.start()
     assert store.asked.wait(PATIENCE_S)

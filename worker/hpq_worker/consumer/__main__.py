@@ -12,6 +12,7 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
+from hpq.archive.history import History
 from hpq.connection import tls
 from hpq.connection.client import check_server, connect, explain
 from hpq.domain.attempt import WorkerPresence
@@ -150,7 +151,8 @@ def serve(
     bundles = CodeBundles(settings.home, reader.sweeps.bundle, in_pod=settings.in_pod)
     trust = TrustPolicy(settings, bundles, has_caller=caller is not None)
     files = FileStoreHandle(settings)
-    garbage = FileGarbage(_context(settings))
+    context = _context(settings)
+    garbage, history = FileGarbage(context), History(settings, context)
     idle = IdleSweeps(config.idle, reader.events)
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
     parts = WorkerParts(
@@ -163,7 +165,7 @@ def serve(
         trust=trust,
         bundles=bundles,
         files=files,
-        garbage=GarbageCollector(settings, files, garbage),
+        garbage=GarbageCollector(settings, files, garbage, history),
         heartbeat=Heartbeat(beat_store, worker, settings.lease_ms, signals.wake, outage, progress),
         outage=outage,
         signals=signals,

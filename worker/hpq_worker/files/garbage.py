@@ -14,6 +14,7 @@ from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
+from hpq.archive.history import History
 from hpq.connection.credentials import redact
 from hpq.domain.trial import TrialId
 from hpq.filestore.base import Files, is_reachable
@@ -76,13 +77,16 @@ class FileStoreHandle:
 class GarbageCollector:
     """The thread that removes unneeded files of the store and work directories of dead workers.
 
-    It runs when a trial has ended, and every two leases: other workers may have left files.
+    It runs when a trial has ended, and every two leases: other workers may have left files. The
+    worker that looks at a whole store also moves the sweeps into it that ended long ago.
     """
 
-    def __init__(self, settings: Settings, files: FileStoreHandle, garbage: FileGarbage) -> None:
+    def __init__(
+        self, settings: Settings, files: FileStoreHandle, garbage: FileGarbage, history: History
+    ) -> None:
         self._home, self._interval_s = settings.home, 2 * settings.lease_s
         self._has_store = bool(settings.store)
-        self._files, self._garbage = files, garbage
+        self._files, self._garbage, self._history = files, garbage, history
         self._ended = deque[tuple[TrialId, bool]]()
         self._wake, self._is_over, self._error = Event(), False, ""
         self._thread = Thread(target=self._loop, name="garbage", daemon=True)
@@ -90,6 +94,8 @@ class GarbageCollector:
     def start(self) -> None:
         """Remove the directories of killed workers at once; then start the thread."""
         self._remove_abandoned()
+        if not self._has_store:
+            log.info("HPQ_STORE is not set: sweeps that ended stay in Redis")
         self._wake.set()
         self._thread.start()
 
@@ -142,6 +148,7 @@ class GarbageCollector:
             self._remove_ended(files)  # it must not wait for a large store
             if self._is_over:
                 return
+        self._history.move(files, lambda: not self._is_over)
         if failure is not None:
             raise failure
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
-from hpq.errors import UserError
-from hpq_producer.archive.format import Header
-from hpq_producer.archive.restore import restore
+from hpq.archive.format import Header
+from hpq.archive.restore import restore
+from hpq.archive.write import write
+from hpq.errors import ExitCode, HpqError, UserError
 from hpq_producer.archive.stored_files import files_of
-from hpq_producer.archive.write import write
+from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message
@@ -26,41 +27,84 @@ def archive(
     restored: Annotated[
         Path | None, Option("--restore", metavar="FILE", help="Restore the sweep of this file.")
     ] = None,
-    force: Annotated[bool, Option("--force", help="Overwrite an existing file.")] = False,
+    backup: Annotated[
+        Path | None,
+        Option("--all", metavar="DIR", help="Write each sweep to DIR; replace older files."),
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Write a sweep to one file, or restore it: parameters, events, results, curves and logs.
 
     The file has no checkpoints or artifacts; they stay in the store. The sweep stays in Redis:
     afterwards `hpq rm --keep-files` deletes only the sweep, `hpq rm` also its stored files.
+    --all omits sweeps with running trials; the exit code is then 1.
 
     Examples:
       hpq archive digits-3f2a1 digits.hpq
       hpq archive --restore digits.hpq
+      hpq archive --all /backups/hpq
     """
-    if restored is not None and (sweep or file):
-        raise UserError("--restore FILE needs no other argument: the file has the sweep's id")
-    if restored is None and (not sweep or not file):
-        raise UserError("a sweep and a file are required: hpq archive SWEEP FILE")
+    if [restored, backup, sweep].count(None) != 2 or (sweep is None) != (file is None):
+        raise UserError(
+            "a sweep and a file are required: hpq archive SWEEP FILE; or --all DIR, or --restore"
+            " FILE, without other arguments"
+        )
+    facts: list[dict[str, Any]] = []
+    lines: list[str] = []
+    more: list[str] = []
+    omitted: list[str] = []
     with open_session() as session:
-        more: list[str] = []
         if restored is not None:
-            path, done = restored, restore(session, restored)
-            line = f"{done.sweep}: {trials_of(done.trials)} restored from {path}"
-        else:
-            assert file is not None
-            sid = session.find(sweep)
-            path, done = file, write(session, sid, file, force=force)
+            done = _restore(session, restored)
+            facts.append(_fact(done, restored))
+            lines.append(f"{done.sweep}: {trials_of(done.trials)} restored from {restored}")
+        for sid, path in _chosen(session, sweep, file, backup):
+            try:
+                done = write(session.context(), sid, path, replaces=backup is not None)
+            except HpqError as error:
+                if backup is None or error.code == "file-unwritable":
+                    raise
+                omitted.append(f"{sid} is omitted: {error.notice}")
+                continue
+            facts.append(_fact(done, path))
             taken = size(path.stat().st_size)
-            line = f"{sid}: {trials_of(done.trials)} written to {path} ({taken})"
-            more = list(_not_in_it(session, sid, done))
+            lines.append(f"{sid}: {trials_of(done.trials)} written to {path} ({taken})")
+            more += _not_in_it(session, sid, done)
     if output.is_data:
-        fact = {"sweep": done.sweep, "trials": done.trials, "file": str(path)}
-        show_data(fact | {"restored": restored is not None}, output)
-    else:
+        facts = [fact | {"restored": restored is not None} for fact in facts]
+        show_data(facts if backup is not None else facts[0], output)
+        lines = []
+    for line in (*lines, *more, *omitted):
         print_message(line)
-    for line in more:
-        print_message(line)
+    if omitted:
+        raise Exit(int(ExitCode.SOME_FAILED))
+
+
+def _fact(done: Header, path: Path) -> dict[str, Any]:
+    return {"sweep": done.sweep, "trials": done.trials, "file": str(path)}
+
+
+def _chosen(
+    session: Session, sweep: str | None, file: Path | None, backup: Path | None
+) -> Iterator[tuple[str, Path]]:
+    """Yield each sweep to write, and its file."""
+    if file is not None:
+        yield session.find(sweep), file
+    if backup is not None:
+        try:
+            backup.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{backup}: {error.strerror}", code="file-unwritable") from None
+        for sid in session.reader.sweeps.ids():
+            yield sid, backup / f"{sid}.hpq"
+
+
+def _restore(session: Session, path: Path) -> Header:
+    def check(trials: int, weight: int) -> None:
+        for _ in check_capacity(session, trials, weight=weight):
+            pass
+
+    return restore(session.context(), path, check)
 
 
 def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from hpq.archive.format import ArchiveInvalid, Header, Row, memory_bytes, read
 from hpq.errors import DecodeError, UserError
 from hpq.store.archive import ArchiveRestore
+from hpq.store.scripts import StoreContext
+from hpq.store.sweep_reader import SweepReader
 from hpq.store.wire import sweep as sweep_codec
-from hpq_producer.archive.format import ArchiveInvalid, Header, Row, memory_bytes, read
-from hpq_producer.capacity import check_capacity
-from hpq_producer.session import Session
 
 
-def restore(session: Session, path: Path) -> Header:
+def restore(
+    context: StoreContext, path: Path, check_room: Callable[[int, int], object] = lambda *_: None
+) -> Header:
     """Restore a sweep; it becomes visible when it is complete.
+
+    `check_room` gets the number of trials and their estimated size in bytes before the first write.
 
     Raises:
         UserError: the file is no archive, truncated or newer, or the sweep exists.
-        OutOfReach: the server has no room for the sweep.
     """
     header, fields, weight = _check(path)
-    if session.reader.sweeps.exists(header.sweep):
+    if SweepReader(context.redis, context.keys).exists(header.sweep):
         text = f"sweep {header.sweep} already exists; remove it first: hpq rm {header.sweep}"
         raise UserError(text, code="sweep-exists")
-    for _ in check_capacity(session, header.trials, weight=weight):
-        pass
-    restoring = ArchiveRestore(session.context(), header.sweep, header.trials)
+    check_room(header.trials, weight)
+    restoring = ArchiveRestore(context, header.sweep, header.trials)
     try:
         for row in _rows(path):
             if row.is_shared:

@@ -10,22 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpq import __version__
+from hpq.archive.format import ITEMS, Header, Row, encode_end, encode_header, encode_row
 from hpq.domain.sweep import SCHEMA, SweepView
 from hpq.errors import UserError
 from hpq.store.archive import ArchiveReader, Item
-from hpq_producer.archive.format import ITEMS, Header, Row, encode_end, encode_header, encode_row
-from hpq_producer.session import Session
+from hpq.store.scripts import StoreContext
+from hpq.store.sweep_reader import SweepReader
 
 _BYTES = 256 * 1024  # of one line; a single larger item gets a line of its own
 
 
-def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
+def write(context: StoreContext, sid: str, path: Path, *, replaces: bool = False) -> Header:
     """Write a sweep into a file that appears only when it is complete.
 
     Raises:
         UserError: a trial runs, the sweep changed meanwhile, the file exists or is unwritable.
     """
-    sweep = session.reader.sweeps.get(sid)
+    sweep = SweepReader(context.redis, context.keys).get(sid)
     if sweep.schema > SCHEMA:
         text = f"{sid}: created by a newer hpq (schema {sweep.schema}); upgrade this hpq"
         raise UserError(text, code="hpq-too-old")
@@ -35,22 +36,20 @@ def write(session: Session, sid: str, path: Path, *, force: bool) -> Header:
             " archive it when they have ended",
             code="trials-running",
         )
-    if path.exists() and not force:
-        raise UserError(f"{path}: already exists; --force replaces it", code="file-exists")
     header = Header(sweep=sid, trials=sweep.counts.total, schema=sweep.schema)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with draft.open("xb") as raw:
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
-                thinned = _fill(file, header, _rows(session, sweep))
+                thinned = _fill(file, header, _rows(context, sweep))
             raw.flush()
             os.fsync(raw.fileno())
-        if force:
+        if replaces:
             draft.replace(path)
         else:
             os.link(draft, path)
     except FileExistsError:
-        raise UserError(f"{path} already exists; --force replaces it", code="file-exists") from None
+        raise UserError(f"{path} exists; choose another path", code="file-exists") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
     finally:
@@ -71,8 +70,8 @@ def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> int:
     return thinned
 
 
-def _rows(session: Session, sweep: SweepView) -> Iterator[Row]:
-    for key in ArchiveReader(session.redis, session.keys, sweep).read():
+def _rows(context: StoreContext, sweep: SweepView) -> Iterator[Row]:
+    for key in ArchiveReader(context.redis, context.keys, sweep).read():
         yield from _cut(*key)
 
 

@@ -1,0 +1,209 @@
+"""Sweeps that ended long ago move from Redis into a file store, and are at no time in neither."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from hpq.archive import history
+from hpq.archive.history import History
+from hpq.connection.client import connect
+from hpq.domain.attempt import ReportBatch
+from hpq.settings import Settings, read
+from hpq.store.control import SweepControl
+from hpq.store.keys import Keys
+from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext
+from hpq.store.trials import TrialStore
+from hpq_producer.audit.sweep_audit import audit_sweep
+from tests.support.store_calls import LEASE, Shelf, end, take
+
+DAY_MS = 86_400_000
+# The code that may be killed at each line.
+STEPS = (
+    "archive/history.py",
+    "store/archive.py",
+    "store/control.py",
+    "store/scripts.py",
+    "local.py",
+)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, redis: Redis, keys: Keys) -> Shelf:
+    return Shelf(tmp_path / "store", redis, keys)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, redis_url: str) -> Settings:
+    """Settings by which a sweep may leave at once."""
+    own = {"HPQ_STORE": str(tmp_path / "store"), "HPQ_KEEP_DAYS": "1e-9", "USER": "me"}
+    return read({**own, "HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def history_of(settings: Settings, store_context: StoreContext) -> Callable[..., History]:
+    return lambda **more: History(replace(settings, **more), store_context)
+
+
+@pytest.fixture
+def over(store: TrialStore, sweep_of, who, shelf: Shelf) -> Callable[[str], str]:
+    """Return a function that creates a sweep that is over, with curves, a log and a file."""
+
+    def make(sid: str) -> str:
+        sweep_of(2, sid, tags=("paper",))
+        for nonce, value in (("a", 0.25), ("b", 0.5)):
+            claim = take(store, who, f"{sid} {nonce}")
+            batch = ReportBatch(seq=1, step=1, log=b"\xff line\n")
+            store.beat(claim, who, batch, lease_ms=LEASE)
+            end(store, claim, value, artifacts=shelf.artifacts(claim))
+        return sid
+
+    return make
+
+
+def archives(shelf: Shelf, sid: str) -> list[str]:
+    return [name for name in shelf.files.names(f"hpq/{sid}") if name.startswith("archive-")]
+
+
+def is_archived(redis: Redis, shelf: Shelf, sid: str) -> bool:
+    """True if Redis has the line of a sweep, and the store the bytes that the line describes."""
+    line = redis.hget("hpq:history", sid)
+    if line is None:
+        return False
+    with shelf.files.read(json.loads(line)["path"]) as file:
+        return hashlib.sha256(file.read()).hexdigest() == json.loads(line)["sha256"]
+
+
+def test_a_sweep_that_is_over_moves_with_one_line_left_and_its_files_stay(
+    history_of, over, shelf: Shelf, redis: Redis, reader: StoreReader, sweep_of
+) -> None:
+    sid, waits = over("demo-00000"), sweep_of(1, "other-00000").id
+    files = shelf.left()
+    history_of().move(shelf.files)
+    assert reader.sweeps.ids() == [waits] and not redis.keys(f"hpq:[st]:{sid}*")
+    assert is_archived(redis, shelf, sid) and len(archives(shelf, sid)) == 1
+    assert len(redis.hget("hpq:history", sid)) <= 1000
+    assert set(files) <= set(shelf.left()), "its files and its archive survive every later look"
+    moved = reader.sweeps.moved(sid)
+    assert (moved.view.counts.finished, moved.best, moved.view.tags) == (2, 0.5, ("paper",))
+
+
+def test_a_line_stays_short_for_long_names(history_of, over, shelf, redis, keys) -> None:
+    sid = over("demo-00000")
+    redis.hset(keys.sweep(sid), mapping={"owner": "é" * 900, "tags": json.dumps(["t" * 500] * 9)})
+    history_of().move(shelf.files)
+    assert len(redis.hget("hpq:history", sid)) <= 1000
+
+
+@pytest.mark.parametrize("days", [0, 30])
+def test_a_sweep_stays_while_it_is_young_and_for_good_with_0(
+    history_of, over, shelf, reader, days: float
+) -> None:
+    sid = over("demo-00000")
+    history_of(keep_days=days).move(shelf.files)
+    assert reader.sweeps.exists(sid)
+
+
+def test_the_age_of_a_restored_sweep_begins_anew(
+    history_of, over, shelf, redis, keys, reader
+) -> None:
+    sid = over("demo-00000")
+    now = reader.now_ms()
+    redis.hset(keys.sweep(sid), "restored_ms", now + DAY_MS)  # a day after its last event
+    history_of().move(shelf.files)
+    assert reader.sweeps.exists(sid)
+
+
+def test_a_sweep_that_changes_meanwhile_stays(
+    history_of, over, shelf, reader, control: SweepControl, monkeypatch
+) -> None:
+    sid = over("demo-00000")
+    copy_in = history.copy_in
+
+    def copy_and_retry(*args: Any) -> bool:
+        control.retry(sid, [1])
+        return copy_in(*args)
+
+    monkeypatch.setattr(history, "copy_in", copy_and_retry)
+    history_of().move(shelf.files)
+    assert reader.sweeps.get(sid).counts.queued == 1 and not archives(shelf, sid)
+
+
+def test_a_store_that_lost_what_was_written_moves_nothing(
+    history_of, over, shelf, reader, monkeypatch
+) -> None:
+    sid = over("demo-00000")
+    monkeypatch.setattr(history, "checksum", lambda _: secrets.token_hex())
+    with pytest.raises(OSError, match="other bytes"):
+        history_of().move(shelf.files)
+    assert reader.sweeps.exists(sid)
+
+
+def move_and_die(settings: Settings, shelf: Shelf, line: int) -> bool:
+    """Move in another process, killed at this line; True if it was killed."""
+    if pid := os.fork():
+        return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.endswith(STEPS):
+            return None
+        count += event == "line"
+        if count == line:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    try:
+        context = StoreContext.open(connect(settings.redis_url), Keys("hpq"), mints=False)
+        sys.settrace(trace)
+        History(settings, context).move(shelf.files)
+    finally:
+        os._exit(0)  # also after an error: then the sweep is still in Redis
+
+
+def kill_points(seed: int) -> Iterator[int]:
+    steps, line = random.Random(seed), 0
+    while True:
+        yield (line := line + steps.randint(2, 12))
+
+
+@pytest.mark.slow
+def test_a_mover_killed_at_any_step_leaves_the_sweep_once_or_twice_and_the_next_one_finishes(
+    settings, history_of, over, shelf: Shelf, redis: Redis, reader: StoreReader
+) -> None:
+    """History: kill -9 of a worker that moves a sweep, at any line."""
+    places = set()
+    for n, line in enumerate(kill_points(7)):
+        sid = over(f"demo-{n:05d}")
+        was_killed = move_and_die(settings, shelf, line)
+        is_moved = is_archived(redis, shelf, sid)
+        if reader.sweeps.exists(sid):
+            assert audit_sweep(reader, sid).violations == (), f"killed at line {line}"
+            assert [t.objective for t in reader.trials.all(sid)] == [0.25, 0.5]
+        else:
+            assert is_moved, f"killed at line {line}"
+        places.add((is_moved, bool(archives(shelf, sid)), bool(redis.keys(f"hpq:[st]:{sid}*"))))
+        history_of().move(shelf.files)  # the next worker
+        assert is_archived(redis, shelf, sid) and len(archives(shelf, sid)) == 1
+        assert not redis.keys(f"hpq:[st]:{sid}*") and not redis.smembers("hpq:removing")
+        if not was_killed:
+            break
+    # Before and after the copy, and after the line: with keys left, and without.
+    assert places == {
+        (False, False, True), (False, True, True), (True, True, True), (True, True, False)
+    }  # fmt: skip
