@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,8 +16,27 @@ from hpq import __version__
 from hpq.domain.sweep import SCHEMA
 from tests.support.constants import ROOT
 from tests.support.ids import ids
+from tests.support.lab import STEERED
 
 NEWER = "99.0.0"
+
+# Version N, as the commit whose wheel meets this checkout below. A release's tag replaces it.
+RELEASED = "ad53e6656bfdd398045c9d5565662254a4171ba0"
+THIS: dict[str, str] = {"PYTHONPATH": ""}
+SEARCHED = """
+program: searched.py
+method: bayes
+run_cap: 12
+metric: {name: loss, goal: minimize}
+early_terminate: {type: hyperband, min_iter: 2}
+parameters: {x: {distribution: uniform, min: 0, max: 1}}
+"""
+SEARCHES = """
+import sys
+x = float(sys.argv[1].partition("=")[2])
+for epoch in range(1, 5):
+    print(f"epoch={epoch} loss={x / epoch}")
+"""
 
 
 def copy_of(lab, name: str, *, version: str, schema: int) -> dict[str, str]:
@@ -150,3 +173,93 @@ def test_an_older_hpq_reads_fields_and_words_that_it_does_not_know(lab) -> None:
     assert "evicted" in shown and "by the cluster" in shown
     found = json.loads(lab.hpq("audit", sid, "--json").stdout)
     assert found["unknown_events"] == {"suspended": 1, "repainted {0}": 1}
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Version N, as the environment that runs its wheel."""
+    known = subprocess.run(("git", "cat-file", "-e", f"{RELEASED}^{{commit}}"), cwd=ROOT)
+    if known.returncode:
+        pytest.skip(f"this clone lacks commit {RELEASED}, which is version N")
+    tree, site = (tmp_path_factory.mktemp(name) for name in ("tree", "site"))
+    packed = subprocess.run(
+        ("git", "archive", RELEASED), cwd=ROOT, stdout=subprocess.PIPE, check=True
+    )
+    subprocess.run(("tar", "-x", "-C", tree), input=packed.stdout, check=True)
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    built = ("--no-deps", "--no-build-isolation", "--no-index")
+    subprocess.run((*pip, "wheel", *built, "--wheel-dir", site, tree), check=True)
+    (wheel,) = site.glob("hpq-*.whl")
+    subprocess.run(
+        (*pip, "install", "--no-deps", "--no-index", "--target", site, wheel), check=True
+    )
+    return {"PYTHONPATH": str(site)}
+
+
+def has_all_of(new: Any, old: Any, alike: Callable[[Any], Any]) -> bool:
+    """Whether `new` has each field of `old`, with a value that `alike` maps to the same."""
+    if isinstance(old, dict):
+        return all(k in new and has_all_of(new[k], old[k], alike) for k in old)
+    if isinstance(old, list):
+        return len(new) == len(old) and all(
+            has_all_of(*two, alike) for two in zip(new, old, strict=True)
+        )
+    return bool(alike(new) == alike(old)) or None in (new, old)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commands", ["released", "this"])
+def test_commands_of_one_version_and_workers_of_the_other_share_a_server(
+    lab, newer, released, commands
+) -> None:
+    """B10: version N, a wheel of a recorded commit, and this one; each enqueues for the other."""
+    here, there = (released, THIS) if commands == "released" else (THIS, released)
+    lab.env |= here
+    says = 'print(f"runs in {hpq.__file__}"); mark(f'
+    lab.write("steered.py", STEERED.replace("import os", "import hpq, os").replace("mark(f", says))
+    sid = lab.steered(6)
+    first = lab.worker(**there)
+    lab.wait_for("began-1-1")
+    lab.worker(**here)
+    lab.wait_for("began-2-1")
+    for words in (("watch", sid, "--once"), ("workers",), ("ls",)):
+        old, new = (json.loads(lab.ok(*words, "--json", **env)) for env in (released, THIS))
+        assert has_all_of(new, old, type), (words, old, new)
+    lab.ok("pause", sid)
+    lab.ok("set", sid, "priority=3", **there)
+    lab.ok("cancel", f"{sid}/6", "--yes", **there)
+    lab.ok("resume", sid, **there)
+    unread = lab.ok("enqueue", lab.code / "sweep-1.yaml", "--new", **newer).strip()
+    first.kill()
+    lab.worker(**here)  # of the other version
+    lab.wait_for("began-1-2")
+    lab.worker(**there)
+    lab.write("searched.py", SEARCHES)
+    searched = lab.enqueue(SEARCHED)
+    lab.go()
+    for ended in (sid, searched):
+        lab.wait_over(ended)
+    for worker in (1, 3):  # one of each version
+        lab.wait_until(lambda w=worker: "hpq-too-old" in ids(lab.log(w)), f"{worker} to refuse")
+    assert lab.reader.sweeps.get(unread).counts.queued == 6
+    places = {
+        line for n in range(1, 6) for line in lab.printed(sid, n).splitlines() if "runs" in line
+    }
+    assert len(places) == 2 and any(released["PYTHONPATH"] in line for line in places)
+    assert "Traceback" not in lab.log()
+
+    for ended in (sid, searched):
+        views = [(what, ended, "--json") for what in ("results", "summary", "audit")]
+        seen = {words: json.loads(lab.ok(*words, **there)) for words in views}
+        file = lab.folder / f"{ended}.hpq"
+        lab.ok("archive", ended, file)
+        lab.ok("rm", ended, "--yes", **there)
+        lab.ok("archive", "--restore", file, **there)
+        for words in views:
+            new, old = json.loads(lab.ok(*words)), seen[words]
+            if here is released:
+                new, old = old, new
+            assert has_all_of(new, old, str), (words, old, new)
+    page = lab.folder / "page.html"
+    lab.ok("report", sid, searched, "--out", page, **there)
+    assert searched in page.read_text("utf-8")
