@@ -20,7 +20,7 @@ GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries torchvision \
-  chaos lint format bench bench-peers clean
+  chaos lint format bench bench-peers release-check image clean
 
 # $(call beside,FOLDER): add the libraries of .venv to the environment FOLDER, after its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -170,5 +170,33 @@ $(PEERS)/.installed: $(PEER_PINS)
 	done
 	@touch $@
 
+# A release is this and a pushed tag: .github/workflows/release.yml runs it with TAG=v1.2.3.
+RELEASE := .release
+TWINE   := twine@7.0.0
+TAG     ?=
+EMPTY    = env -u HPQ_REDIS_URL -u HPQ_HOME UV_PYTHON_DOWNLOADS=never HOME=$(CURDIR)/$(RELEASE)/home
+release-check: $(STAMP) ## build the last commit's sdist, wheel and images; run the wheel from an empty home
+	rm -rf $(RELEASE) dist && mkdir -p $(RELEASE)/tree $(RELEASE)/home
+	git archive HEAD | tar -x -C $(RELEASE)/tree
+	$(BIN)/uv build --quiet --python $(PYTHON) --out-dir dist $(RELEASE)/tree
+	$(EMPTY) $(BIN)/uvx --quiet --python $(PYTHON) $(TWINE) check --strict dist/*.whl dist/*.tar.gz
+	$(EMPTY) $(BIN)/uv tool install --quiet --python $(PYTHON) dist/*.whl
+	test -z "$(TAG)" || { $(RELEASE)/home/.local/bin/hpq --version | grep -qx "hpq $(TAG:v%=%)" \
+	  && grep -q "^## \[$(TAG:v%=%)\] - 20" CHANGELOG.md; }
+	cd $(RELEASE)/home && $(EMPTY) .local/bin/hpq init --example wandb-bayes && \
+	  $(EMPTY) $(CURDIR)/$(BIN)/uvx --quiet --python $(PYTHON) --from $(CURDIR)/dist/*.whl \
+	    hpq run wandb-bayes.yaml --set method=random --set run_cap=2 --workers 1 && \
+	  $(EMPTY) .local/bin/hpq best
+	if command -v buildah >/dev/null; then $(MAKE) image; else echo "no buildah, so no images"; fi
+
+IMAGES      ?= cli worker
+IMAGE_TAG   ?= latest
+IMAGE_FLAGS ?= --isolation chroot --layers
+image: ## build the images hpq-cli and hpq-worker with buildah
+	for target in $(IMAGES); do \
+	  buildah bud $(IMAGE_FLAGS) --target $$target --tag hpq-$$target:$(IMAGE_TAG) \
+	    --build-arg REVISION=$$(git rev-parse HEAD) . || exit 1; \
+	done
+
 clean: ## remove the environments
-	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION) $(PEERS)
+	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION) $(PEERS) $(RELEASE)

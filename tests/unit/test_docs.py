@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,19 @@ def test_a_text_has_no_word_that_hpq_does_not_use(path: Path) -> None:
 
 def test_the_list_of_commands_has_no_word_that_hpq_does_not_use() -> None:
     assert not WORDS.findall(run_here(["--help"]).stdout)
+
+
+# How hpq is installed until a package is on an index, in pages, messages and the notebook.
+INSTALLED = re.compile(r"'\.\[([a-z,]+)\]'")
+
+
+def test_hpq_is_installed_in_one_way_everywhere() -> None:
+    """A message names libraries, which any installation of hpq may lack."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    sources = [p for part in ("hpq", "producer", "worker") for p in (ROOT / part).rglob("*.py")]
+    extras = []
+    for path in [*PAGES, *sources, *(ROOT / "examples").rglob("*.ipynb")]:
+        text = path.read_text("utf-8")
+        assert not re.search(r"install [^\n]*\bhpq(\[|==|\s*$)", text), path
+        extras += [one for found in INSTALLED.findall(text) for one in found.split(",")]
+    assert "bayes" in extras and set(extras) <= set(project["optional-dependencies"])
