@@ -10,7 +10,8 @@ from typing import Literal
 
 Code = Literal[
     # errors, findings and notices
-    "acl-default-user", "acl-unsaved", "archive-invalid", "archive-torn", "attempt-lost",
+    "acl-default-user", "acl-unsaved", "archive-invalid", "archive-missing", "archive-torn",
+    "archive-unverified", "attempt-lost",
     "autoscaled", "behind", "checkpoint-not-kept",
     "cluster-answers", "cluster-credentials-refused", "cluster-forbidden", "cluster-object-missing",
     "cluster-refused", "cluster-unreachable", "code-altered", "code-edited", "code-invalid",
@@ -46,8 +47,9 @@ Code = Literal[
     "store-differs", "store-unusable", "store-unwritable",
     "store-works", "supervisor-hung", "sweep-ambiguous", "sweep-changed", "sweep-differs",
     "sweep-exists", "sweep-file-empty", "sweep-file-invalid", "sweep-file-is-script",
-    "sweep-half-removed", "sweep-held", "sweep-held-remedy", "sweep-idle", "sweep-missing",
-    "sweep-not-found", "sweep-of-another", "sweep-over", "sweep-paused", "timed-out",
+    "sweep-half-removed", "sweep-held", "sweep-held-remedy", "sweep-idle",
+    "sweep-missing", "sweep-moved", "sweep-not-found", "sweep-of-another", "sweep-over",
+    "sweep-paused", "timed-out",
     "tls-file-unreadable", "token-exposed", "trainer-invalid", "trainer-missing",
     "trainer-not-found", "training-restarted", "training-resumed", "trial-failed", "trial-missing",
     "trial-not-begun", "trial-not-found", "trial-refused", "trial-returned", "trial-unknown",

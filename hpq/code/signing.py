@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.domain.sweep import RunnableSweep, SweepView
+from hpq.domain.sweep import MovedSweep, RunnableSweep, SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.process import make_private
@@ -117,6 +117,12 @@ def sign_archive(key: bytes | None, prefix: str, sid: str, sha256: str) -> str:
     """Return the signature of an archive's checksum, as hex; "" without a key."""
     record = dumps(["hpq archive", prefix, sid, sha256]).encode()
     return hmac.new(key, record, hashlib.sha256).hexdigest() if key else ""
+
+
+def is_archive_signed(key: bytes, prefix: str, moved: MovedSweep) -> bool:
+    """True if this key signed the checksum of the archive of a sweep of the history."""
+    signature = sign_archive(key, prefix, moved.view.id, moved.sha256)
+    return hmac.compare_digest(signature.encode(), moved.signature.encode())
 
 
 def signed(key: bytes | None, prefix: str, sweep: SweepView) -> tuple[SweepView, SignRow]:

@@ -174,6 +174,17 @@ def line_of(context: StoreContext, sweep: SweepView, **archive: Json) -> str:
     return encode_moved(row, dropped, {"best": best, **archive})
 
 
+def cached_archive(context: StoreContext, sid: str) -> str:
+    """Return the checksum of the archive of which a cache has the sweep; "" if it has none."""
+    raw: Any = context.redis.hget(context.keys.history, sid)
+    return raw.decode() if raw and SweepReader(context.redis, context.keys).exists(sid) else ""
+
+
+def keep_cached_archive(context: StoreContext, sid: str, sha256: str) -> None:
+    """Keep the checksum of the archive that was restored into a cache."""
+    context.redis.hset(context.keys.history, sid, sha256)
+
+
 class ArchiveRestore:
     """One restore of one sweep."""
 

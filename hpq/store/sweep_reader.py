@@ -13,7 +13,7 @@ from hpq.domain.identity import SWEEP_ID
 from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import MovedSweep, SweepView
 from hpq.domain.trial import TrialId
-from hpq.errors import DecodeError, NotFound, no_sweep
+from hpq.errors import DecodeError, NotFound, no_sweep, sweep_moved
 from hpq.store.keys import Keys, sweep_parts
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
@@ -57,16 +57,30 @@ class SweepReader:
         raw: Any = self._redis.hget(self._keys.history, sid)
         return sweep_codec.decode_moved(self._keys.history, sid, raw) if raw else None
 
+    def all_moved(self) -> list[MovedSweep | UnreadableSweep]:
+        """Return the sweeps of the history, newest first."""
+        lines: Any = self._redis.hgetall(self._keys.history)
+        found: list[MovedSweep] = []
+        unreadable = []
+        for raw, line in lines.items():
+            sid = raw.decode("utf-8", "replace")
+            try:
+                found.append(sweep_codec.decode_moved(self._keys.history, sid, line))
+            except DecodeError as error:
+                unreadable.append(UnreadableSweep(id=sid, why=str(error)))
+        return [*sorted(found, key=lambda moved: -moved.view.created_ms), *unreadable]
+
     def get(self, sid: str) -> SweepView:
         """Return one sweep.
 
         Raises:
-            NotFound: no sweep has this id.
+            NotFound: no sweep has this id, or it is in the history.
             DecodeError: the sweep cannot be decoded.
         """
         found = self.get_many([sid])
         if not found:
-            raise no_sweep(sid)
+            moved = self.moved(sid)
+            raise sweep_moved(sid, moved.store) if moved else no_sweep(sid)
         return found[0]
 
     def get_many(self, ids: Sequence[str]) -> list[SweepView]:
@@ -114,7 +128,7 @@ class SweepReader:
 
         `ref` is an id, a name, or the beginning of an id; a whole name wins over longer ones. None
         names the last sweep that `owner` enqueued, or, if that sweep was removed, the newest of
-        the owner's other sweeps.
+        the owner's other sweeps. The history is searched if Redis has no match.
 
         Raises:
             NotFound: no sweep, or more than one, matches (the message lists the candidates).
@@ -126,8 +140,10 @@ class SweepReader:
             return self._newest_of(owner)
         if self._redis.zscore(self._keys.sweeps, ref) is not None:
             return ref
-        matches = [sid for sid in self.ids() if sid.startswith(ref)]
-        matches = [sid for sid in matches if sid.rpartition("-")[0] == ref] or matches
+        matches = _matches(ref, self.ids())
+        if not matches:
+            moved: Any = self._redis.hkeys(self._keys.history)
+            matches = _matches(ref, [raw.decode("utf-8", "replace") for raw in moved])
         if len(matches) == 1:
             return matches[0]
         if not matches:
@@ -147,6 +163,9 @@ class SweepReader:
             for sid, raw in zip(ids[start:], owners, strict=False):
                 if raw == owner.encode():
                     return sid
+        for moved in self.all_moved():
+            if isinstance(moved, MovedSweep) and moved.view.owner == owner:
+                return moved.view.id
         raise NotFound("you have no sweep yet; `hpq enqueue FILE` creates one", code="no-sweep")
 
     def find_by_digest(self, digest: str) -> str | None:
@@ -222,6 +241,12 @@ class SweepReader:
         MEMORY USAGE of the sweep's keys and of a sample of its trials: a bounded number of reads.
         """
         return [_bytes_of(self._redis, self._keys, sweep) for sweep in sweeps]
+
+
+def _matches(ref: str, ids: Iterable[str]) -> list[str]:
+    """Return the ids with this beginning; those of this name if there are any."""
+    found = [sid for sid in ids if sid.startswith(ref)]
+    return [sid for sid in found if sid.rpartition("-")[0] == ref] or found
 
 
 def _ids_before(

@@ -20,13 +20,12 @@ from redis import Redis
 from hpq.code.signing import RowSigner, unverified
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
-from hpq.domain.sweep import SweepView
-from hpq.errors import Forbidden, OutOfReach
+from hpq.domain.sweep import MovedSweep, SweepView
+from hpq.errors import Forbidden, OutOfReach, sweep_moved
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
-from hpq.store.sweep_reader import SweepReader
 from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
@@ -83,7 +82,13 @@ class Session:
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
 
     def context(self) -> StoreContext:
-        """Build the context that the writers of the store share."""
+        """Build the context that the writers of the store share.
+
+        Raises:
+            NotFound: the command has read a sweep of the history, which cannot be changed.
+        """
+        if moved := self.reader.moved:
+            raise sweep_moved(moved.view.id, moved.store)
         return StoreContext.open(self.redis, self.keys)
 
     def writer(self) -> SweepWriter:
@@ -104,11 +109,12 @@ class Session:
         Raises:
             NotFound: no sweep matches, or several do.
         """
-        return self.reader.sweeps.resolve(ref, self.settings.user)
+        return self.reader.find(ref, self.settings.user)
 
     def sweep(self, ref: str | None) -> SweepView:
         """Return the sweep that a reference names, as `find`."""
-        return self.reader.sweeps.get(self.find(ref))
+        sid = self.find(ref)  # first: it may change the readers
+        return self.reader.sweeps.get(sid)
 
     def verifiable(self, ref: str | None) -> SweepView:
         """Return a sweep, as `sweep`, for a command that prints its parameters.
@@ -139,9 +145,15 @@ class Session:
 
 def reader_of(redis: Redis, settings: Settings) -> StoreReader:
     """Return a reader that marks parameters that are not as this machine's key signed them."""
-    keys = Keys(settings.prefix)
-    check_of = RowSigner.checks(settings, SweepReader(redis, keys).get)
-    return StoreReader(redis, keys, settings.lease_ms, check_of)
+
+    def restored(moved: MovedSweep) -> StoreContext:
+        from hpq_producer.history import restored  # noqa: PLC0415  most commands need no archive
+
+        return restored(settings, moved)
+
+    check_of = RowSigner.checks(settings, lambda sid: reader.sweeps.get(sid))
+    reader = StoreReader(redis, Keys(settings.prefix), settings.lease_ms, check_of, restored)
+    return reader
 
 
 @contextmanager

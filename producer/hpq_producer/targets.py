@@ -57,7 +57,7 @@ def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | Trial
         NotFound: no sweep matches, or several do.
     """
     sweep, numbers = parse_targets([ref] if ref else None)
-    sid = reader.sweeps.resolve(sweep, owner)
+    sid = reader.find(sweep, owner)
     return TrialId(sweep=sid, number=numbers[0]) if numbers else sid
 
 
@@ -84,13 +84,20 @@ def owned_sweep(session: Session, ref: str | None, force: bool) -> SweepView:
     """Return the sweep that a reference names, if this user may change it.
 
     Raises:
+        NotFound: no sweep matches, several do, or it is in the history.
         Forbidden: another user owns the sweep, and `force` is false.
     """
-    sweep = session.sweep(ref)
+    sweeps = session.reader.sweeps
+    sweep = sweeps.get(sweeps.resolve(ref, session.settings.user))
+    check_owner(session, sweep, force)
+    return sweep
+
+
+def check_owner(session: Session, sweep: SweepView, force: bool) -> None:
+    """Raise Forbidden if another user owns the sweep, and `force` is false."""
     if sweep.owner != session.settings.user and not force:
         text = f"sweep {sweep.id} belongs to {sweep.owner}; --force changes it anyway"
         raise Forbidden(text, code="sweep-of-another")
-    return sweep
 
 
 def confirm(question: str, yes: bool) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from redis import Redis
 
+from hpq.archive.history import History
+from hpq.connection.client import connect
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialState
 from hpq.filestore.base import Files, folder_of
 from hpq.filestore.local import open_files
+from hpq.settings import read
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
@@ -50,6 +54,13 @@ def remove_all(garbage: FileGarbage, files: Files) -> None:
     """Look at the whole store, as a worker does for which that is due."""
     for sid in garbage.sweeps_in(files):
         garbage.remove_of_sweep(files, sid)
+
+
+def move_all(environ: Mapping[str, str], files: Files) -> None:
+    """Move the sweeps that are over into the store, as a worker with these settings does."""
+    settings = read({**environ, "HPQ_KEEP_DAYS": "1e-9"})
+    context = StoreContext.open(connect(settings.redis_url), Keys(settings.prefix))
+    History(settings, context).move(files)
 
 
 class Shelf:

@@ -38,7 +38,7 @@ LAYERS = {
         durations embedded_redis extras scaffold shipped terminal
         sweepfile
         analysis audit cli commands home_files invitation manifests sweep_limits
-        connection_record
+        connection_record history
         __main__ query session
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue

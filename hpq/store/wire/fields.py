@@ -41,9 +41,11 @@ def cut(text: str = "") -> str:
 
 
 @cache
-def _plain_fields(kind: type[Any]) -> list[tuple[str, Callable[..., Any]]]:
+def _plain_fields(kind: type[Any]) -> list[tuple[str, bytes, Callable[..., Any], Any]]:
+    """Return name, field, parser and default of each."""
     parsers: dict[Any, Callable[..., Any]] = {"str": cut, "int": int, "float": float}
-    return [(field.name, parsers[field.type]) for field in fields(kind) if field.type in parsers]
+    found = [(field.name, parsers[field.type]) for field in fields(kind) if field.type in parsers]
+    return [(name, name.encode(), parse, parse()) for name, parse in found]
 
 
 @contextmanager
@@ -86,7 +88,11 @@ class Reader:
     def plain(self, kind: type[Any], but: Sequence[str]) -> dict[str, Any]:
         """Return the fields of a dataclass that are texts, integers or floats, except `but`."""
         found = _plain_fields(kind)  # type: ignore[arg-type]
-        return {name: self._take(name, parse(), parse) for name, parse in found if name not in but}
+        return {
+            name: self._take(name, default, parse) if field in self.row else default
+            for name, field, parse, default in found
+            if name not in but
+        }
 
     def counts(self, queued: int, running: int, dropped: int) -> Counts:
         """Return a sweep's counts, from its hash and the sizes of its sorted sets."""

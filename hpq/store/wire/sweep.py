@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from hpq.domain.sweep import (
@@ -114,7 +115,7 @@ def decode_moved(key: str, sid: str, text: bytes) -> MovedSweep:
         data = json.loads(text)
         row = {name.encode(): value.encode() for name, value in data.pop("row").items()}
         view = decode_sweep(key, sid, row, 0, 0, int(data.pop("dropped")))
-        return record(MovedSweep, data | {"view": view})
+        return MovedSweep(view=view, **data)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DecodeError(f"{key}: field {sid}: {error}") from None
 
@@ -148,6 +149,7 @@ def encode_launch(launch: Launch) -> str:
     return dumps(asdict(launch))
 
 
+@lru_cache  # most sweeps of a list have the same
 def _decode_metric(text: str) -> Metric | None:
     """Decode the metric; None for a goal of a newer version, since a wrong ranking misleads.
 

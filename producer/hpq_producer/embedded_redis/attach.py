@@ -71,7 +71,7 @@ def attach(home: Path, *, linger_s: float = keeper.QUIET_S) -> Attached:
             _lock(users, fcntl.LOCK_SH, server_home.path / keeper.USERS)
             _write_linger(users, linger_s)
             # Another process may be about to replace the server.
-            with _locked(server_home, keeper.START):
+            with locked(server_home, keeper.START):
                 socket = ensure_running(server_home)
         except BaseException:
             os.close(users)
@@ -97,7 +97,8 @@ def _write_linger(users: int, linger_s: float) -> None:
 
 
 @contextlib.contextmanager
-def _locked(server_home: ServerHome, name: str) -> Iterator[None]:
+def locked(server_home: ServerHome, name: str) -> Iterator[None]:
+    """Hold a lock file of a home exclusively."""
     fd = server_home.lock(name)
     try:
         _lock(fd, fcntl.LOCK_EX, server_home.path / name)

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from hpq.connection.client import short_reason
 from hpq.domain.trial import TrialId
 from hpq.errors import HpqError, NotFound
+from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempts_of
 from hpq_producer.page.curves import pack_curves
 from hpq_producer.page.live import Listing, LiveSweep
@@ -38,7 +39,7 @@ from hpq_producer.page.sweep_data import SweepData, read_more
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.show import artifact_lines, attempt_lines
 from hpq_producer.reports.sweep_table import COLUMNS, read_sweeps
-from hpq_producer.session import Session
+from hpq_producer.session import Session, reader_of
 from hpq_producer.terminal.style import plain
 from hpq_producer.terminal.text import clean, clean_block
 
@@ -138,15 +139,16 @@ class Dashboard:
         with self._lock:
             now = time.monotonic()
             self._live = {s: one for s, one in self._live.items() if now - one.asked_s < _KEPT_S}
-            new = LiveSweep(self._reader, sid, self._session.settings)
+            settings = self._session.settings
+            new = LiveSweep(reader_of(self._session.redis, settings), sid, settings)
             live = self._live.setdefault(sid, new)
             live.asked_s = now
             return live
 
-    def _data(self, request: Request) -> SweepData:
+    def _data(self, request: Request) -> tuple[SweepData, StoreReader]:
         shared = self._shared(request.path_params["sid"])
         with shared.fresh():
-            return shared.data
+            return shared.data, shared.reader
 
     def _changes(self, request: Request) -> Response:
         sid, path = request.path_params.get("sid"), request.url.path.removesuffix("/changes")
@@ -155,18 +157,20 @@ class Dashboard:
         return Response(status_code=304) if found is None else JSONResponse(found)
 
     def _sweep(self, request: Request) -> Response:
-        return HTMLResponse(sweep_page([self._data(request)], is_live=True))
+        return HTMLResponse(sweep_page([self._data(request)[0]], is_live=True))
 
     def _curves(self, request: Request) -> Response:
         name = request.query_params.get("metric", "")
-        more = read_more(self._reader, self._data(request), [name])
+        data, reader = self._data(request)
+        more = read_more(reader, data, [name])
         return JSONResponse(pack_curves(more[name]))
 
     def _trial(self, request: Request) -> Response:
         trial = TrialId(sweep=request.path_params["sid"], number=request.path_params["number"])
-        view = self._reader.trials.get(trial)
-        attempts = attempts_of(self._reader.events.of_trial(trial), view)
-        log, _ = read_log(self._reader, trial, _LOG_LINES)
+        _, reader = self._data(request)
+        view = reader.trials.get(trial)
+        attempts = attempts_of(reader.events.of_trial(trial), view)
+        log, _ = read_log(reader, trial, _LOG_LINES)
         shown = part(
             "trial",
             "\n".join(map(plain, attempt_lines(attempts))),

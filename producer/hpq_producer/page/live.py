@@ -90,7 +90,7 @@ class LiveSweep(Polled):
     def __init__(self, reader: StoreReader, sid: str, settings: Settings) -> None:
         super().__init__()
         self.asked_s = time.monotonic()  # when a tab asked last
-        self._reader, self._sid, self._settings = reader, sid, settings
+        self.reader, self._sid, self._settings = reader, sid, settings
         self._first = 0  # the oldest moment that a patch can bring up to date; 0: nothing was read
         self._changed_ms = 0  # the newest moment with a change
         self._changed: dict[int, int] = {}  # the same of each trial that changed since the first
@@ -100,18 +100,19 @@ class LiveSweep(Polled):
     def _read(self) -> None:
         """Read the trials that changed; without any event and running trial, read no trial."""
         if not self._first:
-            self.data = read_sweep(self._reader, self._sid, self._settings)
+            self.reader.find(self._sid, self._settings.user)  # it may be in the history
+            self.data = read_sweep(self.reader, self._sid, self._settings)
             self._known, self._computed_s = self.data.importance, time.monotonic()
             self._event = self.data.status.last_event
             self._first = self._changed_ms = self.data.status.at_ms
             return
         old = self.data
-        events = self._reader.events.read(self._sid, self._event, count=_EVENTS)
-        if not events and not old.status.running and self._reader.sweeps.exists(self._sid):
+        events = self.reader.events.read(self._sid, self._event, count=_EVENTS)
+        if not events and not old.status.running and self.reader.sweeps.exists(self._sid):
             return  # a sweep that was removed is not found below
         is_behind = len(events) == _EVENTS
         self.data = read_sweep(
-            self._reader,
+            self.reader,
             self._sid,
             self._settings,
             None if is_behind else old,

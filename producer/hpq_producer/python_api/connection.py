@@ -14,15 +14,18 @@ _attached: dict[Path, Attached] = {}  # the private servers that this process ke
 
 
 @contextmanager
-def api_session() -> Iterator[Session]:
-    """Open a session for one call.
+def api_session(sid: str | None = None) -> Iterator[Session]:
+    """Open a session for one call; `sid` is the sweep that the call reads.
 
     The first call on a private server keeps it running until this process ends.
 
     Raises:
         SettingsError, OutOfReach, Forbidden: as `open_session`.
+        NotFound: the sweep was removed.
     """
     with open_session() as session, closing(session.redis):
+        if sid:
+            session.find(sid)
         server = session.attached
         if server is None or _attached.setdefault(server.home.path, server) is server:
             yield session

@@ -55,7 +55,7 @@ class Sweep:
         return sweep
 
     def _now(self) -> SweepView:
-        with api_session() as session:
+        with api_session(self.id) as session:
             self._read = session.reader.sweeps.get(self.id)
         return self._read
 
@@ -92,7 +92,7 @@ class Sweep:
         `waiting`, as in `hpq ls`: trials are queued, none runs, and no worker can claim one.
         """
         sweep = self._now()
-        with api_session() as session:
+        with api_session(self.id) as session:
             why = explain_waits(session.reader, [sweep], session.server).get(sweep.id)
         return state_word(sweep, why)
 
@@ -108,7 +108,7 @@ class Sweep:
         Raises:
             NotFound: the sweep has no trial with this number.
         """
-        with api_session() as session:
+        with api_session(self.id) as session:
             found = session.reader.trials.get(TrialId(sweep=self.id, number=number))
             return SweepTrial(found, session.reader.sweeps.get(self.id))
 
@@ -137,7 +137,7 @@ class Sweep:
         """
         only = _filter(where)
         wanted = None if state is None else _state(state)
-        with api_session() as session:
+        with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             chosen = Selection(
                 reader=session.reader, sweep=sweep, where=only, state=wanted, sort=sort, top=top
@@ -154,7 +154,7 @@ class Sweep:
             HpqError: no trial has a result yet, or the sweep has no metric (`no-result`).
         """
         only = _filter(where)
-        with api_session() as session:
+        with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             found = best_trials(session.reader, sweep, 1, only)
             refuse_altered(found)
@@ -171,7 +171,7 @@ class Sweep:
             UserError: pandas is not installed, or no trial has reported one of these metrics.
             NotFound: the sweep was removed.
         """
-        with api_session() as session:
+        with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             trials = list(session.reader.trials.all(self.id))
             return history_frame(session.reader, sweep, trials, metric)
@@ -187,7 +187,7 @@ class Sweep:
 
     def importance(self) -> Importance:
         """Compute the share of each parameter in the variance; `why_none` if none is known."""
-        with api_session() as session:
+        with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             best_trials(session.reader, sweep)  # raises if there is none
             summary = SweepSummary(sweep, session.settings.cache)
@@ -205,7 +205,7 @@ class Sweep:
         draw = FIGURES.get(kind or "")
         if draw is None:
             raise UserError(f"no figure {kind or ''!r}; use one of {', '.join(FIGURES)}")
-        with api_session() as session:
+        with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             if sweep.metric is None:
                 best_trials(session.reader, sweep)  # raises the reason
@@ -223,7 +223,7 @@ class Sweep:
             Held: the sweep is held until you act.
             TimedOut: the time is up; a `TimeoutError`, too.
         """
-        with api_session() as session:
+        with api_session(self.id) as session:
             done = settle(session, self.id, timeout)
         if done.late is not None:
             raise done.late
@@ -240,7 +240,7 @@ class Sweep:
             Forbidden: another user owns the sweep, and `force` is false.
             NotFound: the sweep, or one of the trials, does not exist; none was stopped.
         """
-        with api_session() as session:
+        with api_session(self.id) as session:
             owned_sweep(session, self.id, force)
             for number in numbers:
                 session.reader.trials.get(TrialId(sweep=self.id, number=number))
@@ -251,7 +251,7 @@ class Sweep:
         return f"<sweep {self.id}: {counts.done} of {planned(counts)} trials ended>"
 
     def _repr_html_(self) -> str:
-        with api_session() as session:
+        with api_session(self.id) as session:
             return _listing(session, [session.reader.sweeps.get(self.id)])._repr_html_()
 
     def __eq__(self, other: object) -> bool:

@@ -109,18 +109,18 @@ class SweepTrial:
 
     def attempts(self) -> list[Attempt]:
         """Read the attempts: worker, host, duration, end."""
-        with api_session() as session:
+        with api_session(self._view.id.sweep) as session:
             return attempts_of(session.reader.events.of_trial(self._view.id), self._view)
 
     def log(self, tail: int | None = None) -> str:
         """Read what the trial printed, or its last lines, without escape sequences."""
-        with api_session() as session:
+        with api_session(self._view.id.sweep) as session:
             data, _ = read_log(session.reader, self._view.id, tail)
         return Cleaner().take(data, final=True)
 
     def history(self, metric: Metrics = None) -> DataFrame:
         """Read the curves of this trial, as `Sweep.history`."""
-        with api_session() as session:
+        with api_session(self._view.id.sweep) as session:
             view = session.reader.trials.get(self._view.id)
             return history_frame(session.reader, self._sweep, [view], metric)
 

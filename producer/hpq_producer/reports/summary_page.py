@@ -254,10 +254,12 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
 
 def print_comparison(session: Session, sweeps: Sequence[SweepView]) -> None:
     """Print two or more sweeps side by side: results, time, what mattered, and the winners."""
-    reader, waits = session.reader, explain_waits(session.reader, sweeps, session.server)
+    reader = session.reader
     rows: dict[str, list[str]] = {}
     varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
     for sweep in sweeps:
+        session.find(sweep.id)  # one of them may be in the history
+        waits = explain_waits(reader, [sweep], session.server)
         summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
         best = reader.trials.best(sweep, 1)
         state = state_span(sweep, waits.get(sweep.id)).text

@@ -34,6 +34,7 @@ from tests.integration.page.conftest import Tab
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 from tests.support.made_sweeps import RANGES, drawn_sets, made
+from tests.support.store_calls import LEASE, Shelf, end, move_all, take
 
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
@@ -150,6 +151,27 @@ def report(store: TrialStore, who: WorkerPresence) -> Callable[..., None]:
 
 def finish(store: TrialStore, claim: Claim, value: float) -> None:
     store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=2))
+
+
+def test_a_sweep_of_the_history_has_its_pages(
+    serve, environ, tmp_path, sweep_of, store, who, keys, redis
+) -> None:
+    environ["HPQ_STORE"] = str(tmp_path / "store")
+    shelf, sid = Shelf(tmp_path / "store", redis, keys), sweep_of(1, "old-00000").id
+    claim = take(store, who, "a")
+    point = Point(step=1, name="acc", value=0.5)
+    batch = ReportBatch(seq=1, step=1, log=b"a line\n", points=(point,))
+    store.beat(claim, who, batch, lease_ms=LEASE)
+    end(store, claim, 0.5)
+    move_all(environ, shelf.files)
+    sweep_of(1, "live-00000")
+    served = serve()
+    for one in (sid, "live-00000", sid):
+        assert served.moment(one) > 0
+    assert "a line" in served.get(f"/trial/{sid}/1")[2]
+    assert json.loads(served.get(f"/curves/{sid}?metric=acc")[2])
+    assert sid in served.get("/")[2]
+    assert served.get("/sweep/none-00000")[0] == 404
 
 
 def test_a_finished_trial_appears_on_the_open_page(

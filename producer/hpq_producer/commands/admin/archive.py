@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
@@ -15,6 +16,7 @@ from hpq.errors import ExitCode, HpqError, UserError
 from hpq_producer.archive.stored_files import files_of
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
+from hpq_producer.history import fetch
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
@@ -25,7 +27,12 @@ def archive(
     sweep: Annotated[str | None, Argument(help="Id of a sweep, or its first characters.")] = None,
     file: Annotated[Path | None, Argument(help="File to write.")] = None,
     restored: Annotated[
-        Path | None, Option("--restore", metavar="FILE", help="Restore the sweep of this file.")
+        Path | None,
+        Option(
+            "--restore",
+            metavar="FILE",
+            help="Restore the sweep of this file, or the sweep of this id that was moved.",
+        ),
     ] = None,
     backup: Annotated[
         Path | None,
@@ -99,12 +106,18 @@ def _chosen(
             yield sid, backup / f"{sid}.hpq"
 
 
-def _restore(session: Session, path: Path) -> Header:
+def _restore(session: Session, what: Path) -> Header:
+    """Restore the sweep of a file, or one of the history."""
+
     def check(trials: int, weight: int) -> None:
         for _ in check_capacity(session, trials, weight=weight):
             pass
 
-    return restore(session.context(), path, check)
+    moved = None if what.exists() else session.reader.sweeps.moved(str(what))
+    if moved is None:
+        return restore(session.context(), what, check)
+    with TemporaryDirectory() as folder:
+        return restore(session.context(), fetch(session.settings, moved, Path(folder)), check)
 
 
 def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:

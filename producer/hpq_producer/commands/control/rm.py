@@ -17,7 +17,7 @@ from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
 from hpq_producer.sweepfile.yaml_reader import resolve
-from hpq_producer.targets import SweepRef, confirm
+from hpq_producer.targets import SweepRef, check_owner, confirm
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
@@ -54,7 +54,9 @@ def rm(
         if sweep is not None:
             raise UserError("--finished and --older choose the sweeps; remove the id")
         return _remove_over(_age_s(older) if older else 0.0, keep_files, yes, force)
-    if sweep is not None and _finish_removal(sweep, keep_files):
+    if sweep is not None and (
+        _finish_removal(sweep, keep_files) or _remove_moved(sweep, keep_files, yes, force)
+    ):
         return
     with open_to_end(sweep, "delete", force) as (session, found):
         if found.counts.running and not force:
@@ -110,6 +112,20 @@ def _finish_removal(sid: str, keep_files: bool) -> bool:
     with open_session() as session:
         if sid not in session.control().pending_removals():
             return False
+        _remove(session, sid, keep_files, "")
+        return True
+
+
+def _remove_moved(ref: str, keep_files: bool, yes: bool, force: bool) -> bool:
+    """Delete a sweep of the history; false if it is none."""
+    with open_session() as session:
+        sweeps = session.reader.sweeps
+        moved = sweeps.moved(sweeps.resolve(ref, session.settings.user))
+        if moved is None:
+            return False
+        sid = moved.view.id
+        check_owner(session, moved.view, force)
+        confirm(f"Delete {sid} with its archive, checkpoints and artifacts?", yes)
         _remove(session, sid, keep_files, "")
         return True
 

@@ -9,7 +9,7 @@ from typer import Option
 
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.status import UnreadableSweep
-from hpq.domain.sweep import SweepView
+from hpq.domain.sweep import MovedSweep, SweepView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
@@ -21,12 +21,15 @@ from hpq_producer.terminal.console import print_message, show_table
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, size
+from hpq_producer.terminal.text import clean, size, trials_of
 
 
 def ls(
     n: Annotated[int, Option("-n", min=1, help="Number of sweeps.")] = 20,
-    everything: Annotated[bool, Option("--all", "-a", help="List all sweeps.")] = False,
+    everything: Annotated[
+        bool,
+        Option("--all", "-a", help="List all sweeps, with those that were moved to a file store."),
+    ] = False,
     sizes: Annotated[
         bool, Option("--size", help="Print the approximate size of each sweep in Redis.")
     ] = False,
@@ -48,15 +51,22 @@ def ls(
         sweeps = [one for one in found if isinstance(one, SweepView)]
         best = dict(zip((s.id for s in sweeps), reader.trials.best_objectives(sweeps), strict=True))
         waits = explain_waits(reader, sweeps, session.server)
+        history = reader.sweeps.all_moved() if everything else []
+        moved = {one.view.id: one for one in history if isinstance(one, MovedSweep)}
+        found += [one.view if isinstance(one, MovedSweep) else one for one in history]
+        sweeps += [one.view for one in moved.values()]
+        best |= {sid: one.best for sid, one in moved.items()}
         if picks:
             sweeps = _picked(sweeps, best, waits, tag, only)[: None if everything else n]
             found = list(sweeps)
             waits = {one.id: waits[one.id] for one in sweeps if one.id in waits}
-        took = _sizes(session, sweeps) if sizes else None
+        in_redis = [one for one in sweeps if one.id not in moved]
+        took = _sizes(session, in_redis) if sizes else None
         if output.is_data:
-            show_data([_record(one, best, waits, took) for one in found], output)
+            show_data([_record(one, best, waits, took, moved) for one in found], output)
         elif found:
-            rows = [sweep_row(one, best, waits, reader.now_ms()) for one in found]
+            now_ms = reader.now_ms()
+            rows = [sweep_row(one, best, waits, now_ms) for one in found]
             columns, rows = _with_tags(rows)
             if sizes:
                 columns = [*columns, _ABOUT]
@@ -66,15 +76,24 @@ def ls(
             show_table(columns, rows)
             for line in _reasons(waits):
                 print_message(line)
-            for sid, words in _doubts(reader, sweeps, best).items():
+            for sid, words in _doubts(reader, in_redis, best).items():
                 print_message(f"! {clean(sid)}: {clean(words)}")
-            for one in found:
-                if isinstance(one, UnreadableSweep):
-                    print_message(f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}")
+            for line in _notes(found, moved):
+                print_message(line)
         else:
             print_message(
                 "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
             )
+
+
+def _notes(
+    found: Sequence[SweepView | UnreadableSweep], moved: Mapping[str, MovedSweep]
+) -> Iterator[str]:
+    if count := sum(one.id in moved for one in found):
+        yield f"{trials_of(count, 'sweep')} ended long ago, moved from Redis to a file store"
+    for one in found:
+        if isinstance(one, UnreadableSweep):
+            yield f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}"
 
 
 def _picked(
@@ -88,7 +107,7 @@ def _picked(
     found = [sweep for sweep in sweeps if tag is None or tag in sweep.tags]
     if where is None:
         return found
-    records = [_record(sweep, best, waits, None) for sweep in found]
+    records = [_record(sweep, best, waits) for sweep in found]
     picked = [s for s, r in zip(found, records, strict=True) if where.matches(r.get)]
     where.check_names(records[0] if records else where.names)
     return picked
@@ -140,9 +159,11 @@ def _record(
     one: SweepView | UnreadableSweep,
     best: Mapping[str, float | None],
     waits: Mapping[str, Notice],
-    took: Mapping[str, int] | None,
+    took: Mapping[str, int] | None = None,
+    moved: Mapping[str, MovedSweep] | None = None,
 ) -> dict[str, Any]:
     if isinstance(one, UnreadableSweep):
         return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
     record = sweep_record(one, best[one.id], waits.get(one.id))
-    return record if took is None else record | {"about_bytes": took[one.id]}
+    record["moved_to"] = moved[one.id].store if moved and one.id in moved else None
+    return record if took is None else record | {"about_bytes": took.get(one.id, 0)}

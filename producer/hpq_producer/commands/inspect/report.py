@@ -41,8 +41,8 @@ def report(
 
     with open_session() as session:
         ids = list(dict.fromkeys(session.find(one) for one in (sweep or (None,))))
-        settings = session.settings
-        page = sweep_page([read_report(session.reader, sid, settings) for sid in ids])
+        reader, settings = session.reader, session.settings
+        page = sweep_page([read_report(reader, session.find(sid), settings) for sid in ids])
     file = out or Path(f"{ids[0]}.html")
     draft = file.with_name(f".{file.name}.new")
     try:

@@ -1,0 +1,93 @@
+"""Read sweeps of the history: restore each one, once, into a private server under HPQ_HOME/cache.
+
+Readers then read that server as any other. It can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hpq.archive.history import checksum
+from hpq.archive.restore import restore
+from hpq.code.signing import is_archive_signed, key_of
+from hpq.connection.client import connect
+from hpq.connection.credentials import redact
+from hpq.domain.sweep import MovedSweep
+from hpq.errors import NotFound, OutOfReach, UserError
+from hpq.filestore.base import Gone, copy_out
+from hpq.filestore.local import location, open_files
+from hpq.notice import Notice
+from hpq.settings import Settings
+from hpq.store.archive import cached_archive, keep_cached_archive
+from hpq.store.control import SweepControl
+from hpq.store.keys import Keys
+from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext
+from hpq_producer.embedded_redis.attach import Attached, attach, locked
+from hpq_producer.terminal.console import warn
+
+_MOST = 20  # sweeps in the cache
+
+
+@cache
+def _cache_server(home: Path) -> Attached:
+    return attach(home)  # until this process ends
+
+
+def restored(settings: Settings, moved: MovedSweep) -> StoreContext:
+    """Return a server that has a sweep of the history; fetch its archive if no cache has it.
+
+    Raises:
+        OutOfReach: the store cannot be opened, or no server can be started.
+        NotFound, UserError: the archive is gone or damaged, or the store is another one.
+    """
+    sid = moved.view.id
+    server = _cache_server(settings.cache / "history")
+    context = StoreContext.open(connect(server.url), Keys(settings.prefix), mints=False)
+    with locked(server.home, "fetch.lock"):
+        if cached_archive(context, sid) != moved.sha256:
+            control = SweepControl(context)
+            ids = StoreReader(context.redis, context.keys, 0).sweeps.ids()
+            for old in (sid, *ids[_MOST:]):
+                control.remove(old)
+            with TemporaryDirectory(dir=settings.cache) as folder:
+                restore(context, fetch(settings, moved, Path(folder)))
+            keep_cached_archive(context, sid, moved.sha256)
+    return context
+
+
+def fetch(settings: Settings, moved: MovedSweep, folder: Path) -> Path:
+    """Copy the archive of a sweep of the history into a folder, and verify it.
+
+    Warns if this machine's key did not sign the archive.
+
+    Raises: as `restored`.
+    """
+    sid, place = moved.view.id, location(settings)
+    file = folder / f"{sid}.hpq"
+    where = f"sweep {sid} was moved to store {moved.store}, as {moved.path}"
+    try:
+        files = open_files(place)
+        if files.id != moved.store:
+            text = f"{where}, but {redact(place)} is store {files.id}; set HPQ_STORE to that of the"
+            raise UserError(f"{text} workers", code="store-differs")
+        copy_out(files, moved.path, file)
+    except Gone:
+        text = f"{where}, but {redact(place)} has no such file; restore it from a backup of the"
+        raise NotFound(f"{text} store", code="archive-missing") from None
+    except OSError as error:
+        text = f"{where}, and {redact(place)} cannot be read: {error}; mount it, or set HPQ_STORE"
+        raise OutOfReach(text, code="store-unusable") from None
+    with file.open("rb") as copy:
+        if (found := checksum(copy)) != moved.sha256:
+            text = f"{where}, and is damaged: its SHA-256 is {found}, not {moved.sha256}"
+            raise UserError(text, code="archive-invalid")
+    with contextlib.suppress(UserError):  # a key that others can read
+        key = key_of(settings, make=False)
+        if key and not is_archive_signed(key, settings.prefix, moved):
+            text = f"{sid}: not signed with this machine's key: its archive; it is shown unverified"
+            warn(Notice("archive-unverified", text))
+    return file

@@ -1,0 +1,171 @@
+"""Commands on sweeps that were moved into the file store: reading, restoring, deleting."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+import hpq as api
+from hpq.domain.attempt import ReportBatch
+from hpq.domain.trial import Point
+from hpq.store.trials import TrialStore
+from hpq.store.wire.sweep import encode_moved
+from tests.support.ids import refused
+from tests.support.store_calls import LEASE, Shelf, end, move_all, take
+
+SID, LIVE = "demo-00000", "live-00000"
+Hpq = Callable[..., subprocess.CompletedProcess[str]]
+READS: tuple[tuple[str, ...], ...] = (
+    ("show", SID, "--json"),
+    ("show", f"{SID}/2", "--json"),
+    ("show", SID, "--provenance"),
+    ("summary", SID, "--json"),
+    ("best", SID, "--json"),
+    ("results", SID, "-o", "csv"),
+    ("results", "demo", "--history", "-o", "csv"),
+    ("logs", f"{SID}/1", "--raw"),
+    ("audit", SID, "--json"),
+    ("wait", SID, "--json"),
+    ("get", f"{SID}/1"),
+)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, redis, keys) -> Shelf:
+    return Shelf(tmp_path / "store", redis, keys)
+
+
+@pytest.fixture
+def here(environ: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    environ["HPQ_STORE"] = str(tmp_path / "store")
+    environ["HPQ_CODE_KEY"] = "k" * 32
+    return environ
+
+
+@pytest.fixture
+def two(here, store: TrialStore, sweep_of, who, shelf: Shelf) -> None:
+    """One sweep that is over, and one that waits."""
+    sweep_of(3, SID, tags=("paper",))
+    for nonce, value in (("a", 0.25), ("b", 0.5), ("c", 0.125)):
+        claim = take(store, who, nonce)
+        points = tuple(Point(step=s, name="acc", value=value * s) for s in range(1, 9))
+        batch = ReportBatch(seq=1, step=8, log=b"\xff a line\n", points=points)
+        store.beat(claim, who, batch, lease_ms=LEASE)
+        end(store, claim, value, artifacts=shelf.artifacts(claim))
+    sweep_of(1, LIVE)
+
+
+@pytest.fixture
+def move(here: dict[str, str], shelf: Shelf) -> Callable[[], None]:
+    """Return a function that moves the sweeps that are over."""
+    return lambda: move_all(here, shelf.files)
+
+
+def test_every_view_of_a_moved_sweep_is_as_before(
+    hpq: Hpq, two, move, redis: Redis, reader, here, monkeypatch, tmp_path
+) -> None:
+    before = {words: hpq(*words) for words in READS}
+    listed = json.loads(hpq("ls", "--json").stdout)
+    keys = set(redis.keys("*"))
+    move()
+    for words, done in before.items():
+        again = hpq(*words)
+        assert (again.returncode, again.stdout) == (done.returncode, done.stdout), (
+            words,
+            again.stderr,
+        )
+    assert {one["id"] for one in json.loads(hpq("ls", "--json").stdout)} == {LIVE}
+    everything = {one["id"]: one for one in json.loads(hpq("ls", "--all", "--json").stdout)}
+    was = {one["id"]: one for one in listed}
+    assert everything[SID].pop("moved_to") and was[SID].pop("moved_to") is None
+    assert everything[SID] == was[SID]
+    said = hpq("ls", "--all", "--tag", "paper")
+    assert SID in said.stdout and "1 sweep ended long ago" in said.stderr
+    assert SID in hpq("summary", SID, LIVE).stdout, "one of two is in Redis"
+    assert hpq("report", SID, LIVE).returncode == 0
+    assert hpq("get", f"{SID}/1", "file").returncode == 0 and (tmp_path / "file").exists()
+    # Nothing came back to Redis.
+    assert not reader.sweeps.exists(SID) and set(redis.keys("*")) <= keys | {b"hpq:history"}
+    for name, value in here.items():
+        monkeypatch.setenv(name, value)
+    sweep = api.Sweep("demo")
+    assert (sweep.id, sweep.state, sweep.best().objective) == (SID, "finished", 0.5)
+    assert [trial.log() for trial in sweep] and len(sweep.to_pandas()) == 3
+
+
+def test_what_changes_a_moved_sweep_is_refused_until_it_is_restored(
+    hpq: Hpq, two, move, reader, redis
+) -> None:
+    move()
+    remedy = f"hpq archive --restore {SID}"
+    for words in (
+        ("pause", SID), ("resume", SID), ("stop", SID, "--yes"), ("cancel", SID, "--yes"),
+        ("retry", SID), ("set", SID, "priority=1"), ("best", SID, "--confirm", "2"),
+        ("archive", SID, "s.hpq"),
+    ):  # fmt: skip
+        refused(hpq(*words), "sweep-moved", remedy, exit=4)
+    assert hpq(*remedy.split()[1:]).returncode == 0
+    assert reader.sweeps.exists(SID) and not redis.hexists("hpq:history", SID)
+    assert hpq("pause", SID).returncode != 4
+    move()
+    assert not reader.sweeps.exists(SID)
+
+
+def test_rm_of_a_moved_sweep_deletes_its_line_its_archive_and_its_files(
+    hpq: Hpq, two, move, redis, shelf: Shelf
+) -> None:
+    move()
+    refused(hpq("rm", SID, "--yes", HPQ_USER="you"), "sweep-of-another", exit=4)
+    assert shelf.files.names(f"hpq/{SID}")
+    assert hpq("rm", SID, "--yes").returncode == 0
+    assert not redis.hexists("hpq:history", SID) and not shelf.files.names(f"hpq/{SID}")
+    refused(hpq("show", SID), "sweep-not-found", exit=4)
+
+
+def test_an_archive_that_is_gone_damaged_elsewhere_or_forged_is_named(
+    hpq: Hpq, two, move, redis, tmp_path
+) -> None:
+    move()
+    (archive,) = (tmp_path / "store").glob(f"hpq/{SID}/archive-*/{SID}.hpq")
+    line = redis.hget("hpq:history", SID)
+    redis.hset("hpq:history", SID, line.replace(b'"signature":"', b'"signature":"0'))
+    assert "[archive-unverified]" in hpq("show", SID).stderr
+    redis.hset("hpq:history", SID, line)
+    assert "[archive-unverified]" not in hpq("show", SID).stderr
+    new = {"HPQ_HOME": str(tmp_path / "other")}  # another user, without a cache
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:-9] + b"x" * 9)
+    refused(hpq("show", SID, **new), "archive-invalid", SID)
+    archive.unlink()
+    refused(hpq("show", SID, **new), "archive-missing", str(archive.name), exit=4)
+    other = str(tmp_path / "elsewhere")
+    refused(hpq("show", SID, **new, HPQ_STORE=other), "store-differs", SID)
+    (tmp_path / "file").touch()
+    gone = str(tmp_path / "file" / "store")
+    refused(hpq("show", SID, **new, HPQ_STORE=gone), "store-unusable", SID, exit=3)
+    assert hpq("show", SID).returncode == 0, "what is in the cache is read from there"
+
+
+def test_a_list_of_10_000_moved_sweeps_takes_few_commands(
+    hpq: Hpq, two, move, redis, reader
+) -> None:
+    move()
+    row = {b"name": b"demo", b"queue": b"default", b"owner": b"me", b"n_finished": b"3",
+           b"metric": b'{"name":"acc","goal":"maximize"}', b"goal": b"maximize"}  # fmt: skip
+    line = json.loads(redis.hget("hpq:history", SID))
+    archive = {k: line[k] for k in ("best", "store", "path", "size", "sha256", "signature")}
+    lines = {
+        f"demo-{n:05d}": encode_moved(row | {b"created_ms": b"%d" % (n + 1)}, 0, archive)
+        for n in range(10_000)
+    }
+    assert max(map(len, lines.values())) <= 1000
+    redis.hset("hpq:history", mapping=lines)
+    redis.config_resetstat()
+    assert hpq("ls", "--all").stdout.count("demo-") >= 10_000
+    stats = redis.info("commandstats")
+    assert sum(one["calls"] for one in stats.values()) < 40
