@@ -14,7 +14,7 @@ PROGRAM = """
 
     kept = Path(os.environ["HPQ_CHECKPOINT_DIR"], "step")
     step = int(kept.read_text()) if kept.exists() else 0
-    print("begins at", step)
+    print("hpq of", Path(hpq.__file__).resolve().parents[1], "begins at", step)
     go = Path("/store", "go-" + os.environ["HPQ_SWEEP_ID"])
     while step < 3 or not go.exists():
         step += 1

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.place import Laptop, Namespace
 from tests.cluster.steered import Steered
+from tests.support.released import install_released
 
 
 @pytest.fixture
@@ -83,3 +86,26 @@ def test_a_trial_goes_on_from_its_checkpoint_after(fault: str, steered: Steered)
     (after,) = namespace.wait_ready(1)
     # A container that ends is started again in its pod; what is deleted or evicted gets a new one.
     assert (after == pod) == (fault == "a crash of all its processes")
+
+
+def test_an_update_to_this_version_and_its_rollback_lose_nothing(
+    steered: Steered, tmp_path: Path
+) -> None:
+    """Version N's code lies on the volume, since an image of its own takes minutes."""
+    namespace, laptop = steered.namespace, steered.laptop
+    shutil.copytree(install_released(tmp_path), steered.volume / "released")
+    released = ("set", "env", "deployment/hpq-worker", "PYTHONPATH=/store/released")
+    namespace.scale(2)
+    sid = steered.enqueue(4)
+    pods = set(steered.wait_running(sid, 2).values())
+    for change in (released, ("rollout", "undo", "deployment/hpq-worker")):
+        namespace.kubectl(*change)
+        namespace.rolled_out("deployment/hpq-worker")
+        of_new_pods = lambda: len(now := set(steered.running(sid).values()) - pods) == 2 and now  # noqa: E731, B023
+        pods |= laptop.wait_until(of_new_pods, "two trials in new pods")
+    steered.go(sid)
+    laptop.wait_over(sid)
+    assert_nothing_charged(laptop, sid)
+    logs = "".join(laptop.ok("logs", f"{sid}/{number}") for number in range(1, 5))
+    assert "hpq of /store/released begins" in logs and "hpq of /opt/hpq begins" in logs
+    shutil.rmtree(steered.volume / "released")

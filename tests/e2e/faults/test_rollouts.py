@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +15,10 @@ from hpq.domain.sweep import SCHEMA
 from tests.support.constants import ROOT
 from tests.support.ids import ids
 from tests.support.lab import STEERED
+from tests.support.released import install_released
 
 NEWER = "99.0.0"
 
-# Version N, as the commit whose wheel meets this checkout below. A release's tag replaces it.
-RELEASED = "9c9587b9c17ff500bd131172a68f61d12dda2956"
 THIS: dict[str, str] = {"PYTHONPATH": ""}
 SEARCHED = """
 program: searched.py
@@ -125,6 +122,8 @@ def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, new
     assert [one["code"] for one in shown["needs_you"]] == ["hpq-too-old"]
     refuses = json.loads(lab.ok("workers", "--json"))[0]["refuses"]
     assert refuses[sid]["code"] == "hpq-too-old"
+    more = lab.write("more.yaml", file.read_text("utf-8").replace("[1]", "[1, 2]"))
+    assert "sweep-differs" in ids(lab.hpq("enqueue", more, "--into", sid).stderr)
     # It went on with what it can read, and a newer worker takes the rest.
     (other,) = (s for s in lab.reader.sweeps.ids() if s != sid)
     lab.wait_over(other)
@@ -178,22 +177,7 @@ def test_an_older_hpq_reads_fields_and_words_that_it_does_not_know(lab) -> None:
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Version N, as the environment that runs its wheel."""
-    known = subprocess.run(("git", "cat-file", "-e", f"{RELEASED}^{{commit}}"), cwd=ROOT)
-    if known.returncode:
-        pytest.skip(f"this clone lacks commit {RELEASED}, which is version N")
-    tree, site = (tmp_path_factory.mktemp(name) for name in ("tree", "site"))
-    packed = subprocess.run(
-        ("git", "archive", RELEASED), cwd=ROOT, stdout=subprocess.PIPE, check=True
-    )
-    subprocess.run(("tar", "-x", "-C", tree), input=packed.stdout, check=True)
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    built = ("--no-deps", "--no-build-isolation", "--no-index")
-    subprocess.run((*pip, "wheel", *built, "--wheel-dir", site, tree), check=True)
-    (wheel,) = site.glob("hpq-*.whl")
-    subprocess.run(
-        (*pip, "install", "--no-deps", "--no-index", "--target", site, wheel), check=True
-    )
-    return {"PYTHONPATH": str(site)}
+    return {"PYTHONPATH": str(install_released(tmp_path_factory.mktemp("released")))}
 
 
 def has_all_of(new: Any, old: Any, alike: Callable[[Any], Any]) -> bool:
