@@ -109,11 +109,9 @@ def latest_spec(sweep: SweepView) -> Mapping[str, Json]:
 
 def _check_comparable(sweep: SweepView, submission: Submission) -> None:
     """Refuse a file whose trials are not comparable with those of the sweep."""
-    spec, launch = submission.spec, submission.code.launch
-    was, difference = sweep.launch, ""
+    spec, launch, was, difference = submission.spec, submission.code.launch, sweep.launch, ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
-        now, before = launch.trainer or launch.program, was.trainer or was.program
-        difference = f"it runs {now}, but the sweep runs {before}"
+        difference = f"it runs {launch.what}, but the sweep runs {was.what}"
     elif launch.code != was.code:
         difference = "the code has changed"
     elif sweep.schema > SCHEMA:  # this hpq would write rows as an older one does

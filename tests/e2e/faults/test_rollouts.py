@@ -196,15 +196,26 @@ def has_all_of(new: Any, old: Any, alike: Callable[[Any], Any]) -> bool:
 def test_commands_of_one_version_and_workers_of_the_other_share_a_server(
     lab, newer, released, commands
 ) -> None:
-    """B10: version N, a wheel of a recorded commit, and this one; each enqueues for the other."""
+    """B10: version N, a wheel of a recorded commit, as the Redis users of this version."""
     here, there = (released, THIS) if commands == "released" else (THIS, released)
-    lab.env |= here
+    for role in ("producer", "worker", "viewer", "autoscaler"):
+        (lab.folder / role).write_text("secret", "utf-8")
+    for line in lab.ok("redis-acl", "--passwords", lab.folder, **THIS).splitlines():
+        lab.redis.execute_command(*line.split())
+    producer, worker = (
+        {
+            "HPQ_REDIS_URL": lab.server.url.replace("://", f"://hpq-{role}@"),
+            "HPQ_REDIS_PASSWORD_FILE": str(lab.folder / role),
+        }
+        for role in ("producer", "worker")
+    )
+    lab.env |= here | producer
     says = 'print(f"runs in {hpq.__file__}"); mark(f'
     lab.write("steered.py", STEERED.replace("import os", "import hpq, os").replace("mark(f", says))
     sid = lab.steered(6)
-    first = lab.worker(**there)
+    first = lab.worker(**there, **worker)
     lab.wait_for("began-1-1")
-    lab.worker(**here)
+    lab.worker(**here, **worker)
     lab.wait_for("began-2-1")
     for words in (("watch", sid, "--once"), ("workers",), ("ls",)):
         old, new = (json.loads(lab.ok(*words, "--json", **env)) for env in (released, THIS))
@@ -215,16 +226,16 @@ def test_commands_of_one_version_and_workers_of_the_other_share_a_server(
     lab.ok("resume", sid, **there)
     unread = lab.ok("enqueue", lab.code / "sweep-1.yaml", "--new", **newer).strip()
     first.kill()
-    lab.worker(**here)  # of the other version
+    lab.worker(**here, **worker)  # of the other version
     lab.wait_for("began-1-2")
-    lab.worker(**there)
+    lab.worker(**there, **worker)
     lab.write("searched.py", SEARCHES)
     searched = lab.enqueue(SEARCHED)
     lab.go()
     for ended in (sid, searched):
         lab.wait_over(ended)
-    for worker in (1, 3):  # one of each version
-        lab.wait_until(lambda w=worker: "hpq-too-old" in ids(lab.log(w)), f"{worker} to refuse")
+    for nth in (1, 3):  # one of each version
+        lab.wait_until(lambda n=nth: "hpq-too-old" in ids(lab.log(n)), f"{nth} to refuse")
     assert lab.reader.sweeps.get(unread).counts.queued == 6
     places = {
         line for n in range(1, 6) for line in lab.printed(sid, n).splitlines() if "runs" in line
