@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,16 @@ SETS: list[dict[str, Any]] = [
     )
 ]
 del SETS[1]["momentum"]  # a condition may omit a parameter
+READ_MLFLOW = """
+import json, sys, mlflow
+client = mlflow.MlflowClient(tracking_uri=sys.argv[1])
+runs = client.search_runs([client.get_experiment_by_name(sys.argv[2]).experiment_id])
+print(json.dumps({run.info.run_name: {
+    "status": run.info.status, "params": run.data.params, "metrics": run.data.metrics,
+    "tags": run.data.tags, "artifacts": len(client.list_artifacts(run.info.run_id)),
+    "acc": [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, "acc")],
+} for run in runs}))
+"""
 CURVES = [[0.1, 0.4, 0.6], [0.2, math.nan, math.nan], [0.3, 0.35], [0.5]]
 
 
@@ -170,6 +183,42 @@ def test_an_existing_path_stays_and_a_failed_export_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["kept"]
 
 
+def test_mlflow_reads_an_experiment_with_a_run_a_trial(
+    hpq: Hpq, ended: str, tmp_path: Path, monkeypatch
+) -> None:
+    done = hpq("export", "demo", "runs", "--to", "mlflow")
+    assert done.returncode == 0 and "mlflow ui --backend-store-uri runs" in done.stderr
+    if not find_spec("mlflow"):
+        pytest.skip("mlflow is not installed")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    read = [sys.executable, "-c", READ_MLFLOW, (tmp_path / "runs").as_uri(), ended]
+    runs = json.loads(subprocess.run(read, stdout=subprocess.PIPE, check=True).stdout)
+    assert {name: run["status"] for name, run in runs.items()} == {
+        f"{ended}/1": "FINISHED", f"{ended}/2": "FINISHED", f"{ended}/3": "FINISHED",
+        f"{ended}/4": "FAILED",
+    }  # fmt: skip
+    first = runs[f"{ended}/1"]
+    assert first["params"]["nested.dropout"] == "0.1" and first["params"]["opt"] == "sgd"
+    assert first["metrics"] == {"acc": 0.6, "loss.train": 2.5} and first["artifacts"] == 0
+    assert first["acc"] == [[1, 0.1], [2, 0.4], [3, 0.6]]
+    assert runs[f"{ended}/3"]["tags"]["hpq.state"] == "pruned"
+
+
+def test_a_name_of_a_metric_leaves_no_directory_of_mlflow(
+    hpq: Hpq, store, take, who, sweep_of, tmp_path: Path
+) -> None:
+    """Export: metrics are named as paths out of the directory, and alike."""
+    sweep_of(1)
+    got = take()
+    names = ("../../out", "/etc/x", "..", "a/b", "a.b", "x" * 300, "\x1b[31m")
+    points = tuple(Point(step=1, name=name, value=0.5) for name in names)
+    store.beat(got, who, ReportBatch(seq=1, step=1, points=points), lease_ms=30_000)
+    assert hpq("export", "demo", "runs", "--to", "mlflow").returncode == 0
+    (metrics,) = tmp_path.glob("runs/*/*/metrics")
+    assert len(list(metrics.iterdir())) == len(names)
+    assert not [path for path in tmp_path.rglob("*out*") if "metrics" not in path.parts]
+
+
 @pytest.mark.parametrize("to", ["tensorboard", "optuna"])
 def test_without_the_library_the_remedy_is_named(
     hpq: Hpq, ended: str, to: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -180,7 +229,7 @@ def test_without_the_library_the_remedy_is_named(
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("to", ["tensorboard", "optuna"])
+@pytest.mark.parametrize("to", ["tensorboard", "optuna", "mlflow"])
 def test_a_sweep_without_results_is_an_empty_export(
     hpq: Hpq, sweep_of: Callable[..., SweepView], to: str, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from hpq.errors import UserError
 from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_producer.query.history import read_curves
+from hpq_producer.reports.mlflow_runs import MlflowRuns
 from hpq_producer.reports.optuna_journal import OptunaJournal
 from hpq_producer.reports.tensorboard_logs import TensorBoardLogs
 from hpq_producer.session import open_session
@@ -29,9 +30,14 @@ class Peer(StrEnum):
 
     TENSORBOARD = "tensorboard"
     OPTUNA = "optuna"
+    MLFLOW = "mlflow"
 
 
-_OPEN = {Peer.TENSORBOARD: ("tensorboard", "--logdir"), Peer.OPTUNA: ("optuna-dashboard",)}
+_OPEN = {
+    Peer.TENSORBOARD: ("tensorboard", "--logdir"),
+    Peer.OPTUNA: ("optuna-dashboard",),
+    Peer.MLFLOW: ("mlflow", "ui", "--backend-store-uri"),
+}
 
 
 def export(
@@ -48,11 +54,12 @@ def export(
         Option(help="Tool that reads the directory or file.", show_default=False),
     ],
 ) -> None:
-    """Write a sweep's trials and curves for TensorBoard or Optuna.
+    """Write a sweep's trials and curves for TensorBoard, MLflow or Optuna.
 
-    TensorBoard's directory has a run for each trial that started. Optuna's study has the trials
-    that ended, with the ranges and choices of the sweep file. Optuna counts trials from 0: trial 8
-    of hpq is 7 there, and its user attribute `hpq` is the id in hpq.
+    TensorBoard's directory has a run for each trial that started, and so has MLflow's, in an
+    experiment with the sweep's id. Optuna's study has the trials that ended, with the ranges and
+    choices of the sweep file. Optuna counts trials from 0: trial 8 of hpq is 7 there, and its user
+    attribute `hpq` is the id in hpq.
 
     Examples:
       hpq export --to tensorboard logs
@@ -70,7 +77,7 @@ def export(
         chosen = [t for t in trials if (t.ended_ms if to is Peer.OPTUNA else t.claimed_ms)]
         _write(session.reader, sweep, chosen, to, path)
     rest = len(trials) - len(chosen)
-    missing = "started" if to is Peer.TENSORBOARD else "ended"
+    missing = "ended" if to is Peer.OPTUNA else "started"
     left = f"; {trials_of(rest)} not {missing}" if rest else ""
     opens = shell_hint([*_OPEN[to], str(path)])
     print_message(f"{sweep.id}: {trials_of(len(chosen))} written{left}; to open them: {opens}")
@@ -87,8 +94,11 @@ def _write(
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             part = Path(folder) / "part"
-            writer: OptunaJournal | TensorBoardLogs
-            writer = OptunaJournal(part, sweep) if is_study else TensorBoardLogs(part)
+            writer: OptunaJournal | TensorBoardLogs | MlflowRuns
+            if to is Peer.MLFLOW:
+                writer = MlflowRuns(part, path, sweep)
+            else:
+                writer = OptunaJournal(part, sweep) if is_study else TensorBoardLogs(part)
             writer.add([(trial, curves[trial.id.number]) for trial in trials])
             part.rename(path)
     except OSError as error:
