@@ -51,7 +51,7 @@ Code = Literal[
     "sweep-missing", "sweep-moved", "sweep-not-found", "sweep-of-another", "sweep-over",
     "sweep-paused", "timed-out",
     "tls-file-unreadable", "token-exposed", "trainer-invalid", "trainer-missing",
-    "trainer-not-found", "training-restarted", "training-resumed", "trial-failed", "trial-missing",
+    "trainer-not-found", "training-restarted", "training-resumed", "trial-failed",
     "trial-not-begun", "trial-not-found", "trial-refused", "trial-returned", "trial-unknown",
     "trials-failed", "trials-running", "usage", "value-not-for-shells", "value-to-fill-in",
     "value-unreadable",

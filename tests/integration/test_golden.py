@@ -41,7 +41,7 @@ REFUSED = (
     "redis-acl --server-version x", "results --sort nope", "results nope", "resume nope",
     "retry demo-00000/9", "rm demo-00000", "set demo-00000", "set demo-00000 nope=1",
     "set demo-00000 run_cap=x", "show demo-00000/9", "show nope",
-    "show demo-00000 --command", "stop nope", "summary nope", "wait nope", "wait --timeout 0",
+    "stop nope", "summary nope", "wait nope", "wait --timeout 0",
     "watch --json", "worker --trial demo-00000 --count 1",
 )  # fmt: skip
 

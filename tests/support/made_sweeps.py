@@ -20,11 +20,9 @@ from hpq.domain.trial import (
     TrialState,
     TrialView,
 )
-from hpq.shell import shell_line
 from hpq_producer.analysis.winner import judge
 from hpq_producer.page.curves import Curve
 from hpq_producer.page.sweep_data import SweepData
-from hpq_producer.reports.export import trainer_words
 
 BEGIN_MS = 1_790_000_000_000
 SETS_OF_ARTICLE: list[Params] = [
@@ -120,7 +118,6 @@ def of_trials(
     return SweepData(
         status=shot, trials=trials, curves=curves,
         winner=judge(sweep, best[:2], _points(points, metric or "")) if best and metric else None,
-        command=shell_line(trainer_words("cifar10", best[0].params, 0)) if best else "",
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ def late_search(submission: Submission) -> Search | None:
     metric = spec.metric
     return Search(
         space=spec.space,
-        sampler=sampler_of(spec),
+        sampler=_sampler_of(spec),
         seed=spec.keys.seed,
         replicates=spec.keys.replicates,
         maximize=metric is not None and metric.goal is Goal.MAXIMIZE,
@@ -31,7 +31,7 @@ def late_search(submission: Submission) -> Search | None:
     )
 
 
-def sampler_of(spec: SweepSpec) -> Sampler:
+def _sampler_of(spec: SweepSpec) -> Sampler:
     """Return the sampler of a sweep file."""
     return spec.keys.sampler if spec.method == "bayes" else Sampler.RANDOM
 
@@ -54,18 +54,12 @@ def with_late_search(
     )
 
 
-def missing_sampler(submission: Submission) -> str | None:
-    """Return what to install so that the sampler runs on this machine; None if nothing."""
+def missing_samplers(submission: Submission) -> tuple[str | None, str | None]:
+    """Return what to install so that the sampler runs here, and so that it works at its best."""
     if not submission.spec.is_late:
-        return None
-    return missing(sampler_of(submission.spec), is_installed)
-
-
-def missing_sampler_aid(submission: Submission) -> str | None:
-    """Return what to install so that the sampler works at its best here; None if nothing."""
-    if not submission.spec.is_late:
-        return None
-    return unaided(sampler_of(submission.spec), is_installed)
+        return None, None
+    sampler = _sampler_of(submission.spec)
+    return missing(sampler, is_installed), unaided(sampler, is_installed)
 
 
 def without_gpu(submission: Submission) -> str | None:

@@ -9,7 +9,6 @@ import hashlib
 import platform
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,23 +44,19 @@ class CodeLocation:
         return not self.folder or self.host == other.host or self.owner == other.owner
 
 
-def code_location(launch: Launch, origin: Mapping[str, Json], owner: str) -> CodeLocation:
-    """Return the location of a launch's code from the recorded origin."""
+def code_location(sweep: SweepView) -> CodeLocation:
+    """Return the location of a sweep's code from the recorded origin."""
+    origin = sweep.provenance
     git, host = origin.get("git"), origin.get("host")
-    folder = launch.code_dir or str(origin.get("folder") or "")  # for code that was sent
+    folder = sweep.launch.code_dir or str(origin.get("folder") or "")  # for code that was sent
     facts = git if isinstance(git, dict) and folder else {}
     return CodeLocation(
         folder=folder,
         host=str(host or ""),
-        owner=owner,
+        owner=sweep.owner,
         remote=str(facts.get("remote") or ""),
         below=str(facts.get("below") or ""),
     )
-
-
-def sweep_code_location(sweep: SweepView) -> CodeLocation:
-    """Return the location of a sweep's code."""
-    return code_location(sweep.launch, sweep.provenance, sweep.owner)
 
 
 def normalize_remote(url: str) -> str:

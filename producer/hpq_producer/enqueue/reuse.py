@@ -14,7 +14,7 @@ from hpq.domain.sweep import Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, TrialState, TrialView
 from hpq.search.replicates import replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
-from hpq_producer.enqueue.provenance import CodeLocation, sweep_code_location
+from hpq_producer.enqueue.provenance import CodeLocation, code_location
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.terminal.text import clean, trials_of
 
@@ -119,17 +119,21 @@ def reusable_sets(older: OlderResults, spec: SweepSpec) -> Iterator[ParameterSet
 def sweeps_of_same_code(
     reader: StoreReader, criteria: ReuseCriteria, scope: Reuse
 ) -> Iterator[SweepView]:
-    """Yield sweeps of the same code, newest first; identical code may be in any directory."""
-    for sweep in sweeps_of_same_program(reader, criteria.launch):
-        if scope is Reuse.ANY_CODE:
-            fits = criteria.location.is_same_as(sweep_code_location(sweep))
-        else:
-            fits = has_same_code(sweep, criteria)
-        if fits:
-            yield sweep
+    """Yield readable sweeps of the same code, newest first; it may be in any directory."""
+    ids, program = reader.sweeps.ids(), _program_name(criteria.launch)
+    for start in range(0, len(ids), _CHUNK):
+        for sweep in reader.sweeps.get_each(ids[start : start + _CHUNK]):
+            if not isinstance(sweep, SweepView) or _program_name(sweep.launch) != program:
+                continue
+            if scope is Reuse.ANY_CODE:
+                fits = criteria.location.is_same_as(code_location(sweep))
+            else:
+                fits = _has_same_code(sweep, criteria)
+            if fits:
+                yield sweep
 
 
-def has_same_code(sweep: SweepView, criteria: ReuseCriteria) -> bool:
+def _has_same_code(sweep: SweepView, criteria: ReuseCriteria) -> bool:
     """Return True if the command and all files are the same.
 
     A command without a program may start other files, so it must be in the same directory.
@@ -137,20 +141,7 @@ def has_same_code(sweep: SweepView, criteria: ReuseCriteria) -> bool:
     was, now = sweep.launch, criteria.launch
     if (was.command, was.code) != (now.command, now.code):
         return False
-    return bool(now.trainer or now.program) or criteria.location.is_same_as(
-        sweep_code_location(sweep)
-    )
-
-
-def sweeps_of_same_program(reader: StoreReader, launch: Launch) -> Iterator[SweepView]:
-    """Yield readable sweeps of a trainer or program of this name, newest first."""
-    ids = reader.sweeps.ids()
-    for start in range(0, len(ids), _CHUNK):
-        for sweep in reader.sweeps.get_each(ids[start : start + _CHUNK]):
-            if isinstance(sweep, SweepView) and _program_name(sweep.launch) == _program_name(
-                launch
-            ):
-                yield sweep
+    return bool(now.trainer or now.program) or criteria.location.is_same_as(code_location(sweep))
 
 
 def _program_name(launch: Launch) -> tuple[object, ...]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from hpq.code.command import starts_program
 from hpq.domain.identity import digest
-from hpq.domain.sweep import Launch
 from hpq.notice import Notice
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
 from hpq_producer.scaffold.script import rejections
@@ -68,17 +67,11 @@ def prepare(
         SweepFileError: the script's argparse rejects a parameter.
     """
     code = find_code(spec, file, Path.cwd(), code_dir, is_live=is_live)
-    sweep_digest = digest(spec.source, spec.keys.seed, _code_identity(code.launch))
+    # Local code depends on its directory; edits do not change the identity of live code.
+    launch, identity = code.launch, code.launch.code
+    if launch.code_dir:
+        identity = f"{launch.code if launch.bundled else 'live'} in {launch.code_dir}"
+    sweep_digest = digest(spec.source, spec.keys.seed, identity)
     namesake = (Notice("program-ambiguous", code.namesake),) if code.namesake else ()
     warnings = (*spec.warnings, *namesake, *_check_options(spec, code))
     return Submission(spec=spec, file=file, code=code, digest=sweep_digest, warnings=warnings)
-
-
-def _code_identity(launch: Launch) -> str:
-    """Return the code's part of the digest; local code depends on its directory.
-
-    Edits do not change the identity of live code.
-    """
-    if not launch.code_dir:
-        return launch.code
-    return f"{launch.code if launch.bundled else 'live'} in {launch.code_dir}"

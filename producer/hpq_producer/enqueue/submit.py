@@ -25,7 +25,7 @@ from hpq.store.wire.trial import NewRow, SignRow, encode_new
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
-from hpq_producer.enqueue.provenance import sweep_code_location
+from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.enqueue.reuse import (
     OlderResults,
     Reuse,
@@ -155,7 +155,7 @@ def _reuse_criteria(submission: Submission, sweep: SweepView) -> ReuseCriteria:
     spec = submission.spec
     return ReuseCriteria(
         launch=sweep.launch,
-        location=sweep_code_location(sweep),
+        location=code_location(sweep),
         metric=spec.metric,
         seed=spec.keys.seed,
         any_seed=submission.spec.is_late and spec.keys.replicates == 1,

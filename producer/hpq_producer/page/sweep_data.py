@@ -10,10 +10,8 @@ from typing import Any
 
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import Goal, SweepView
-from hpq.domain.trial import Json, TrialId, TrialState, TrialView
-from hpq.errors import HpqError
+from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.settings import Settings
-from hpq.shell import shell_line
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.records import finite
@@ -23,7 +21,6 @@ from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.page.curves import POINTS, Curve, pack_curves
 from hpq_producer.query.history import read_curves
-from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.figures import drawn_trials
 from hpq_producer.terminal.charts import axis_of, is_wide
 from hpq_producer.terminal.text import clean, value
@@ -43,7 +40,6 @@ class SweepData:
     trials: Sequence[TrialView]
     curves: Mapping[int, Curve]
     winner: Winner | None
-    command: str = ""  # that runs the winner again
     known: Importance | None = None  # computed for a moment before; it takes seconds
     cache: Path | None = None  # as of SweepSummary
 
@@ -69,6 +65,16 @@ class SweepData:
     def sweep(self) -> SweepView:
         """The sweep."""
         return self.status.sweep
+
+    @property
+    def command(self) -> str:
+        """The command that runs the winner again, or shows one that only its script can run."""
+        if not self.status.best:
+            return ""
+        trial, launch = self.status.best[0].id, self.sweep.launch
+        if launch.is_function:
+            return f"hpq show {trial}"
+        return f"hpq try {trial}" + " --as-enqueued" * launch.bundled
 
     @cached_property
     def summary(self) -> SweepSummary:
@@ -112,17 +118,12 @@ def read_sweep(
     trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
     curves = dict(_curves(reader, status.sweep, fresh))
     news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
-    best = status.best[0].id if status.best else None
-    is_same = before is not None and before.status.best[:1] and before.status.best[0].id == best
     every = [trials[n] for n in sorted(trials)]
     return SweepData(
         status=status,
         trials=every,
         curves={**(before.curves if before else {}), **curves},
         winner=judge_winner(reader, status.sweep, status.best, every),
-        command=before.command
-        if before and is_same
-        else (_command(reader, best, settings) if best else ""),
         known=known,
         cache=settings.cache,
         was_log=None
@@ -156,13 +157,6 @@ def _curves(
     names = (sweep.metric.name,) if sweep.metric else ()
     for curve in read_curves(reader, trials, names):
         yield curve.trial, list(zip(curve.steps, curve.values, strict=True))
-
-
-def _command(reader: StoreReader, trial: TrialId, settings: Settings) -> str:
-    try:
-        return trial_command(reader, trial, settings)
-    except HpqError:  # e.g. another key signed it, or a value has control characters
-        return shell_line(["hpq", "show", str(trial)])
 
 
 def encode_sweep(data: SweepData) -> dict[str, Any]:
@@ -205,7 +199,10 @@ def encode_trials(
         "state": [_STATES.index(t.state.value) for t in trials],
         "y": [finite(row.newest_value) for row in rows],  # whole: ties change ranks
         "step": [t.step for t in trials],
-        "start": [_since(sweep, t.claimed_ms) for t in trials],
+        "start": [
+            round((t.claimed_ms - sweep.created_ms) / 1000, 1) if t.claimed_ms else None
+            for t in trials
+        ],
         "took": [round(row.taken_ms / 1000, 1) for row in rows],
         "worker": [t.worker for t in trials],
         "why": [row.why for row in rows],
@@ -230,14 +227,6 @@ def _axes(data: SweepData) -> list[dict[str, Any]]:
 def _cell(v: Json) -> Json:
     if v is None or (isinstance(v, int) and not isinstance(v, bool) and abs(v) <= _EXACT):
         return v
-    return _rounded(v) if isinstance(v, float) else value(v)
-
-
-def _rounded(v: float | None) -> float | None:
-    """Return a number with six digits, which a screen shows; None for NaN and infinities."""
-    v = finite(v)
-    return None if v is None else float(f"{v:.6g}")
-
-
-def _since(sweep: SweepView, ms: int) -> float | None:
-    return round((ms - sweep.created_ms) / 1000, 1) if ms else None
+    if isinstance(v, float):  # with six digits, which a screen shows
+        return finite(float(f"{v:.6g}"))
+    return value(v)

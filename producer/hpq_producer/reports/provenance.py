@@ -99,18 +99,15 @@ def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
     """
     sweep = reader.sweeps.get(sid)
     data = reader.sweeps.bundle(sweep.bundle)
-    if data is None and (sweep.bundle or sweep.launch.bundled):
-        raise UserError(
-            f"{sid}: Redis does not have its code: too large, or deleted for newer code",
-            code="code-not-kept",
-        )
     if data is None:
-        what = sweep.launch.trainer or sweep.launch.program
-        raise UserError(
-            f"{sid}: Redis does not have its code: {what} is installed on the workers"
-            f" ({sweep.launch.code}), or an older hpq enqueued it",
-            code="code-not-kept",
-        )
+        why = "too large, or deleted for newer code"
+        if not sweep.launch.bundled:
+            what = sweep.launch.trainer or sweep.launch.program
+            where = f"runs live in {sweep.launch.code_dir}"
+            if not sweep.launch.code_dir:
+                where = f"is installed on the workers ({sweep.launch.code})"
+            why = f"{what} {where}"
+        raise UserError(f"{sid}: Redis does not have its code: {why}", code="code-not-kept")
     try:
         return bundle.unpack(data, sweep.launch.code)
     except ValueError as error:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import pandas
 import pytest
@@ -339,32 +338,6 @@ def test_show_tells_all_of_a_sweep_and_of_a_trial(hpq: Hpq, done: SweepView) -> 
     assert "demo-00000/2" in trial and "0.9000" in trial and "at 0.9" in trial
     record = json.loads(hpq("show", "demo/2", "--json").stdout)
     assert record["history"] == {"acc": [[1, 0.45], [2, 0.9]]}
-
-
-def test_the_command_of_a_trial_runs_its_program_by_hand(
-    hpq: Hpq, sweep_of: MakeSweep, tmp_path: Path
-) -> None:
-    code = "import os, sys; print(os.environ['HPQ_SEED'], sys.argv[1:])"
-    odd = "it's `id` \\'"
-    for name, word in (("one", odd), ("two", "it's \x1b[31m")):
-        command = ("${interpreter}", "-c", code, word, "${x}", "${args}")
-        sweep_of(2, f"{name}-00000", launch=Launch(command=command, code_dir="/tmp"))
-    words = ("show", "one/2", "--command")
-    refused(hpq(*words), "code-not-signed", "--unsigned")
-    line = hpq(*words, "--unsigned", HPQ_PYTHON=sys.executable).stdout
-    assert line.startswith(f"cd /tmp && HPQ_SEED=0 {sys.executable} -c ") and inert(line)
-    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
-    assert ran.stdout == f"0 {[odd, '2', '--x=2']!r}\n"
-    done = hpq("show", "two/2", "--command", "--unsigned")
-    refused(done, "value-not-for-shells", "hpq show two-00000/2 -o json")
-    assert not done.stdout
-
-
-def test_a_trial_has_a_command_and_a_sweep_has_none(hpq: Hpq, done: SweepView) -> None:
-    answer = hpq("show", "demo", "--command")
-    refused(answer, "trial-missing", "demo-00000/1")
-    line = hpq("show", "1", "--command", "--unsigned").stdout
-    assert line == "hpq try digits --seed 0 --set x=1\n"
 
 
 def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: SweepView) -> None:
@@ -933,19 +906,6 @@ def test_csv_has_a_column_for_each_nested_parameter_and_lists_as_json(
     row = next(csv.DictReader(io.StringIO(hpq("results", "--csv").stdout)))
     assert (row["param.opt.lr"], row["param.opt.name"]) == ("0.03106791910697813", "a")
     assert json.loads(row["param.mix"]) == [1, {"a": 2}]
-
-
-def test_the_command_of_a_trial_writes_the_file_of_parameters_that_it_names(
-    hpq: Hpq, sweep_of: MakeSweep
-) -> None:
-    show = "import sys; print(open(sys.argv[1]).read())"
-    launch = Launch(command=("${interpreter}", "-c", show, "${args_json_file}"))
-    sid = f"demo-{uuid4().hex}"  # the file is in /tmp, which another run of this test shares
-    sweep_of(2, sid, launch=launch)
-    line = hpq("show", "2", "--command", "--unsigned").stdout
-    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
-    Path(f"/tmp/hpq-{sid}-2.json").unlink()
-    assert json.loads(ran.stdout) == {"x": 2}
 
 
 def test_logs_of_a_trial_that_printed_nothing_say_so(

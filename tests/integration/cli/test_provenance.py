@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from hpq.code import manifest as code_manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.trials import TrialStore
-from tests.support.commands import HPQ
 from tests.support.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -136,22 +134,6 @@ def test_code_of_another_key_is_written_only_on_request(hpq, repo) -> None:
     assert (repo / "back" / "train.py").exists()
 
 
-def test_the_command_of_another_keys_trial_is_printed_only_on_request(hpq, repo, environ) -> None:
-    (repo / "train.py").write_text("import sys; print(sys.argv[1:])\n")
-    sid = enqueue(hpq)
-    (repo / "train.py").write_text("print('edited since')\n")
-    other = {"HPQ_CODE_KEY": "another, of 16 letters"}
-    words = ("show", f"{sid}/2", "--command")
-    refused(hpq(*words, **other), "code-not-signed", "--unsigned")
-    line = hpq(*words, "--unsigned", **other).stdout
-    # It runs the code as enqueued, too, and in no place that another user of /tmp can prepare.
-    assert f"hpq show {sid} --code . --unsigned" in line and f"/tmp/hpq-{sid} " not in line
-    path = f"{Path(sys.executable).parent}:{environ['PATH']}"
-    env = {**environ, **other, "PATH": path, "TMPDIR": str(repo / "home")}
-    ran = subprocess.run(["sh", "-c", line], env=env, capture_output=True, text=True)
-    assert ran.stdout == "['--x=2']\n", (line, ran.stderr)
-
-
 @pytest.mark.parametrize(
     "name", [".git/config", "lib/.GIT/hooks/post-checkout", "bare/HEAD", "../out.py", "a/../../b"]
 )
@@ -198,31 +180,6 @@ def test_the_code_counts_as_room_that_the_server_must_have(hpq, repo, redis) -> 
         redis.config_set("maxmemory", 0)
     refused(done, "redis-memory", exit=3)
     assert not redis.keys("hpq:b:*") and not redis.keys("hpq:s:*")
-
-
-def test_a_trainer_of_ones_own_has_a_command_that_runs_it(hpq, repo, tmp_path) -> None:
-    (repo / "mine.py").write_text(
-        "def train(params, trial):\n"
-        "    trial.report({'loss': params['x']}, step=3)\n"
-        "    return {'loss': params['x'] / 2}\n"
-    )
-    text = "trainer: mine:train\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
-    (repo / "sweep.yaml").write_text(text)
-    line = hpq("show", f"{enqueue(hpq, '--live')}/2", "--command").stdout
-    assert line == f"cd {repo} && hpq try mine:train --seed 0 --set x=2\n"
-    path = f"{Path(HPQ).parent}:{os.environ['PATH']}"
-    env = {**os.environ, "HPQ_HOME": str(tmp_path / "home"), "PATH": path}
-    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=env)
-    assert ran.stdout == "step 3 loss=2\nloss=1\n", (line, ran.stderr)
-
-
-def test_a_script_for_wandb_runs_by_hand_with_the_stand_in_and_the_set(hpq, repo) -> None:
-    (repo / "train.py").write_text(
-        "import wandb\nwandb.init()\nwandb.log({'loss': wandb.config.x}, step=1)\n"
-    )
-    line = hpq("show", f"{enqueue(hpq, '--live')}/2", "--command").stdout
-    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True)
-    assert ran.stdout == "loss=2.0\n", (line, ran.stderr)
 
 
 def _worker(store: TrialStore, name: str, digest: str) -> WorkerPresence:

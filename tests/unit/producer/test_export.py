@@ -27,7 +27,7 @@ from hpq.errors import UserError
 from hpq.sanitize import CONTROL
 from hpq.shell import shell_line
 from hpq_producer.analysis.records import column_order, flat_record, trial_record
-from hpq_producer.reports.export import to_args
+from hpq_producer.commands.inspect.best import to_args
 from hpq_producer.terminal.output import guard_formula, write_csv
 from hpq_producer.terminal.text import clean
 from hpq_producer.terminal.yaml_text import to_yaml

@@ -9,16 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.domain.trainer_specs import BUILT_IN, Number, Word
 from hpq.domain.trial import Json
-from hpq.errors import UserError
-from hpq.sanitize import CONTROL
-from hpq.shell import shell_line
 from hpq_producer.cli import app
-from hpq_producer.reports.export import trainer_words
 from tests.support.constants import ROOT
 from tests.support.ids import ids
 
@@ -57,23 +52,6 @@ values = st.recursive(
     ),
     max_leaves=5,
 )
-
-
-@given(params=st.dictionaries(names, values, max_size=4), seed=st.integers(0, 2**31 - 1))
-def test_the_line_of_a_trainer_hands_over_the_same_parameters_types_included(
-    params: dict[str, Json], seed: int
-) -> None:
-    words = trainer_words("json:dumps", params, seed)
-    try:
-        line = shell_line(words)
-    except UserError as refused:
-        assert refused.code == "value-not-for-shells" and any(map(CONTROL.search, words))
-        return
-    told = handed_over(shlex.split(line)[1:])
-    assert json.dumps(told["params"]) == json.dumps(
-        params
-    )  # 1, 1.0 and "1" differ, and so do orders
-    assert told["sweep"]["trainer" if "trainer" in told["sweep"] else "launch"]
 
 
 @pytest.fixture

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from typer import Option
 
+from hpq.code.command import arguments
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import TrialView
+from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
+from hpq.shell import shell_line
 from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.analysis.trial_row import TrialRow
@@ -17,7 +19,6 @@ from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import best_trials, refuse_altered, refuse_unsigned
-from hpq_producer.reports.export import to_args
 from hpq_producer.reports.ranking import show_ranking, write_trials
 from hpq_producer.reports.summary_page import winner_lines
 from hpq_producer.session import Session, open_session
@@ -123,6 +124,15 @@ def _show(
         show_ranking(sweep, trials)
     else:
         _show_one(sweep, trials[0])
+
+
+def to_args(params: Params, command: tuple[str, ...] = (), of: TrialId | str = "") -> str:
+    """Return `--lr=0.1 --opt=adam`, or the form of the sweep's command, quoted for a shell.
+
+    Raises:
+        UserError: a value has control characters; the message names the JSON of the trial `of`.
+    """
+    return shell_line(arguments(command, params), f"hpq show {of} -o json")
 
 
 def _show_one(sweep: SweepView, trial: TrialView) -> None:

@@ -18,8 +18,6 @@ from hpq_producer.analysis.attempts import attempts_of
 from hpq_producer.analysis.records import attempt_record, finite, iso, sweep_record, trial_record
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.notices import print_if_edited
-from hpq_producer.reports.export import trial_command
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.provenance import provenance_record, write_code
 from hpq_producer.reports.show import shown_metrics, sweep_lines, trial_lines
@@ -42,9 +40,6 @@ def show(
         ),
     ] = None,
     output: Output = Format.TABLE,
-    as_command: Annotated[
-        bool, Option("--command", help="Print the shell command that runs the trial by hand.")
-    ] = False,
     as_origin: Annotated[
         bool,
         Option("--provenance", help="Print file, git commit and environment as JSON, or -o yaml."),
@@ -53,14 +48,14 @@ def show(
         Path | None, Option(metavar="DIR", help="Write the code, as enqueued, to DIR.")
     ] = None,
     unsigned: Annotated[
-        bool, Option("--unsigned", help="Write code or print a command that your key did not sign.")
+        bool, Option("--unsigned", help="Write code that your key did not sign.")
     ] = False,
 ) -> None:
     """Show a sweep or a trial in full.
 
     Examples:
       hpq show digits-3f2a1/7
-      hpq show 7 --command
+      hpq show digits-3f2a1 --code DIR
     """
     with open_session() as session:
         found = find_target(session.reader, what, session.settings.user)
@@ -73,10 +68,6 @@ def show(
             print_message(f"{code}: {count} {'file' if count == 1 else 'files'}")
         elif as_origin:
             show_data(provenance_record(session.reader, found), output)
-        elif as_command:
-            print(trial_command(session.reader, found, session.settings, unsigned=unsigned))
-            if isinstance(found, TrialId):
-                print_if_edited(session, session.reader.sweeps.get(found.sweep))
         elif isinstance(found, TrialId):
             _show_trial(session.reader, found, output)
         else:

@@ -27,7 +27,7 @@ from hpq.store.wire.sweep import encode_sweep
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
 from hpq_producer.diagnosis.notices import edited_since, print_if_edited
-from hpq_producer.enqueue.provenance import sweep_code_location
+from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.query.selection import refuse_altered
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session, environment, load_settings, open_session
@@ -195,7 +195,7 @@ def _stored_code(session: Session, sweep: SweepView) -> bytes:
 def _with_code_here(session: Session, sweep: SweepView, trial: TrialId) -> SweepView:
     if not (sweep.launch.code_dir or sweep.launch.bundled):
         return sweep
-    folder = Path(sweep_code_location(sweep).folder)
+    folder = Path(code_location(sweep).folder)
     here = folder if folder.is_dir() else Path.cwd()
     if edited := edited_since(session, sweep, str(here)):
         text = f"{edited} changed since the enqueue; to run the code of the sweep: hpq try {trial}"
