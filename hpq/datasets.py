@@ -36,10 +36,6 @@ def _end(path: Path, count: int) -> bytes:
         return file.read()
 
 
-def _is_whole_pickle(path: Path) -> bool:
-    return _end(path, 1) == b"."  # pickle.STOP
-
-
 def _is_whole_idx(path: Path) -> bool:
     """Return whether a file has the size that its header names; that of a gz is in its end."""
     packed = path.suffix == ".gz"
@@ -64,7 +60,7 @@ BATCHES = Layout(
     globs=("data_batch_*", "test_batch"),
     member=re.compile(r"(?:^|/)(data_batch_[1-5]|test_batch)$"),
     files=(*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"),
-    is_whole=_is_whole_pickle,
+    is_whole=lambda path: _end(path, 1) == b".",  # pickle.STOP
 )
 FOLDERS = Layout(
     globs=tuple(f"{split}/{name}/*" for split in ("train", "test") for name in CIFAR10_CLASSES),

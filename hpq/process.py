@@ -17,7 +17,6 @@ import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 from hpq.connection import credentials
 
@@ -25,11 +24,7 @@ from hpq.connection import credentials
 def end_on_sigterm() -> None:
     """Exit on SIGTERM as any other process does, until another handler is installed."""
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, _end)
-
-
-def _end(number: int, _frame: FrameType | None) -> None:
-    os._exit(128 + number)
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 
 def ours(environ: Mapping[str, str]) -> frozenset[str]:

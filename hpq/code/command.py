@@ -148,13 +148,10 @@ def argv(
             words.append(single[item])
         else:
             words.append(_expand(item, {"gpus": gpus, **params}, environ))
-    if out and _HYDRA & set(command) and not _has_directory(words):
+    has_directory = any(w.startswith(_HYDRA_DIR) or w in _MULTIRUN for w in words)
+    if out and _HYDRA & set(command) and not has_directory:
         words.append(_HYDRA_DIR + json.dumps(out))
     return tuple(words)
-
-
-def _has_directory(words: list[str]) -> bool:
-    return any(w.startswith(_HYDRA_DIR) or w in _MULTIRUN for w in words)
 
 
 def _expand(item: str, params: Params, environ: Mapping[str, str]) -> str:

@@ -21,10 +21,10 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from hpq.errors import OutOfReach
-from hpq.process import make_private
+from hpq.process import make_private, private_file
 from hpq.shell import shell_hint
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
-from hpq_producer.invitation import folder_of, joined, open_private
+from hpq_producer.invitation import folder_of, joined
 
 NAMESPACE = "hpq"  # the default
 BACKGROUND = "background"
@@ -116,7 +116,7 @@ def write_record(home: Path, record: ConnectionRecord) -> None:
     """Replace the record atomically."""
     path = _record(home, record.name)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(draft, "w", encoding="utf-8", opener=open_private) as file:
+    with open(draft, "w", encoding="utf-8", opener=private_file) as file:
         json.dump(asdict(record), file)
     draft.replace(path)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from hpq.connection import credentials, tls
 from hpq.errors import UserError
+from hpq.process import private_file
 
 MARK = "hpq-invite-1-"
 _ANY_MARK = re.compile(r"hpq-invite-\d+-")
@@ -101,7 +101,7 @@ class Invitation:
         folder = Path(tempfile.mkdtemp(prefix=".join-", dir=home))  # 0700
         head = json.dumps({"url": self.url, "settings": dict(self.settings)})
         for name, text in {**self.files, _HEAD: head}.items():
-            with open(folder / name, "x", encoding="utf-8", opener=open_private) as file:
+            with open(folder / name, "x", encoding="utf-8", opener=private_file) as file:
                 file.write(text)
         return folder
 
@@ -152,8 +152,3 @@ def _check(body: bytes) -> bytes:
 
 def _invalid(text: str) -> UserError:
     return UserError(text, code="invitation-invalid")
-
-
-def open_private(path: str, flags: int) -> int:
-    """Open a file that, if new, only its owner can read: an `opener`."""
-    return os.open(path, flags, 0o600)

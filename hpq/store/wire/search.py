@@ -53,7 +53,7 @@ def decode_search(key: str, text: str) -> Search:
     try:
         data: dict[str, Any] = json.loads(text)
         space = Space(
-            tuple(_leaf(leaf) for leaf in data["leaves"]),
+            tuple((tuple(one["at"]), record(_KINDS[one["kind"]], one)) for one in data["leaves"]),
             tuple(str(name) for name in data["varying"]),
             tuple(Condition(tuple(c["at"]), record(Partial, c)) for c in data.get("when", [])),
             tuple(record(Partial, {"tests": tests}) for tests in data.get("exclude", [])),
@@ -62,7 +62,3 @@ def decode_search(key: str, text: str) -> Search:
         return record(Search, {**data, "space": space})
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(f"{key}: field search: {text[:60]!r}: {error!r}") from None
-
-
-def _leaf(data: dict[str, Any]) -> tuple[tuple[str, ...], Distribution]:
-    return tuple(data["at"]), record(_KINDS[str(data["kind"])], data)

@@ -80,11 +80,11 @@ def decode_sweep(
         **_runnable(r, SweepView, sid),
         varying=r.parse("varying", (), _names),
         spec=r.parse("spec", {}, _mapping),
-        files=_decode_files(key, row),
+        files=tuple(sorted(_decode_files(key, row), key=lambda file: file.at_ms)),
         tags=r.parse("tags", (), _names),
         made={by: int(count) for by, count in r.reals(b"made:").items()},
         reached=r.parse("reached", None, lambda text: record(TargetReached, text)),
-        bands=r.parse("bands", (), _bands),
+        bands=r.parse("bands", (), lambda text: tuple(sorted(map(int, text.split())))),
         counts=counts,
     )
 
@@ -172,26 +172,17 @@ def _decode_early(text: str) -> EarlyTerminate | None:
         return None
 
 
-def _bands(text: str) -> tuple[int, ...]:
-    """Return the bands that some trial has reached, ascending."""
-    return tuple(sorted(map(int, text.split())))
-
-
 def encode_appended_file(digest: str, spec: Mapping[str, Json], origin: Mapping[str, Json]) -> str:
     """Encode a file that is appended to a sweep: its digest, its data and its provenance."""
     return dumps({"digest": digest, "spec": spec, "origin": origin})
 
 
-def _decode_files(key: str, row: Row) -> tuple[AppendedFile, ...]:
-    """Decode the files that were appended to a sweep, oldest first.
+def _decode_files(key: str, row: Row) -> Iterator[AppendedFile]:
+    """Decode the files that were appended to a sweep.
 
     Raises:
         DecodeError: a file is invalid.
     """
-    return tuple(sorted(_decode_each_file(key, row), key=lambda file: file.at_ms))
-
-
-def _decode_each_file(key: str, row: Row) -> Iterator[AppendedFile]:
     for field, raw in row.items():
         if field.startswith(_FILE):
             try:

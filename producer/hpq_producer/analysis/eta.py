@@ -50,7 +50,8 @@ def sweep_eta(
     if slots < 1:
         return None
     mean, spread = _uncensored(durations, ages_ms)
-    busy = [_expected_rest(mean, spread, age) for age in ages_ms]
+    # The rest of a trial that is beyond the mean is never 0.
+    busy = [max(mean - age, min(spread, mean) / 2) for age in ages_ms]
     free = sorted(busy + [0.0] * (slots - len(busy)))
     shares = [queued // slots + (i < queued % slots) for i in range(slots)]
     middle = max(start + share * mean for start, share in zip(free, shares, strict=True))
@@ -74,11 +75,6 @@ def _uncensored(durations: DurationStats, ages_ms: Sequence[float]) -> tuple[flo
     share = min(1.0, durations.sd_ms / mean) if mean > 0 else 0.0  # 1: durations are exponential
     late = share * share * unseen
     return mean + late, spread + late
-
-
-def _expected_rest(mean: float, spread: float, age: float) -> float:
-    """Return the expected rest of a trial of this age, never 0 for one beyond the mean."""
-    return max(mean - age, min(spread, mean) / 2)
 
 
 def trial_left_ms(

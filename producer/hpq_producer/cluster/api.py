@@ -95,10 +95,6 @@ class KubernetesApi:
         """Send a merge patch and return the JSON answer."""
         return self._call("PATCH", path, body=body)
 
-    def delete(self, path: str) -> Any:
-        """DELETE."""
-        return self._call("DELETE", path)
-
     def stream(self, path: str, **query: str | Sequence[str]) -> Any:
         """Open a websocket for port-forward or exec."""
         import websocket  # noqa: PLC0415  # belongs to the kubernetes library

@@ -154,7 +154,10 @@ def _reason(spec: Object, status: Object, found: Sequence[Object]) -> str:
         if why == "CrashLoopBackOff":
             return f"{why}: {before or 'its container ends immediately'}"
         if why not in _SAYS_NOTHING:
-            return _shorten(f"{why}: {_image(why, one) or waiting.get('message', '')}")
+            about = (
+                f"image {one.get('image', '')}" if "Image" in why else waiting.get("message", "")
+            )
+            return _shorten(f"{why}: {about}")
         if over := _termination_reason(state.get("terminated"), limit):
             return over
         if before and not _has_condition(status, "Ready"):  # running between two crashes
@@ -171,10 +174,6 @@ def scheduling_reason(reason: str, message: str) -> str:
     said = message.partition(" nodes are available: ")[2].partition(". ")[0].rstrip(".")
     parts = [_COUNT.sub("", part) for part in re.split(r", (?=\d+ )", said)]
     return _shorten("; ".join(part for part in parts if part)) or _shorten(message) or reason
-
-
-def _image(why: str, one: Object) -> str:
-    return f"image {one.get('image', '')}" if "Image" in why else ""
 
 
 def _memory_limit(spec: Object, name: str) -> str:
@@ -203,13 +202,9 @@ def _reason_from_events(status: Object, found: Sequence[Object], events: Iterabl
         return ""  # the pod's log explains more than a failed probe
     for event in reversed(list(events)):
         if event.get("reason") in ("FailedMount", "FailedCreatePodSandBox", "Failed"):
-            return _shorten(_last_part(str(event.get("message", ""))))
+            # `secret "y" not found` of `MountVolume.SetUp failed for volume "x" : secret …`
+            return _shorten(str(event.get("message", "")).rpartition(" : ")[2])
     return ""
-
-
-def _last_part(message: str) -> str:
-    """Return `secret "y" not found` of `MountVolume.SetUp failed for volume "x" : secret …`."""
-    return message.rpartition(" : ")[2] or message
 
 
 def _replica_failure(status: Object) -> str:

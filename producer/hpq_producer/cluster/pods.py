@@ -66,7 +66,7 @@ def read_cluster(api: KubernetesApi) -> ClusterStatus:
     raws = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
     raws = [raw for raw in raws if not is_done(raw)]
     pods = [pod_of(raw) for raw in raws]
-    if any(_needs_events(pod) for pod in pods):
+    if any(p.phase in ("Pending", "Running") and not (p.reason or p.is_ready) for p in pods):
         events = warning_events(api)
         pods = [
             pod_of(raw, [e for e in events if e["involvedObject"].get("name") == pod.name])
@@ -117,10 +117,6 @@ def autoscalers(api: KubernetesApi) -> dict[str, str]:
                 f"ScaledObject {keda}" if keda else f"HPA {one['metadata']['name']}"
             )
     return names
-
-
-def _needs_events(pod: Pod) -> bool:
-    return not pod.reason and not pod.is_ready and pod.phase in ("Pending", "Running")
 
 
 def warning_events(api: KubernetesApi, name: str = "") -> Sequence[Any]:

@@ -116,14 +116,12 @@ def cluster_record(cluster: ClusterStatus) -> dict[str, Any]:
     return {
         "context": cluster.context,
         "namespace": cluster.namespace,
-        "deployments": [_deployment_record(d) for d in cluster.deployments],
+        "deployments": [
+            asdict(d) | {"reason": d.reason or None, "autoscaler": d.autoscaler or None}
+            for d in cluster.deployments
+        ],
         "pods": [_pod_record(pod) for pod in cluster.pods],
     }
-
-
-def _deployment_record(deployment: Deployment) -> dict[str, Any]:
-    optional = {"reason": deployment.reason or None, "autoscaler": deployment.autoscaler or None}
-    return asdict(deployment) | optional
 
 
 def _pod_record(pod: Pod) -> dict[str, Any]:
@@ -139,11 +137,8 @@ def _deployment_cells(deployment: Deployment) -> list[Span]:
 
 def _pod_cells(pod: Pod) -> list[Span]:
     style = Style.RED if pod.reason else Style.PLAIN
-    return [Span(pod.name), Span(_phase(pod), style), Span(clean(pod.reason)), Span(pod.node)]
-
-
-def _phase(pod: Pod) -> str:
-    return "not ready" if pod.phase == "Running" and not pod.is_ready else pod.phase
+    phase = "not ready" if pod.phase == "Running" and not pod.is_ready else pod.phase
+    return [Span(pod.name), Span(phase, style), Span(clean(pod.reason)), Span(pod.node)]
 
 
 def explain_waiting_with_pods(status: SweepStatus, pods: PodWatcher) -> Notice | None:

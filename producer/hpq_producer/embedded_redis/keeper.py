@@ -66,14 +66,11 @@ def ask(path: str, command: str, *, timeout_s: float = 5.0) -> str:
     return body.decode(errors="replace").strip()
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 def write_record(home: str | os.PathLike[str], record: dict[str, object]) -> None:
     """Replace server.json atomically."""
     path = os.path.join(home, RECORD)
-    with open(f"{path}.new", "w", encoding="utf-8", opener=_private) as file:
+    fd = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(fd, "w", encoding="utf-8") as file:
         json.dump(record, file, indent=2)
         file.flush()
         os.fsync(file.fileno())

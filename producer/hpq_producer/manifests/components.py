@@ -156,10 +156,6 @@ def _is_queue(text: str) -> bool:
     return bool(is_name) and gpus.isdecimal() and int(gpus) <= 64
 
 
-def _max_replicas_patch(most: str) -> Patch:
-    return _replace({"kind": "ScaledObject"}, spec_maxReplicaCount=int(most))
-
-
 def _kueue_patch(name: str) -> Patch:
     op = {"op": "replace", "path": "/metadata/labels/kueue.x-k8s.io~1queue-name", "value": name}
     return {"target": dict(_WORKERS), "patch": json.dumps([op])}
@@ -179,7 +175,7 @@ def _git_code_patch(place: str) -> Patch:
 
 
 _PATCHES: Mapping[str, Callable[[str], Patch]] = {
-    "keda": _max_replicas_patch,
+    "keda": lambda most: _replace({"kind": "ScaledObject"}, spec_maxReplicaCount=int(most)),
     "kueue": _kueue_patch,
     "nfs": _nfs_patch,
     "git-code": _git_code_patch,

@@ -175,7 +175,7 @@ def _truth(node: ast.expr, lookup: Lookup) -> _Truth:
 def _compare(node: ast.Compare, lookup: Lookup) -> _Truth:
     left: Any = _value(node.left, lookup)
     # Sweeps have counts named like states: `state == running` means the text "running".
-    named = _no_names if _name(node.left) == "state" else lookup
+    named: Lookup = (lambda _: None) if _name(node.left) == "state" else lookup
     for sign, side in zip(node.ops, node.comparators, strict=True):
         right: Any = _value(side, named, or_word=True)
         about_nothing = isinstance(sign, ast.Eq | ast.NotEq) and _is_null(side)
@@ -188,10 +188,6 @@ def _compare(node: ast.Compare, lookup: Lookup) -> _Truth:
             return None
         left = right
     return True
-
-
-def _no_names(_: str) -> Json:
-    return None
 
 
 def _is_null(node: ast.expr) -> bool:

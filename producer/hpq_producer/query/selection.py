@@ -88,7 +88,8 @@ class Selection:
             else:
                 present.append((key, trial.id.number))
         if missing and not present and self.sort:
-            text = f"--sort {self.sort}: no trial has {name!r}; {_explain_names(self.sweep)}"
+            names = ["objective", "duration", "number", "ended", *islice(self.sweep.varying, 8)]
+            text = f"--sort {self.sort}: no trial has {name!r}; choose from {', '.join(names)}"
             raise UserError(text, code="column-unknown")
         present.sort(key=lambda pair: pair[0], reverse=is_descending)
         return ([n for _, n in present] + missing)[: self.top]
@@ -195,8 +196,3 @@ def _key(value: Json) -> _Key | None:
     if isinstance(value, int | float):
         return (0, float(value), "")
     return (1, 0.0, str(value))
-
-
-def _explain_names(sweep: SweepView) -> str:
-    names = ["objective", "duration", "number", "ended", *islice(sweep.varying, 8)]
-    return "choose from " + ", ".join(names)

@@ -94,12 +94,8 @@ def sweep_lines(
     else:
         yield from _facts("file", sweep.spec)
     for file in sweep.files:
-        yield from _section(_grown(file), _file(file))
+        yield from _section(f"file of {iso(file.at_ms)}: {file.added} added", _file(file))
     yield from _facts("provenance", origin)
-
-
-def _grown(file: AppendedFile) -> str:
-    return f"file of {iso(file.at_ms)}: {file.added} added"
 
 
 def _file(file: AppendedFile) -> Iterator[Line]:

@@ -94,12 +94,9 @@ def _parsers(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:
-    found = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and _is_add(n)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    found = [node for node in calls if getattr(node.func, "attr", "") == "add_argument"]
     yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
-
-
-def _is_add(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
 
 
 def _option(

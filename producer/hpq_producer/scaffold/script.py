@@ -46,7 +46,8 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
     tree = _parse(path)
     literals = Literals(tree)
     options, arguments = argparse_options.read(tree, literals)
-    takes_any = not options or _takes_any(tree)
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    takes_any = not options or "parse_known_args" in used
     defaults, reads = wandb_options.read_config(tree, literals)
     known = {spelled(option.name) for option in options}
     # The sweep must set the names of wandb.config that are read without a default.
@@ -56,7 +57,7 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
         alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
     options += alone
     return Script(
-        options=_once(options),
+        options=tuple({option.name: option for option in options}.values()),
         reported=tuple(read_metrics(tree, literals)),
         arguments=tuple(arguments),
         sweep=wandb_options.read_sweep(tree, literals, lambda name: read_yaml(_beside(path, name))),
@@ -82,7 +83,8 @@ def rejections(
         started = [other for other in long if other.startswith(name)]  # abbreviations are accepted
         if name not in long and len(started) != 1:
             near = [other for other in long if spelled(other) == spelled(name)]
-            near += [other for other in long if other == _initials(name)]
+            initials = "".join(part[:1] for part in spelled(name).split("_"))  # lr: learning_rate
+            near += [other for other in long if other == initials]
             near += get_close_matches(name, long, n=1, cutoff=0.5)
             hint = f"; did you mean --{near[0]}?" if near else ""
             yield name, f"{path.name} has no option --{name}{hint}", sure
@@ -91,24 +93,9 @@ def rejections(
             yield name, f"{flag}; write ${{args_no_boolean_flags}} instead of ${{args}}", sure
 
 
-def _initials(name: str) -> str:
-    """Return `lr` for learning_rate."""
-    return "".join(part[:1] for part in spelled(name).split("_"))
-
-
 def _beside(script: Path, name: str) -> Path:
     """Return the path of a file that a script opens: in the working directory, or its own."""
     return Path(name) if Path(name).exists() else script.with_name(name)
-
-
-def _takes_any(tree: ast.Module) -> bool:
-    """Return True if the script's parser ignores unknown options."""
-    names = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return "parse_known_args" in names
-
-
-def _once(options: list[Option]) -> tuple[Option, ...]:
-    return tuple({option.name: option for option in options}.values())
 
 
 def _parse(path: Path) -> ast.Module:

@@ -39,7 +39,9 @@ class Literals:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 if node.value is not None:
                     self._named[node.target.id] = node.value
-            elif isinstance(node, ast.ClassDef) and _is_enum(node):
+            elif isinstance(node, ast.ClassDef) and any(
+                called(base).endswith("Enum") for base in node.bases
+            ):
                 self._enums[node.name] = {
                     member.targets[0].id: self.value(member.value)
                     for member in node.body
@@ -95,10 +97,6 @@ class Literals:
         if isinstance(node, ast.Call) and called(node) == "dict":
             return keywords(node)
         return {}
-
-
-def _is_enum(node: ast.ClassDef) -> bool:
-    return any(called(base).endswith("Enum") for base in node.bases)
 
 
 def called(node: ast.AST) -> str:

@@ -95,17 +95,14 @@ def _left(name: str, default: Json, why: str) -> Entry:
 
 
 def _true_or_not(option: Option) -> Entry:
+    """Return the line of a boolean; a flag that is on is searched by its negative name."""
     if option.kind is Kind.FLAG:
-        return _flag(option)
+        name, comment = option.name, "true: the flag is passed"
+        if option.default is True and option.off:
+            name, comment = option.off, "true turns it off"
+        return Entry(name=name, space=values(True, False), comment=comment)
     both = (True, False) if option.kind is Kind.TRUTH else ("true", "false")
     return Entry(name=option.name, space=values(*both), comment=_was(option.default))
-
-
-def _flag(option: Option) -> Entry:
-    """Return the line of a flag; one that is on by default is searched by its negative name."""
-    if option.default is True and option.off:
-        return Entry(name=option.off, space=values(True, False), comment="true turns it off")
-    return Entry(name=option.name, space=values(True, False), comment="true: the flag is passed")
 
 
 def _number(default: Json, kind: Kind) -> float | int | None:
@@ -213,16 +210,12 @@ def _lines(script: Script, program: str, entries: Sequence[Entry]) -> Iterator[s
 
 def _command(script: Script) -> list[str]:
     """Return the command, or [] if W&B's default command works."""
-    has_flags = any(_is_given_or_not(option) for option in script.options)
+    has_flags = any(one.kind is Kind.FLAG and not one.why_not for one in script.options)
     if not has_flags and not script.arguments:
         return []
     before = [FILL_IN.replace(">", f": {name}>") for name in script.arguments]
     args = "${args_no_boolean_flags}" if has_flags else "${args}"  # --amp or nothing
     return ["${env}", "${interpreter}", "${program}", *before, args]
-
-
-def _is_given_or_not(option: Option) -> bool:
-    return option.kind is Kind.FLAG and not option.why_not
 
 
 def _metric(script: Script) -> Iterator[str]:

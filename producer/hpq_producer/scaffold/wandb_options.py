@@ -96,7 +96,8 @@ def read_sweep(
     a part of the mapping is neither a literal nor of a file.
     """
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    given = [_given(call) for call in calls if _is(call, "sweep")]
+    sweeps = [call for call in calls if _is(call, "sweep")]
+    given = [call.args[0] if call.args else keywords(call).get("sweep") for call in sweeps]
     if len(given) != 1 or given[0] is None:
         return None
     sweep = _Names(literals, _written(tree), _opened(tree), read_yaml).value(given[0])
@@ -110,10 +111,6 @@ def read_sweep(
 
 def _is(call: ast.Call, name: str) -> bool:
     return called(call) in (name, f"wandb.{name}")
-
-
-def _given(call: ast.Call) -> ast.expr | None:
-    return call.args[0] if call.args else keywords(call).get("sweep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

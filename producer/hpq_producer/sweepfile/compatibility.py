@@ -126,8 +126,7 @@ def check_known(
 
 
 def _and_parameters(space: Json) -> str:
-    return f" and the parameters {_abbreviate(tuple(space))}" if isinstance(space, dict) else ""
-
-
-def _abbreviate(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
+    if not isinstance(space, dict):
+        return ""
+    more = ", …" if len(space) > _MAX_NAMES else ""
+    return f" and the parameters {', '.join(list(space)[:_MAX_NAMES])}{more}"

@@ -36,10 +36,6 @@ def _exponents(k: Numbers) -> Distribution:
     return LogUniform(low=math.exp(k["min"]), high=math.exp(k["max"]), q=k.get("q"))
 
 
-def _inverse(k: Numbers) -> Distribution:
-    return LogUniform(low=math.exp(-k["max"]), high=math.exp(-k["min"]))
-
-
 def _uniform(k: Numbers) -> Distribution:
     return Uniform(low=k["min"], high=k["max"], q=k.get("q"))
 
@@ -56,14 +52,10 @@ def _beta(k: Numbers) -> Distribution:
     return Beta(a=k.get("a", 1), b=k.get("b", 1), q=k.get("q"))
 
 
-def _integers(k: Numbers) -> Distribution:
-    return IntUniform(int(k["min"]), int(k["max"]))
-
-
 _RANGE = ("min", "max")
 _GAUSS = ("mu", "sigma")
 NUMERIC: Mapping[str, DistributionKeys] = {
-    "int_uniform": DistributionKeys(_RANGE, (), _integers),
+    "int_uniform": DistributionKeys(_RANGE, (), lambda k: IntUniform(int(k["min"]), int(k["max"]))),
     "uniform": DistributionKeys(_RANGE, (), _uniform),
     "q_uniform": DistributionKeys(_RANGE, ("q",), _uniform),
     "log_uniform_values": DistributionKeys(_RANGE, (), _logs),
@@ -71,7 +63,9 @@ NUMERIC: Mapping[str, DistributionKeys] = {
     "inv_log_uniform_values": DistributionKeys(_RANGE, (), _logs),
     "log_uniform": DistributionKeys(_RANGE, (), _exponents),
     "q_log_uniform": DistributionKeys(_RANGE, ("q",), _exponents),
-    "inv_log_uniform": DistributionKeys(_RANGE, (), _inverse),
+    "inv_log_uniform": DistributionKeys(
+        _RANGE, (), lambda k: LogUniform(low=math.exp(-k["max"]), high=math.exp(-k["min"]))
+    ),
     "normal": DistributionKeys((), _GAUSS, _normal),
     "q_normal": DistributionKeys((), (*_GAUSS, "q"), _normal),
     "log_normal": DistributionKeys((), _GAUSS, _log_normal),

@@ -84,7 +84,8 @@ def _read(
 
 def distribution(entry: Entry, path: KeyPath, out: Problems) -> Distribution | None:
     """Read the distribution of one parameter; report errors and return None if there are any."""
-    if entry and not entry.keys() & Parameter.model_fields.keys() and _are_mappings(entry):
+    are_mappings = all(isinstance(inner, dict) for inner in entry.values())
+    if entry and are_mappings and not entry.keys() & Parameter.model_fields.keys():
         inner = f"{path[-1]}: {{parameters: {{{next(iter(entry))}: …}}}}"
         out.add(path, f"nested names belong under `parameters:`; write {inner}")
         return None
@@ -97,10 +98,6 @@ def distribution(entry: Entry, path: KeyPath, out: Problems) -> Distribution | N
     elif _check_keys(name, entry, path, out):
         _check_values(name, entry, path, out)
     return distributions.build(name, entry) if name and len(out.errors) == before else None
-
-
-def _are_mappings(entry: Entry) -> bool:
-    return all(isinstance(inner, dict) for inner in entry.values())
 
 
 def _add_unnamed(entry: Entry, path: KeyPath, out: Problems) -> None:

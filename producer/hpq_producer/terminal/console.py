@@ -77,7 +77,7 @@ def show_table(
     terminal, source = stdout_info(), iter(rows)
     first = list(islice(source, _BLOCK))
     layout = lay(columns, first, terminal.columns)
-    show_lines(_table(layout, chain(first, source)))
+    show_lines(chain([layout.header()], map(layout.row, chain(first, source))))
     show_legend(layout, explain)
 
 
@@ -86,12 +86,6 @@ def show_legend(layout: Layout, names: Collection[str]) -> None:
     gone, legend = layout.left_out(names), layout.legend(names)
     if words := ", ".join(filter(None, [f"+{trials_of(gone, 'column')}" if gone else "", legend])):
         show_lines([[Span(f"({words})", Style.DIM)]], whole=True)
-
-
-def _table(layout: Layout, rows: Iterable[Sequence[Span]]) -> Iterator[Line]:
-    yield layout.header()
-    for row in rows:
-        yield layout.row(row)
 
 
 def print_message(text: Notice | str) -> None:

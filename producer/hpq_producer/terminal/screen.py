@@ -83,7 +83,7 @@ class LiveScreen:
         for sig, handler in (
             (signal.SIGTERM, _exit),
             (signal.SIGHUP, _exit),
-            (signal.SIGWINCH, self._resized),
+            (signal.SIGWINCH, lambda *_: self.wake()),
             (signal.SIGTSTP, self._suspend),
         ):
             self._handlers[sig] = signal.signal(sig, handler)
@@ -148,9 +148,6 @@ class LiveScreen:
                 if self._keys is not None:
                     with suppress(termios.error):
                         termios.tcsetattr(self._keys, termios.TCSADRAIN, self._before)
-
-    def _resized(self, signum: int, frame: FrameType | None) -> None:
-        self.wake()
 
     def _suspend(self, signum: int, frame: FrameType | None) -> None:
         """Ctrl-Z: the shell gets its terminal back; `fg` goes on here."""

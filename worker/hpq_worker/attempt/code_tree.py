@@ -82,15 +82,14 @@ class CodeTree:
         todo = [""]
         while todo:
             folder = todo.pop()
-            was, users = known.get(folder), self._users_stamp(folder)
+            was, users = known.get(folder), (0, 0)
+            if self.is_linked and self._is_inside(folder):
+                users = _stamp(folder)
             is_same = was and (was.stamp, was.users) == (_stamp(f"{self.path}{folder}"), users)
             if was is None or not is_same or self._has_changed(folder):
                 was = self._sync(folder, users)
             self._known[folder] = was
             todo += (f"{folder}/{name}" for name in was.folders)
-
-    def _users_stamp(self, folder: str) -> Stamp:
-        return _stamp(folder) if self.is_linked and self._is_inside(folder) else (0, 0)
 
     def _is_inside(self, folder: str) -> bool:
         return f"{folder}/".startswith(f"{self._root}/")

@@ -87,15 +87,6 @@ def group_environment(gpus: int, port: int) -> dict[str, str]:
     }
 
 
-def _for_torchrun(gpus: int, port: int, paths: AttemptPaths) -> dict[str, str]:
-    """Return defaults of torchrun's options; options in the sweep's `command` take precedence.
-
-    With several ranks each line names its rank (`--tee 3`): only metrics of rank 0 count.
-    """
-    tee = {"PET_TEE": "3"} if gpus > 1 else {}
-    return {"PET_MASTER_PORT": str(port), "PET_LOG_DIR": str(paths.work / "ranks"), **tee}
-
-
 def program_environment(
     runner: Mapping[str, str],
     sweep: RunnableSweep,
@@ -114,7 +105,11 @@ def program_environment(
     entries = [str(paths.python_path), shim, runner.get("PYTHONPATH", "")]
     return {
         "PYTHONFAULTHANDLER": "1",  # stacks in the log where it crashes or is aborted as stalled
-        **_for_torchrun(gpus, port, paths),
+        # Defaults of torchrun's options; options in the sweep's `command` take precedence.
+        "PET_MASTER_PORT": str(port),
+        "PET_LOG_DIR": str(paths.work / "ranks"),
+        # Each line of several ranks names its rank: only metrics of rank 0 count.
+        **({"PET_TEE": "3"} if gpus > 1 else {}),
         **runner,
         **group_environment(gpus, port),
         "PYTHONPATH": os.pathsep.join(entry for entry in entries if entry),

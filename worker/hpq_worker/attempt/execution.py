@@ -264,7 +264,11 @@ class Execution:
                 self._halt = self._halt or Halt.STOPPING
         elif not has_ended:
             self._runner.end(timeout_s=0.5)
-        self._read_rest()
+        # The runner flushes before it reports the end, so the pipe holds all of it, and the socket
+        # all reports of a program; hpq does not wait for a thread or a daemon that still prints.
+        for _ in range(_PIPE_READS):
+            if not self._read_output():
+                break
         self._log(self._mask.flush())
         if self._reads_printed:
             self._parse([self._printed.flush()])
@@ -291,13 +295,6 @@ class Execution:
             is_whole=end.has_last_message and end.status >= 0,
             status=end.status or int(end.failure is not None),
         )
-
-    def _read_rest(self) -> None:
-        # The runner flushes before it reports the end, so the pipe holds all of it, and the socket
-        # all reports of a program; hpq does not wait for a thread or a daemon that still prints.
-        for _ in range(_PIPE_READS):
-            if not self._read_output():
-                return
 
 
 def _masked(end: AttemptEnd, mask: Mask) -> AttemptEnd:

@@ -52,13 +52,10 @@ def secret_values(settings: Settings, environ: Mapping[str, str], key: bytes | N
     found = [credentials.of(settings.redis_url), settings.code_key, (key or b"").decode("latin-1")]
     found += [settings.notify, *credentials.carried(settings.store)]
     for name, value in environ.items():
-        if _SECRET_WORDS & set(re.split(r"[^A-Z]+", name.upper())) and not _is_path(value):
+        is_path = value.startswith("/") and Path(value).exists()
+        if _SECRET_WORDS & set(re.split(r"[^A-Z]+", name.upper())) and not is_path:
             found.append(value)
     return [text.encode("utf-8", "surrogateescape") for text in dict.fromkeys(found) if text]
-
-
-def _is_path(text: str) -> bool:
-    return text.startswith("/") and Path(text).exists()
 
 
 class Mask:

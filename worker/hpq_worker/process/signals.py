@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Callable
 from enum import IntEnum
-from types import FrameType
 
 _RESERVED_S = 1.0  # of the grace, for the last calls to Redis
 
@@ -38,10 +37,7 @@ class Signals:
     def install(self) -> None:
         """Handle the signals of this process."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._handle)
-
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self.request_shutdown()
+            signal.signal(number, lambda *_: self.request_shutdown())
 
     def request_shutdown(self) -> None:
         """Stop within the grace; the second request, at once."""

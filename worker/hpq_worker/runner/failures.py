@@ -74,13 +74,9 @@ def first_to_fail(tail: str) -> FirstFailure | None:
     if not found:
         return None
     rank, status = int(found[-1]["rank"]), int(found[-1]["status"])
-    own = "\n".join(text for printed_by, text in _rank_lines(tail) if printed_by == rank)
+    printed = [split_rank(line) for line in tail.splitlines() if _PREFIX.match(line)]
+    own = "\n".join(text for by, text in printed if by == rank)
     return FirstFailure(rank=rank, status=status, log=own or _before_launcher(tail))
-
-
-def _rank_lines(tail: str) -> list[tuple[int, str]]:
-    """Return the lines with a rank prefix, with their ranks."""
-    return [split_rank(line) for line in tail.splitlines() if _PREFIX.match(line)]
 
 
 def _before_launcher(tail: str) -> str:

@@ -48,11 +48,12 @@ class RunnerProcess:
         for fd in (self.answers, self.output):
             os.set_blocking(fd, False)
         command = [sys.executable, "-P", "-u", "-m", "hpq_worker.runner"]
+        python_path = os.pathsep.join(p for p in (*_ROOTS, env.get("PYTHONPATH", "")) if p)
         try:
             # -P: the working directory is the user's, and must not shadow installed modules.
             self._process = subprocess.Popen(
                 [*command, str(commands), str(answers)],
-                env={**env, "PYTHONPATH": _with_roots(env)},
+                env={**env, "PYTHONPATH": python_path},
                 cwd=cwd,
                 stdin=None if in_terminal else subprocess.DEVNULL,
                 stdout=output,
@@ -115,7 +116,3 @@ def _close(fd: int) -> int:
     if fd >= 0:
         os.close(fd)
     return -1
-
-
-def _with_roots(env: Mapping[str, str]) -> str:
-    return os.pathsep.join(p for p in (*_ROOTS, env.get("PYTHONPATH", "")) if p)

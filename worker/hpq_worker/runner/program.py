@@ -48,7 +48,9 @@ class Program:
         try:
             return AttemptEnd(status=self._wait(), stopped=self._is_stopped)
         except OSError as error:
-            return AttemptEnd(failure=_cannot_start(self._run.argv[0], error))
+            text = f"cannot start {self._run.argv[0]!r}: {error.strerror}"
+            kind = FailureKind.USER_ERROR
+            return AttemptEnd(failure=Failure(kind=kind, message=text, fingerprint=text))
         finally:
             kill_descendants()
 
@@ -76,8 +78,3 @@ class Program:
             start_new_session=not in_terminal,
         )
         return process.pid, process.wait
-
-
-def _cannot_start(name: str, error: OSError) -> Failure:
-    message = f"cannot start {name!r}: {error.strerror}"
-    return Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint=message)

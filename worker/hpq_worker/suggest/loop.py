@@ -233,7 +233,8 @@ class Suggester:
     def _record_time(self, by: Sampler, duration_s: float) -> None:
         """Update the time of a suggestion."""
         is_first = by is Sampler.GP and self._is_stale
-        self._make_s[by] = _smooth(0.0 if is_first else self._make_s.get(by, 0.0), duration_s)
+        mean_s = 0.0 if is_first else self._make_s.get(by, 0.0)
+        self._make_s[by] = 0.8 * mean_s + 0.2 * duration_s if mean_s else duration_s
         self._without_gp = 0 if by is Sampler.GP else self._without_gp + 1
 
     def _stand_ins(self) -> dict[int, float]:
@@ -259,7 +260,3 @@ class Suggester:
                     return
             except RedisError as error:
                 log.warning("Redis: %s", error)
-
-
-def _smooth(mean: float, new: float) -> float:
-    return 0.8 * mean + 0.2 * new if mean else new

@@ -206,7 +206,8 @@ class OptunaModel:
     def _source(self) -> list[FrozenTrial]:
         """Return older results for a new CMA-ES, which begins at their best tenth; [] if there are
         too few, or a parameter is no number."""
-        if any(map(_is_choice, self._distributions.values())):
+        kinds = self._distributions.values()
+        if any(isinstance(one, CategoricalDistribution) for one in kinds):
             return []
         ended = self._memory.ended()
         return ended if len(ended) >= _SOURCE else []
@@ -270,10 +271,6 @@ def warped(values: Sequence[float]) -> list[float]:
     ranks = [stats.rankdata(each, "dense").tolist() for each in (level, even)]
     keeps_order = ranks[0] == ranks[1] and all(map(isfinite, even))
     return even.tolist() if exponent < 1 and keeps_order else level
-
-
-def _is_choice(distribution: BaseDistribution) -> bool:
-    return isinstance(distribution, CategoricalDistribution)
 
 
 def _seed(seed: int, number: int) -> int:

@@ -2,14 +2,6 @@
 
 local DAY = 86400000
 
--- True if a sweep has this code in its launch record: an older hpq stored no bundle.
-local function is_code_of_any(digest)
-  local mark = '"code":"' .. digest .. '"'
-  for _, sid in ipairs(redis.call('ZRANGE', key('sweeps'), 0, -1)) do
-    if string.find(redis.call('HGET', sweep_key(sid), 'launch') or '', mark, 1, true) then return true end
-  end
-end
-
 -- Counts a sweep among those that share its bundle; the bundle stays until the last one is removed.
 local function hold_code(sid)
   local digest = redis.call('HGET', sweep_key(sid), 'bundle')
@@ -26,7 +18,7 @@ local function drop_code(sid)
   redis.call('SREM', sweeps, sid)
   if redis.call('SCARD', sweeps) > 0 then return end
   redis.call('UNLINK', key('b', digest))
-  if not is_code_of_any(digest) then redis.call('HDEL', key('code'), digest) end
+  redis.call('HDEL', key('code'), digest)
 end
 
 -- The score of a digest in P:ran is the number of sweeps with attempts that ran on it, or, if none has,

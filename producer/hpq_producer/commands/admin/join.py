@@ -28,7 +28,7 @@ from hpq.settings import Settings, read, variable
 from hpq.shell import shell_hint
 from hpq_producer import connection_record, invitation
 from hpq_producer.commands.admin.worker import start
-from hpq_producer.invitation import CODE_KEY, Invitation, open_private
+from hpq_producer.invitation import CODE_KEY, Invitation
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import print_message, warn
 
@@ -62,7 +62,7 @@ def invite(
         print(token)
     else:
         try:
-            with open(file, "x", opener=open_private) as out:
+            with open(file, "x", opener=hpq_process.private_file) as out:
                 print(token, file=out)
         except OSError as error:
             text = f"{file}: {error.strerror}; name a new file in a directory that you can write"
@@ -109,7 +109,8 @@ def join(
         f"joined {redact(found.url)}, prefix {joined.prefix}, key {key}; `hpq leave` disconnects"
     )
     _warn_of_differences(found.versions, _versions(settings))
-    if "HPQ_STORE" in found.settings and not _is_reachable(joined.store):
+    is_reachable = "://" in joined.store or Path(joined.store).is_dir()
+    if "HPQ_STORE" in found.settings and not is_reachable:
         text = f"HPQ_STORE={joined.store} is not on this machine: a trial that moves between"
         warn(Notice("store-differs", f"{text} machines restarts; mount it at the same path"))
     if not no_worker:
@@ -207,10 +208,6 @@ def _check_answers(joined: Settings) -> None:
         what = str(error).rpartition("; ")[0]
         text = f"{what}; is the server running, and do firewalls let this machine reach it?"
         raise OutOfReach(text, code="redis-unreachable") from None
-
-
-def _is_reachable(store: str) -> bool:
-    return "://" in store or Path(store).is_dir()
 
 
 _PROBE = """

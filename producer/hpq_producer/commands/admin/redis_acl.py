@@ -19,11 +19,11 @@ from hpq.connection.credentials import with_place
 from hpq.connection.server import change_password
 from hpq.errors import UserError
 from hpq.notice import Notice
+from hpq.process import private_file
 from hpq.settings import Settings
 from hpq.shell import shell_line
 from hpq_producer import invitation
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.invitation import open_private
 from hpq_producer.manifests.acl import ROLES, Version, line, users
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import print_message, warn
@@ -135,7 +135,7 @@ def _change_key(settings: Settings) -> None:
 
 def _draft(path: Path, password: str) -> Path:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(draft, "w", encoding="utf-8", opener=open_private) as file:
+    with open(draft, "w", encoding="utf-8", opener=private_file) as file:
         file.write(f"{password}\n")
     return draft
 

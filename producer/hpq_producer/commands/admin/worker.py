@@ -126,8 +126,8 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
         with open_session(settings) as session:
             reader = session.reader
             ids = [only] if only else reader.sweeps.open_ids(settings.queue)
-            found = reader.sweeps.get_each(ids)
-            waiting = [one for one in found if isinstance(one, SweepView) and _waits(one)]
+            found = [s for s in reader.sweeps.get_each(ids) if isinstance(s, SweepView)]
+            waiting = [s for s in found if s.state is SweepState.RUNNING and s.counts.waits]
             last = {one.id: reader.events.last_id(one.id) for one in waiting}
             now_ms = reader.now_ms()
             remove_unused(settings.home, reader)
@@ -142,7 +142,10 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
         age_ms = now_ms - int(last[one.id].partition("-")[0])
         is_idle = skips_idle and not only and age_ms > _IDLE_MS
         if number < _LISTED:
-            left = "trials" if one.counts.is_open_ended else trials_of(_left(one))
+            counts = one.counts
+            left = "trials"
+            if not counts.is_open_ended:
+                left = trials_of(int(counts.planned) - counts.ended)
             text = f"  {one.id}: {left} of {clean(one.owner)}"
             why = f", no activity for {duration(age_ms)}: skipped; `hpq resume {one.id}` starts it"
             print_message(text + (why if is_idle else ""))
@@ -150,14 +153,6 @@ def _describe(settings: Settings, place: str, *, skips_idle: bool) -> Iterator[s
             yield f"--idle={one.id}@{last[one.id]}"
     if len(waiting) > _LISTED:
         print_message(f"  and {len(waiting) - _LISTED} more: hpq ls --all")
-
-
-def _waits(sweep: SweepView) -> bool:
-    return sweep.state is SweepState.RUNNING and sweep.counts.waits
-
-
-def _left(sweep: SweepView) -> int:
-    return int(sweep.counts.planned) - sweep.counts.ended
 
 
 def _only(ref: str) -> dict[str, str]:

@@ -77,10 +77,11 @@ def submit(session: Session, submission: Submission, options: SubmitOptions) -> 
 
 def _warn_of_samplers(submission: Submission) -> None:
     """Warn if the sampler is not installed here: workers most often have the same packages."""
-    if lacks := preflight.missing_sampler(submission):
-        warn(f"{lacks}; this machine lacks it, and workers need it")
-    elif lacks := preflight.missing_sampler_aid(submission):
-        warn(f"{lacks}; this machine lacks it, and workers can use it")
+    needs, could_use = preflight.missing_samplers(submission)
+    if needs:
+        warn(f"{needs}; this machine lacks it, and workers need it")
+    elif could_use:
+        warn(f"{could_use}; this machine lacks it, and workers can use it")
 
 
 def _size(sweep: SweepView) -> str:

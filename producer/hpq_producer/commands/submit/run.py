@@ -95,10 +95,11 @@ def _check(submission: Submission, settings: Settings) -> None:
     _refuse_function(submission.spec.name, submission.code.launch)
     for warning in submission.warnings:
         warn(warning)
-    if lacks := preflight.missing_sampler(submission):
-        raise UserError(lacks, code="extra-missing")
-    if lacks := preflight.missing_sampler_aid(submission):
-        warn(lacks)
+    needs, could_use = preflight.missing_samplers(submission)
+    if needs:
+        raise UserError(needs, code="extra-missing")
+    if could_use:
+        warn(could_use)
     if (trainer := submission.spec.keys.trainer) in datasets.WANTED:
         datasets.find(trainer, settings.data)
     if slow := preflight.without_gpu(submission):
