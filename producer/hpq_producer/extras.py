@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from hpq.errors import UserError
@@ -19,7 +20,7 @@ def library(name: str, what: str, install: str = "pandas plotly jinja2") -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         lacking = (error.name or name).partition(".")[0]
-        text = (
-            f"{what} needs {lacking}, which is missing here; run: {sys.executable} -m pip install"
-        )
-        raise UserError(f"{text} {install}", code="extra-missing") from None
+        own = sys.executable  # in an environment that uv made, there is no pip
+        pip = f"{own} -m pip install" if find_spec("pip") else f"uv pip install --python {own}"
+        text = f"{what} needs {lacking}, which is missing here; run: {pip} {install}"
+        raise UserError(text, code="extra-missing") from None

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
 from hpq_producer.connection_record import NAMESPACE, namespace_flags
+from hpq_producer.extras import library
 
 Object = Mapping[str, Any]
 _MERGE = "application/merge-patch+json"
@@ -47,15 +48,9 @@ class KubernetesApi:
             OutOfReach: the kubeconfig is missing or unusable.
             UserError: it has no such context, or the kubernetes library is not installed.
         """
-        try:  # here: the import takes half a second
-            from kubernetes import client, config  # noqa: PLC0415
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"cannot reach a cluster: the Python package {error.name} is not installed;"
-                " run: pip install kubernetes",
-                code="extra-missing",
-            ) from None
-
+        # Here: the import takes half a second.
+        kubernetes = library("kubernetes", "a command for clusters", "kubernetes")
+        client, config = kubernetes.client, kubernetes.config
         self.context, current = _context(config, context)
         self.namespace = namespace
         defaults = ("", "") if beside_connection else (current, NAMESPACE)

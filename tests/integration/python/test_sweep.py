@@ -386,6 +386,9 @@ def test_without_pandas_the_remedy_is_named(
         with raises("extra-missing", "pandas", "pip install pandas plotly") as caught:
             read()
         assert isinstance(caught.value, UserError) and "\n" not in str(caught.value)
+    monkeypatch.setitem(sys.modules, "pip", None)  # as in an environment of `uv tool install`
+    with raises("extra-missing", f"uv pip install --python {sys.executable} pandas plotly"):
+        done.history()
     assert pandas is not None
 
 
