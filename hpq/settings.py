@@ -24,6 +24,7 @@ from hpq.errors import SettingsError
 from hpq.notice import Notice
 
 KEY_LEAST = 16
+_SENTINEL = re.compile(r"redis\+sentinel://([^/\s]*@)?[^/@\s]+/[^/?\s]+(/\d+)?/?(\?\S*)?\Z")
 _WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
 
 
@@ -97,8 +98,10 @@ def parse_key(text: str) -> str:
 
 def parse_url(text: str) -> str:
     """Parse the URL of a Redis server."""
-    if not text.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("use redis://, rediss:// or unix://")
+    if not text.startswith(("redis://", "rediss://", "unix://")) and not _SENTINEL.match(text):
+        raise ValueError(
+            "use redis://, rediss://, unix:// or redis+sentinel://HOST:26379,HOST2:26379/NAME/0"
+        )
     return text
 
 
@@ -119,6 +122,7 @@ class Settings:
     # Empty = the private server under HPQ_HOME; names the password file, if there is one.
     redis_url: str = field(default="", repr=False)
     redis_password_file: Path | None = None
+    wait_replicas: int = 0  # that must have a result, a new sweep or a command before hpq goes on
     prefix: str = "hpq"
     user: str = ""
     data: Path = Path("~/.hpq/data")  # follows `home`
@@ -167,6 +171,7 @@ class Settings:
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "redis_url": parse_url,
     "redis_password_file": lambda t: Path(t).expanduser().absolute(),
+    "wait_replicas": parse_count(0, 16),
     "prefix": parse_name,
     "user": str,
     "data": lambda t: Path(t).expanduser(),
@@ -205,8 +210,10 @@ LAST_WORDS_S = 5.0  # of a pod's grace, for the worker's own exit
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {
-    "redis_url": "redis://, rediss:// (TLS), unix://; unset: by `hpq join`, else a private server",
+    "redis_url": "redis://, rediss:// (TLS), unix://, redis+sentinel://HOST:26379,HOST2:26379/NAME/0;"
+    " unset: by `hpq join`, else a private server",
     "redis_password_file": "file with the server's password",
+    "wait_replicas": "replicas that must have each result, sweep and command",
     "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
     "user": "your name as the owner of sweeps; unset: the login name",
     "data": "directory of data sets; unset: data under HPQ_HOME",

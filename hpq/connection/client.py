@@ -34,7 +34,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from hpq.connection import credentials, tls
+from hpq.connection import credentials, sentinel, tls
 from hpq.connection.credentials import redact
 from hpq.error_ids import Code
 from hpq.errors import DecodeError, Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
@@ -106,10 +106,12 @@ class _CountingSocket:
 class _Bounded:
     """Mixed into redis-py's connections: bounds a reply under every parser and protocol."""
 
+    made = 0  # connections of this process: after a new one, the server may be another
     _counting: _CountingSocket | None = None
     _replies = 0
 
     def _connect(self) -> _CountingSocket:
+        _Bounded.made += 1
         self._counting = _CountingSocket(super()._connect())  # type: ignore[misc]
         return self._counting
 
@@ -202,7 +204,8 @@ def connect(
     try:
         plain, user, path = credentials.split(url)
         tls.check_files(plain)
-        redis = _Client.from_url(
+        redis = sentinel.client(
+            _Client,
             plain,
             credential_provider=None if path is None else _FromFile(user, path),
             retry=retry,
@@ -224,6 +227,11 @@ def connect(
         why = error if "password file" in str(error) else "write special characters as %XX"
         text = f"HPQ_REDIS_URL: {redact(url)}: cannot parse it: {why}"
         raise SettingsError(text, code="redis-url-invalid") from None
+
+
+def connections_made() -> int:
+    """Return how many connections this process has made."""
+    return _Bounded.made
 
 
 @contextmanager
@@ -353,7 +361,8 @@ def _damage(text: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    text = str(error).strip().rstrip(".")
+    # Behind it, redis-py describes each Sentinel in a page.
+    text = str(error).partition(" : <")[0].strip().rstrip(".")
     return visible(redact(text.splitlines()[0])) if text else type(error).__name__
 
 

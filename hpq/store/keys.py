@@ -7,7 +7,8 @@ P:sweeps        zset  sweep id → created_ms
 P:digests       hash  sweep digest → sweep id, to find a sweep that is queued already
 P:last          hash  owner → id of the last sweep
 P:settle        hash  run_id of the server and since when the reaper trusts it; demand:Q → running +
-                      claimable trials of queue Q; booked:Q → when the reaper corrected that
+                      claimable trials of queue Q; booked:Q → when the reaper corrected that;
+                      went_back: when a client last noticed that the data had become older
 P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires

@@ -77,6 +77,10 @@ class StoreReader:
         """Return the time by the server's clock, in milliseconds."""
         return server_ms(self._redis)
 
+    def went_back_ms(self) -> int:
+        """Return when a client last noticed that the server's data had become older; 0: never."""
+        return int(self._redis.hget(self._keys.settle, "went_back") or 0)
+
     def server_memory(self) -> ServerMemory | None:
         """Return how full the server is; None if these credentials may not ask."""
         try:

@@ -10,7 +10,7 @@ Lua both have it; wire/fields.py says what a field may hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,9 +18,10 @@ from importlib.resources import files
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import NoScriptError, OutOfMemoryError
 
 from hpq.errors import UserError, no_sweep
+from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Field, encode_fields
 
@@ -42,6 +43,9 @@ _SHARED: Mapping[str, tuple[str, ...]] = {
     "seal": ("ends", "early", "sharing"),
 }
 _ALWAYS = {"prelude", "moves"}
+# Callers rely on what these wrote; their replies end with the id of the event, or "".
+_LASTING = {"cap", "commit", "control", "grow", "retry", "seal"}
+WAIT_MS = 1_000  # for the replicas
 
 
 @cache
@@ -66,11 +70,38 @@ end
     return "\n".join((*text, folder.joinpath(f"{name}.lua").read_text("utf-8")))
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An acknowledged event of a sweep, or of one of its trials (0: of the sweep)."""
+
+    sweep: str
+    event: str
+    trial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """How many replicas must have a change, and what follows an acknowledged change."""
+
+    replicas: int = 0
+    keep: Callable[[Mark], object] = lambda _: None
+    missed: Callable[[Notice], object] = lambda _: None
+
+    def behind(self, copies: int) -> Notice:
+        """Return the notice of a change that only `copies` replicas have."""
+        text = f"{copies} of {self.replicas} replicas (HPQ_WAIT_REPLICAS) had a change within"
+        then = "a failover may lose it; see INFO replication of the primary"
+        return Notice("replicas-behind", f"{text} {WAIT_MS // 1000} s: {then}")
+
+
+NO_REPLICAS = Durability()
+
+
 class Scripts:
     """Runs the scripts of one prefix by their SHA; loads a script that the server lacks."""
 
-    def __init__(self, redis: Redis, keys: Keys) -> None:
-        self._redis, self._prefix = redis, keys.prefix
+    def __init__(self, redis: Redis, keys: Keys, durability: Durability = NO_REPLICAS) -> None:
+        self._redis, self._keys, self._durability = redis, keys, durability
         self._loaded: dict[str, Any] = {}
 
     def run(
@@ -85,8 +116,33 @@ class Scripts:
         if loaded is None:
             loaded = self._loaded[script] = self._redis.register_script(source(script))
         args = (encode_fields(fields), *rows) if fields else rows
-        answer = loaded(keys=[self._prefix], args=args)
+        if script not in _LASTING:
+            answer = loaded(keys=[self._keys.prefix], args=args)
+        else:
+            *answer, event = self._lasting(loaded, args)
+            if event:
+                sid, n = str(fields.get("sweep") or rows[0]), int(str(fields.get("number", 0)))
+                self._durability.keep(Mark(sid, event.decode(), n))
         return answer[0].decode(), answer[1:]
+
+    def _lasting(self, script: Any, args: Any) -> list[Any]:
+        """Run a script; with HPQ_WAIT_REPLICAS, wait on its connection until they have it."""
+        replicas = self._durability.replicas
+        if not replicas:
+            return list(script(keys=[self._keys.prefix], args=args))
+        pipe = self._redis.pipeline(transaction=False)
+        while True:
+            pipe.evalsha(script.sha, 1, self._keys.prefix, *args)
+            pipe.wait(replicas, WAIT_MS)
+            try:
+                answer, copies = pipe.execute()
+            except NoScriptError:
+                self._redis.script_load(script.script)
+                continue
+            if copies < replicas:
+                self._redis.hincrby(self._keys.counters, "replica_misses", 1)
+                self._durability.missed(self._durability.behind(copies))
+            return list(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +155,11 @@ class StoreContext:
     mints: bool = True
 
     @classmethod
-    def open(cls, redis: Redis, keys: Keys, *, mints: bool = True) -> StoreContext:
+    def open(
+        cls, redis: Redis, keys: Keys, *, mints: bool = True, durability: Durability = NO_REPLICAS
+    ) -> StoreContext:
         """Build the context of one prefix on one client."""
-        return cls(redis, keys, Scripts(redis, keys), mints)
+        return cls(redis, keys, Scripts(redis, keys, durability), mints)
 
     def mint(self, queue: bytes, missing: int) -> None:
         """Mint the tickets that a queue lacks, as a script has counted them.

@@ -24,6 +24,7 @@ COUNTED = {
     "stale_commits": "stale_commits",
     "set_aside": "tickets_set_aside",
     "code_refused": "code_refused",
+    "replica_misses": "replica_misses",
 }
 
 

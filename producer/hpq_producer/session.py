@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from redis import Redis
 
+from hpq.acknowledged import MarkFile
 from hpq.code.signing import RowSigner, unverified
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
@@ -25,7 +26,7 @@ from hpq.errors import Forbidden, OutOfReach, sweep_moved
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.scripts import StoreContext
+from hpq.store.scripts import NO_REPLICAS, Durability, StoreContext
 from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
@@ -77,6 +78,7 @@ class Session:
     redis: Redis
     keys: Keys
     reader: StoreReader
+    durability: Durability = NO_REPLICAS
     version: str = ""  # of Redis
     attached: Attached | None = None  # the private server, if the session uses it
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
@@ -89,7 +91,7 @@ class Session:
         """
         if moved := self.reader.moved:
             raise sweep_moved(moved.view.id, moved.store)
-        return StoreContext.open(self.redis, self.keys)
+        return StoreContext.open(self.redis, self.keys, durability=self.durability)
 
     def writer(self) -> SweepWriter:
         """Build the writer that creates sweeps and adds trials."""
@@ -174,13 +176,17 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
         redis = connect(url)
         keys = Keys(settings.prefix)
         reader = reader_of(redis, settings)
+        marks = MarkFile(settings.home, connection.where if connection else url, keys.prefix)
         with guard(url):
+            if notice := marks.check(reader.events):
+                warn(notice)
             yield Session(
                 settings=settings,
                 url=url,
                 redis=redis,
                 keys=keys,
                 reader=reader,
+                durability=Durability(settings.wait_replicas, marks.keep, cache(warn)),
                 version=version,
                 attached=attached,
                 connection=connection,

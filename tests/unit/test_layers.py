@@ -32,13 +32,13 @@ LAYERS = {
         settings store.wire
         filestore process
         code store
-        archive
+        acknowledged archive
     """,
     "hpq_producer": """
         durations embedded_redis extras scaffold shipped terminal
         sweepfile
-        analysis audit cli commands home_files invitation manifests sweep_limits
-        connection_record history
+        analysis cli commands home_files invitation manifests sweep_limits
+        audit connection_record history
         __main__ query session
         capacity cluster local_workers targets
         archive cluster.connect cluster.scale diagnosis enqueue

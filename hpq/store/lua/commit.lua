@@ -8,7 +8,7 @@
 --      last batch, as `beat` gets it; optional)},
 --      then that batch's printed bytes, and step, metric and value of each point
 -- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
---      stale | unknown, then queue and tickets
+--      stale | unknown, then queue, tickets and the id of the trial's newest event
 
 local args = cjson.decode(ARGV[1])
 local sid, n, attempt, outcome = args.sweep, args.number, args.attempt, args.outcome
@@ -31,14 +31,15 @@ if full then memory().free_memory(65536) end  -- a result is recorded in any cas
 local s = read_sweep(sid, 'metric', 'early', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
 local t = read_trial(sid, n)
 if not t.state or not s.queue then
-  return {redis.call('ZSCORE', key('removed'), sid) and 'stale' or 'unknown', '', 0}
+  return {redis.call('ZSCORE', key('removed'), sid) and 'stale' or 'unknown', '', 0, ''}
 end
 if t.attempt ~= attempt or is_other_claim(t, args.nonce) then
   redis.call('HINCRBY', key('counters'), 'stale_commits', 1)
-  return {'stale', '', 0}
+  return {'stale', '', 0, ''}
 end
 local was_reaped = t.state == 'queued' and t.reaped == attempt
-if t.closed == attempt or not (t.state == 'running' or was_reaped) then return {'already', '', 0} end
+local function own_event() return string.match(t.event_ids or '', '(%S*) $') or '' end
+if t.closed == attempt or not (t.state == 'running' or was_reaped) then return {'already', '', 0, own_event()} end
 
 local rule = read_rule(s)
 local batch = args.last and reports().is_new(t, args.last) and args.last
@@ -69,7 +70,7 @@ local function requeued(in_a_row)
     redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
     set(s, tail, window)
     settle(s, before)
-    return {reply, s.queue, tickets(s)}
+    return {reply, s.queue, tickets(s), own_event()}
   end
   -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
   local _, others, passed = guards().compare(guards().ends_in(window), worker, mark)
@@ -148,4 +149,4 @@ if rule and is_complete and objective ~= '' then  -- a result from a worker's di
   save(s)
   save(t)
 end
-return {'done', s.queue, tickets(s)}
+return {'done', s.queue, tickets(s), own_event()}

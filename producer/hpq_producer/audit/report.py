@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpq_producer.analysis.records import iso
 from hpq_producer.audit.replay import Audit
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.text import clean, exact_seconds, trials_of
@@ -29,6 +30,8 @@ def audit_lines(sid: str, found: Audit) -> Iterator[Line]:
     yield [Span(f"{trials_of(found.trials)}: {', '.join(ends)}; {replayed}")]
     if found.reused:
         yield [Span(f"{found.reused} of them are reused results of older sweeps")]
+    if found.lost:
+        yield [Span(_went_back(found), Style.YELLOW)]
     if found.requeues:
         why = ", ".join(f"{n} {clean(reason)}" for reason, n in found.requeues.items())
         late = f"; {found.late} late results were accepted" if found.late else ""
@@ -45,3 +48,10 @@ def audit_lines(sid: str, found: Audit) -> Iterator[Line]:
         yield [Span(f"{where}: {clean(v.what)}", Style.RED), Span(events)]
     if len(found.violations) > _SHOWN:
         yield [Span(f"… and {len(found.violations) - _SHOWN} more; --json lists all")]
+
+
+def _went_back(found: Audit) -> str:
+    first, last = (iso(found.lost[i][0]) for i in (0, -1))
+    again = ", ".join(f"#{n}" for n in found.lost_trials)
+    trials = f"; trials that ran again or will: {again}" if again else ""
+    return f"the server lost acknowledged changes from {first} to {last}{trials}"

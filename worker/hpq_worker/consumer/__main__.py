@@ -8,21 +8,23 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 
 from redis.exceptions import RedisError
 
+from hpq.acknowledged import Marks
 from hpq.archive.history import History
 from hpq.connection import tls
 from hpq.connection.client import check_server, connect, explain
 from hpq.domain.attempt import WorkerPresence
 from hpq.errors import HpqError, UserError
+from hpq.notice import Notice
 from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.scripts import StoreContext
+from hpq.store.scripts import Durability, StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.tickets import Tickets
 from hpq.store.trials import TrialStore
@@ -55,10 +57,18 @@ from hpq_worker.suggest.processes import SuggesterProcesses
 log = logging.getLogger("hpq.worker")
 
 
-def _context(settings: Settings, *, retries: int = 1, timeout_s: float = 5.0) -> StoreContext:
+@cache
+def _warn_once(notice: Notice) -> None:
+    log.warning("%s", notice)
+
+
+def _context(
+    settings: Settings, marks: Marks | None = None, *, retries: int = 1, timeout_s: float = 5.0
+) -> StoreContext:
     """Open a connection of its own: each thread has one."""
     redis = connect(settings.redis_url, retries=retries, timeout_s=timeout_s)
-    return StoreContext.open(redis, Keys(settings.prefix))
+    durability = Durability(settings.wait_replicas, (marks or Marks()).keep, _warn_once)
+    return StoreContext.open(redis, Keys(settings.prefix), durability=durability)
 
 
 def _reader(settings: Settings) -> StoreReader:
@@ -96,9 +106,15 @@ def _consumer(
     return RqWorker(Tickets(redis, Keys(settings.prefix)), parts, loop, run_limit)
 
 
-def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str) -> Reaper:
+def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str, marks: Marks) -> Reaper:
     """Create the reaper, on connections of its own; `provenance` is the record that it resends."""
     settings, store = parts.settings, TrialStore(_context(parts.settings))
+    events = _reader(settings).events
+
+    def report_lost() -> None:
+        if notice := marks.check(events):
+            log.warning("%s", notice)
+
     return Reaper(
         settings,
         store,
@@ -108,6 +124,7 @@ def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str) -> Re
         partial(store.keep_provenance, parts.provenance, provenance),
         partial(_reader(settings).workers.server_figures, settings.queue),
         Notices(settings, _reader(settings), store),
+        report_lost,
     )
 
 
@@ -145,7 +162,8 @@ def serve(
     digest, record = provenance.record(settings, host, device, environ)
 
     # A call is sent again once, for a connection that was cut; the claim loop waits for outages.
-    store, reader = TrialStore(_context(settings)), _reader(settings)
+    marks = Marks()
+    store, reader = TrialStore(_context(settings, marks)), _reader(settings)
     outage = Outage()
     store.keep_provenance(digest, record)
     bundles = CodeBundles(settings.home, reader.sweeps.bundle, in_pod=settings.in_pod)
@@ -179,7 +197,7 @@ def serve(
     loop = ClaimLoop(parts, attempts, run_limit)
     for sid, reason in idle.refusals.items():
         loop.backoff.refuse(sid, reason)
-    reaper = _reaper(parts, PresenceRecord(parts, device, loop), record)
+    reaper = _reaper(parts, PresenceRecord(parts, device, loop), record, marks)
     consumer = _consumer(parts, loop, run_limit, reader)
     files.warn_if_unknown(garbage.recent_stores())
     parts.garbage.start()

@@ -23,6 +23,7 @@ _COUNTED = {
     "stale_commits": "Results refused because a later attempt has the trial.",
     "set_aside": "Entries of ticket queues that were not tickets.",
     "code_refused": "Claims refused because the code is unsigned, of another key, or altered.",
+    "replica_misses": "Changes that fewer replicas than HPQ_WAIT_REPLICAS had in time.",
 }
 _DEMAND = "Trials of the queue that run or could be claimed now."
 _GAUGES = {

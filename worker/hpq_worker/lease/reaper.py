@@ -30,8 +30,9 @@ class Reaper:
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
     sends the provenance record again if the server has dropped it; `server_figures` reads the
-    server's figures of the worker's queue. After an outage, or a sleep of this machine, the reaper
-    waits one lease: other workers may have been cut off just as this one.
+    server's figures of the worker's queue; `report_lost` reports what the server has lost. After an
+    outage, or a sleep of this machine, the reaper waits one lease: other workers may have been cut
+    off just as this one.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Reaper:
         send_provenance: Callable[[], object] = lambda: None,
         server_figures: Callable[[], Mapping[str, float]] = dict,
         notices: Notices | None = None,
+        report_lost: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
         self._telemetry, self._metrics_at = telemetry, -_METRICS_S
         self._outage, self._send_provenance = outage, send_provenance
         self._server_figures, self._notices = server_figures, notices
+        self._report_lost = report_lost
         self._stop = Event()
         self._contact_at = time.clock_gettime(_CLOCK)
         self._paused_until = 0.0
@@ -85,6 +88,7 @@ class Reaper:
         """Report presence, and requeue trials whose lease expired."""
         try:
             self._reap(self._report_presence())
+            self._report_lost()
             self._contact_at = time.clock_gettime(_CLOCK)
             if self._notices:
                 self._notices.look()

@@ -106,9 +106,12 @@ local function save(record)
   record.GONE = nil
 end
 
--- Appends to the sweep's events; returns the id.
+-- Appends to the sweep's events; returns the id. A reply that a caller relies on ends with the last id
+-- (hpq/acknowledged.py).
+local LAST_EVENT = ''
 local function sweep_event(sid, what, n, attempt, ...)
-  return redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
+  LAST_EVENT = redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
+  return LAST_EVENT
 end
 
 -- Appends an event of a trial; returns the new `event_ids`. A trial's hash keeps the ids of its own newest

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from hpq.errors import ExitCode
+from hpq_producer.analysis.records import iso
 from hpq_producer.audit.replay import Audit
 from hpq_producer.audit.report import audit_lines
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -45,6 +46,13 @@ def _record(sid: str, found: Audit) -> dict[str, Any]:
         "requeues": dict(found.requeues),
         "reused": found.reused,
         "late": found.late,
+        "went_back": {
+            "from": iso(found.lost[0][0]),
+            "to": iso(found.lost[-1][0]),
+            "trials": found.lost_trials,
+        }
+        if found.lost
+        else None,
         "requeue_ms": {
             "n": len(found.latencies_ms),
             "p50": found.quantile_ms(0.5),

@@ -14,6 +14,7 @@ from typer import Option
 
 from hpq.code.signing import fingerprint, key_of
 from hpq.connection import credentials as passwords_of
+from hpq.connection import sentinel
 from hpq.connection.client import check_server, connect, guard
 from hpq.connection.credentials import with_place
 from hpq.connection.server import change_password
@@ -91,6 +92,8 @@ def _rotate(settings: Settings, folder: Path | None) -> None:
     if not url:
         line = "no server whose password can change: set HPQ_REDIS_URL to the server's URL"
         raise UserError(line, code="setting-missing")
+    each = "change passwords on each server, then the files"
+    sentinel.refuse(url, f"have no common users: {each} (docs/guides/redis.md)")
     plain, user, file = passwords_of.split(url)
     parts = urlsplit(plain)
     files: dict[str, Path | None] = {user or parts.username or "default": file}

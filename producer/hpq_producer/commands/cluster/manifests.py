@@ -13,6 +13,7 @@ import yaml
 from typer import Option
 
 from hpq.code import signing
+from hpq.connection import sentinel
 from hpq.connection.credentials import SECRETS, carried
 from hpq.domain.sweep import NAME_RULE
 from hpq.errors import UserError
@@ -91,6 +92,9 @@ def manifests(
         settings=_settings(settings or []),
     )
     rendering.check(options)
+    if "keda" in options.components:
+        remedy = "name the primary's Service, or remove --with keda"
+        sentinel.refuse(options.settings.get("HPQ_REDIS_URL", ""), f"KEDA does not ask: {remedy}")
     if secrets:
         print(_secrets(options.namespace, with_tls="tls" in options.components), end="")
         return

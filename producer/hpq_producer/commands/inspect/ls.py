@@ -12,7 +12,7 @@ from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import MovedSweep, SweepView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.records import sweep_record
+from hpq_producer.analysis.records import iso, sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep
 from hpq_producer.query.filter import Filter
 from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
@@ -84,6 +84,17 @@ def ls(
             print_message(
                 "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
             )
+        if not output.is_data:
+            _warn_of_older_data(reader)
+
+
+def _warn_of_older_data(reader: StoreReader) -> None:
+    at_ms = reader.went_back_ms()
+    if reader.now_ms() - at_ms < _RECENT_MS:
+        print_message(
+            f"! the server's data became older (noticed {iso(at_ms)}): a failover, or a restart"
+            " without its last writes; `hpq audit SWEEP` names what was lost"
+        )
 
 
 def _notes(
@@ -113,6 +124,7 @@ def _picked(
     return picked
 
 
+_RECENT_MS = 7 * 86_400_000
 _ABOUT = Column(title="about", keep=95, right=True)
 
 
