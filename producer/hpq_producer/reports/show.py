@@ -37,9 +37,6 @@ _CURVE, _LEAST_CURVE = 60, 8  # columns
 _MOST_METRICS = 200  # lines, and curves that are read
 _MOST_INFO = 30  # lines of what a script has set; --json has all
 _INDENT = "  "
-_GONE = {
-    "keep": "deleted, by the sweep's `keep`",
-}
 
 
 def sweep_lines(
@@ -146,7 +143,7 @@ def trial_lines(
             "started again": trial.restarted,
             "result of": row.source and f"{row.source}; not run in this sweep",
             "checkpoint": row.checkpoint,
-            "files": _GONE.get(trial.gone, ""),
+            "files": "deleted, by the sweep's `keep`" if trial.gone else "",
             "log and curves": WHY_THINNED if trial.thinned else "",
         }
     )

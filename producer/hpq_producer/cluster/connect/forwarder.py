@@ -34,7 +34,6 @@ from hpq_producer.connection_record import HOST, ConnectionRecord
 _CHUNK = 65_536
 _MOST_WAITING = 32 << 20  # bytes from the pod that the client has not read
 _STALLED_S = 20.0  # a frame that takes longer means a dead stream
-_IDLE = ((socket.SO_KEEPALIVE, 1),)
 _TCP = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
 _OK, _CLOSE = 2, 8  # opcodes of a binary frame and of the last one
 
@@ -155,8 +154,7 @@ class _Pump:
 
 def _keep_alive(sock: socket.socket) -> None:
     """Enable TCP keepalive: a silent network failure is detected within 30 s."""
-    for option, value in _IDLE:
-        sock.setsockopt(socket.SOL_SOCKET, option, value)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _TCP:
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 from hpq.domain.status import Worker
 from hpq.errors import Held, NotFound, UserError
-from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import Deployment, Pod
@@ -35,18 +34,6 @@ def select_workers(workers: Sequence[Worker], names: Collection[str]) -> list[Wo
             raise UserError(text, code="worker-ambiguous")
         found |= {w.name: w for w in fits}
     return list(found.values())
-
-
-class DrainedWorkers:
-    """Drained workers; poll `busy` until it is empty."""
-
-    def __init__(self, reader: StoreReader, control: SweepControl, names: Collection[str]) -> None:
-        self._reader, self._control, self._names = reader, control, list(names)
-
-    def busy(self) -> list[Worker]:
-        """Return the workers that still run a trial."""
-        live = [w for w in self._reader.workers.live() if w.name in self._names]
-        return [w for w in live if self._control.drain(w.name)]
 
 
 def remove_drained_pods(

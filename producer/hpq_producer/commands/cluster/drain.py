@@ -15,7 +15,6 @@ from hpq.errors import Held, HpqError, NotFound, UserError
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.connect.session import api_of, open_cluster
 from hpq_producer.cluster.scale.drain import (
-    DrainedWorkers,
     keep_drained_pods,
     remove_drained_pods,
     select_workers,
@@ -115,13 +114,11 @@ def _wait_and_remove(
     Raises:
         Held: trials still run after `timeout` seconds; 0 is no limit.
     """
-    waiting, gone = (
-        DrainedWorkers(session.reader, session.control(), [w.name for w in drained]),
-        set[str](),
-    )
+    control, names, gone = session.control(), {w.name for w in drained}, set[str]()
     until = time.monotonic() + (timeout or math.inf)
     while True:
-        busy = waiting.busy()
+        live = [w for w in session.reader.workers.live() if w.name in names]
+        busy = [w for w in live if control.drain(w.name)]
         done = pods - {w.pod for w in busy} - gone
         if done:
             for line in remove_drained_pods(api, session.reader, done):
