@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -174,6 +177,14 @@ def test_an_older_hpq_reads_fields_and_words_that_it_does_not_know(lab) -> None:
     assert found["unknown_events"] == {"suspended": 1, "repainted {0}": 1}
 
 
+INVITES = """
+from hpq_producer.invitation import Invitation
+files = {"code.key": "0123456789abcdef", "password": "secret"}
+print(Invitation(url="redis://server:6379/0", settings={}, files=files, versions={}).encode())
+"""
+JOINS = "import sys, hpq_producer.invitation as i; print(i.Invitation.decode(sys.argv[1]).url)"
+
+
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Version N, as the environment that runs its wheel."""
@@ -258,3 +269,16 @@ def test_commands_of_one_version_and_workers_of_the_other_share_a_server(
     page = lab.folder / "page.html"
     lab.ok("report", sid, searched, "--out", page, **there)
     assert searched in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("made_by", ["released", "this"])
+def test_a_token_of_one_version_is_read_by_the_other(released, made_by) -> None:
+    """B10: what `hpq invite` prints, and `hpq join` reads."""
+    one, other = (released, THIS) if made_by == "released" else (THIS, released)
+    python, env = [sys.executable, "-c"], {**os.environ}
+    made = subprocess.run(
+        [*python, INVITES], env=env | one, capture_output=True, text=True, check=True
+    )
+    read = [*python, JOINS, made.stdout]
+    joined = subprocess.run(read, env=env | other, capture_output=True, text=True, check=True)
+    assert joined.stdout == "redis://server:6379/0\n"
