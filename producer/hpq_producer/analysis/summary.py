@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
+from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,6 +21,7 @@ MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
 _MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
 _QUARTERS = 4
 _MOST_RECORDS = 100  # of provenance
+_MOST_SETS = 50_000  # results whose parameters are kept, drawn at random of more
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 
@@ -77,16 +80,17 @@ class SweepSummary:
 
     sweep: SweepView
     cache: Path | None = None  # the directory that keeps the importance of ended sweeps
-    objectives: list[float] = field(default_factory=list)
-    sets: list[dict[str, Json]] = field(default_factory=list)  # their varying parameters
-    finished: list[int] = field(default_factory=list)  # places of finished trials in both lists
+    objectives: array[float] = field(default_factory=lambda: array("d"))
+    results: array[float] = field(default_factory=lambda: array("d"))  # of finished trials
     reused: int = 0  # trials whose results were copied from older sweeps
     of_other_code: int = 0  # of these
     total_ms: int = 0  # of all attempts
     before_ms: int = 0  # of attempts that were restarted
     ran_on: set[str] = field(default_factory=set)  # digests of provenance records
+    _sets: list[tuple[dict[str, Json], float, bool]] = field(default_factory=list)  # True: finished
+    _rng: random.Random = field(default_factory=lambda: random.Random(0))
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
-    _took: dict[TrialState, list[int]] = field(default_factory=dict)
+    _took: dict[TrialState, array[int]] = field(default_factory=dict)
 
     def add(self, trials: Iterable[TrialView]) -> SweepSummary:
         """Add trials."""
@@ -96,16 +100,11 @@ class SweepSummary:
                 self.ran_on.add(trial.provenance)
             self.of_other_code += trial.reused.endswith(OTHER_CODE)
             if trial.state in _RANKED and not trial.reused:
-                self._took.setdefault(trial.state, []).append(trial.duration_ms)
+                self._took.setdefault(trial.state, array("q")).append(trial.duration_ms)
             self.total_ms += trial.total_ms
             self.before_ms += trial.before_ms
             if trial.objective is not None and trial.state in _RANKED:
-                if trial.state is TrialState.FINISHED:
-                    self.finished.append(len(self.objectives))
-                self.objectives.append(trial.objective)
-                leaves = {**flatten(trial.params), **trial.params}
-                # A condition may omit a parameter.
-                self.sets.append({n: leaves[n] for n in self.sweep.varying if n in leaves})
+                self._add_result(trial, trial.objective)
             if trial.failure is not None and (
                 trial.state is TrialState.FAILED or trial.failure.kind is FailureKind.UNREPORTED
             ):
@@ -119,22 +118,39 @@ class SweepSummary:
                 self._failed[kind] = new
         return self
 
-    @property
-    def results(self) -> list[float]:
-        """The objectives of finished trials, for means and medians: a pruned one is of a step."""
-        return [self.objectives[i] for i in self.finished]
+    def _add_result(self, trial: TrialView, objective: float) -> None:
+        is_finished = trial.state is TrialState.FINISHED
+        self.objectives.append(objective)
+        if is_finished:  # for means and medians: a pruned one is of a step
+            self.results.append(objective)
+        count = len(self.objectives)
+        at = count - 1 if count <= _MOST_SETS else self._rng.randrange(count)
+        if at < _MOST_SETS:
+            leaves = {**flatten(trial.params), **trial.params}
+            # A condition may omit a parameter.
+            some = {n: leaves[n] for n in self.sweep.varying if n in leaves}
+            self._sets[at : at + 1] = [(some, objective, is_finished)]
 
     @property
     def pruned(self) -> str:
         """`; 10 pruned not counted`: the ranked trials that `results` leaves out."""
-        rest = len(self.objectives) - len(self.finished)
+        rest = len(self.objectives) - len(self.results)
         return f"; {rest:,} pruned not counted" if rest else ""
+
+    @property
+    def counted(self) -> str:
+        """`of 90 finished trials; 10 pruned not counted`, for effects; "" if all trials count."""
+        count = sum(is_finished for *_, is_finished in self._sets)
+        drawn = f"{count:,} drawn of " if count < len(self.results) else ""
+        all_ = f"of {drawn}{len(self.results):,} finished trials{self.pruned}"
+        return all_ if drawn or self.pruned else ""
 
     @property
     def saved(self) -> TimeSaved | None:
         """The time saved by early termination; None if it stopped no trial."""
-        stopped = self._took.get(TrialState.PRUNED, [])
-        finished = self._took.get(TrialState.FINISHED, [])
+        none: array[int] = array("q")
+        stopped = self._took.get(TrialState.PRUNED, none)
+        finished = self._took.get(TrialState.FINISHED, none)
         if not stopped:
             return None
         usual = median(finished) if finished else None
@@ -154,7 +170,10 @@ class SweepSummary:
     @property
     def importance(self) -> Importance:
         """Which parameter matters."""
-        return importance_of(self.sweep, self.sets, self.objectives, self.cache)
+        sets, objectives = [s for s, *_ in self._sets], [o for _, o, _ in self._sets]
+        found = importance_of(self.sweep, sets, objectives, self.cache)
+        is_drawn = len(sets) < len(self.objectives)
+        return replace(found, of=len(self.objectives)) if is_drawn else found
 
     @property
     def effects(self) -> list[Effect]:
@@ -162,9 +181,9 @@ class SweepSummary:
 
         None of too few trials.
         """
-        if len(self.finished) < MIN_TRIALS_FOR_EFFECTS:
+        rows = [(some, objective) for some, objective, is_finished in self._sets if is_finished]
+        if len(rows) < MIN_TRIALS_FOR_EFFECTS:
             return []
-        rows = [(self.sets[i], self.objectives[i]) for i in self.finished]
         found = [
             effect(name, [some[name] for some, _ in rows if name in some],
                    [objective for some, objective in rows if name in some])

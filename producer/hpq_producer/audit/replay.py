@@ -1,7 +1,7 @@
 """Replay a sweep's events against the transition table, and compare the result with the store.
 
-Pure. Events are folded one by one, so 100,000 trials cost a small record each. Events that only a
-newer version knows are counted and ignored.
+Pure. Events are folded one by one, and trials with the same history share a record. Events that
+only a newer version knows are counted and ignored.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
@@ -84,14 +85,14 @@ class Audit:
         return self.latencies_ms[max(0, rank - 1)]
 
 
-class _TrialReplay:
-    """The state of one trial after its events, and the events as lines."""
+class _TrialReplay(NamedTuple):
+    """The state of a trial after its events, and the events as lines; trials alike share one."""
 
-    __slots__ = ("attempt", "is_reaped", "is_retried", "lines", "state")
-
-    def __init__(self) -> None:
-        self.state, self.attempt, self.lines = _Q, 0, ""
-        self.is_reaped = self.is_retried = False
+    state: TrialState = _Q
+    attempt: int = 0
+    lines: str = ""
+    is_reaped: bool = False
+    is_retried: bool = False
 
 
 class Replay:
@@ -103,6 +104,7 @@ class Replay:
         self._events = self._created = self._late = self._reused = 0
         self._may_drop = False  # stop, cancel and run_cap drop queued trials without events
         self._trials: dict[int, _TrialReplay] = {}
+        self._states: dict[_TrialReplay, _TrialReplay] = {}
         self._requeues: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
         self._latencies_ms: list[int] = []
@@ -128,10 +130,9 @@ class Replay:
             self._unknown[event.what] += 1
 
     def _step(self, event: Event) -> None:
-        trial = self._trials.setdefault(event.trial, _TrialReplay())
+        trial = self._trials.get(event.trial, _TrialReplay())
         reason = event.fields.get("reason") or event.fields.get("kind") or ""
         line = f"{event.what} {event.attempt}" + (f" ({reason})" if reason else "")
-        trial.lines += f"\n{line}" if trial.lines else line
         if difference := self._forbidden(trial, event):
             self._differences.append((event.trial, difference))
         if trial.state is _Q and trial.is_reaped and event.what not in ("claimed", "cancelled"):
@@ -141,11 +142,15 @@ class Replay:
             self._requeues[reason] += 1
             if beat_ms := _whole(event.fields.get("beat_ms")):
                 self._latencies_ms.append(max(0, event.at_ms - beat_ms))
-        trial.is_reaped = event.what == "requeued" and reason == "lost"
-        trial.is_retried = event.what == "retried"
-        trial.state = STEPS[event.what][1]
+        after = _TrialReplay(
+            state=STEPS[event.what][1],
+            attempt=max(trial.attempt, event.attempt),
+            lines=f"{trial.lines}\n{line}" if trial.lines else line,
+            is_reaped=event.what == "requeued" and reason == "lost",
+            is_retried=event.what == "retried",
+        )
+        self._trials[event.trial] = self._states.setdefault(after, after)
         self._results.add(event)
-        trial.attempt = max(trial.attempt, event.attempt)
 
     def _forbidden(self, trial: _TrialReplay, event: Event) -> str | None:
         what, attempt, latest = event.what, event.attempt, trial.attempt
@@ -205,8 +210,7 @@ class Replay:
 
     def counters_differ(self, counters: SweepCounters) -> list[str]:
         """Return the differences between the sweep's counters and its events."""
-        trials = [trial for trial in self._trials.values() if trial.attempt]
-        tally = Counter(trial.state for trial in trials)
+        tally = Counter(trial.state for trial in self._trials.values() if trial.attempt)
         found = [
             ("trials", counters.total, self._created),
             ("running", counters.running, tally[_R]),

@@ -63,7 +63,7 @@ def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) ->
         fits = is_comparable(sweep, criteria.metric)
         if not fits or not (sweep.counts.finished or sweep.counts.failed):
             continue
-        for trial in reader.trials.all(sweep.id):
+        for trial in reader.trials.begun(sweep.id):
             result = _result(trial, sweep, criteria.metric)
             if result is not None:
                 seed = seed_of_result(sweep, trial)

@@ -174,4 +174,6 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
         parts.append(("; the trials do not tell which parameter matters", False))
     if counts.failed and best is not None:
         parts.append((f"; {counts.failed:,} of {counts.total:,} trials failed", False))
+    if data.of_all and len(data.trials) < counts.done + counts.running:
+        parts.append((f"; the page shows the best {len(data.trials):,} trials", False))
     return [*parts, (".", False)]

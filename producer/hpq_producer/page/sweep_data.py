@@ -19,12 +19,13 @@ from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import Winner, judge_winner
-from hpq_producer.page.curves import POINTS, Curve, pack_curves
+from hpq_producer.page.curves import POINTS, Curve, pack_curves, thinned
 from hpq_producer.query.history import read_curves
 from hpq_producer.reports.figures import drawn_trials
 from hpq_producer.terminal.charts import axis_of, is_wide
 from hpq_producer.terminal.text import clean, value
 
+_MOST_TRIALS = 10_000  # of a page: the first by rank
 _MOST_METRICS = 100  # to choose from; `hpq results --history` has more
 _MOST_POINTS = 200_000  # of all metrics but the sweep's: 1 MB of a file
 _RUNNING = 64  # running trials that the ETA counts one by one
@@ -42,6 +43,8 @@ class SweepData:
     winner: Winner | None
     known: Importance | None = None  # computed for a moment before; it takes seconds
     cache: Path | None = None  # as of SweepSummary
+
+    of_all: SweepSummary | None = None  # of more trials than the page shows, as of its opening
 
     more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
     was_log: bool | None = None  # the metric's axis a moment before; open pages keep it
@@ -79,7 +82,7 @@ class SweepData:
     @cached_property
     def summary(self) -> SweepSummary:
         """What summaries compute of all trials."""
-        return SweepSummary(self.sweep, self.cache).add(self.trials)
+        return self.of_all or SweepSummary(self.sweep, self.cache).add(self.trials)
 
     @cached_property
     def importance(self) -> Importance:
@@ -103,18 +106,25 @@ def read_sweep(
 ) -> SweepData:
     """Read a sweep with its trials and the curves of its metric.
 
-    With an earlier moment of it, read only the trials that changed, run, or are new.
+    With an earlier moment of it, read only the trials that changed or run.
 
     Raises:
         NotFound: the sweep does not exist, or was removed meanwhile.
     """
     status = reader.status(sid, _RUNNING, top=2, recent=3)
-    if before is None:
-        fresh = list(reader.trials.all(sid))
-    else:
-        new = range(len(before.trials) + 1, status.sweep.counts.total + 1)
-        wanted = {*changed, *(t.id.number for t in status.running), *new}
+    of_all = before.of_all if before else None
+    if before is not None:
+        wanted = {*changed, *(t.id.number for t in status.running)}
         fresh = reader.trials.get_many(sid, sorted(wanted))
+    elif status.sweep.counts.total <= _MOST_TRIALS:
+        fresh = list(reader.trials.begun(sid))
+    else:
+        shown = set(reader.trials.page(status.sweep, "best", 0, _MOST_TRIALS))
+        of_all, fresh = SweepSummary(status.sweep, settings.cache), []
+        for trial in reader.trials.begun(sid):
+            of_all.add([trial])
+            if trial.id.number in shown:
+                fresh.append(trial)
     trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
     curves = dict(_curves(reader, status.sweep, fresh))
     news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
@@ -123,9 +133,10 @@ def read_sweep(
         status=status,
         trials=every,
         curves={**(before.curves if before else {}), **curves},
-        winner=judge_winner(reader, status.sweep, status.best, every),
+        winner=judge_winner(reader, status.sweep, status.best, None if of_all else every),
         known=known,
         cache=settings.cache,
+        of_all=of_all,
         was_log=None
         if before is None
         else before.is_log and not any(v is not None and v <= 0 for v in news),
@@ -156,7 +167,7 @@ def _curves(
     """Yield number, steps and values of the curves of the sweep's metric."""
     names = (sweep.metric.name,) if sweep.metric else ()
     for curve in read_curves(reader, trials, names):
-        yield curve.trial, list(zip(curve.steps, curve.values, strict=True))
+        yield curve.trial, thinned(list(zip(curve.steps, curve.values, strict=True)), POINTS)
 
 
 def encode_sweep(data: SweepData) -> dict[str, Any]:

@@ -173,7 +173,7 @@ class Sweep:
         """
         with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
-            trials = list(session.reader.trials.all(self.id))
+            trials = list(session.reader.trials.begun(self.id))
             return history_frame(session.reader, sweep, trials, metric)
 
     def to_pandas(self) -> DataFrame:
@@ -209,7 +209,7 @@ class Sweep:
             sweep = session.reader.sweeps.get(self.id)
             if sweep.metric is None:
                 best_trials(session.reader, sweep)  # raises the reason
-            trials = list(session.reader.trials.all(self.id))
+            trials = list(session.reader.trials.begun(self.id))
             drawn = drawn_trials(sweep, trials) if kind == "curves" else []
             curves = list(read_curves(session.reader, drawn, [self.metric or ""]))
         return draw(FigureData(sweep=sweep, trials=trials, curves=curves))

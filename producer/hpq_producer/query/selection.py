@@ -20,6 +20,7 @@ from hpq_producer.query.filter import Filter
 
 _CHUNK = 500
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
+_UNBEGUN = (TrialState.QUEUED, TrialState.CANCELLED)  # states of trials that never began
 # fields of every trial beside parameters and metrics; duration in seconds
 TRIAL_FIELDS: Mapping[str, Callable[[TrialView], Json]] = {
     "objective": lambda t: t.objective,
@@ -40,7 +41,10 @@ _Key = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The options of `hpq results`: a state, a filter, a sort key, the first N trials."""
+    """The options of `hpq results`: a state, a filter, a sort key, the first N trials.
+
+    `begun` leaves out trials that were never claimed, unless `state` asks for them.
+    """
 
     reader: StoreReader
     sweep: SweepView
@@ -48,6 +52,7 @@ class Selection:
     sort: str = ""
     top: int | None = None
     where: Filter | None = None
+    begun: bool = False
 
     def trials(self) -> Iterator[TrialView]:
         """Yield the trials as they are read.
@@ -64,7 +69,8 @@ class Selection:
 
     def _matching(self) -> Iterator[TrialView]:
         metrics: dict[str, float] = {}
-        for trial in self.reader.trials.all(self.sweep.id):
+        trials, is_begun = self.reader.trials, self.begun and self.state not in _UNBEGUN
+        for trial in (trials.begun if is_begun else trials.all)(self.sweep.id):
             metrics |= trial.metrics
             if self.where is not None and not self.where.matches(
                 partial(field_of, self.sweep, trial)
@@ -106,7 +112,9 @@ def best_trials(
     if where is None:
         found = reader.trials.best(sweep, n)
     else:
-        every = Selection(reader=reader, sweep=sweep, top=sweep.counts.total, where=where).trials()
+        every = Selection(
+            reader=reader, sweep=sweep, top=sweep.counts.total, where=where, begun=True
+        ).trials()
         ranked = (t for t in every if t.state in _RANKED and t.objective is not None)
         found = list(islice(ranked, n))
     if found:
@@ -162,7 +170,7 @@ def names_in(reader: StoreReader, sweep: SweepView) -> tuple[list[str], list[str
     """Return the names of all parameters and of all other metrics, in order of appearance."""
     params: dict[str, None] = dict.fromkeys(sweep.varying)
     metrics: dict[str, None] = {}
-    for trial in reader.trials.all(sweep.id):
+    for trial in reader.trials.begun(sweep.id):
         params.update(dict.fromkeys(flatten(trial.params)))
         metrics.update(dict.fromkeys(sorted(trial.metrics)))
     if sweep.metric:

@@ -119,8 +119,8 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
         name += " (lower is better)"
     yield []
     yield [Span(f"median {name} by parameter value, largest effect first", Style.DIM)]
-    if summary.pruned:  # a line of its own, which 80 columns do not cut
-        yield [Span(f"of {len(summary.finished):,} finished trials{summary.pruned}", Style.DIM)]
+    if counted := summary.counted:  # a line of its own, which 80 columns do not cut
+        yield [Span(counted, Style.DIM)]
     shown = effects[:_MOST_EFFECTS]
     wide = max(width(e.param) for e in shown)
     label = max(width(level.label) for e in shown for level in e.levels)

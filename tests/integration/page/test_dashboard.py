@@ -383,13 +383,14 @@ def test_more_events_than_one_read_returns_are_all_seen(
 ) -> None:
     sweep: SweepView = sweep_of(2_000)
     served = serve()
+    claim = begin(0.1, 0.5)
     first = served.moment(sweep.id)
     control.pause(sweep.id)
     for _ in range(600):
         control.resume(sweep.id)
         control.pause(sweep.id)
     control.resume(sweep.id)
-    finish(store, begin(0.1, 0.5), 0.5)
+    finish(store, claim, 0.5)
     found = served.patch(sweep.id, first)
     assert found["trials"]["n"] == [1] and found["trials"]["y"] == [0.5]
 

@@ -56,8 +56,8 @@ def test_the_report_of_a_running_sweep_is_one_file(
     assert done.stdout.split() == [f"{running.id}.html"]
     page = (tmp_path / f"{running.id}.html").read_text("utf-8")
     (data,) = data_of(page)
-    assert data["trials"]["state"] == [2, 1, 0, 0]
-    assert data["trials"]["y"] == [1.0, 0.5, None, None]
+    assert data["trials"]["state"] == [2, 1], "no trial that waits"
+    assert data["trials"]["y"] == [1.0, 0.5]
     assert data["curves"]["n"] == [1, 2] and data["curves"]["len"] == [2, 2]
     assert data["metrics"] == ["acc", "loss"] and list(data["more"]) == ["loss"]
     assert data["more"]["loss"]["n"] == [1, 2] and data["more"]["loss"]["len"] == [2, 2]
@@ -81,3 +81,17 @@ def test_a_file_that_cannot_be_written_is_one_line(running: SweepView, hpq: Hpq)
 
 def test_a_sweep_that_does_not_exist_is_refused(hpq: Hpq) -> None:
     refused(hpq("report", "nothing", "--out", "page.html"), "sweep-not-found", exit=4)
+
+
+def test_the_report_of_very_many_trials_shows_the_best_and_counts_all(
+    sweep_of, store: TrialStore, take: Callable[[], Claim], hpq: Hpq, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("hpq_producer.page.sweep_data._MOST_TRIALS", 2)
+    sweep = sweep_of(4)
+    for value in (0.5, 0.125, 0.75):
+        store.commit(take(), Outcome(state=TrialState.FINISHED, objective=value, step=1))
+    assert hpq("report", sweep.id).returncode == 0
+    page = (tmp_path / f"{sweep.id}.html").read_text("utf-8")
+    (data,) = data_of(page)
+    assert data["trials"]["n"] == [1, 3]
+    assert "the best of 3 results" in page and "the page shows the best 2 trials" in page

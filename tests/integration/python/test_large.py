@@ -26,6 +26,7 @@ def large(desk: Desk, redis: Redis, keys: Keys, sweep_of: Callable[..., SweepVie
             pipe.xadd(keys.points(trial, "acc"), {"s": step, "v": step / number}, id=f"{step}-1")
         row = {"state": "finished", "attempt": 1, "claimed_ms": 1, "ended_ms": 2, "m:acc": number}
         pipe.hset(keys.trial(trial), mapping=row)
+        pipe.zadd(keys.sweep(sid, "ended"), {str(number): 2})
         if number % 500 == 0:
             pipe.execute()
     return hpq.Sweep(sid)

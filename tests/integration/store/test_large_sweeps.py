@@ -75,13 +75,13 @@ def test_a_cancel_that_crashed_is_finished_by(
     _, rest = store_context.scripts.run("control", halved, verb)
     assert rest[3] == 1, "one piece of several"
     left = reader.sweeps.get(halved)
-    assert left.state is SweepState.STOPPING and left.counts.queued == 15_000
+    assert left.state is SweepState.STOPPING and left.counts.queued == 20_000
     assert store.claim(who, nonce="n", lease_ms=30_000) == Nothing()
     if finisher == "a worker":
-        store.reap("default", lease_ms=30_000, lost_max=3)
-        store.reap("default", lease_ms=30_000, lost_max=3)
+        for _ in range(4):
+            store.reap("default", lease_ms=30_000, lost_max=3)
     else:
-        assert "15000 " in hpq(verb, halved, "--yes").stderr
+        assert "20000 " in hpq(verb, halved, "--yes").stderr
     sweep = reader.sweeps.get(halved)
     assert sweep.state.is_over and sweep.counts.cancelled == 50_000
     assert not audit_sweep(reader, halved).violations

@@ -124,7 +124,7 @@ def test_a_cap_on_many_trials_that_wait_moves_them_in_calls_that_may_stop_halfwa
     assert writer.set_run_cap(sid, 0) == Capped(dropped=0, back=25_000, trials=25_002)
     assert redis.zrange(dropped, 0, -1) == [b"2"] and redis.zcard(waiting) == 25_002
     told = [e.fields["touched"] for e in reader.events.read(sid) if e.what == "set"]
-    assert told == ["10000", "10000", "5000", "9999", "10000", "5001"]
+    assert told == [*["5000"] * 5, "4999", *["5000"] * 4, "1"]
 
 
 def test_a_cancel_of_few_after_many_keeps_all_of_them(control, sweep_of, redis, keys) -> None:
@@ -167,3 +167,20 @@ def test_the_code_of_the_oldest_sweep_that_is_over_makes_room_for_new_code(
     assert reader.sweeps.bundle("code0") and reader.sweeps.bundle("code2")
     assert reader.sweeps.bundle("code1") is None and not reader.sweeps.get(over).bundle
     assert redis.hlen(keys.code) == 200
+
+
+def test_trials_that_ended_are_read_in_parts_whatever_ends_or_is_retried_meanwhile(
+    store, control, sweep_of, who, redis, keys, reader, monkeypatch
+) -> None:
+    monkeypatch.setattr("hpq.store.trial_reader._MEMBERS_PER_READ", 3)
+    sid, total = sweep_of(20).id, 16
+    for i in range(total):
+        claim = store.claim(who, nonce=f"n{i}", lease_ms=LEASE)
+        assert store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0)) == "done"
+    ended = keys.sweep(sid, "ended")
+    redis.zadd(ended, {str(n): 5 if n < 11 else n for n in range(1, total + 1)})  # ten at once
+    parts = iter(reader.trials._members(ended, "+inf"))  # of 3 numbers each
+    first = [next(parts) for _ in range(12)]
+    control.retry(sid, [int(n) for n in redis.zrangebyscore(ended, 11, 11)])
+    assert {*first, *parts} == set(range(1, total + 1)) - {11} | {*first}
+    assert [t.id.number for t in reader.trials.begun(sid)] == list(range(1, total + 1))

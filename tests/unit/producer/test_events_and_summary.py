@@ -108,6 +108,19 @@ def test_the_median_and_mean_of_each_value_are_shown() -> None:
     assert any("0.9000" in plain(line) for line in effect_lines(tally))
 
 
+def test_of_very_many_results_the_parameters_of_some_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hpq_producer.analysis.summary._MOST_SETS", 40)
+    tally = SweepSummary(SWEEP).add(
+        _trial(i, [0.1, 0.4][i % 2], [0.5, 0.9][i % 2]) for i in range(1000)
+    )
+    assert len(tally.objectives) == 1000 and tally.importance.of == 1000
+    (found,) = tally.effects  # a stride would keep one value
+    assert sum(x.count for x in found.levels) == 40 and all(x.count > 9 for x in found.levels)
+    assert tally.counted == "of 40 drawn of 1,000 finished trials"
+
+
 def test_one_diverged_trial_does_not_change_the_order_of_values() -> None:
     losses = {0.1: [0.5, 0.6, 900.0], 0.4: [0.8, 0.9, 1.0]}
     trials = [_trial(i, lr, loss) for lr in losses for i, loss in enumerate(losses[lr])]

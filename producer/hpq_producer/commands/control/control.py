@@ -223,7 +223,9 @@ def retry(
         found = owned_sweep(session, ref, force)
         if not numbers:
             wanted = TrialState.CANCELLED if cancelled else TrialState.FAILED
-            trials = Selection(reader=session.reader, sweep=found, where=only).trials()
+            trials = Selection(
+                reader=session.reader, sweep=found, where=only, begun=not cancelled
+            ).trials()
             numbers = [t.id.number for t in trials if t.state is wanted]
         elif results := _with_results(session, found, numbers):
             question = f"Drop the results of {trials_of(results, 'finished trial')} of {found.id}?"

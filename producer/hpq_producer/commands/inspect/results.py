@@ -18,11 +18,11 @@ from hpq_producer.query.selection import Selection, names_in
 from hpq_producer.reports.ranking import column_names, result_columns, result_row, write_trials
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import show_table
+from hpq_producer.terminal.console import print_message, show_table
 from hpq_producer.terminal.output import Format, show_rows, write_csv
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean
+from hpq_producer.terminal.text import clean, trials_of
 
 _NUMBERS = ("trial", "attempt", "step", "value")
 
@@ -51,7 +51,7 @@ def results(
         bool, Option(help="Print every value of every metric of these trials, one per row.")
     ] = False,
 ) -> None:
-    """Print all trials of a sweep, or their curves; the table shows the parameters that vary.
+    """Print the trials of a sweep that began, or their curves; the table shows what varies.
 
     CSV, JSON and YAML have all parameters (param.NAME), the last value of each metric (last.NAME)
     and the best value of the sweep's metric (best.NAME).
@@ -59,13 +59,18 @@ def results(
     Examples:
       hpq results -o csv > results.csv
       hpq results digits-3f2a1 --where 'state == failed' --sort=-duration
+      hpq results --where 'state == queued'
       hpq results --history -o jsonl > curves.jsonl
     """
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         reader = session.reader
         found = session.verifiable(sweep)
-        chosen = Selection(reader=reader, sweep=found, sort=sort, top=top, where=only)
+        begun = only is None or "state" not in only.names
+        chosen = Selection(reader=reader, sweep=found, sort=sort, top=top, where=only, begun=begun)
+        if begun and (rest := found.counts.queued):
+            queued = trials_of(rest, "queued trial")
+            print_message(f"{queued}: hpq results {found.id} --where 'state == queued'")
         if history:
             return _show_history(read_curves(reader, chosen.trials()), output)
         if output is Format.CSV:
