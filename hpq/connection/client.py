@@ -259,10 +259,10 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
         return OutOfReach(f"{where}: {why}", code="redis-tls")
     if isinstance(error, ResponseError) and "HELLO" in str(error):  # what clients say since 6.0
         return ServerTooOld(f"{where}: this Redis is too old; hpq needs 6.2 or newer")
-    if isinstance(error, ResponseError) and "MISCONF" in str(error):
+    if isinstance(error, ResponseError) and (found := _REFUSES.search(str(error))):
         reason = _reason(error).partition(" script:")[0].rpartition(": ")[2]
-        line = f"the server cannot write to its disk: {reason}; free space on that disk"
-        return OutOfReach(f"{where}: {line}", code="redis-disk-full")
+        code, line = _REFUSED[found[0]]
+        return OutOfReach(f"{where}: {line.format(reason)}", code=code)
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
     if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
@@ -281,6 +281,17 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     return OutOfReach(f"{where}: {_reason(error)}", code="redis-unreachable")
 
 
+_REFUSED: dict[str, tuple[Code, str]] = {
+    "MISCONF": (
+        "redis-disk-full",
+        "the server cannot write to its disk: {}; free space on that disk",
+    ),
+    "NOREPLICAS": (
+        "replicas-behind",
+        "too few replicas follow the server (min-replicas-to-write); start a replica",
+    ),
+}
+_REFUSES = re.compile("|".join(_REFUSED))
 _WRITES = re.compile(r"'(evalsha|script)\b")  # every change is a script
 _COMMAND_LENGTH = 200  # of a command in a message
 _DAMAGED = re.compile(

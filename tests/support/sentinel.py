@@ -16,11 +16,12 @@ from redis.exceptions import RedisError, ResponseError
 from tests.support.constants import DEADLINE_S
 from tests.support.server import find_server
 
-NAME = "hpq-primary"
+NAME, PASSWORD = "hpq-primary", "of-the-servers"
 _CONF = """
 port {port}
 dir {folder}
 sentinel monitor {name} 127.0.0.1 {primary} 1
+sentinel auth-pass {name} {password}
 sentinel down-after-milliseconds {name} 500
 sentinel failover-timeout {name} 2000
 sentinel parallel-syncs {name} 2
@@ -63,11 +64,13 @@ class Failover:
         sentinel, dead = _free_port(), _free_port()
         self.sentinel = Redis(port=sentinel, decode_responses=True)
         # The first of the two does not answer: clients must ask the other.
-        self.url = f"redis+sentinel://127.0.0.1:{dead},127.0.0.1:{sentinel}/{NAME}/0"
+        self.url = f"redis+sentinel://:{PASSWORD}@127.0.0.1:{dead},127.0.0.1:{sentinel}/{NAME}/0"
         for number, port in enumerate(self.ports):
             self.start(port, 0 if number == 0 else self.ports[0])
         path = folder / "sentinel.conf"
-        conf = _CONF.format(port=sentinel, folder=folder, name=NAME, primary=self.ports[0])
+        conf = _CONF.format(
+            port=sentinel, folder=folder, name=NAME, password=PASSWORD, primary=self.ports[0]
+        )
         path.write_text(conf, "utf-8")
         program = shutil.which("redis-sentinel")
         assert program is not None
@@ -87,12 +90,13 @@ class Failover:
         folder.mkdir(exist_ok=True)
         of = ["--replicaof", f"127.0.0.1 {primary}"] if primary else []
         self._run(port, [find_server(), "--port", str(port), "--bind", "127.0.0.1", "--save", "",
-                         "--appendonly", "yes", "--dir", str(folder), "--repl-diskless-sync-delay",
-                         "0", "--repl-ping-replica-period", "1", *of])  # fmt: skip
+                         "--appendonly", "yes", "--dir", str(folder), "--requirepass", PASSWORD,
+                         "--masterauth", PASSWORD, "--repl-diskless-sync-delay", "0",
+                         "--repl-ping-replica-period", "1", *of])  # fmt: skip
 
     def client(self, port: int) -> Redis:
         """Return a client of one server, which follows no failover."""
-        return Redis(port=port, decode_responses=True, socket_timeout=5)
+        return Redis(port=port, password=PASSWORD, decode_responses=True, socket_timeout=5)
 
     @property
     def primary(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hpq_producer.invitation import Invitation
 from tests.support.ids import ids, refused
 
 SENTINEL = "redis+sentinel://user@one:26379,two/primary/0"
@@ -17,6 +18,15 @@ def test_a_change_that_no_replica_has_is_reported_once_and_counted(
     assert done.returncode == 0 and ids(done.stderr).count("replicas-behind") == 1
     assert int(redis.hget(keys.counters, "replica_misses")) >= 1
     assert "replicas-behind" not in ids(hpq("resume", sid).stderr)
+
+
+def test_a_primary_without_its_replicas_refuses_a_command(sweep_of, hpq, redis) -> None:
+    sid = sweep_of(1).id
+    redis.config_set("min-replicas-to-write", 1)
+    try:
+        refused(hpq("pause", sid), "replicas-behind", "start a replica", exit=3)
+    finally:
+        redis.config_set("min-replicas-to-write", 0)
 
 
 def test_a_server_without_the_last_change_is_reported_once(sweep_of, hpq, redis) -> None:
@@ -70,3 +80,10 @@ def test_sentinels_that_do_not_answer_are_out_of_reach(hpq) -> None:
     done = hpq("ls", HPQ_REDIS_URL=url)
     refused(done, "redis-unreachable", "'primary'; start it", exit=3)
     assert "secret" not in done.stderr
+
+
+def test_an_invitation_has_the_sentinels_and_the_number_of_replicas(hpq, tmp_path) -> None:
+    hpq("invite", "--file", tmp_path / "token", HPQ_WAIT_REPLICAS="2")
+    assert Invitation.decode((tmp_path / "token").read_text()).settings["HPQ_WAIT_REPLICAS"] == "2"
+    made = Invitation.of(SENTINEL.replace("user", "user:secret"), "key", {}, {})
+    assert (made.url, made.files["password"]) == (SENTINEL, "secret")
