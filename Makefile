@@ -173,6 +173,7 @@ $(PEERS)/.installed: $(PEER_PINS)
 # A release is this and a pushed tag: .github/workflows/release.yml runs it with TAG=v1.2.3.
 RELEASE := .release
 TWINE   := twine@7.0.0
+CHECKER := check-jsonschema@0.39.0 --builtin-schema
 TAG     ?=
 EMPTY    = env -u HPQ_REDIS_URL -u HPQ_HOME UV_PYTHON_DOWNLOADS=never HOME=$(CURDIR)/$(RELEASE)/home
 release-check: $(STAMP) ## build the last commit's sdist, wheel and images; run the wheel from an empty home
@@ -180,6 +181,8 @@ release-check: $(STAMP) ## build the last commit's sdist, wheel and images; run 
 	git archive HEAD | tar -x -C $(RELEASE)/tree
 	$(BIN)/uv build --quiet --python $(PYTHON) --out-dir dist $(RELEASE)/tree
 	$(EMPTY) $(BIN)/uvx --quiet --python $(PYTHON) $(TWINE) check --strict dist/*.whl dist/*.tar.gz
+	$(EMPTY) $(BIN)/uvx --quiet --python $(PYTHON) $(CHECKER) vendor.github-workflows .github/workflows/*
+	$(EMPTY) $(BIN)/uvx --quiet --python $(PYTHON) $(CHECKER) vendor.dependabot .github/dependabot.yml
 	$(EMPTY) $(BIN)/uv tool install --quiet --python $(PYTHON) dist/*.whl
 	test -z "$(TAG)" || { $(RELEASE)/home/.local/bin/hpq --version | grep -qx "hpq $(TAG:v%=%)" \
 	  && grep -q "^## \[$(TAG:v%=%)\] - 20" CHANGELOG.md; }

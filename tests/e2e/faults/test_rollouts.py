@@ -127,6 +127,8 @@ def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, new
     assert refuses[sid]["code"] == "hpq-too-old"
     more = lab.write("more.yaml", file.read_text("utf-8").replace("[1]", "[1, 2]"))
     assert "sweep-differs" in ids(lab.hpq("enqueue", more, "--into", sid).stderr)
+    lab.ok("pause", sid)
+    lab.ok("resume", sid)
     # It went on with what it can read, and a newer worker takes the rest.
     (other,) = (s for s in lab.reader.sweeps.ids() if s != sid)
     lab.wait_over(other)
