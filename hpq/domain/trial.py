@@ -263,3 +263,23 @@ class TrialView:
     def total_ms(self) -> int:
         """Milliseconds that all attempts together ran."""
         return self.before_ms + self.duration_ms
+
+
+def flatten(params: Params) -> dict[str, Json]:
+    """Return the values by dotted name, in order; an empty mapping is a value.
+
+    Tables, effects, CSV and --sort name a nested value so: `optimizer.lr` for {optimizer: {lr: …}}.
+    `hpq best` and --json keep it nested.
+    """
+    out: dict[str, Json] = {}
+    for name, inner in params.items():
+        if isinstance(inner, dict) and inner:
+            out |= {f"{name}.{below}": leaf for below, leaf in flatten(inner).items()}
+        else:
+            out[name] = inner
+    return out
+
+
+def param_value(params: Params, name: str) -> Json:
+    """Return the value of a name, dotted or top-level; None if missing."""
+    return params[name] if name in params else flatten(params).get(name)

@@ -13,12 +13,11 @@ from typing import Any
 
 from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView
+from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView, flatten
 from hpq.notice import Notice
 from hpq.search.replicates import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import Attempt
 from hpq_producer.analysis.eta import TimeLeft
-from hpq_producer.analysis.parameters import flatten
 
 WAITING = "waiting"  # a sweep that runs, but of which no worker claims a trial
 

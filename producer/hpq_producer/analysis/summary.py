@@ -12,9 +12,8 @@ from statistics import median
 from typing import Any
 
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
 from hpq_producer.analysis.importance import Importance, importance_of
-from hpq_producer.analysis.parameters import flatten
 from hpq_producer.terminal.text import clean, number, value
 
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials

@@ -12,10 +12,9 @@ from functools import cached_property
 
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import OTHER_CODE, Failure, Params, TrialState, TrialView
+from hpq.domain.trial import OTHER_CODE, Failure, Params, TrialState, TrialView, flatten
 from hpq.search.replicates import replicate_of, seed_of, seed_of_result
 from hpq_producer.analysis.eta import trial_left_ms
-from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.pruning import describe_early_end
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.text import clean, duration, failure_words, measure, value

@@ -15,12 +15,11 @@ from statistics import NormalDist
 
 from hpq.domain.identity import slug
 from hpq.domain.sweep import Goal, ObjectiveValue, SweepView
-from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView
+from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView, flatten
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.replicates import SEED
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.terminal.text import clean, measure, value
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hpq.domain.status import SweepStatus
-from hpq_producer.analysis.parameters import flatten
+from hpq.domain.trial import flatten
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.trial_row import TrialRow

@@ -10,11 +10,10 @@ from itertools import islice
 
 from hpq.code.signing import RowSigner
 from hpq.domain.sweep import Goal, SweepView
-from hpq.domain.trial import ALTERED, FailureKind, Json, TrialState, TrialView
+from hpq.domain.trial import ALTERED, FailureKind, Json, TrialState, TrialView, flatten, param_value
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.parameters import flatten, param_value
 from hpq_producer.analysis.records import best_values
 from hpq_producer.query.filter import Filter
 

@@ -14,8 +14,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from hpq.domain.sweep import Goal, SweepView
-from hpq.domain.trial import Curve, Json, TrialState, TrialView
-from hpq_producer.analysis.parameters import flatten
+from hpq.domain.trial import Curve, Json, TrialState, TrialView, flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.extras import library

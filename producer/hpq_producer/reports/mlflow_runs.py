@@ -13,8 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import Curve, TrialState, TrialView
-from hpq_producer.analysis.parameters import flatten
+from hpq.domain.trial import Curve, TrialState, TrialView, flatten
 
 _RUNNING = 1
 _STATUS = {

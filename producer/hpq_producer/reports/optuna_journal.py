@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from hpq.domain.sweep import Goal, SweepView
-from hpq.domain.trial import Curve, Json, TrialState, TrialView
+from hpq.domain.trial import Curve, Json, TrialState, TrialView, flatten
 from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
-from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.extras import library
 

@@ -10,10 +10,9 @@ from typing import Any
 from hpq.domain.attempt import Reason
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import AppendedFile, SweepView
-from hpq.domain.trial import FailureKind, Params, Point, TrialView
+from hpq.domain.trial import FailureKind, Params, Point, TrialView, flatten
 from hpq.notice import Notice
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
-from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.pruning import describe_rule, describe_target
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.trial_row import TrialRow

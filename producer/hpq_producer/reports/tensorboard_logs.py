@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpq.domain.trial import Curve, Json, TrialState, TrialView
-from hpq_producer.analysis.parameters import flatten
+from hpq.domain.trial import Curve, Json, TrialState, TrialView, flatten
 from hpq_producer.extras import library
 
 _STATUS = {

@@ -6,11 +6,11 @@ duplicate entry once, with a warning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hpq.domain.identity import ParameterSet, canonical
 from hpq.domain.trainer_specs import TrainerSpec
-from hpq.domain.trial import Json
+from hpq.domain.trial import Json, flatten
 from hpq_producer.sweepfile.compatibility import check_known
 from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
 from hpq_producer.sweepfile.parameters import check_name, check_value
@@ -74,18 +74,10 @@ def varying(sets: Sets) -> tuple[str, ...]:
 
     Nested names are joined with dots.
     """
-    leaves = [dict(_leaves(params)) for params in sets]
+    leaves = [flatten(params) for params in sets]
     names = dict.fromkeys(name for params in leaves for name in params)
     return tuple(
         name
         for name in names
         if len({canonical({k: v for k, v in p.items() if k == name}) for p in leaves}) > 1
     )
-
-
-def _leaves(params: dict[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
-    for name, value in params.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value

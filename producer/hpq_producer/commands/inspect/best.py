@@ -8,10 +8,9 @@ from typer import Option
 
 from hpq.code.command import arguments
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import Params, TrialId, TrialView
+from hpq.domain.trial import Params, TrialId, TrialView, flatten
 from hpq.errors import UserError
 from hpq.shell import shell_line
-from hpq_producer.analysis.parameters import flatten
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import judge_winner
