@@ -282,10 +282,7 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
 
 
 _REFUSED: dict[str, tuple[Code, str]] = {
-    "MISCONF": (
-        "redis-disk-full",
-        "the server cannot write to its disk: {}; free space on that disk",
-    ),
+    "MISCONF": ("redis-disk-full", "the server cannot write to its disk: {}; free space there"),
     "NOREPLICAS": (
         "replicas-behind",
         "too few replicas follow the server (min-replicas-to-write); start a replica",
