@@ -11,7 +11,7 @@ import pytest
 from tests.support.constants import ROOT
 
 # The newest tag of a release. Until there is one: a commit that stores what this checkout stores.
-RELEASED = "9c9587b9c17ff500bd131172a68f61d12dda2956"
+RELEASED = "4659b31fd0ada2d80fd3fc17a09e6bba14fc45e4"
 
 
 def install_released(folder: Path) -> Path:
