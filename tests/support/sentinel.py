@@ -65,11 +65,18 @@ class Failover:
         self.sentinel = Redis(port=sentinel, decode_responses=True)
         # The first of the two does not answer: clients must ask the other.
         self.url = f"redis+sentinel://:{PASSWORD}@127.0.0.1:{dead},127.0.0.1:{sentinel}/{NAME}/0"
+        try:
+            self._begin(sentinel)
+        except BaseException:  # pytest would not end the others
+            self.end()
+            raise
+
+    def _begin(self, sentinel: int) -> None:
         for number, port in enumerate(self.ports):
             self.start(port, 0 if number == 0 else self.ports[0])
-        path = folder / "sentinel.conf"
+        path = self._folder / "sentinel.conf"
         conf = _CONF.format(
-            port=sentinel, folder=folder, name=NAME, password=PASSWORD, primary=self.ports[0]
+            port=sentinel, folder=self._folder, name=NAME, password=PASSWORD, primary=self.ports[0]
         )
         path.write_text(conf, "utf-8")
         program = shutil.which("redis-sentinel")
@@ -174,10 +181,11 @@ class Failover:
             time.sleep(0.02)
 
     def end(self) -> None:
-        """End all processes."""
+        """End all processes, and remove their data."""
         for process in self._processes.values():
             process.kill()
             process.wait()
+        shutil.rmtree(self._folder)
 
 
 def _free_port() -> int:
