@@ -180,6 +180,11 @@ def cached_archive(context: StoreContext, sid: str) -> str:
     return raw.decode() if raw and SweepReader(context.redis, context.keys).exists(sid) else ""
 
 
+def break_restore(context: StoreContext, sid: str) -> None:
+    """End a restore by a process that died, where no other process can restore the sweep."""
+    context.redis.delete(context.keys.sweep(sid, "restoring"))
+
+
 def keep_cached_archive(context: StoreContext, sid: str, sha256: str) -> None:
     """Keep the checksum of the archive that was restored into a cache."""
     context.redis.hset(context.keys.history, sid, sha256)

@@ -21,7 +21,7 @@ from hpq.filestore.base import Gone, copy_out
 from hpq.filestore.local import location, open_files
 from hpq.notice import Notice
 from hpq.settings import Settings
-from hpq.store.archive import cached_archive, keep_cached_archive
+from hpq.store.archive import break_restore, cached_archive, keep_cached_archive
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
@@ -53,6 +53,7 @@ def restored(settings: Settings, moved: MovedSweep) -> StoreContext:
             ids = StoreReader(context.redis, context.keys, 0).sweeps.ids()
             for old in (sid, *ids[_MOST:]):
                 control.remove(old)
+            break_restore(context, sid)
             with TemporaryDirectory(dir=settings.cache) as folder:
                 restore(context, fetch(settings, moved, Path(folder)))
             keep_cached_archive(context, sid, moved.sha256)

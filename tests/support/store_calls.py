@@ -18,6 +18,7 @@ from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
+from hpq.store.worker_reader import server_ms
 
 LEASE = 30_000
 
@@ -56,10 +57,18 @@ def remove_all(garbage: FileGarbage, files: Files) -> None:
         garbage.remove_of_sweep(files, sid)
 
 
+def let_a_millisecond_pass(redis: Redis) -> None:
+    """Wait until the clock of a server shows another millisecond: what it shows has an age then."""
+    began = server_ms(redis)
+    while server_ms(redis) < began + 2:
+        pass
+
+
 def move_all(environ: Mapping[str, str], files: Files) -> None:
     """Move the sweeps that are over into the store, as a worker with these settings does."""
     settings = read({**environ, "HPQ_KEEP_DAYS": "1e-9"})
     context = StoreContext.open(connect(settings.redis_url), Keys(settings.prefix))
+    let_a_millisecond_pass(context.redis)
     History(settings, context).move(files)
 
 

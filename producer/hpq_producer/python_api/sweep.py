@@ -277,7 +277,7 @@ def _state(name: str) -> TrialState:
 
 
 def sweeps(newest: int | None = None) -> Listing[Sweep]:
-    """Return all sweeps, or the N newest, newest first; omit those that cannot be decoded.
+    """Return all sweeps in Redis, or the N newest, newest first; omit those that cannot be decoded.
 
     Raises:
         OutOfReach: Redis does not answer.

@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
+from hpq.filestore.local import open_files
 from hpq.store.reader import StoreReader
 from hpq_producer.manifests.secrets import secret_objects
 from tests.support.commands import stdout_of
@@ -19,6 +20,7 @@ from tests.support.desk import run_here
 from tests.support.ids import ids, refused
 from tests.support.lab import Lab, MakeLab
 from tests.support.proxy import Proxy
+from tests.support.store_calls import move_all
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
 KEDA = """
@@ -148,6 +150,12 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     lab.wait_over(sid)
     lab.ok("rm", sid, "--yes")
     lab.ok("archive", "--restore", lab.folder / "it.hpq")
+    store = {"HPQ_STORE": str(lab.folder / "history")}
+    move_all(lab.env | by["worker"] | store, open_files(store["HPQ_STORE"]))
+    assert not lab.reader.sweeps.exists(sid)
+    assert sid in stdout_of(run_here(("ls", "--all"), lab.code, lab.env | by["viewer"]))
+    lab.ok("archive", "--restore", sid, **by["worker"], **store)  # as in a worker's pod
+    assert lab.reader.sweeps.exists(sid)
     refused = [e for e in lab.redis.acl_log() if e["reason"] != b"auth"]
     assert not refused, refused
     assert "Traceback" not in lab.log() and "NOPERM" not in lab.log()

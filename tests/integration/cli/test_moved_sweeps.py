@@ -11,10 +11,12 @@ import pytest
 from redis import Redis
 
 import hpq as api
+from hpq.connection.client import connect
 from hpq.domain.attempt import ReportBatch
 from hpq.domain.trial import Point
 from hpq.store.trials import TrialStore
 from hpq.store.wire.sweep import encode_moved
+from hpq_producer.embedded_redis.attach import attach
 from tests.support.ids import refused
 from tests.support.store_calls import LEASE, Shelf, end, move_all, take
 
@@ -111,9 +113,23 @@ def test_what_changes_a_moved_sweep_is_refused_until_it_is_restored(
         refused(hpq(*words), "sweep-moved", remedy, exit=4)
     assert hpq(*remedy.split()[1:]).returncode == 0
     assert reader.sweeps.exists(SID) and not redis.hexists("hpq:history", SID)
+    assert redis.hexists(f"hpq:s:{SID}", "restored_ms"), "from when its age counts"
     assert hpq("pause", SID).returncode != 4
     move()
     assert not reader.sweeps.exists(SID)
+
+
+def test_a_read_that_died_in_its_midst_keeps_no_later_one_waiting(
+    hpq: Hpq, two, move, tmp_path, control
+) -> None:
+    """History: a command dies while it restores a sweep into its cache."""
+    move()
+    control.remove(LIVE)
+    assert SID in hpq("show").stdout, "the last sweep of a user may be in the history"
+    with connect(attach(tmp_path / "home" / "cache" / "history").url) as cache:
+        cache.flushall()
+        cache.set(f"hpq:s:{SID}:restoring", "token of the dead", ex=3600)
+    assert hpq("show", SID).returncode == 0
 
 
 def test_rm_of_a_moved_sweep_deletes_its_line_its_archive_and_its_files(

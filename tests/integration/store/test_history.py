@@ -23,13 +23,12 @@ from hpq.archive.history import History
 from hpq.connection.client import connect
 from hpq.domain.attempt import ReportBatch
 from hpq.settings import Settings, read
-from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.support.store_calls import LEASE, Shelf, end, take
+from tests.support.store_calls import LEASE, Shelf, end, let_a_millisecond_pass, take
 
 DAY_MS = 86_400_000
 # The code that may be killed at each line.
@@ -56,7 +55,13 @@ def settings(tmp_path: Path, redis_url: str) -> Settings:
 
 @pytest.fixture
 def history_of(settings: Settings, store_context: StoreContext) -> Callable[..., History]:
-    return lambda **more: History(replace(settings, **more), store_context)
+    """Return a function that creates a mover, after every event has an age."""
+
+    def make(**more: Any) -> History:
+        let_a_millisecond_pass(store_context.redis)
+        return History(replace(settings, **more), store_context)
+
+    return make
 
 
 @pytest.fixture
@@ -98,6 +103,7 @@ def test_a_sweep_that_is_over_moves_with_one_line_left_and_its_files_stay(
     assert is_archived(redis, shelf, sid) and len(archives(shelf, sid)) == 1
     assert len(redis.hget("hpq:history", sid)) <= 1000
     assert set(files) <= set(shelf.left()), "its files and its archive survive every later look"
+    assert shelf.garbage.sweeps_in(shelf.files) == [], "no look at the store visits it"
     moved = reader.sweeps.moved(sid)
     assert (moved.view.counts.finished, moved.best, moved.view.tags) == (2, 0.5, ("paper",))
 
@@ -129,18 +135,18 @@ def test_the_age_of_a_restored_sweep_begins_anew(
 
 
 def test_a_sweep_that_changes_meanwhile_stays(
-    history_of, over, shelf, reader, control: SweepControl, monkeypatch
+    history_of, over, shelf, redis, reader, monkeypatch
 ) -> None:
     sid = over("demo-00000")
     copy_in = history.copy_in
 
-    def copy_and_retry(*args: Any) -> bool:
-        control.retry(sid, [1])
+    def change(*args: Any) -> bool:
+        redis.xadd(f"hpq:s:{sid}:events", {"e": "set"})
         return copy_in(*args)
 
-    monkeypatch.setattr(history, "copy_in", copy_and_retry)
+    monkeypatch.setattr(history, "copy_in", change)
     history_of().move(shelf.files)
-    assert reader.sweeps.get(sid).counts.queued == 1 and not archives(shelf, sid)
+    assert reader.sweeps.exists(sid) and not archives(shelf, sid)
 
 
 def test_a_store_that_lost_what_was_written_moves_nothing(
@@ -190,6 +196,7 @@ def test_a_mover_killed_at_any_step_leaves_the_sweep_once_or_twice_and_the_next_
     places = set()
     for n, line in enumerate(kill_points(7)):
         sid = over(f"demo-{n:05d}")
+        let_a_millisecond_pass(redis)
         was_killed = move_and_die(settings, shelf, line)
         is_moved = is_archived(redis, shelf, sid)
         if reader.sweeps.exists(sid):
