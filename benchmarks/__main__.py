@@ -14,6 +14,7 @@ from benchmarks import (
     drain,
     enqueue,
     gap,
+    million,
     page,
     parent,
     preload,
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "recovery": (recovery.measure, "from the loss of a worker to the requeue of its trial"),
     "suggest": (suggest.measure, "a set of a bayes sweep, CPU time; workers' gaps"),
     "trainer": (trainer.measure, "CIFAR10 on a CPU, a thread, the small sweep's sets"),
+    "million": (million.measure, "a sweep of 1,000,000 trials, each command once"),
     "watch": (watch.measure, "CPU time of a frame, 120 columns by 50 rows"),
 }
 _BY_NAME_ONLY = ("trainer",)  # minutes of computing, and needs CIFAR10

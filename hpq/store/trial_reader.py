@@ -29,7 +29,7 @@ from hpq.store.wire.fields import decoding, trial_numbers
 from hpq.store.wire.points import Entry, decode_entries, decode_record, entry_id, joined
 
 _TIES_MAX = 1000  # trials with the same objective as the last one of a ranking
-_MEMBERS_PER_READ = 10_000  # 5 ms of the server
+_MEMBERS_PER_READ = 2_000  # about 1 ms of the server
 _PLACED_MAX = 500  # running trials that a page places among the ranked ones
 _Segment = tuple[int, Callable[[int, int], list[int]]]  # its length, and what reads a part of it
 

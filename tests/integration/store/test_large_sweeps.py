@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -12,8 +13,9 @@ from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
+from hpq.store.enqueue import SweepWriter
 from hpq.store.reader import StoreReader
-from hpq.store.scripts import StoreContext
+from hpq.store.scripts import BATCH_ROWS, Scripts, StoreContext
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
 
@@ -100,3 +102,42 @@ def test_many_trials_that_began_before_are_cancelled_in_pieces_too(
     counts = reader.sweeps.get(sid).counts
     assert (counts.cancelled, counts.queued) == (1_100, 0)
     assert not audit_sweep(reader, sid).violations
+
+
+@pytest.mark.slow
+def test_no_command_does_more_for_100_000_trials_than_for_a_part_of_them(
+    control: SweepControl,
+    writer: SweepWriter,
+    sweep_of,
+    hpq: Hpq,
+    redis: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Counts the commands inside each script; those that read send none for a trial that waits."""
+    most, run = dict[str, int](), Scripts.run
+
+    def counted(self: Scripts, script: str, *rows: Any, **fields: Any) -> tuple[str, list[Any]]:
+        redis.config_resetstat()
+        answer = run(self, script, *rows, **fields)
+        done = sum(row["calls"] for row in redis.info("commandstats").values())
+        name = f"control {rows[1]}" if script == "control" else script
+        most[name] = max(most.get(name, 0), done)
+        return answer
+
+    monkeypatch.setattr(Scripts, "run", counted)
+    count = 100_000
+    sid = sweep_of(count).id
+    assert redis.llen("hpq:demand:default") == 10_000
+    control.pause(sid)
+    control.resume(sid)
+    assert writer.set_run_cap(sid, count // 2).dropped == count // 2
+    assert writer.set_run_cap(sid, 0).back == count // 2
+    for words in ("results --csv", "results --json", "summary", "report"):
+        redis.config_resetstat()
+        assert hpq(*words.split(), sid).returncode == 0
+        assert redis.info("stats")["total_commands_processed"] < 100, words
+    assert control.cancel(sid) == control.retry(sid, range(1, count + 1)) == count
+    assert not control.remove(sid)
+    assert {"seal", "cap", "control resume", "control cancel", "remove"} < set(most)
+    del most["add_rows"]  # the fixture sends all rows at once
+    assert most.pop("retry") < 4 * BATCH_ROWS and max(most.values()) < 80, most
