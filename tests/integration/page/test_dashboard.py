@@ -568,6 +568,7 @@ def test_the_printed_link_opens_pages_that_follow_their_sweep(
     serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
 ) -> None:
     sweep_of(2)
+    claimed = begin(0.2, 0.75)  # a page is loaded again when the first trial begins
     served, shown = serve(), tab()
     assert shown.page.goto(served.url).status == 403
     shown.page.goto(served.link)
@@ -575,7 +576,7 @@ def test_the_printed_link_opens_pages_that_follow_their_sweep(
     shown.page.click("#listing a")
     shown.page.wait_for_url("**/sweep/*")
     shown.until("document.querySelector('#live')?.textContent.startsWith('live')")
-    finish(store, begin(0.2, 0.75), 0.75)
+    finish(store, claimed, 0.75)
     shown.until("document.querySelector('h1').textContent.includes('0.7500')")
     assert served.cookie[1] not in shown.page.content()
 
