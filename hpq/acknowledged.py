@@ -19,8 +19,7 @@ from hpq.connection.client import connections_made
 from hpq.connection.credentials import redact
 from hpq.notice import Notice
 from hpq.process import make_private
-from hpq.store.event_reader import EventReader
-from hpq.store.scripts import Mark
+from hpq.store.scripts import Mark, StoreContext, report_lost
 
 _KEPT = 200  # marks of a worker: all workers look at once after a failover
 
@@ -32,12 +31,12 @@ class Marks:
         self._marks, self._looked_at = deque[Mark](maxlen=_KEPT), 0
         self.keep = self._marks.append
 
-    def check(self, events: EventReader) -> Notice | None:
-        """Return a notice, once, if the server lacks any. Raises as `EventReader.report_lost`."""
+    def check(self, context: StoreContext) -> Notice | None:
+        """Return a notice, once, if the server lacks any. Raises as `report_lost`."""
         made, marks = connections_made(), list(self._marks)
         if made == self._looked_at or not marks:
             return None
-        notice, kept = events.report_lost(marks)
+        notice, kept = report_lost(context, marks)
         self._looked_at = made
         for mark in set(marks) - set(kept):
             with suppress(ValueError):  # newer ones have pushed it out
@@ -67,11 +66,11 @@ class MarkFile:
             draft.write_text(json.dumps({name: mark for name, mark in marks.items() if mark}))
             draft.replace(self._path)
 
-    def check(self, events: EventReader) -> Notice | None:
+    def check(self, context: StoreContext) -> Notice | None:
         """Return a notice if the server lacks the event that it has acknowledged."""
         mark = self._read().get(self._name)
         with suppress(RedisError, TypeError):  # a viewer cannot record it; the command goes on
-            notice, kept = events.report_lost([Mark(*mark)] if mark else [])  # type: ignore[arg-type]
+            notice, kept = report_lost(context, [Mark(*mark)] if mark else [])  # type: ignore[arg-type]
             if notice:
                 self.keep(kept[0] if kept else None)
             return notice

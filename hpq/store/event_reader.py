@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from redis import Redis
@@ -14,15 +13,11 @@ from hpq.domain.identity import ParameterSet
 from hpq.domain.status import Event
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
-from hpq.notice import Notice
 from hpq.store.keys import Keys
-from hpq.store.scripts import Mark
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import decoding
-from hpq.store.worker_reader import server_ms
 
 _ENTRIES_PER_READ = 1_000
-_REMOVED = 1_000  # sweeps whose removal Redis knows
 
 
 class EventReader:
@@ -83,49 +78,6 @@ class EventReader:
             pipe.xrange(key, eid, eid)
         return [_event(key, *row) for rows in pipe.execute() for row in rows]
 
-    def report_lost(self, marks: Sequence[Mark]) -> tuple[Notice | None, list[Mark]]:
-        """Look for events, and record those that the server lacks.
-
-        Returns:
-            A notice of what it lacks, and the marks to look for next time. A primary that is about
-            to be replaced loses the record, too, so the record takes the place of a lost event.
-
-        Raises:
-            redis.RedisError: the server does not answer.
-        """
-        pipe = self._redis.pipeline(transaction=False)
-        for mark in marks:
-            pipe.xrange(self._keys.sweep(mark.sweep, "events"), mark.event, mark.event)
-        has = [_is_of(mark, found) for mark, found in zip(marks, pipe.execute(), strict=True)]
-        kept = [mark for mark, is_there in zip(marks, has, strict=True) if is_there]
-        absent = [mark for mark, is_there in zip(marks, has, strict=True) if not is_there]
-        removed = {sid: self._was_removed(sid) for sid in {mark.sweep for mark in absent}}
-        lost = [mark for mark in absent if not removed[mark.sweep]]
-        if not lost:
-            return None, kept
-        for mark in lost:
-            event: dict[Any, Any] = {"e": "went_back", "n": mark.trial, "a": 0, "lost": mark.event}
-            # A sweep that is gone gets no events.
-            pipe.xadd(self._keys.sweep(mark.sweep, "events"), event, nomkstream=True)
-        pipe.hset(self._keys.settle, "went_back", server_ms(self._redis))
-        what = dict[str, None]()
-        for mark, eid in zip(lost, pipe.execute(), strict=False):
-            sid = mark.sweep
-            what[f"`hpq audit {sid}` names it" if eid else f"sweep {sid} is gone"] = None
-            kept += [replace(mark, event=eid.decode())] if eid else []
-        text = "the server lost what it had acknowledged, in a failover or a restart"
-        return Notice("server-went-back", f"{text}: {'; '.join([*what][:5])}"), kept
-
-    def _was_removed(self, sid: str) -> bool:
-        """Return whether a sweep was removed or moved, or may have been one of many removed."""
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.exists(self._keys.sweep(sid))
-        pipe.zscore(self._keys.removed, sid)
-        pipe.hexists(self._keys.history, sid)
-        pipe.zcard(self._keys.removed)
-        is_there, removed_ms, has_moved, count = pipe.execute()
-        return not is_there and bool(removed_ms or has_moved or count >= _REMOVED)
-
 
 class SweepHistory:
     """Read one sweep's events once, from the oldest on, and its parameters, for a sampler."""
@@ -174,14 +126,6 @@ class SweepHistory:
         for n in numbers:
             pipe.hget(self._keys.trial(TrialId(sweep=self._sid, number=n)), "objective")
         return [float(raw) if raw else None for raw in pipe.execute()]
-
-
-def _is_of(mark: Mark, entries: Sequence[Any]) -> bool:
-    """Return whether the entry with a mark's id is the mark's event.
-
-    Two primaries that accept writes during a failover may use an id for two trials.
-    """
-    return bool(entries) and mark.trial in (0, int(entries[0][1].get(b"n", 0)))
 
 
 _EVENT_IDS = re.compile(rb"(?:[0-9-]{1,41} ?)*")

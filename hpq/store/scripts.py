@@ -10,9 +10,10 @@ Lua both have it; wire/fields.py says what a field may hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -24,6 +25,7 @@ from hpq.errors import UserError, no_sweep
 from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Field, encode_fields
+from hpq.store.worker_reader import server_ms
 
 BATCH_ROWS = 500  # arguments of one call: Lua's unpack() is limited, and a script blocks the server
 UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
@@ -43,9 +45,11 @@ _SHARED: Mapping[str, tuple[str, ...]] = {
     "seal": ("ends", "early", "sharing"),
 }
 _ALWAYS = {"prelude", "moves"}
-# Callers rely on what these wrote; their replies end with the id of the event, or "".
-_LASTING = {"cap", "commit", "control", "grow", "retry", "seal"}
+# Callers rely on what these wrote; the replies of the first end with the id of the event, or "".
+_MARKED = {"cap", "commit", "control", "grow", "retry", "reveal", "seal"}
+_AWAITED = {*_MARKED, "drain", "remove"}
 WAIT_MS = 1_000  # for the replicas
+_REMOVED = 1_000  # sweeps whose removal Redis knows
 
 
 @cache
@@ -77,6 +81,11 @@ class Mark:
     sweep: str
     event: str
     trial: int = 0
+
+    @property
+    def at_ms(self) -> int:
+        """When the server wrote the event."""
+        return int(self.event.partition("-")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,33 +125,55 @@ class Scripts:
         if loaded is None:
             loaded = self._loaded[script] = self._redis.register_script(source(script))
         args = (encode_fields(fields), *rows) if fields else rows
-        if script not in _LASTING:
-            answer = loaded(keys=[self._keys.prefix], args=args)
-        else:
-            *answer, event = self._lasting(loaded, args)
-            if event:
-                sid, n = str(fields.get("sweep") or rows[0]), int(str(fields.get("number", 0)))
-                self._durability.keep(Mark(sid, event.decode(), n))
+        is_awaited = script in _AWAITED and self._durability.replicas
+        call = self._awaited if is_awaited else self._call
+        answer = call(loaded, args)
+        if script in _MARKED and (event := answer.pop()):
+            sid, n = str(fields.get("sweep") or rows[0]), int(str(fields.get("number", 0)))
+            self._durability.keep(Mark(sid, event.decode(), n))
         return answer[0].decode(), answer[1:]
 
-    def _lasting(self, script: Any, args: Any) -> list[Any]:
-        """Run a script; with HPQ_WAIT_REPLICAS, wait on its connection until they have it."""
-        replicas = self._durability.replicas
-        if not replicas:
-            return list(script(keys=[self._keys.prefix], args=args))
+    @contextmanager
+    def one_wait(self) -> Iterator[None]:
+        """Wait for the replicas once, behind all calls of the block."""
+        durability = self._durability
+        self._durability = replace(durability, replicas=0)
+        try:
+            yield
+        finally:
+            self._durability = durability
+        if durability.replicas:
+            pipe = self._redis.pipeline(transaction=False)
+            # WAIT heeds the writes of its own connection, which may be newer than the calls'.
+            pipe.hincrby(self._keys.counters, "replica_misses", 0)
+            pipe.wait(durability.replicas, WAIT_MS)
+            _, copies = pipe.execute(raise_on_error=False)  # a full server refuses the first
+            self._count(copies)
+
+    def _call(self, script: Any, args: Any) -> list[Any]:
+        return list(script(keys=[self._keys.prefix], args=args))
+
+    def _awaited(self, script: Any, args: Any) -> list[Any]:
+        """Run a script; wait on its connection until the replicas have its changes."""
         pipe = self._redis.pipeline(transaction=False)
         while True:
             pipe.evalsha(script.sha, 1, self._keys.prefix, *args)
-            pipe.wait(replicas, WAIT_MS)
+            pipe.wait(self._durability.replicas, WAIT_MS)
             try:
                 answer, copies = pipe.execute()
             except NoScriptError:
                 self._redis.script_load(script.script)
                 continue
-            if copies < replicas:
-                self._redis.hincrby(self._keys.counters, "replica_misses", 1)
-                self._durability.missed(self._durability.behind(copies))
+            self._count(copies)
             return list(answer)
+
+    def _count(self, copies: Any) -> None:
+        if isinstance(copies, Exception):
+            raise copies
+        if copies < self._durability.replicas:
+            with suppress(OutOfMemoryError):  # the change itself is made
+                self._redis.hincrby(self._keys.counters, "replica_misses", 1)
+            self._durability.missed(self._durability.behind(copies))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +203,70 @@ class StoreContext:
 
             with suppress(OutOfMemoryError):
                 Tickets(self.redis, self.keys).mint(queue.decode(), missing)
+
+
+def report_lost(context: StoreContext, marks: Sequence[Mark]) -> tuple[Notice | None, list[Mark]]:
+    """Look for events, and record those that the server lacks.
+
+    Returns:
+        A notice of what it lacks, and the marks to look for next time. A primary that is about to
+        be replaced loses the record, too, so the record takes the place of a lost event.
+
+    Raises:
+        redis.RedisError: the server does not answer, or is full.
+    """
+    redis, keys = context.redis, context.keys
+    pipe = redis.pipeline(transaction=False)
+    for mark in marks:
+        pipe.xrange(keys.sweep(mark.sweep, "events"), mark.event, mark.event)
+    found = pipe.execute(raise_on_error=False)
+    has = [_is_of(mark, entries) for mark, entries in zip(marks, found, strict=True)]
+    kept = [mark for mark, is_there in zip(marks, has, strict=True) if is_there]
+    absent = [mark for mark, is_there in zip(marks, has, strict=True) if not is_there]
+    outdated = {sid: _outdated_ms(redis, keys, sid) for sid in {mark.sweep for mark in absent}}
+    lost = [mark for mark in absent if mark.at_ms > outdated[mark.sweep]]
+    if not lost:
+        return None, kept
+    for mark in lost:
+        event: dict[Any, Any] = {"e": "went_back", "n": mark.trial, "a": 0, "lost": mark.event}
+        # A sweep that is gone gets no events.
+        pipe.xadd(keys.sweep(mark.sweep, "events"), event, nomkstream=True)
+    what, ids = dict[str, None](), pipe.execute()
+    if any(ids):  # else it may be another server, at the same address
+        redis.hset(keys.settle, "went_back", server_ms(redis))
+    for mark, eid in zip(lost, ids, strict=True):
+        gone = f"sweep {mark.sweep} is gone, unless this is another server at the same address"
+        what[f"`hpq audit {mark.sweep}` names it" if eid else gone] = None
+        kept += [replace(mark, event=eid.decode())] if eid else []
+    text = "the server lost what it had acknowledged, in a failover or a restart"
+    return Notice("server-went-back", f"{text}: {'; '.join([*what][:5])}"), kept
+
+
+def _is_of(mark: Mark, entries: Any) -> bool:
+    """Return whether the entry with a mark's id is the mark's event.
+
+    Two primaries that accept writes during a failover may use an id for two trials.
+    """
+    if isinstance(entries, Exception):  # a damaged key, which `hpq audit` reports
+        return True
+    return bool(entries) and mark.trial in (0, int(entries[0][1].get(b"n", 0)))
+
+
+def _outdated_ms(redis: Redis, keys: Keys, sid: str) -> float:
+    """Return the time of a sweep's removal or restore: the server need not have older events."""
+    pipe = redis.pipeline(transaction=False)
+    pipe.exists(keys.sweep(sid))
+    pipe.hget(keys.sweep(sid), "restored_ms")
+    pipe.zscore(keys.removed, sid)
+    pipe.hexists(keys.history, sid)
+    pipe.zcard(keys.removed)
+    pipe.zrange(keys.removed, 0, 0, withscores=True)
+    is_there, restored_ms, removed_ms, has_moved, count, oldest = pipe.execute()
+    if is_there:
+        return float(restored_ms or 0)
+    if removed_ms or has_moved:
+        return math.inf
+    return float(oldest[0][1]) if count >= _REMOVED else 0.0  # the list dropped older removals
 
 
 def check_reply(sid: str, reply: str) -> None:

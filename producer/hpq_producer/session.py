@@ -178,7 +178,7 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
         reader = reader_of(redis, settings)
         marks = MarkFile(settings.home, connection.where if connection else url, keys.prefix)
         with guard(url):
-            if notice := marks.check(reader.events):
+            if notice := marks.check(StoreContext.open(redis, keys)):
                 warn(notice)
             yield Session(
                 settings=settings,

@@ -15,7 +15,8 @@ local s = read_sweep(sid)
 if not s.queue then return {'unknown', '', 0, 0, LAST_EVENT} end
 local before = redis.call('HGET', s.KEY, appended)
 if before then  -- the same call, sent twice
-  return {'ok', s.queue, tickets(s), tonumber(string.match(before, '^%d+ (%d+) ')), LAST_EVENT}
+  return {'ok', s.queue, tickets(s), tonumber(string.match(before, '^%d+ (%d+) ')),
+    sweeps().newest_event(sid)}
 end
 if s.flag == 'stopped' or s.flag == 'cancelled' then return {'over', '', 0, 0, LAST_EVENT} end
 if redis.call('HLEN', staged) ~= count then return {'torn', '', 0, 0, LAST_EVENT} end

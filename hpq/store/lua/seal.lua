@@ -11,7 +11,7 @@ local name, staged = sweep_key(sid), sweep_key(sid, 'staged')
 local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids'),
   sweep_key(sid, 'origin')}
 local s = read_sweep(sid)
-if s.queue then return {'created', s.queue, tickets(s), LAST_EVENT} end  -- the same call, sent twice
+if s.queue then return {'created', s.queue, tickets(s), sweeps().newest_event(sid)} end  -- the same call, sent twice
 
 local other = redis.call('HGET', key('digests'), digest)
 if other and not args.again and redis.call('EXISTS', sweep_key(other)) == 1 then

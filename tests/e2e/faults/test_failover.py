@@ -18,7 +18,6 @@ from hpq.acknowledged import Marks
 from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Claim, TrialId, TrialState
-from hpq.store.event_reader import EventReader
 from hpq.store.keys import Keys
 from hpq.store.scripts import Durability, StoreContext
 from hpq.store.trials import TrialStore
@@ -63,7 +62,7 @@ class Committer(Thread):
         context = StoreContext.open(
             connect(url, retries=1, timeout_s=3.0), Keys("hpq"), mints=False, durability=durability
         )
-        self._store, self._events = TrialStore(context), EventReader(context.redis, context.keys)
+        self._store, self._context = TrialStore(context), context
         self.acknowledged = dict[TrialId, float]()
         self.missed = dict[TrialId, float]()
 
@@ -78,7 +77,8 @@ class Committer(Thread):
             claim = self._again(lambda: self._store.claim(who, nonce=nonce, lease_ms=4_000))  # noqa: B023
             if isinstance(claim, Claim):
                 self._commit(claim, float(time.monotonic_ns()))
-            self._again(lambda: self.marks.check(self._events))  # as a reaper does
+            context = self._context
+            self._again(lambda: self.marks.check(context))  # noqa: B023  as a reaper does
 
     def _commit(self, claim: Claim, objective: float) -> None:
         outcome = Outcome(state=TrialState.FINISHED, objective=objective)

@@ -12,7 +12,7 @@ from redis import Redis
 
 import hpq as api
 from hpq.connection.client import connect
-from hpq.domain.attempt import ReportBatch
+from hpq.domain.attempt import CommitReply, ReportBatch
 from hpq.domain.trial import Point
 from hpq.store.trials import TrialStore
 from hpq.store.wire.sweep import encode_moved
@@ -165,6 +165,16 @@ def test_an_archive_that_is_gone_damaged_elsewhere_or_forged_is_named(
     gone = str(tmp_path / "file" / "store")
     refused(hpq("show", SID, **new, HPQ_STORE=gone), "store-unusable", SID, exit=3)
     assert hpq("show", SID).returncode == 0, "what is in the cache is read from there"
+
+
+def test_a_late_result_of_a_moved_sweep_is_stale(
+    hpq: Hpq, here, store: TrialStore, sweep_of, who, move
+) -> None:
+    sweep_of(1, SID)
+    claim = take(store, who, "a")
+    end(store, claim, 0.5)
+    move()
+    assert end(store, claim, 0.5) is CommitReply.STALE
 
 
 def test_a_list_of_10_000_moved_sweeps_takes_few_commands(

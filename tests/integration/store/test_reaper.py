@@ -9,6 +9,7 @@ from threading import Event
 
 import pytest
 from redis import Redis
+from redis.exceptions import OutOfMemoryError
 
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Claim, TrialState
@@ -102,6 +103,33 @@ def test_a_machine_that_was_suspended_requeues_no_trial_at_once(
     now[0] += 14
     reaper.run_once()
     assert state() is TrialState.QUEUED
+
+
+def test_a_full_server_that_cannot_record_a_loss_does_not_stop_the_reaper(
+    store: TrialStore, sweep_of, take, who: WorkerPresence, redis: Redis, keys, reader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    now = [1_000.0]
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: now[clock == time.CLOCK_MONOTONIC])
+    sweep_of(1)
+    store.reap("default", lease_ms=LEASE, lost_max=2)
+    busy = replace(who, fields={"state": "busy", "fault": ""})
+    settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.01"})
+
+    def report_lost() -> None:
+        raise OutOfMemoryError
+
+    outage = Outage()
+    reaper = Reaper(
+        settings, store, lambda: (busy, False), Telemetry(None), outage, report_lost=report_lost
+    )
+    claim = take()
+    for _ in range(2):  # together longer than half a lease
+        now[0] += 14
+        reaper.run_once()
+    redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
+    reaper.run_once()
+    assert reader.trials.get(claim.trial).state is TrialState.QUEUED and outage.count == 0
 
 
 @pytest.mark.parametrize(("age_s", "is_renewed"), [(10.0, True), (31.0, False)])

@@ -108,11 +108,11 @@ def _consumer(
 
 def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str, marks: Marks) -> Reaper:
     """Create the reaper, on connections of its own; `provenance` is the record that it resends."""
-    settings, store = parts.settings, TrialStore(_context(parts.settings))
-    events = _reader(settings).events
+    settings, context = parts.settings, _context(parts.settings)
+    store = TrialStore(context)
 
     def report_lost() -> None:
-        if notice := marks.check(events):
+        if notice := marks.check(context):
             log.warning("%s", notice)
 
     return Reaper(

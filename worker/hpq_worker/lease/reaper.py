@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from threading import Event, Thread
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
@@ -88,8 +89,9 @@ class Reaper:
         """Report presence, and requeue trials whose lease expired."""
         try:
             self._reap(self._report_presence())
-            self._report_lost()
             self._contact_at = time.clock_gettime(_CLOCK)
+            with suppress(ResponseError):  # a full server; the next run reports it
+                self._report_lost()
             if self._notices:
                 self._notices.look()
             self._outage.answered("reaper")

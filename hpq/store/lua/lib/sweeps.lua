@@ -12,6 +12,12 @@ local function changing(s, change)
   return {s.queue, tickets(s)}
 end
 
+-- Returns the id of the newest event of a sweep, or "".
+local function newest_event(sid)
+  local newest = redis.call('XREVRANGE', sweep_key(sid, 'events'), '+', '-', 'COUNT', 1)[1]
+  return newest and newest[1] or ''
+end
+
 -- Adds a sweep to the open sweeps of its queue, ordered by priority, then age. The order is exact to
 -- 2 ms at the highest priority, 1000.
 local function open(sid)
@@ -55,4 +61,4 @@ local function guarded(sid, change)
 end
 
 return {PRIORITY = PRIORITY, changing = changing, open = open, hold = hold, close_search = close_search,
-  hold_damaged = hold_damaged, guarded = guarded}
+  newest_event = newest_event, hold_damaged = hold_damaged, guarded = guarded}
