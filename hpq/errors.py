@@ -144,7 +144,7 @@ class NotFound(HpqError):
 
 def no_sweep(sid: str) -> NotFound:
     """Return the error for a sweep that the store does not hold."""
-    text = f"sweep {sid!r} does not exist; `hpq ls` lists all sweeps"
+    text = f"sweep {sid!r} does not exist; `hpq ls --all` lists all sweeps"
     return NotFound(text, code="sweep-not-found")
 
 

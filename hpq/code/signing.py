@@ -228,5 +228,8 @@ def keys_apart(sweep: RunnableSweep, ours: str) -> str:
     if not _FINGERPRINT.fullmatch(sweep.signer):
         return f" (key {ours})"
     if sweep.signer == ours:
-        return f" (key {ours}; the same key signed it, and the record was changed since)"
+        return (
+            f" (key {ours}; the same key signed it, and the record was changed since, or it comes"
+            " from another HPQ_PREFIX)"
+        )
     return f" (key {ours}; the sweep's is {sweep.signer})"

@@ -25,27 +25,27 @@ def location(settings: Settings) -> str:
     return settings.store or str(settings.home / "store")
 
 
-def open_files(place: str) -> Files:
-    """Open the store at a path or a URL; a new store gets an id.
+def open_files(place: str, *, creates: bool = True) -> Files:
+    """Open the store at a path or a URL; `creates`: make it if it is new, and give it an id.
 
     Raises:
         OSError: the store cannot be reached or written.
         SettingsError: the URL needs fsspec, or a package of it, which is not installed.
     """
     if "://" not in place:
-        return _Directory(Path(place).expanduser())
+        return _Directory(Path(place).expanduser(), creates)
     from hpq.filestore.remote import RemoteFiles  # noqa: PLC0415
 
-    return RemoteFiles(place)
+    return RemoteFiles(place, creates)
 
 
 class _Directory:
     """A directory, local or shared by all machines."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, creates: bool) -> None:
         self._root = root
         path = root / ID_FILE
-        if not path.exists():
+        if creates and not path.exists():
             root.mkdir(parents=True, exist_ok=True)
             draft = root / f"{ID_FILE}.{secrets.token_hex(4)}"
             draft.write_text(new_id() + "\n", "ascii")

@@ -18,7 +18,7 @@ _KINDS = (FileNotFoundError, FileExistsError, PermissionError, OSError)
 class RemoteFiles:
     """A store that fsspec opens; errors of its libraries become OSError."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, creates: bool) -> None:
         self._secrets = credentials.carried(url)
         where = f"HPQ_STORE: {credentials.redact(url)}"
         try:
@@ -35,7 +35,7 @@ class RemoteFiles:
             raise SettingsError(text, code="store-unusable") from None
         self._root: str = root.rstrip("/")
         path = f"{self._root}/{ID_FILE}"
-        if not self.attempt(self._fs.exists, path):
+        if creates and not self.attempt(self._fs.exists, path):
             self.attempt(self._fs.makedirs, self._root, exist_ok=True)
             with suppress(FileExistsError):
                 self.attempt(self._fs.pipe_file, path, new_id().encode(), mode="create")

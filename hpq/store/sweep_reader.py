@@ -57,6 +57,10 @@ class SweepReader:
         raw: Any = self._redis.hget(self._keys.history, sid)
         return sweep_codec.decode_moved(self._keys.history, sid, raw) if raw else None
 
+    def count_moved(self) -> int:
+        """Return the number of sweeps of the history."""
+        return int(self._redis.hlen(self._keys.history))
+
     def all_moved(self) -> list[MovedSweep | UnreadableSweep]:
         """Return the sweeps of the history, newest first."""
         lines: Any = self._redis.hgetall(self._keys.history)
@@ -147,7 +151,7 @@ class SweepReader:
         if len(matches) == 1:
             return matches[0]
         if not matches:
-            text = f"no sweep begins with {ref!r}; `hpq ls` lists all sweeps"
+            text = f"no sweep begins with {ref!r}; `hpq ls --all` lists all sweeps"
             raise NotFound(text, code="sweep-not-found")
         first = ", ".join(matches[:5])
         text = f"{ref!r} matches {len(matches)} sweeps: {first}; type more of its characters"

@@ -71,10 +71,12 @@ def fetch(settings: Settings, moved: MovedSweep, folder: Path) -> Path:
     file = folder / f"{sid}.hpq"
     where = f"sweep {sid} was moved to store {moved.store}, as {moved.path}"
     try:
-        files = open_files(place)
+        files = open_files(place, creates=False)
         if files.id != moved.store:
-            text = f"{where}, but {redact(place)} is store {files.id}; set HPQ_STORE to that of the"
-            raise UserError(f"{text} workers", code="store-differs")
+            text = (
+                f"{where}, but {redact(place)} is store {files.id}; mount the other store, or set"
+            )
+            raise UserError(f"{text} HPQ_STORE to that of the workers", code="store-differs")
         copy_out(files, moved.path, file)
     except Gone:
         text = f"{where}, but {redact(place)} has no such file; restore it from a backup of the"

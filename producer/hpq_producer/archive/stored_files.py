@@ -54,7 +54,7 @@ def store_here(session: Session) -> Files | None:
     place = location(session.settings)
     if not session.settings.store and not Path(place).exists():
         return None  # restoring creates no file store
-    return open_files(place)
+    return open_files(place, creates=False)
 
 
 def _pointer(text: bytes) -> Mapping[str, Any]:

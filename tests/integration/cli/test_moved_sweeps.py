@@ -14,6 +14,7 @@ import hpq as api
 from hpq.connection.client import connect
 from hpq.domain.attempt import CommitReply, ReportBatch
 from hpq.domain.trial import Point
+from hpq.filestore.local import open_files
 from hpq.store.trials import TrialStore
 from hpq.store.wire.sweep import encode_moved
 from hpq_producer.embedded_redis.attach import attach
@@ -86,6 +87,9 @@ def test_every_view_of_a_moved_sweep_is_as_before(
     was = {one["id"]: one for one in listed}
     assert everything[SID].pop("moved_to") and was[SID].pop("moved_to") is None
     assert everything[SID] == was[SID]
+    assert ", moved " in hpq("ls", "--all").stdout
+    for words in ((), ("--where", "state == held"), ("--tag", "none")):
+        assert "1 sweep moved to the file store: hpq ls --all" in hpq("ls", *words).stderr
     said = hpq("ls", "--all", "--tag", "paper")
     assert SID in said.stdout and "1 sweep ended long ago" in said.stderr
     assert SID in hpq("summary", SID, LIVE).stdout, "one of two is in Redis"
@@ -108,13 +112,13 @@ def test_what_changes_a_moved_sweep_is_refused_until_it_is_restored(
     for words in (
         ("pause", SID), ("resume", SID), ("stop", SID, "--yes"), ("cancel", SID, "--yes"),
         ("retry", SID), ("set", SID, "priority=1"), ("best", SID, "--confirm", "2"),
-        ("archive", SID, "s.hpq"),
     ):  # fmt: skip
         refused(hpq(*words), "sweep-moved", remedy, exit=4)
-    assert hpq(*remedy.split()[1:]).returncode == 0
+    assert hpq("archive", "--restore", "demo").returncode == 0
     assert reader.sweeps.exists(SID) and not redis.hexists("hpq:history", SID)
     assert redis.hexists(f"hpq:s:{SID}", "restored_ms"), "from when its age counts"
     assert hpq("pause", SID).returncode != 4
+    refused(hpq("archive", "--restore", SID), "sweep-exists", SID)
     move()
     assert not reader.sweeps.exists(SID)
 
@@ -130,6 +134,24 @@ def test_a_read_that_died_in_its_midst_keeps_no_later_one_waiting(
         cache.flushall()
         cache.set(f"hpq:s:{SID}:restoring", "token of the dead", ex=3600)
     assert hpq("show", SID).returncode == 0
+
+
+def test_archives_of_moved_sweeps_are_copied_from_the_store_and_verified(
+    hpq: Hpq, two, move, reader, tmp_path
+) -> None:
+    """History: `archive --all` omitted moved sweeps in silence, and a single one was refused."""
+    move()
+    assert hpq("archive", "demo", "one.hpq").returncode == 0
+    refused(hpq("archive", SID, "one.hpq"), "file-exists")
+    done = hpq("archive", "--all", "backup", "--json")
+    assert done.returncode == 0
+    assert {one["sweep"]: one["trials"] for one in json.loads(done.stdout)} == {SID: 3, LIVE: 1}
+    copy = tmp_path / "backup" / f"{SID}.hpq"
+    assert copy.read_bytes() == (tmp_path / "one.hpq").read_bytes()
+    done = hpq("archive", "--all", "backup", HPQ_STORE=str(tmp_path / "away"))
+    assert done.returncode == 1 and f"{SID} is omitted" in done.stderr and copy.exists()
+    assert hpq("rm", SID, "--yes").returncode == 0
+    assert hpq("archive", "--restore", str(copy)).returncode == 0 and reader.sweeps.exists(SID)
 
 
 def test_rm_of_a_moved_sweep_deletes_its_line_its_archive_and_its_files(
@@ -159,8 +181,12 @@ def test_an_archive_that_is_gone_damaged_elsewhere_or_forged_is_named(
     refused(hpq("show", SID, **new), "archive-invalid", SID)
     archive.unlink()
     refused(hpq("show", SID, **new), "archive-missing", str(archive.name), exit=4)
-    other = str(tmp_path / "elsewhere")
-    refused(hpq("show", SID, **new, HPQ_STORE=other), "store-differs", SID)
+    other = tmp_path / "elsewhere"  # not mounted: no command that reads creates a store
+    for words in (("show", SID), ("get", f"{SID}/1", "x"), ("archive", SID, "x")):
+        refused(hpq(*words, **new, HPQ_STORE=str(other)), "store-unusable", "mount", exit=3)
+    assert not other.exists()
+    open_files(str(other))
+    refused(hpq("show", SID, **new, HPQ_STORE=str(other)), "store-differs", SID, "mount")
     (tmp_path / "file").touch()
     gone = str(tmp_path / "file" / "store")
     refused(hpq("show", SID, **new, HPQ_STORE=gone), "store-unusable", SID, exit=3)

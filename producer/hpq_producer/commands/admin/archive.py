@@ -12,7 +12,8 @@ from typer import Argument, Exit, Option
 from hpq.archive.format import Header
 from hpq.archive.restore import restore
 from hpq.archive.write import write
-from hpq.errors import ExitCode, HpqError, UserError
+from hpq.domain.sweep import MovedSweep
+from hpq.errors import ExitCode, HpqError, NotFound, UserError
 from hpq_producer.archive.stored_files import files_of
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
@@ -31,7 +32,7 @@ def archive(
         Option(
             "--restore",
             metavar="FILE",
-            help="Restore the sweep of this file, or the sweep of this id that was moved.",
+            help="Restore the sweep of this file, or a moved sweep by its id.",
         ),
     ] = None,
     backup: Annotated[
@@ -44,7 +45,8 @@ def archive(
 
     The file has no checkpoints or artifacts; they stay in the store. The sweep stays in Redis:
     afterwards `hpq rm --keep-files` deletes only the sweep, `hpq rm` also its stored files.
-    --all omits sweeps with running trials; the exit code is then 1.
+    The archive of a moved sweep is copied from the file store. --all omits sweeps with running
+    trials, and archives that cannot be read; the exit code is then 1.
 
     Examples:
       hpq archive digits-3f2a1 digits.hpq
@@ -67,7 +69,7 @@ def archive(
             lines.append(f"{done.sweep}: {trials_of(done.trials)} restored from {restored}")
         for sid, path in _chosen(session, sweep, file, backup):
             try:
-                done = write(session.context(), sid, path, replaces=backup is not None)
+                done = _write(session, sid, path, replaces=backup is not None)
             except HpqError as error:
                 if backup is None or error.code == "file-unwritable":
                     raise
@@ -96,14 +98,35 @@ def _chosen(
 ) -> Iterator[tuple[str, Path]]:
     """Yield each sweep to write, and its file."""
     if file is not None:
-        yield session.find(sweep), file
+        yield session.reader.sweeps.resolve(sweep, session.settings.user), file
     if backup is not None:
         try:
             backup.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{backup}: {error.strerror}", code="file-unwritable") from None
-        for sid in session.reader.sweeps.ids():
+        moved = session.reader.sweeps.all_moved()
+        old = [one.view.id if isinstance(one, MovedSweep) else one.id for one in moved]
+        for sid in (*session.reader.sweeps.ids(), *old):
             yield sid, backup / f"{sid}.hpq"
+
+
+def _write(session: Session, sid: str, path: Path, *, replaces: bool) -> Header:
+    """Write a sweep into a file; the file of a moved sweep is a copy of its archive."""
+    moved = session.reader.sweeps.moved(sid)
+    if moved is None:
+        return write(session.context(), sid, path, replaces=replaces)
+    try:
+        with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            copy = fetch(session.settings, moved, Path(folder))
+            if replaces:
+                copy.replace(path)
+            else:
+                path.hardlink_to(copy)
+    except FileExistsError:
+        raise UserError(f"{path} exists; choose another path", code="file-exists") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
+    return Header(sweep=sid, trials=moved.view.counts.total, schema=moved.view.schema)
 
 
 def _restore(session: Session, what: Path) -> Header:
@@ -113,11 +136,25 @@ def _restore(session: Session, what: Path) -> Header:
         for _ in check_capacity(session, trials, weight=weight):
             pass
 
-    moved = None if what.exists() else session.reader.sweeps.moved(str(what))
+    moved = None if what.exists() else _find_moved(session, str(what))
     if moved is None:
         return restore(session.context(), what, check)
     with TemporaryDirectory() as folder:
         return restore(session.context(), fetch(session.settings, moved, Path(folder)), check)
+
+
+def _find_moved(session: Session, ref: str) -> MovedSweep | None:
+    """Return the sweep of the history that a reference names; None if it names no sweep."""
+    sweeps = session.reader.sweeps
+    try:
+        sid = sweeps.resolve(ref, session.settings.user)
+    except NotFound as error:
+        if error.code != "sweep-not-found":
+            raise
+        return None
+    if (moved := sweeps.moved(sid)) is None:
+        raise UserError(f"sweep {sid} is in Redis; nothing was restored", code="sweep-exists")
+    return moved
 
 
 def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:

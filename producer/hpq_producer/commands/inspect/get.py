@@ -120,10 +120,11 @@ def _source(session: Session, left: Artifacts, name: str, path: Path) -> tuple[R
     """Return the store that has the file, and its description."""
     place = location(session.settings)
     try:
-        files = open_files(place)
+        files = open_files(place, creates=False)
     except OSError as error:
         text = (
-            f"cannot open the store {redact(place)}: {error}; set HPQ_STORE to the workers' value"
+            f"cannot open the store {redact(place)}: {error}; mount it, or set HPQ_STORE to the"
+            " workers' value"
         )
         raise OutOfReach(text, code="store-unusable") from None
     if files.id == left.store:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from typer import Option
@@ -19,7 +19,7 @@ from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message, show_table
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span
+from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, size, trials_of
 
@@ -67,7 +67,7 @@ def ls(
         elif found:
             now_ms = reader.now_ms()
             rows = [sweep_row(one, best, waits, now_ms) for one in found]
-            columns, rows = _with_tags(rows)
+            columns, rows = _with_tags(_with_moved(rows, moved))
             if sizes:
                 columns = [*columns, _ABOUT]
                 rows = [
@@ -85,10 +85,12 @@ def ls(
                 "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
             )
         if not output.is_data:
-            _warn_of_older_data(reader)
+            _print_notes_of_server(reader, 0 if everything else reader.sweeps.count_moved())
 
 
-def _warn_of_older_data(reader: StoreReader) -> None:
+def _print_notes_of_server(reader: StoreReader, moved: int) -> None:
+    if moved:
+        print_message(f"{trials_of(moved, 'sweep')} moved to the file store: hpq ls --all")
     at_ms = reader.went_back_ms()
     if reader.now_ms() - at_ms < _RECENT_MS:
         print_message(
@@ -126,6 +128,16 @@ def _picked(
 
 _RECENT_MS = 7 * 86_400_000
 _ABOUT = Column(title="about", keep=95, right=True)
+
+
+def _with_moved(rows: list[list[Span]], moved: Collection[str]) -> list[list[Span]]:
+    """Mark the state of the sweeps that were moved."""
+    return [
+        [row[0], Span(f"{row[1].text}, moved", Style.DIM), *row[2:]]
+        if row[0].text in moved
+        else row
+        for row in rows
+    ]
 
 
 def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span]]]:
