@@ -190,7 +190,7 @@ release-check: $(STAMP) ## build the last commit's sdist, wheel and images; run 
 	  $(EMPTY) $(CURDIR)/$(BIN)/uvx --quiet --python $(PYTHON) --from $(CURDIR)/dist/*.whl \
 	    hpq run wandb-bayes.yaml --set method=random --set run_cap=2 --workers 1 && \
 	  $(EMPTY) .local/bin/hpq best
-	if command -v buildah >/dev/null; then $(MAKE) image; else echo "no buildah, so no images"; fi
+	if command -v buildah >/dev/null; then $(MAKE) image IMAGE_TAG=release-check; else echo "no buildah, so no images"; fi
 
 IMAGES      ?= cli worker
 IMAGE_TAG   ?= latest

@@ -52,7 +52,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "dashboard": ("inspect.dashboard", "Serve live pages of all sweeps and workers"),
         "report": ("inspect.report", "Write a page about sweeps as one HTML file"),
         "results": ("inspect.results", "Print all trials or curves as a table, CSV or JSON"),
-        "export": ("inspect.export", "Write a sweep for TensorBoard or Optuna"),
+        "export": ("inspect.export", "Write a sweep for TensorBoard, MLflow or Optuna"),
         "workers": ("inspect.workers", "List live workers"),
         "wait": ("inspect.wait", "Wait until a sweep ends"),
     },

@@ -20,7 +20,7 @@ from hpq.connection.server import read_acl, read_status
 from hpq.domain.status import Worker
 from hpq.error_ids import Code
 from hpq.errors import DataMissing, ExitCode, HpqError, SettingsError
-from hpq.filestore.local import open_files
+from hpq.filestore.local import location, open_files
 from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.settings import Settings
 from hpq.store.worker_reader import server_memory
@@ -186,6 +186,8 @@ def _fingerprint(settings: Settings) -> str:
 def _store(settings: Settings) -> Finding:
     """Check the file store: write, read and remove a file."""
     if not settings.store:
+        if not settings.redis_url:
+            return good("no-store", f"HPQ_STORE is not set: files are in {location(settings)}")
         return note(
             "no-store",
             "HPQ_STORE is not set: workers of a shared server save no checkpoints and no artifacts",

@@ -25,13 +25,17 @@ _STATUS = {
 _NAME = re.compile(r"[^\w. :-]|^\.+")
 
 
+def experiment_of(sweep: SweepView) -> str:
+    """Return the id of a sweep's experiment, the name of its folder."""
+    return str(sweep.created_ms or 1)
+
+
 class MlflowRuns:
-    """Writes trials into `folder`, which will be at `final`."""
+    """Writes the trials of an experiment into `folder`, which will be at `final`."""
 
     def __init__(self, folder: Path, final: Path, sweep: SweepView) -> None:
-        self._sweep, self._experiment = sweep, str(sweep.created_ms or 1)
-        self._folder = folder / self._experiment
-        self._uri = f"{final.absolute().as_uri()}/{self._experiment}"
+        self._sweep, self._experiment = sweep, experiment_of(sweep)
+        self._folder, self._uri = folder, final.resolve().as_uri()
         meta = {
             "artifact_location": self._uri,
             "creation_time": sweep.created_ms,

@@ -32,6 +32,11 @@ def test_doctor_says_whether_there_is_a_store(hpq: Hpq, redis: Redis) -> None:
     assert "HPQ_STORE=/a/directory/that/all/workers/see" in found["remedy"]
 
 
+def test_doctor_of_a_private_server_needs_no_store(hpq: Hpq, environ: dict[str, str]) -> None:
+    found = findings(hpq("doctor", "--json", HPQ_REDIS_URL=""))["no-store"]
+    assert found["level"] == "good" and "home/store" in found["what"]
+
+
 def test_doctor_writes_to_the_store_and_leaves_nothing(
     hpq: Hpq, redis: Redis, tmp_path: Path
 ) -> None:

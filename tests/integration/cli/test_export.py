@@ -184,10 +184,17 @@ def test_an_existing_path_stays_and_a_failed_export_leaves_nothing(
 
 
 def test_mlflow_reads_an_experiment_with_a_run_a_trial(
-    hpq: Hpq, ended: str, tmp_path: Path, monkeypatch
+    hpq: Hpq, ended: str, sweep_of, tmp_path: Path, monkeypatch
 ) -> None:
-    done = hpq("export", "demo", "runs", "--to", "mlflow")
-    assert done.returncode == 0 and "mlflow ui --backend-store-uri runs" in done.stderr
+    (tmp_path / "sub").mkdir()
+    done = hpq("export", "demo", "sub/../runs", "--to", "mlflow")
+    ui = "MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri sub/../runs"
+    assert done.returncode == 0 and ui in done.stderr
+    assert not [path for path in tmp_path.glob("runs/**/meta.yaml") if "sub" in path.read_text()]
+    refused(hpq("export", "demo", "runs", "--to", "mlflow"), "file-exists")
+    sweep_of(1, "more-00000")
+    assert hpq("export", "more", "runs", "--to", "mlflow").returncode == 0
+    assert len([*tmp_path.glob("runs/*/meta.yaml")]) == 2, "an experiment for each sweep"
     if not find_spec("mlflow"):
         pytest.skip("mlflow is not installed")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")

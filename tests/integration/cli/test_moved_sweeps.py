@@ -18,6 +18,7 @@ from hpq.filestore.local import open_files
 from hpq.store.trials import TrialStore
 from hpq.store.wire.sweep import encode_moved
 from hpq_producer.embedded_redis.attach import attach
+from hpq_worker.consumer.run_limit import RunLimit
 from tests.support.ids import refused
 from tests.support.store_calls import LEASE, Shelf, end, move_all, take
 
@@ -105,15 +106,18 @@ def test_every_view_of_a_moved_sweep_is_as_before(
 
 
 def test_what_changes_a_moved_sweep_is_refused_until_it_is_restored(
-    hpq: Hpq, two, move, reader, redis
+    hpq: Hpq, two, move, reader, redis, caplog
 ) -> None:
     move()
     remedy = f"hpq archive --restore {SID}"
     for words in (
         ("pause", SID), ("resume", SID), ("stop", SID, "--yes"), ("cancel", SID, "--yes"),
-        ("retry", SID), ("set", SID, "priority=1"), ("best", SID, "--confirm", "2"),
+        ("run", SID), ("retry", SID), ("set", SID, "priority=1"), ("best", SID, "--confirm", "2"),
     ):  # fmt: skip
         refused(hpq(*words), "sweep-moved", remedy, exit=4)
+    with caplog.at_level("INFO", "hpq"):
+        assert RunLimit(read_sweep=lambda: reader.sweeps.get(SID)).is_done()
+    assert "moved to the file store, exiting" in caplog.text
     assert hpq("archive", "--restore", "demo").returncode == 0
     assert reader.sweeps.exists(SID) and not redis.hexists("hpq:history", SID)
     assert redis.hexists(f"hpq:s:{SID}", "restored_ms"), "from when its age counts"

@@ -17,7 +17,7 @@ from hpq.errors import UserError
 from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_producer.query.history import read_curves
-from hpq_producer.reports.mlflow_runs import MlflowRuns
+from hpq_producer.reports.mlflow_runs import MlflowRuns, experiment_of
 from hpq_producer.reports.optuna_journal import OptunaJournal
 from hpq_producer.reports.tensorboard_logs import TensorBoardLogs
 from hpq_producer.session import open_session
@@ -36,7 +36,7 @@ class Peer(StrEnum):
 _OPEN = {
     Peer.TENSORBOARD: ("tensorboard", "--logdir"),
     Peer.OPTUNA: ("optuna-dashboard",),
-    Peer.MLFLOW: ("mlflow", "ui", "--backend-store-uri"),
+    Peer.MLFLOW: ("MLFLOW_ALLOW_FILE_STORE=true", "mlflow", "ui", "--backend-store-uri"),
 }
 
 
@@ -57,9 +57,9 @@ def export(
     """Write a sweep's trials and curves for TensorBoard, MLflow or Optuna.
 
     TensorBoard's directory has a run for each trial that started, and so has MLflow's, in an
-    experiment with the sweep's id. Optuna's study has the trials that ended, with the ranges and
-    choices of the sweep file. Optuna counts trials from 0: trial 8 of hpq is 7 there, and its user
-    attribute `hpq` is the id in hpq.
+    experiment with the sweep's id; MLflow's may have several sweeps. Optuna's study has the trials
+    that ended, with the ranges and choices of the sweep file. Optuna counts trials from 0: trial 8
+    of hpq is 7 there, and its user attribute `hpq` is the id in hpq.
 
     Examples:
       hpq export --to tensorboard logs
@@ -68,14 +68,15 @@ def export(
     if len(targets) > 2:
         raise UserError("export takes a sweep and a path: hpq export SWEEP --to optuna PATH")
     path = Path(targets[-1])
-    if os.path.lexists(path):
-        text = f"{path} exists; remove it, or choose another path"
-        raise UserError(text, code="file-exists")
     with open_session() as session:
         sweep = session.verifiable(targets[0] if targets[1:] else None)
+        target = path / experiment_of(sweep) if to is Peer.MLFLOW else path
+        if os.path.lexists(target):
+            text = f"{target} exists; remove it, or choose another path"
+            raise UserError(text, code="file-exists")
         trials = list(session.reader.trials.all(sweep.id))
         chosen = [t for t in trials if (t.ended_ms if to is Peer.OPTUNA else t.claimed_ms)]
-        _write(session.reader, sweep, chosen, to, path)
+        _write(session.reader, sweep, chosen, to, path, target)
     rest = len(trials) - len(chosen)
     missing = "ended" if to is Peer.OPTUNA else "started"
     left = f"; {trials_of(rest)} not {missing}" if rest else ""
@@ -84,9 +85,14 @@ def export(
 
 
 def _write(
-    reader: StoreReader, sweep: SweepView, trials: list[TrialView], to: Peer, path: Path
+    reader: StoreReader,
+    sweep: SweepView,
+    trials: list[TrialView],
+    to: Peer,
+    path: Path,
+    target: Path,
 ) -> None:
-    """Write all or nothing: the path appears when it is complete."""
+    """Write all or nothing: the target, which is the path or in it, appears when it is complete."""
     is_study, curves = to is Peer.OPTUNA, defaultdict[int, list[Curve]](list)
     metrics = None if not is_study else [sweep.metric.name] if sweep.metric else []
     for curve in read_curves(reader, trials, metrics):
@@ -96,11 +102,12 @@ def _write(
             part = Path(folder) / "part"
             writer: OptunaJournal | TensorBoardLogs | MlflowRuns
             if to is Peer.MLFLOW:
-                writer = MlflowRuns(part, path, sweep)
+                writer = MlflowRuns(part, target, sweep)
             else:
                 writer = OptunaJournal(part, sweep) if is_study else TensorBoardLogs(part)
             writer.add([(trial, curves[trial.id.number]) for trial in trials])
-            part.rename(path)
+            target.parent.mkdir(exist_ok=True)
+            part.rename(target)
     except OSError as error:
         text = f"cannot write {path}: {error.strerror}; choose another path"
         raise UserError(text, code="file-unwritable") from None

@@ -63,7 +63,8 @@ class SubmitOptions:
         list[str] | None, Option("--tag", help="Label for `hpq ls --tag`. Repeatable.")
     ] = None
     reuse: Annotated[
-        bool, Option(help="Copy results of older sweeps of the same code; train only the rest.")
+        bool,
+        Option(help="Copy results of older sweeps of the same code in Redis; train only the rest."),
     ] = False
     any_code: Annotated[
         bool, Option(help="Let --reuse copy results of other versions of the code, too.")
