@@ -123,6 +123,7 @@ class _Bounded:
         if self._counting is not None:
             self._counting.arrived = 0  # what the parser holds by now is one read, of 64 KiB
         self._replies += 1
+        options.setdefault("disconnect_on_error", True)  # by Sentinel, redis-py would read on
         try:
             return super().read_response(*args, **options)  # type: ignore[misc]
         except _ReplyTooLarge as error:
@@ -167,7 +168,7 @@ def _named(args: Iterable[Any], error: RedisError) -> ResponseError:
     words = " ".join(
         arg.decode("utf-8", "replace") if isinstance(arg, bytes) else str(arg) for arg in args
     )
-    return ResponseError(f"Command ({words[:_COMMAND_LENGTH]}) caused error: {error}")
+    return ResponseError(f"Command ({words[:200]}) caused error: {error}")
 
 
 class PasswordUnreadable(ConnectionError):
@@ -275,8 +276,8 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     for kinds, meaning, code, line in _EXPLAINED:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
-            remedies = _IN_POD if in_pod else _REMEDIES
-            text = line.format(reason=short_reason(error), **remedies)
+            known = (_IN_POD if in_pod else _REMEDIES) | sentinel.remedies(url)
+            text = line.format(reason=short_reason(error), **known)
             return meaning(f"{where}: {text}{hint}", code=code)
     return OutOfReach(f"{where}: {_reason(error)}", code="redis-unreachable")
 
@@ -287,10 +288,10 @@ _REFUSED: dict[str, tuple[Code, str]] = {
         "replicas-behind",
         "too few replicas follow the server (min-replicas-to-write); start a replica",
     ),
+    "unknown command 'SENTINEL": ("redis-url-invalid", sentinel.IS_SERVER),
 }
 _REFUSES = re.compile("|".join(_REFUSED))
 _WRITES = re.compile(r"'(evalsha|script)\b")  # every change is a script
-_COMMAND_LENGTH = 200  # of a command in a message
 _DAMAGED = re.compile(
     r"WRONGTYPE|: attempt to |not an integer|not a valid float|[Ii]nvalid stream|reply is larger"
 )
@@ -369,8 +370,7 @@ def _damage(text: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    # Behind it, redis-py describes each Sentinel in a page.
-    text = str(error).partition(" : <")[0].strip().rstrip(".")
+    text = sentinel.reason(str(error)).strip().rstrip(".")
     return visible(redact(text.splitlines()[0])) if text else type(error).__name__
 
 
@@ -395,4 +395,6 @@ def check_server(redis: Redis, url: str, *, in_pod: bool = False) -> str:
     if info.get("redis_mode") == "cluster":
         text = f"{redact(url)}: Redis Cluster is not supported; use a single server"
         raise ServerTooOld(text, code="redis-cluster-mode")
+    if info.get("redis_mode") == "sentinel":
+        raise SettingsError(f"{redact(url)}: {sentinel.IS_SENTINEL}", code="redis-url-invalid")
     return version

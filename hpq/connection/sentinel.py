@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,12 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 from hpq.errors import UserError
 
 SCHEME = "redis+sentinel://"
+IS_SENTINEL = "this is a Sentinel; use redis+sentinel://HOST:PORT/NAME/0"
+IS_SERVER = "a server is where a Sentinel should be; use the Sentinel's port, or redis://"
+_AWAY = (
+    "during a failover, try again; otherwise start servers and Sentinels, or correct HPQ_REDIS_URL"
+)
+_ERROR = re.compile(r"> - \S*?(\w+Error)")  # behind a page that describes the Sentinel
 
 
 def client(kind: type[Redis], url: str, **options: Any) -> Redis:
@@ -44,3 +51,21 @@ def refuse(url: str, what: str) -> None:
     if url.startswith(SCHEME):
         text = f"HPQ_REDIS_URL names Sentinels, which {what}"
         raise UserError(text, code="sentinel-unsupported")
+
+
+def reason(text: str) -> str:
+    """Return an error's text; if Sentinels have no primary, why, without describing them."""
+    text, _, sentinels = text.partition(" : <")
+    if not text.startswith("No master found"):
+        return text
+    errors = _ERROR.findall(sentinels)
+    if "AuthenticationError" in errors:
+        return f"{text}: a Sentinel, or a server in its place, asks for a password"
+    if errors:
+        return f"{text}: {len(errors)} of the Sentinels do not answer, and no other has it"
+    return f"{text}: the Sentinels have no primary of this NAME that is up"
+
+
+def remedies(url: str) -> dict[str, str]:
+    """Return what to do, by error, if a URL names Sentinels."""
+    return {"away": _AWAY} if url.startswith(SCHEME) else {}

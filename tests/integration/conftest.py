@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from redis import Redis
+from redis import Redis, ResponseError
 
 from hpq.store.reader import StoreReader
 from tests.support.commands import run_hpq
@@ -51,3 +53,23 @@ def desk(
 ) -> Desk:
     """Return a user's directory, on an empty server."""
     return Desk(tmp_path, redis_url, reader, monkeypatch)
+
+
+@pytest.fixture
+def port(redis_url: str) -> Iterator[int]:
+    """A port of the server, as the local end of a connection is one."""
+    with Redis.from_url(redis_url) as admin:
+        found = _listen(admin)
+        yield found
+        admin.config_set("port", 0)
+
+
+def _listen(admin: Redis) -> int:
+    """Let the server listen on a free port; again if another process binds that port first."""
+    while True:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            found = int(free.getsockname()[1])
+        with suppress(ResponseError):
+            admin.config_set("port", found)
+            return found

@@ -21,9 +21,9 @@ from hpq.domain.trial import Claim, TrialId, TrialState
 from hpq.store.keys import Keys
 from hpq.store.scripts import Durability, StoreContext
 from hpq.store.trials import TrialStore
-from tests.support.ids import ids
+from tests.support.ids import ids, refused
 from tests.support.lab import Lab
-from tests.support.sentinel import Failover, clock
+from tests.support.sentinel import NAME, PASSWORD, Failover, clock
 
 pytestmark = [
     pytest.mark.slow,
@@ -175,11 +175,32 @@ def test_a_replica_that_was_not_awaited_loses_results_and_sweeps_which_are_named
     done = lab.hpq("ls")
     assert "server-went-back" in ids(done.stderr) and lost_sweep in done.stderr
     assert "server-went-back" not in ids(lab.hpq("ls").stderr)  # once
-    assert "became older" in lab.hpq("ls").stderr
+    assert "lost what it had" in lab.hpq("ls").stderr
     lost = json.loads(lab.ok("audit", sid, "-o", "json"))["went_back"]
     assert 1 in lost["trials"] and lost["from"] <= lost["to"]
     assert f"#{lost['trials'][0]}" in lab.ok("audit", sid)
     assert fleet.poll() is None
+
+
+def test_commands_name_what_is_wrong_with_a_url_and_with_replicas(make_failover) -> None:
+    servers, lab = make_failover()
+    port = servers.sentinel.connection_pool.connection_kwargs["port"]
+    url = f"redis://:{PASSWORD}@127.0.0.1:{port}"
+    refused(lab.hpq("ls", HPQ_REDIS_URL=url), "redis-url-invalid", "is a Sentinel")
+    for wrong, words in (
+        (servers.url.replace(NAME, "other").rpartition(",")[2], "no primary of this NAME"),
+        (f"127.0.0.1:{servers.primary}/{NAME}/0", "asks for a password"),
+    ):
+        done = lab.hpq("ls", HPQ_REDIS_URL=f"redis+sentinel://:{PASSWORD}@{wrong}")
+        refused(done, "redis-unreachable", words, "during a failover, try again", exit=3)
+
+    def codes(waits: int) -> set[str]:
+        done = lab.hpq("doctor", "--json", HPQ_WAIT_REPLICAS=str(waits))
+        return {one["code"] for one in json.loads(done.stdout) if "replicas" in one["code"]}
+
+    assert codes(1) == {"replicas-not-awaited", "replicas-not-required"}
+    servers.client(servers.primary).config_set("min-replicas-to-write", 1)
+    assert (codes(2), codes(3)) == (set(), {"replicas-behind"})
 
 
 def test_a_worker_counts_results_that_no_replica_has_and_reports_them_once(lab) -> None:

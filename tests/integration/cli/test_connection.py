@@ -6,18 +6,15 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from redis import Redis, ResponseError
 
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import Artifacts, TrialState
@@ -70,26 +67,6 @@ def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
     secure = replace(connection, scheme="rediss", ca_file="/proc/7/fd/8")
     url = "rediss://hpq-producer@127.0.0.1:1/0?ssl_ca_certs=/proc/7/fd/8"
     assert secure.environ()["HPQ_REDIS_URL"] == url
-
-
-@pytest.fixture
-def port(redis_url: str) -> Iterator[int]:
-    """A port of the server, as the local end of a connection is one."""
-    with Redis.from_url(redis_url) as admin:
-        found = _listen(admin)
-        yield found
-        admin.config_set("port", 0)
-
-
-def _listen(admin: Redis) -> int:
-    """Let the server listen on a free port; again if another process binds that port first."""
-    while True:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            found = int(free.getsockname()[1])
-        with suppress(ResponseError):
-            admin.config_set("port", found)
-            return found
 
 
 def test_a_password_that_was_changed_is_told_with_the_connection(

@@ -202,7 +202,7 @@ class ClaimLoop:
                     line = tagged("%s: stopped; trial returned to the queue", "trial-returned")
                     log.info(line, claim.trial)
             elif result.halt is Halt.UNKNOWN:
-                line = "Redis does not know %s any more: the sweep was removed, or its data lost"
+                line = "Redis does not know the attempt of %s any more: removed, or lost by Redis"
                 log.warning(tagged(line, "trial-unknown"), claim.trial)
             else:
                 line = tagged("another worker has claimed %s since attempt %d", "attempt-lost")
@@ -256,7 +256,7 @@ class ClaimLoop:
         if answer is not None:
             if answer is CommitReply.UNKNOWN:  # only an operator may drop it
                 kept = self._spool.keep(claim, outcome)
-                log.warning("%s: Redis does not know the trial; %s", claim.trial, kept)
+                log.warning("%s: Redis does not know the attempt; %s", claim.trial, kept)
             self._spool.settle(claim, answer)
         self._heartbeat.end()
         status: str = answer or "on disk"

@@ -116,8 +116,8 @@ class Spool:
             return
         with suppress(FileNotFoundError):  # another worker of this machine was quicker
             path.replace(aside)
-            line = tagged("Redis does not know %s; its result is kept as %s", "result-unknown")
-            log.warning(line, claim.trial, aside)
+            line = "Redis does not know this attempt of %s; its result is kept as %s"
+            log.warning(tagged(line, "result-unknown"), claim.trial, aside)
 
     def retry_unknown(self) -> None:
         """Let the next `flush` retry unknown results: Redis was away."""

@@ -20,6 +20,7 @@ from hpq import __version__
 from hpq import process as hpq_process
 from hpq.code.command import interpreter
 from hpq.code.signing import fingerprint, key_of
+from hpq.connection import sentinel
 from hpq.connection.client import FIRST_S, check_server, connect
 from hpq.connection.credentials import redact
 from hpq.errors import Forbidden, OutOfReach, UserError
@@ -32,7 +33,7 @@ from hpq_producer.invitation import CODE_KEY, Invitation
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import print_message, warn
 
-_HOLDER = "a holder of this token can run code on your workers; `hpq redis-acl --rotate` revokes it"
+_HOLDER = "a holder of this token can run code on your workers; {} it"
 
 
 def invite(
@@ -73,7 +74,13 @@ def invite(
     if host in ("localhost", "::1") or host.startswith("127."):
         warn(f"{redact(settings.redis_url)} is reachable only on this machine: use its host name")
     if file is not None or sys.stdout.isatty():
-        warn(_HOLDER)
+        by_sentinel = settings.redis_url.startswith(sentinel.SCHEME)
+        how = (
+            "new passwords on each server revoke"
+            if by_sentinel
+            else "`hpq redis-acl --rotate` revokes"
+        )
+        warn(_HOLDER.format(how))
 
 
 def join(

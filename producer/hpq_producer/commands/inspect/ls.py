@@ -94,8 +94,8 @@ def _print_notes_of_server(reader: StoreReader, moved: int) -> None:
     at_ms = reader.went_back_ms()
     if reader.now_ms() - at_ms < _RECENT_MS:
         print_message(
-            f"! the server's data became older (noticed {iso(at_ms)}): a failover, or a restart"
-            " without its last writes; `hpq audit SWEEP` names what was lost"
+            f"! the server lost what it had acknowledged (noticed {iso(at_ms)}), in a failover or a"
+            " restart; a notice named the sweeps, once; `hpq audit SWEEP` names lost trials"
         )
 
 
