@@ -118,7 +118,11 @@ def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
 
 def _source(session: Session, left: Artifacts, name: str, path: Path) -> tuple[Readable, str]:
     """Return the store that has the file, and its description."""
-    place = location(session.settings)
+    place, where = location(session.settings), f"{clean(name)} is in store {clean(left.store)}"
+    if session.connection and not session.settings.store:
+        line = _copy_command(session.connection, f"{left.path}/{name}", str(path))
+        text = f"{where}, which only pods mount; with the right pods/exec, run: {line}"
+        raise UserError(text, code="store-differs")
     try:
         files = open_files(place, creates=False)
     except OSError as error:
@@ -129,11 +133,6 @@ def _source(session: Session, left: Artifacts, name: str, path: Path) -> tuple[R
         raise OutOfReach(text, code="store-unusable") from None
     if files.id == left.store:
         return files, f"store {files.id} ({redact(place)})"
-    where = f"{clean(name)} is in store {clean(left.store)}"
-    if session.connection and not session.settings.store:
-        line = _copy_command(session.connection, f"{left.path}/{name}", str(path))
-        text = f"{where}, which only pods mount; with the right pods/exec, run: {line}"
-        raise UserError(text, code="store-differs")
     raise UserError(
         f"{where}, but {redact(place)} is store {files.id}; set HPQ_STORE to the workers' value",
         code="store-differs",
