@@ -49,7 +49,7 @@ Code = Literal[
     "store-differs", "store-unusable", "store-unwritable",
     "store-works", "supervisor-hung", "sweep-ambiguous", "sweep-changed", "sweep-differs",
     "sweep-exists", "sweep-file-empty", "sweep-file-invalid", "sweep-file-is-script",
-    "sweep-half-removed", "sweep-held", "sweep-held-remedy", "sweep-idle",
+    "sweep-held", "sweep-held-remedy", "sweep-idle",
     "sweep-missing", "sweep-moved", "sweep-not-found", "sweep-of-another", "sweep-over",
     "sweep-paused", "timed-out",
     "tls-file-unreadable", "token-exposed", "trainer-invalid", "trainer-missing",

@@ -1,9 +1,10 @@
 """Move sweeps that ended long ago into a file store as archives; Redis keeps one line of each.
 
 The archive is copied and read back first. One script call then writes the line and makes the sweep
-invisible; its keys are deleted last. A crash leaves a copy or keys too many, which the next look
-removes. An archive is in PREFIX/SWEEP/archive-XXXXXX/SWEEP.hpq, beside the files of the sweep's
-trials, and each mover writes its own: no mover can damage the archive of another.
+invisible; its keys are deleted last. Keys that a crash leaves are deleted by the next look. A copy
+that a crash leaves stays until `hpq rm`: another server of this store may have a line that names
+it. An archive is in PREFIX/SWEEP/archive-XXXXXX/SWEEP.hpq, beside the files of the sweep's trials,
+and each mover writes its own: no mover can damage the archive of another.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hpq.archive.write import write
 from hpq.code.signing import key_of, sign_archive
 from hpq.domain.sweep import SweepView
 from hpq.errors import HpqError, UserError
-from hpq.filestore.base import Files, GoOn, copy_in
+from hpq.filestore.base import Files, GoOn, copy_in, is_reachable
 from hpq.settings import Settings
 from hpq.store.archive import due_sweeps, line_of
 from hpq.store.control import SweepControl
@@ -45,12 +46,16 @@ class History:
             redis.RedisError: Redis cannot be reached.
         """
         self._control.finish_removals()
+        if not self._settings.keep_days:
+            return
         for sweep, last_event in due_sweeps(self._context, self._settings.keep_days * _DAY_MS):
             if not go_on():
                 return
             try:
                 self._move(files, sweep, last_event)
-            except HpqError as error:  # this sweep stays, the others can go
+            except (HpqError, OSError) as error:  # this sweep stays, the others can go
+                if not is_reachable(files):
+                    raise
                 log.warning("cannot move sweep %s to the file store: %s", sweep.id, error)
 
     def _move(self, files: Files, sweep: SweepView, last_event: str) -> None:
@@ -67,8 +72,10 @@ class History:
             copy_in(Path(here), [name], files, f"{folder}/{own}", lambda: True)
         path = f"{folder}/{own}/{name}"
         with files.read(path) as copy:
-            if checksum(copy) != sha256:
-                raise OSError(f"{path}: the store returns other bytes than were written")
+            found = checksum(copy)
+        if found != sha256:
+            files.remove(f"{folder}/{own}")
+            raise OSError(f"{path}: the store returns other bytes than were written")
         key: bytes | None = None
         with suppress(UserError):  # a key that others can read
             key = key_of(self._settings, make=False)
@@ -83,9 +90,6 @@ class History:
         )
         if not self._control.move(sweep.id, last_event, line):
             return files.remove(f"{folder}/{own}")
-        for other in files.folders(folder):  # of a mover that died
-            if other.startswith("archive-") and other != own:
-                files.remove(f"{folder}/{other}")
         log.info("%s: moved to store %s, %s", sweep.id, files.id, path)
 
 

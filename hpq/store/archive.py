@@ -143,13 +143,13 @@ def _sorted(row: Any) -> Iterator[Item]:
 
 
 def due_sweeps(context: StoreContext, age_ms: float) -> Iterator[tuple[SweepView, str]]:
-    """Yield the sweeps that ended `age_ms` ago (0: none), each with the id of its last event.
+    """Yield the sweeps that ended `age_ms` ago, each with the id of its last event.
 
     The age of a restored sweep counts from then on.
     """
     redis, keys = context.redis, context.keys
     until = server_ms(redis) - age_ms
-    old: Any = redis.zrangebyscore(keys.sweeps, "-inf", until) if age_ms else []
+    old: Any = redis.zrangebyscore(keys.sweeps, "-inf", until)
     for start in range(0, len(old), _PAGE):
         ids = [sid.decode() for sid in old[start : start + _PAGE]]
         found = SweepReader(redis, keys).get_each(ids)
@@ -176,18 +176,20 @@ def line_of(context: StoreContext, sweep: SweepView, **archive: Json) -> str:
 
 def cached_archive(context: StoreContext, sid: str) -> str:
     """Return the checksum of the archive of which a cache has the sweep; "" if it has none."""
-    raw: Any = context.redis.hget(context.keys.history, sid)
-    return raw.decode() if raw and SweepReader(context.redis, context.keys).exists(sid) else ""
+    raw: Any = context.redis.hget(context.keys.sweep(sid), "archive")
+    return raw.decode() if raw else ""
 
 
-def break_restore(context: StoreContext, sid: str) -> None:
-    """End a restore by a process that died, where no other process can restore the sweep."""
+def prepare_cache(context: StoreContext, sid: str) -> None:
+    """Bound a cache, as an archive may be forged, and end a restore of the sweep that died."""
+    memory: Any = context.redis.info("memory")
+    context.redis.config_set("maxmemory", memory["total_system_memory"] // 2)
     context.redis.delete(context.keys.sweep(sid, "restoring"))
 
 
 def keep_cached_archive(context: StoreContext, sid: str, sha256: str) -> None:
     """Keep the checksum of the archive that was restored into a cache."""
-    context.redis.hset(context.keys.history, sid, sha256)
+    context.redis.hset(context.keys.sweep(sid), "archive", sha256)
 
 
 class ArchiveRestore:
@@ -260,9 +262,6 @@ class ArchiveRestore:
         if reply == "exists":
             text = f"sweep {self._sid} exists; `hpq rm {self._sid}` removes it"
             raise UserError(text, code="sweep-exists")
-        if reply == "removing":
-            text = f"sweep {self._sid} is half removed; `hpq rm {self._sid}` finishes that"
-            raise UserError(text, code="sweep-half-removed")
         if reply == "taken":
             raise UserError(
                 f"another process restores sweep {self._sid}, or removes its files; try again in"

@@ -14,8 +14,7 @@ P:set-aside     list  the newest 100 ids of entries of ticket queues that were n
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
 P:removing      set   ids of sweeps whose deletion is not done
 P:removed       zset  sweep id → when it was removed, ms (+ ½: its files stay); the newest 1,000
-P:history       hash  sweep id → JSON line of a sweep whose archive is in a file store (in the cache
-                      under HPQ_HOME: the archive's SHA-256)
+P:history       hash  sweep id → JSON line of a sweep whose archive is in a file store
 P:collected:F   string  set when a worker looked for unneeded files in store F; expires
 P:provenance    hash  digest → provenance record of an attempt, JSON
 P:ran           zset  that digest → number of sweeps with such attempts; or −ms since when none has

@@ -67,7 +67,8 @@ class SweepReader:
         found: list[MovedSweep] = []
         unreadable = []
         for raw, line in lines.items():
-            sid = raw.decode("utf-8", "replace")
+            if not SWEEP_ID.match(sid := raw.decode("utf-8", "replace")):
+                continue  # lists print it
             try:
                 found.append(sweep_codec.decode_moved(self._keys.history, sid, line))
             except DecodeError as error:
@@ -147,7 +148,8 @@ class SweepReader:
         matches = _matches(ref, self.ids())
         if not matches:
             moved: Any = self._redis.hkeys(self._keys.history)
-            matches = _matches(ref, [raw.decode("utf-8", "replace") for raw in moved])
+            ids = [raw.decode("utf-8", "replace") for raw in moved]
+            matches = _matches(ref, filter(SWEEP_ID.match, ids))
         if len(matches) == 1:
             return matches[0]
         if not matches:

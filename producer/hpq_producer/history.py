@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from hpq.archive.format import Header, read
 from hpq.archive.history import checksum
 from hpq.archive.restore import restore
 from hpq.code.signing import is_archive_signed, key_of
@@ -19,15 +20,14 @@ from hpq.domain.sweep import MovedSweep
 from hpq.errors import NotFound, OutOfReach, UserError
 from hpq.filestore.base import Gone, copy_out
 from hpq.filestore.local import location, open_files
-from hpq.notice import Notice
 from hpq.settings import Settings
-from hpq.store.archive import break_restore, cached_archive, keep_cached_archive
+from hpq.store.archive import cached_archive, keep_cached_archive, prepare_cache
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
+from hpq.store.worker_reader import server_memory
 from hpq_producer.embedded_redis.attach import Attached, attach, locked
-from hpq_producer.terminal.console import warn
 
 _MOST = 20  # sweeps in the cache
 
@@ -42,9 +42,11 @@ def restored(settings: Settings, moved: MovedSweep) -> StoreContext:
 
     Raises:
         OutOfReach: the store cannot be opened, or no server can be started.
-        NotFound, UserError: the archive is gone or damaged, or the store is another one.
+        NotFound, UserError: the archive is gone or damaged, this machine's key did not sign it, or
+            the store is another one.
     """
     sid = moved.view.id
+    _verify(settings, moved)
     server = _cache_server(settings.cache / "history")
     context = StoreContext.open(connect(server.url), Keys(settings.prefix), mints=False)
     with locked(server.home, "fetch.lock"):
@@ -53,9 +55,15 @@ def restored(settings: Settings, moved: MovedSweep) -> StoreContext:
             ids = StoreReader(context.redis, context.keys, 0).sweeps.ids()
             for old in (sid, *ids[_MOST:]):
                 control.remove(old)
-            break_restore(context, sid)
+
+            def make_room(_: int, weight: int) -> None:
+                memory = server_memory(context.redis)
+                for old in ids if memory.used + weight > memory.limit else ():
+                    control.remove(old)
+
+            prepare_cache(context, sid)
             with TemporaryDirectory(dir=settings.cache) as folder:
-                restore(context, fetch(settings, moved, Path(folder)))
+                restore(context, fetch(settings, moved, Path(folder)), make_room)
             keep_cached_archive(context, sid, moved.sha256)
     return context
 
@@ -63,10 +71,9 @@ def restored(settings: Settings, moved: MovedSweep) -> StoreContext:
 def fetch(settings: Settings, moved: MovedSweep, folder: Path) -> Path:
     """Copy the archive of a sweep of the history into a folder, and verify it.
 
-    Warns if this machine's key did not sign the archive.
-
     Raises: as `restored`.
     """
+    _verify(settings, moved)
     sid, place = moved.view.id, location(settings)
     file = folder / f"{sid}.hpq"
     where = f"sweep {sid} was moved to store {moved.store}, as {moved.path}"
@@ -88,9 +95,19 @@ def fetch(settings: Settings, moved: MovedSweep, folder: Path) -> Path:
         if (found := checksum(copy)) != moved.sha256:
             text = f"{where}, and is damaged: its SHA-256 is {found}, not {moved.sha256}"
             raise UserError(text, code="archive-invalid")
+    header = next(read(file))
+    if not isinstance(header, Header) or header.sweep != sid:
+        raise UserError(f"{where}, and is the archive of another sweep", code="archive-invalid")
+    return file
+
+
+def _verify(settings: Settings, moved: MovedSweep) -> None:
+    """Refuse an archive that this machine's key, if it has one, did not sign."""
+    key: bytes | None = None
     with contextlib.suppress(UserError):  # a key that others can read
         key = key_of(settings, make=False)
-        if key and not is_archive_signed(key, settings.prefix, moved):
-            text = f"{sid}: not signed with this machine's key: its archive; it is shown unverified"
-            warn(Notice("archive-unverified", text))
-    return file
+    if key and not is_archive_signed(key, settings.prefix, moved):
+        sid = moved.view.id
+        text = f"{sid}: not signed with this machine's key: its archive, {moved.path} of store"
+        remedy = "copy it from there and run `hpq archive --restore FILE` if you trust that store"
+        raise UserError(f"{text} {moved.store}; {remedy}", code="archive-unverified")

@@ -21,7 +21,8 @@ if not s.queue then
   local moved = redis.call('HGET', key('history'), sid)
   if line then return {moved == line and 'ok' or 'changed'} end  -- the same call, sent twice
   if not moved then return {'unknown'} end
-  stores = {cjson.decode(moved).store}
+  local is_json, data = pcall(cjson.decode, moved)
+  stores = {is_json and type(data) == 'table' and type(data.store) == 'string' and data.store or nil}
   redis.call('HDEL', key('history'), sid)
   list_removed()
   return {'ok', unpack(stores)}

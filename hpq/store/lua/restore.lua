@@ -4,13 +4,13 @@
 -- ARGV {sweep, token (of this restore), ttl_s, trial (its number; 0 for the sweep's own), part, kind (hash
 --      zset set stream), first (the key begins with these rows)}, then the items: field and value,
 --      score and member, member, or id, count and that many fields and values
--- Replies: ok | exists | taken | removing (an earlier removal must be finished first)
+-- Replies: ok | exists | taken (also while a removal is not done)
 
 local args = cjson.decode(ARGV[1])
 local sid, token, ttl, n, part = args.sweep, args.token, tonumber(args.ttl_s), args.trial, args.part
 local items, lock = {unpack(ARGV, 2)}, sweep_key(sid, 'restoring')
 if redis.call('EXISTS', sweep_key(sid)) == 1 then return {'exists'} end
-if redis.call('SISMEMBER', key('removing'), sid) == 1 then return {'removing'} end
+if redis.call('SISMEMBER', key('removing'), sid) == 1 then return {'taken'} end
 redis.call('SET', lock, token, 'NX')
 if redis.call('GET', lock) ~= token then return {'taken'} end
 redis.call('EXPIRE', lock, ttl)

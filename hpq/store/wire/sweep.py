@@ -27,7 +27,7 @@ from hpq.domain.sweep import (
 )
 from hpq.domain.trial import Json
 from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, cut, dumps, number
+from hpq.store.wire.fields import Reader, Row, cut, dumps, number, sweep_id
 from hpq.store.wire.records import NewerWord, record, word
 
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
@@ -97,7 +97,8 @@ _LINE_BYTES = 1_000
 
 def encode_moved(row: Row, dropped: int, archive: Mapping[str, Json]) -> str:
     """Encode the line of a sweep of the history; `archive` has the other fields of MovedSweep."""
-    listed = {name: row[key].decode() for name in _LISTED if (key := name.encode()) in row}
+    found = {name: row.get(name.encode()) for name in _LISTED}
+    listed = {k: raw.decode("utf-8", "replace") for k, raw in found.items() if raw is not None}
     while True:
         line = dumps({"row": listed, "dropped": dropped, **archive})
         if len(line.encode()) <= _LINE_BYTES:
@@ -109,13 +110,14 @@ def decode_moved(key: str, sid: str, text: bytes) -> MovedSweep:
     """Decode the line of a sweep of the history.
 
     Raises:
-        DecodeError: the line is invalid.
+        DecodeError: the line is invalid, or hpq gives no sweep such an id.
     """
+    sweep_id(sid.encode())
     try:
         data = json.loads(text)
         row = {name.encode(): value.encode() for name, value in data.pop("row").items()}
         view = decode_sweep(key, sid, row, 0, 0, int(data.pop("dropped")))
-        return MovedSweep(view=view, **data)
+        return record(MovedSweep, data | {"view": view})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DecodeError(f"{key}: field {sid}: {error}") from None
 

@@ -99,8 +99,8 @@ class LiveSweep(Polled):
 
     def _read(self) -> None:
         """Read the trials that changed; without any event and running trial, read no trial."""
-        if not self._first:
-            self.reader.find(self._sid, self._settings.user)  # it may be in the history
+        if not self._first or not self.reader.sweeps.exists(self._sid):
+            self.reader.find(self._sid, self._settings.user)  # in the history?
             self.data = read_sweep(self.reader, self._sid, self._settings)
             self._known, self._computed_s = self.data.importance, time.monotonic()
             self._event = self.data.status.last_event
@@ -108,8 +108,8 @@ class LiveSweep(Polled):
             return
         old = self.data
         events = self.reader.events.read(self._sid, self._event, count=_EVENTS)
-        if not events and not old.status.running and self.reader.sweeps.exists(self._sid):
-            return  # a sweep that was removed is not found below
+        if not events and not old.status.running:
+            return
         is_behind = len(events) == _EVENTS
         self.data = read_sweep(
             self.reader,

@@ -15,9 +15,12 @@ from hpq.connection.client import connect
 from hpq.domain.attempt import CommitReply, ReportBatch
 from hpq.domain.trial import Point
 from hpq.filestore.local import open_files
+from hpq.settings import read
 from hpq.store.trials import TrialStore
 from hpq.store.wire.sweep import encode_moved
 from hpq_producer.embedded_redis.attach import attach
+from hpq_producer.page.live import LiveSweep
+from hpq_producer.session import reader_of
 from hpq_worker.consumer.run_limit import RunLimit
 from tests.support.ids import refused
 from tests.support.store_calls import LEASE, Shelf, end, move_all, take
@@ -175,10 +178,14 @@ def test_an_archive_that_is_gone_damaged_elsewhere_or_forged_is_named(
     move()
     (archive,) = (tmp_path / "store").glob(f"hpq/{SID}/archive-*/{SID}.hpq")
     line = redis.hget("hpq:history", SID)
+    assert hpq("show", SID).returncode == 0
     redis.hset("hpq:history", SID, line.replace(b'"signature":"', b'"signature":"0'))
-    assert "[archive-unverified]" in hpq("show", SID).stderr
-    redis.hset("hpq:history", SID, line)
-    assert "[archive-unverified]" not in hpq("show", SID).stderr
+    refused(hpq("show", SID), "archive-unverified", SID)  # though the cache has it
+    refused(hpq("archive", "--restore", SID), "archive-unverified", SID)
+    redis.hset("hpq:history", mapping={SID: line, "demo-11111": line})
+    no_key = {"HPQ_CODE_KEY": "", "HPQ_HOME": str(tmp_path / "keyless")}
+    refused(hpq("show", "demo-11111", **no_key), "archive-invalid", "demo-11111")
+    redis.hdel("hpq:history", "demo-11111")
     new = {"HPQ_HOME": str(tmp_path / "other")}  # another user, without a cache
     whole = archive.read_bytes()
     archive.write_bytes(whole[:-9] + b"x" * 9)
@@ -205,6 +212,97 @@ def test_a_late_result_of_a_moved_sweep_is_stale(
     end(store, claim, 0.5)
     move()
     assert end(store, claim, 0.5) is CommitReply.STALE
+
+
+def test_a_name_in_the_history_is_an_id_or_is_ignored(hpq: Hpq, two, move, redis, tmp_path) -> None:
+    """History: who could write to Redis made a reader write a file anywhere."""
+    move()
+    line = redis.hget("hpq:history", SID)
+    forged = json.loads(line)
+    forged["row"] |= {"owner": "victim", "created_ms": "9" * 13}
+    place = tmp_path / "anywhere" / "x"
+    names = {
+        f"evil/{'../' * 20}{place}": line,
+        str(place): json.dumps(forged),
+        "evil\x1b[31m": line,
+    }
+    redis.hset("hpq:history", mapping=names)
+    refused(hpq("show", "evil"), "sweep-not-found", exit=4)
+    refused(hpq("show", HPQ_USER="victim"), "no-sweep", exit=4)
+    for name in names:
+        assert hpq("archive", "--restore", name).returncode
+    assert not place.parent.exists()
+    listed = hpq("ls", "--all")
+    assert SID in listed.stdout and "evil" not in listed.stdout + listed.stderr
+
+
+def test_rm_of_a_half_moved_sweep_asks_and_a_restore_finishes_the_move(
+    hpq: Hpq, two, move, redis, keys, shelf: Shelf, reader
+) -> None:
+    """History: the rm that an error recommended deleted the only copy."""
+    move()
+    redis.sadd(keys.removing, SID)  # as a mover that died after the script
+    refused(hpq("rm", SID, "--yes", HPQ_USER="you"), "sweep-of-another", exit=4)
+    refused(hpq("rm", SID), "confirmation-missing", SID)
+    assert shelf.files.names(f"hpq/{SID}")
+    assert hpq("archive", "--restore", SID).returncode == 0 and reader.sweeps.exists(SID)
+
+
+@pytest.mark.parametrize("line", [b"{nonsense", b"[]", b'"best"', b'"store"'])
+def test_a_damaged_line_is_named_and_can_be_deleted(hpq: Hpq, two, move, redis, line) -> None:
+    move()
+    data = json.loads(redis.hget("hpq:history", SID))
+    if (name := line.decode().strip('"')) in data:
+        line = json.dumps(data | {name: ["x"]})
+    redis.hset("hpq:history", SID, line)
+    listed = hpq("ls", "--all")
+    assert listed.returncode == 0 and SID in listed.stdout + listed.stderr
+    refused(hpq("show", SID), "value-unreadable", SID, exit=3)
+    refused(hpq("rm", SID, "--yes"), "value-unreadable", "--force")
+    assert hpq("rm", SID, "--yes", "--force").returncode == 0
+    assert not redis.exists("hpq:history")
+
+
+def test_a_cache_that_is_full_forgets_old_sweeps_and_reads_them_again(
+    hpq: Hpq, here, store, sweep_of, who, move, monkeypatch
+) -> None:
+    """History: a sweep that had left the cache was unreadable from then on."""
+    monkeypatch.setattr("hpq_producer.history._MOST", 0)
+    ids = [f"demo-{n:05d}" for n in range(3)]
+    for sid in ids:
+        sweep_of(1, sid)
+        end(store, take(store, who, sid), 0.5)
+    move()
+    reader = reader_of(connect(here["HPQ_REDIS_URL"]), read(here))
+    live = LiveSweep(reader, ids[0], read(here))
+    live.changes("")
+    for sid in ids:
+        assert hpq("show", sid).returncode == 0
+    monkeypatch.setattr("hpq_producer.page.live._FRESH_S", 0)
+    assert not reader.sweeps.exists(ids[0]) and live.changes("") == {"reset": True}, "an open page"
+    with connect(attach(read(here).cache / "history").url) as cache:
+        assert int(cache.config_get("maxmemory")["maxmemory"]) > 0, "an archive may be forged"
+
+
+def test_an_open_page_shows_its_sweep_after_it_moved(
+    two, move, here: dict[str, str], monkeypatch
+) -> None:
+    """History: it answered not-found from then on."""
+    monkeypatch.setattr("hpq_producer.page.live._FRESH_S", 0)
+    live = LiveSweep(reader_of(connect(here["HPQ_REDIS_URL"]), read(here)), SID, read(here))
+    live.changes("")
+    at = str(live.data.status.at_ms)
+    move()
+    assert live.changes(at) == {"reset": True} and len(live.data.trials) == 3
+
+
+def test_the_age_of_a_restored_sweep_begins_anew_for_rm_too(
+    hpq: Hpq, two, redis, keys, reader
+) -> None:
+    redis.hset(keys.sweep(SID), "restored_ms", reader.now_ms() + 86_400_000)
+    assert hpq("rm", "--older", "0s", "--yes").returncode == 0 and reader.sweeps.exists(SID)
+    redis.hdel(keys.sweep(SID), "restored_ms")
+    assert hpq("rm", "--older", "0s", "--yes").returncode == 0 and not reader.sweeps.exists(SID)
 
 
 def test_a_list_of_10_000_moved_sweeps_takes_few_commands(

@@ -22,6 +22,7 @@ from hpq.archive import history
 from hpq.archive.history import History
 from hpq.connection.client import connect
 from hpq.domain.attempt import ReportBatch
+from hpq.errors import UserError
 from hpq.settings import Settings, read
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
@@ -154,9 +155,47 @@ def test_a_store_that_lost_what_was_written_moves_nothing(
 ) -> None:
     sid = over("demo-00000")
     monkeypatch.setattr(history, "checksum", lambda _: secrets.token_hex())
-    with pytest.raises(OSError, match="other bytes"):
-        history_of().move(shelf.files)
-    assert reader.sweeps.exists(sid)
+    history_of().move(shelf.files)
+    assert reader.sweeps.exists(sid) and not archives(shelf, sid)
+
+
+@pytest.mark.parametrize("error", [OSError("full"), UserError("sweep-changed")])
+def test_a_sweep_that_cannot_move_keeps_no_other_one(
+    history_of, over, shelf, reader, monkeypatch, error: Exception
+) -> None:
+    """History: one folder of another user stopped all moves."""
+    first, second = over("demo-00000"), over("demo-11111")
+    write = history.write
+
+    def fail(context: StoreContext, sid: str, file: Path) -> object:
+        if sid == first:
+            raise error
+        return write(context, sid, file)
+
+    monkeypatch.setattr(history, "write", fail)
+    history_of().move(shelf.files)
+    assert reader.sweeps.ids() == [first] and len(archives(shelf, second)) == 1
+
+
+def test_an_archive_that_another_line_may_name_stays(history_of, over, shelf, redis) -> None:
+    """History: two servers, or a server and its replica that was promoted, share a store."""
+    sid = over("demo-00000")
+    with shelf.files.write(f"hpq/{sid}/archive-other/{sid}.hpq") as file:
+        file.write(b"of another server")
+    history_of().move(shelf.files)
+    assert is_archived(redis, shelf, sid) and f"archive-other/{sid}.hpq" in archives(shelf, sid)
+
+
+def test_a_move_needs_the_last_event_of_a_sweep_that_is_over_and_may_be_sent_twice(
+    over, sweep_of, control, redis
+) -> None:
+    sid, waits = over("demo-00000"), sweep_of(1, "other-00000").id
+    last = {one: redis.xrevrange(f"hpq:s:{one}:events", count=1)[0][0] for one in (sid, waits)}
+    assert not control.move(sid, "1-1", "line") and not control.move(waits, last[waits], "line")
+    assert not redis.exists("hpq:history")
+    assert control.move(sid, last[sid], "line") and control.move(sid, last[sid], "line")
+    assert not control.move(sid, last[sid], "line of another mover")
+    assert redis.hgetall("hpq:history") == {sid.encode(): b"line"}
 
 
 def move_and_die(settings: Settings, shelf: Shelf, line: int) -> bool:
@@ -206,7 +245,7 @@ def test_a_mover_killed_at_any_step_leaves_the_sweep_once_or_twice_and_the_next_
             assert is_moved, f"killed at line {line}"
         places.add((is_moved, bool(archives(shelf, sid)), bool(redis.keys(f"hpq:[st]:{sid}*"))))
         history_of().move(shelf.files)  # the next worker
-        assert is_archived(redis, shelf, sid) and len(archives(shelf, sid)) == 1
+        assert is_archived(redis, shelf, sid) and len(archives(shelf, sid)) <= 2
         assert not redis.keys(f"hpq:[st]:{sid}*") and not redis.smembers("hpq:removing")
         if not was_killed:
             break

@@ -131,7 +131,7 @@ class GarbageCollector:
             except (OSError, RedisError) as error:
                 if str(error) != self._error:  # each retry would log it
                     self._error = str(error)
-                    log.warning("cannot remove unneeded files now: %s", error)
+                    log.warning("cannot tidy the file store now: %s", error)
 
     def _remove_from(self, files: Files) -> None:
         self._remove_ended(files)

@@ -136,6 +136,7 @@ def _restore(session: Session, what: Path) -> Header:
         for _ in check_capacity(session, trials, weight=weight):
             pass
 
+    session.control().finish_removals()
     moved = None if what.exists() else _find_moved(session, str(what))
     if moved is None:
         return restore(session.context(), what, check)

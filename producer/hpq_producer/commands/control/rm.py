@@ -7,10 +7,10 @@ from typing import Annotated
 from typer import Option
 
 from hpq.connection.credentials import redact
-from hpq.domain.sweep import SweepView
-from hpq.errors import SettingsError, UserError
+from hpq.errors import DecodeError, SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.notice import Notice
+from hpq.store.archive import due_sweeps
 from hpq.store.file_garbage import FileGarbage
 from hpq_producer import durations
 from hpq_producer.archive.stored_files import files_of, store_here
@@ -85,17 +85,12 @@ def _age_s(text: str) -> float:
 
 
 def _remove_over(age_s: float, keep_files: bool, yes: bool, force: bool) -> None:
-    """Delete the sweeps that are over and had no event for `age_s` seconds."""
+    """Delete the sweeps that are over and had no event for `age_s` seconds, nor were restored."""
     with open_session() as session:
-        reader = session.reader
-        until_ms = reader.now_ms() - int(age_s * 1000)
-        found = [s for s in reader.sweeps.get_each(reader.sweeps.ids()) if isinstance(s, SweepView)]
         chosen = [
             one
-            for one in found
-            if one.state.is_over
-            and (force or one.owner == session.settings.user)
-            and int(reader.events.last_id(one.id).partition("-")[0]) <= until_ms
+            for one, _ in due_sweeps(session.context(), age_s * 1000)
+            if force or one.owner == session.settings.user
         ]
         if not chosen:
             return print_message("none of your sweeps was over then; `hpq ls --all` lists all")
@@ -104,13 +99,14 @@ def _remove_over(age_s: float, keep_files: bool, yes: bool, force: bool) -> None
         files = "" if keep_files else ", and their checkpoints and artifacts"
         confirm(f"Delete {trials_of(len(chosen), 'sweep')}{files}?", yes)
         for one in chosen:
-            if reader.sweeps.get(one.id).state.is_over:  # not retried while hpq asked
+            if session.reader.sweeps.get(one.id).state.is_over:  # not retried while hpq asked
                 _remove(session, one.id, keep_files, "")
 
 
 def _finish_removal(sid: str, keep_files: bool) -> bool:
     with open_session() as session:
-        if sid not in session.control().pending_removals():
+        pending = session.control().pending_removals()
+        if sid not in pending or session.reader.sweeps.moved(sid):  # that one's files stay
             return False
         _remove(session, sid, keep_files, "")
         return True
@@ -120,11 +116,15 @@ def _remove_moved(ref: str, keep_files: bool, yes: bool, force: bool) -> bool:
     """Delete a sweep of the history; false if it is none."""
     with open_session() as session:
         sweeps = session.reader.sweeps
-        moved = sweeps.moved(sweeps.resolve(ref, session.settings.user))
-        if moved is None:
-            return False
-        sid = moved.view.id
-        check_owner(session, moved.view, force)
+        sid = sweeps.resolve(ref, session.settings.user)
+        try:
+            moved = sweeps.moved(sid)
+            if moved is None:
+                return False
+            check_owner(session, moved.view, force)
+        except DecodeError as error:
+            if not force:
+                raise UserError(f"{error}; add --force to delete it", code=error.code) from None
         confirm(f"Delete {sid} with its archive, checkpoints and artifacts?", yes)
         _remove(session, sid, keep_files, "")
         return True
