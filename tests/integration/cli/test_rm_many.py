@@ -29,6 +29,7 @@ def sweeps(redis, sweep_of: MakeSweep, take, store, control) -> None:
     control.pause(WAITING)
     for sid in (OLD, OTHERS, WAITING):
         make_idle(redis, sid)
+        redis.zadd("hpq:sweeps", {sid: 1})  # created before that
 
 
 def left(reader: StoreReader) -> set[str]:
