@@ -22,12 +22,12 @@ port {port}
 dir {folder}
 sentinel monitor {name} 127.0.0.1 {primary} 1
 sentinel auth-pass {name} {password}
-sentinel down-after-milliseconds {name} 500
-sentinel failover-timeout {name} 2000
+sentinel down-after-milliseconds {name} 300
+sentinel failover-timeout {name} 1000
 sentinel parallel-syncs {name} 2
 """
 # A Sentinel of production looks less often.
-_QUICK = ("info-period", 200, "ping-period", 100, "publish-period", 200, "ask-period", 200)
+_QUICK = ("info-period", 100, "ping-period", 50, "publish-period", 100, "ask-period", 100)
 
 
 # libfaketime does not start with jemalloc. Redis reads its clock by this function alone.

@@ -121,7 +121,7 @@ def test_what_all_replicas_have_survives_each_failover(
     ahead = (0, apart_s, -apart_s) if apart_s else ()
     servers, lab = make_failover(*(clock(tmp_path, seconds) for seconds in ahead))
     lab.env |= {"HPQ_WAIT_REPLICAS": "2", "HPQ_LEASE_S": "4"}
-    (sid, _), kept = enqueue(lab, 500 * failovers, 0), []
+    (sid, _), kept = enqueue(lab, 300 * failovers, 0), []
     committers = [Committer(servers.url, f"committer-{n}", 2) for n in range(2)]
     for committer in committers:
         committer.start()
