@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
@@ -21,7 +22,7 @@ from hpq.notice import Notice
 from hpq.process import make_private
 from hpq.store.scripts import Mark, StoreContext, report_lost
 
-_KEPT = 200  # marks of a worker: all workers look at once after a failover
+_KEPT = 200  # marks: all workers look at once after a failover
 
 
 class Marks:
@@ -46,32 +47,40 @@ class Marks:
 
 
 class MarkFile:
-    """The newest mark of a user on a server; a home that cannot be written keeps none."""
+    """The newest mark of a user on each sweep; a home that cannot be written keeps none."""
 
     def __init__(self, home: Path, server: str, prefix: str) -> None:
         self._path = home / "acknowledged.json"
         self._name = f"{redact(server)} {prefix}"
 
-    def _read(self) -> dict[str, list[object]]:
+    def _read(self) -> dict[str, list[list[object]]]:
         with suppress(OSError, ValueError):
             return dict(json.loads(self._path.read_text("utf-8")))
         return {}
 
-    def keep(self, mark: Mark | None) -> None:
-        """Replace the mark; None removes it."""
-        marks = self._read() | {self._name: list(astuple(mark)) if mark else []}
+    def _write(self, marks: Sequence[Mark]) -> None:
+        newest = {mark.sweep: astuple(mark) for mark in marks}
+        known = self._read() | {self._name: [list(mark) for mark in newest.values()][-_KEPT:]}
         with suppress(OSError):
             make_private(self._path.parent)
             draft = self._path.with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps({name: mark for name, mark in marks.items() if mark}))
+            draft.write_text(json.dumps(known))
             draft.replace(self._path)
 
+    def _marks(self) -> list[Mark]:
+        with suppress(TypeError):  # an older version kept one
+            return [Mark(*mark) for mark in self._read().get(self._name, [])]  # type: ignore[arg-type]
+        return []
+
+    def keep(self, mark: Mark) -> None:
+        """Replace the mark of a sweep."""
+        self._write([*(one for one in self._marks() if one.sweep != mark.sweep), mark])
+
     def check(self, context: StoreContext) -> Notice | None:
-        """Return a notice if the server lacks the event that it has acknowledged."""
-        mark = self._read().get(self._name)
-        with suppress(RedisError, TypeError):  # a viewer cannot record it; the command goes on
-            notice, kept = report_lost(context, [Mark(*mark)] if mark else [])  # type: ignore[arg-type]
-            if notice:
-                self.keep(kept[0] if kept else None)
+        """Return a notice if the server lacks an event that it has acknowledged."""
+        with suppress(RedisError):  # a viewer cannot record it; the command goes on
+            notice, kept = report_lost(context, marks := self._marks())
+            if kept != marks:  # also without sweeps that were removed
+                self._write(kept)
             return notice
         return None

@@ -239,7 +239,7 @@ def report_lost(context: StoreContext, marks: Sequence[Mark]) -> tuple[Notice | 
         what[f"`hpq audit {mark.sweep}` names it" if eid else gone] = None
         kept += [replace(mark, event=eid.decode())] if eid else []
     text = "the server lost what it had acknowledged, in a failover or a restart"
-    return Notice("server-went-back", f"{text}: {'; '.join([*what][:5])}"), kept
+    return Notice("server-went-back", f"{text}: {'; '.join([*what][-20:])}"), kept
 
 
 def _is_of(mark: Mark, entries: Any) -> bool:

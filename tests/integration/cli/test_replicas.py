@@ -57,6 +57,18 @@ def test_a_server_without_the_last_change_is_reported_once(sweep_of, hpq, redis)
     assert "server-went-back" not in ids(again.stderr) and "lost what it had" not in again.stderr
 
 
+def test_each_sweep_that_a_server_lost_is_named_whatever_was_changed_last(
+    sweep_of, hpq, redis
+) -> None:
+    sids = [sweep_of(1, f"demo-{n:05d}").id for n in range(3)]
+    for sid in sids:
+        assert hpq("pause", sid).returncode == 0
+    assert hpq("rm", sids[2], "--yes").returncode == 0
+    redis.flushall()
+    done = hpq("ls").stderr
+    assert all(f"{sid} is gone" in done for sid in sids[:2])
+
+
 def test_a_change_that_was_lost_is_in_the_audit(sweep_of, hpq, redis, keys) -> None:
     sid = sweep_of(1).id
     hpq("pause", sid)
