@@ -21,6 +21,7 @@ from hpq.store.wire.fields import sweep_id
 
 _COUNTED_SETS = ("waiting", "running", "dropped")
 _OWNERS_PER_ROUND_TRIP = 200
+_PART = 1_000  # lines of the history read in one round trip
 _OPEN_SWEEPS_READ = 200  # of one queue, in the order in which workers serve them
 _AHEAD_MAX = 20  # sweeps listed before one sweep
 _SAMPLE = 24  # trials of each kind whose memory is measured, evenly spread
@@ -63,12 +64,17 @@ class SweepReader:
 
     def all_moved(self) -> list[MovedSweep | UnreadableSweep]:
         """Return the sweeps of the history, newest first."""
-        lines: Any = self._redis.hgetall(self._keys.history)
+        ids: Any = self._redis.hkeys(self._keys.history)
+        lines: dict[bytes, bytes | None] = {}
+        for start in range(0, len(ids), _PART):  # all at once may be more than a reply may hold
+            some = ids[start : start + _PART]
+            answer: Any = self._redis.hmget(self._keys.history, some)
+            lines |= zip(some, answer, strict=True)
         found: list[MovedSweep] = []
         unreadable = []
         for raw, line in lines.items():
-            if not SWEEP_ID.match(sid := raw.decode("utf-8", "replace")):
-                continue  # lists print it
+            if not SWEEP_ID.match(sid := raw.decode("utf-8", "replace")) or line is None:
+                continue  # lists print it; None: restored or removed meanwhile
             try:
                 found.append(sweep_codec.decode_moved(self._keys.history, sid, line))
             except DecodeError as error:

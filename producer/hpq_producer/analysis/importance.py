@@ -239,7 +239,8 @@ def _permuted(
     # Row: parameter, column: trial: by how much its error grows.
     grown = errors[1:].reshape(len(groups), _SHUFFLES, -1).mean(axis=1) - errors[0]
     picks = rng.integers(0, grown.shape[1], (_BOOTSTRAPS, grown.shape[1]))
-    drawn = _shares(numpy, grown[:, picks].mean(axis=2))
+    # One by one: all draws at once take megabytes.
+    drawn = _shares(numpy, numpy.stack([grown[:, p].mean(axis=1) for p in picks], axis=1))
     low, high = numpy.quantile(drawn, [0.05, 0.95], axis=1)
     middle = _shares(numpy, grown.mean(axis=1)[:, None])[:, 0]
     low = numpy.maximum(0, middle - _WIDER * (middle - low))

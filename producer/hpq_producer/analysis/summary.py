@@ -20,7 +20,7 @@ MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
 _MAX_VALUES = 8  # per parameter; more numbers are grouped into quarters
 _QUARTERS = 4
 _MOST_RECORDS = 100  # of provenance
-_MOST_SETS = 50_000  # results whose parameters are kept, drawn at random of more
+_MOST_SETS = 10_000  # results whose parameters are kept, drawn at random of more
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 
 

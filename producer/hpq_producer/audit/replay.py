@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
 from hpq.store.audit_reader import SweepCounters, TrialRecord
-from hpq_producer.audit.results import Results
+from hpq_producer.audit.results import Column, Results
 
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
@@ -103,8 +103,9 @@ class Replay:
         self._differences: list[tuple[int, str]] = []
         self._events = self._created = self._late = self._reused = 0
         self._may_drop = False  # stop, cancel and run_cap drop queued trials without events
-        self._trials: dict[int, _TrialReplay] = {}
-        self._states: dict[_TrialReplay, _TrialReplay] = {}
+        self._states = [_TrialReplay()]
+        self._indexes = {self._states[0]: 0}
+        self._trials = Column("l")  # indexes into the states
         self._requeues: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
         self._latencies_ms: list[int] = []
@@ -130,7 +131,7 @@ class Replay:
             self._unknown[event.what] += 1
 
     def _step(self, event: Event) -> None:
-        trial = self._trials.get(event.trial, _TrialReplay())
+        trial = self._state(event.trial)
         reason = event.fields.get("reason") or event.fields.get("kind") or ""
         line = f"{event.what} {event.attempt}" + (f" ({reason})" if reason else "")
         if difference := self._forbidden(trial, event):
@@ -149,8 +150,15 @@ class Replay:
             is_reaped=event.what == "requeued" and reason == "lost",
             is_retried=event.what == "retried",
         )
-        self._trials[event.trial] = self._states.setdefault(after, after)
+        index = self._indexes.setdefault(after, len(self._states))
+        if index == len(self._states):
+            self._states.append(after)
+        self._trials[event.trial] = index
         self._results.add(event)
+
+    def _state(self, number: int) -> _TrialReplay:
+        index: int = self._trials[number]
+        return self._states[index]
 
     def _forbidden(self, trial: _TrialReplay, event: Event) -> str | None:
         what, attempt, latest = event.what, event.attempt, trial.attempt
@@ -175,8 +183,8 @@ class Replay:
         return None
 
     def _violation(self, number: int, what: str) -> Violation:
-        trial = self._trials.get(number)
-        events = tuple(trial.lines.split("\n")) if trial else ()
+        lines = self._state(number).lines
+        events = tuple(lines.split("\n")) if lines else ()
         return Violation(trial=number, what=what, events=events)
 
     def judge(self, record: TrialRecord) -> bool:
@@ -188,7 +196,7 @@ class Replay:
 
     def differs(self, record: TrialRecord) -> str | None:
         """Return the difference between a trial and its events, or None."""
-        trial = self._trials.get(record.number) or _TrialReplay()
+        trial = self._state(record.number)
         if not record.has_params:
             return "it is lost: its parameters are missing"
         indexes = _INDEXES[trial.state]
@@ -210,7 +218,13 @@ class Replay:
 
     def counters_differ(self, counters: SweepCounters) -> list[str]:
         """Return the differences between the sweep's counters and its events."""
-        tally = Counter(trial.state for trial in self._trials.values() if trial.attempt)
+        tally = Counter[TrialState]()
+        beyond, most = [], max(counters.total, self._created)
+        for number, index in self._trials.items():
+            trial = self._states[index]
+            tally[trial.state] += bool(trial.attempt)
+            if not 1 <= number <= most:
+                beyond.append(number)
         found = [
             ("trials", counters.total, self._created),
             ("running", counters.running, tally[_R]),
@@ -225,7 +239,6 @@ class Replay:
         if counters.identities is not None:
             found.append(("identities", counters.identities, self._created))
         out = [f"{name}: {has}, but its events have {n}" for name, has, n in found if has != n]
-        beyond = [n for n in self._trials if not 1 <= n <= max(counters.total, self._created)]
         total = counters.total
         return out + [f"events of trial {n}, but the sweep has {total} trials" for n in beyond[:5]]
 

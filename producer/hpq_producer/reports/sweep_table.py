@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpq.domain.status import UnreadableSweep
-from hpq.domain.sweep import MovedSweep, SweepState, SweepView
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
@@ -51,20 +51,15 @@ class SweepList:
 
 
 def read_sweeps(reader: StoreReader, newest: int, server: Server) -> SweepList:
-    """Read the N newest sweeps, unfinished ones first, without those that cannot be decoded.
-
-    If Redis has fewer, those of the history follow.
-    """
+    """Read the N newest sweeps, unfinished ones first, without those that cannot be decoded."""
     found = [
         s for s in reader.sweeps.get_each(reader.sweeps.ids(newest)) if isinstance(s, SweepView)
     ]
     best = dict(zip((s.id for s in found), reader.trials.best_objectives(found), strict=True))
-    history = reader.sweeps.all_moved()[: newest - len(found)] if len(found) < newest else []
-    moved = [one for one in history if isinstance(one, MovedSweep)]
-    found = sorted([*found, *(one.view for one in moved)], key=lambda sweep: sweep.state.is_over)
+    found.sort(key=lambda sweep: sweep.state.is_over)
     return SweepList(
         sweeps=found,
-        best=best | {one.view.id: one.best for one in moved},
+        best=best,
         waits=explain_waits(reader, found, server),
         at_ms=reader.now_ms(),
     )

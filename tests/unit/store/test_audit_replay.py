@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -223,3 +224,22 @@ def test_every_step_of_an_event_is_in_the_table_of_transitions() -> None:
         assert all(target in TRANSITIONS[source] for source in sources)
     steps = {(source, target) for sources, target in STEPS.values() for source in sources}
     assert steps == {(a, b) for a, targets in TRANSITIONS.items() for b in targets}
+
+
+def test_the_replay_of_a_trial_takes_few_bytes_however_large_its_number_is() -> None:
+    replay, count = Replay(), 20_000
+
+    def end(numbers: Iterable[int]) -> None:
+        for n in numbers:
+            for what in ("claimed", "finished"):
+                told = {"objective": str(n / 7)}
+                replay.add(Event(id="1-0", what=what, trial=n, attempt=1, fields=told))
+
+    end([1, 2**62])
+    tracemalloc.start()
+    try:
+        end(range(1_000, 1_000 + count))
+        spent = tracemalloc.get_traced_memory()[0] / count
+    finally:
+        tracemalloc.stop()
+    assert spent < 50, "bytes a trial: a million would take more than 50 MB"
