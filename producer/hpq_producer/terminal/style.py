@@ -63,6 +63,9 @@ def plain(line: Line) -> str:
 
 def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
     """Cut a line to the terminal's width."""
+    text = plain(line)
+    if width(text) <= terminal.columns and not CONTROL.search(text):  # most lines of long tables
+        return list(line)
     out, left = [], terminal.columns
     for span in line:
         text = fit(CONTROL.sub(" ", span.text), left)
