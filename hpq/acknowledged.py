@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from hpq.connection.client import connections_made
 from hpq.connection.credentials import redact
 from hpq.notice import Notice
-from hpq.process import make_private
+from hpq.process import make_private, private_file
 from hpq.store.scripts import Mark, StoreContext, report_lost
 
 _KEPT = 200  # marks: all workers look at once after a failover
@@ -64,7 +64,8 @@ class MarkFile:
         with suppress(OSError):
             make_private(self._path.parent)
             draft = self._path.with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps(known))
+            with open(draft, "w", encoding="utf-8", opener=private_file) as file:
+                json.dump(known, file)
             draft.replace(self._path)
 
     def _marks(self) -> list[Mark]:
