@@ -17,6 +17,7 @@ from benchmarks.figures import in_turn
 from benchmarks.processes import RQ, WORKER, cpu_s, running, stopped
 from benchmarks.server import Server, wait
 from benchmarks.sweeps import put, write_trials
+from hpq.store import scripts
 from hpq.store.keys import Keys
 
 _DIGITS = """
@@ -113,6 +114,8 @@ def _digits(server: Server, jobs: int) -> IsOver:
 
 
 def _sweep(server: Server, file: Path, jobs: int) -> IsOver:
+    for script in Path(scripts.__file__).parent.glob("lua/*.lua"):
+        server.redis.script_load(scripts.source(script.stem))  # once a server, not a cost of a job
     ended = Keys().sweep(put(server, file), "ended")
     return lambda: server.redis.zcard(ended) >= jobs
 
