@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from redis import Redis
 
@@ -62,6 +67,28 @@ def let_a_millisecond_pass(redis: Redis) -> None:
     began = server_ms(redis)
     while server_ms(redis) < began + 2:
         pass
+
+
+def was_killed(line: int, steps: tuple[str, ...], act: Callable[[], object]) -> bool:
+    """Act in another process, killed at this line of the files `steps`; False if it has ended."""
+    if pid := os.fork():
+        return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.endswith(steps):
+            return None
+        count += event == "line"
+        if count == line:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    try:
+        sys.settrace(trace)
+        act()
+    finally:
+        os._exit(0)  # also after an error: then nothing was done
 
 
 def move_all(environ: Mapping[str, str], files: Files) -> None:

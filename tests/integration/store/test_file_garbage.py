@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import sys
 from collections.abc import Callable
-from types import FrameType
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,7 +20,7 @@ from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import NewRow
-from tests.support.store_calls import Shelf, beat, end, remove_all, take
+from tests.support.store_calls import Shelf, beat, end, remove_all, take, was_killed
 
 SID = "demo-00000"
 STEPS = ("file_garbage.py", "local.py", "shutil.py")  # the code that may be killed at each line
@@ -62,27 +59,9 @@ def fill(
     return write
 
 
-def look_and_die(redis_url: str, shelf: Shelf, line: int) -> bool:
-    """Look at the store in another process, killed at this line; True if it was killed."""
-    if pid := os.fork():
-        return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        if not frame.f_code.co_filename.endswith(STEPS):
-            return None
-        count += event == "line"
-        if count == line:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    try:
-        context = StoreContext.open(connect(redis_url), Keys("hpq"), mints=False)
-        sys.settrace(trace)
-        remove_all(FileGarbage(context), shelf.files)
-    finally:
-        os._exit(0)  # also after an error: then the garbage is still there
+def look(redis_url: str, shelf: Shelf) -> None:
+    context = StoreContext.open(connect(redis_url), Keys("hpq"), mints=False)
+    remove_all(FileGarbage(context), shelf.files)
 
 
 def test_a_worker_killed_at_any_step_takes_no_needed_file_and_the_next_one_finishes(
@@ -93,14 +72,14 @@ def test_a_worker_killed_at_any_step_takes_no_needed_file_and_the_next_one_finis
     while True:
         line += steps.randint(5, 40)
         needed = fill()
-        was_killed = look_and_die(redis_url, shelf, line)
+        is_killed = was_killed(line, STEPS, partial(look, redis_url, shelf))
         names = {name.removesuffix("/file") for name in shelf.files.names("hpq")}
         assert needed <= names, f"killed at line {line}"
         redis.delete(keys.sweep("gone-00000", "restoring"))  # its lock expires
         remove_all(FileGarbage(store_context), shelf.files)  # the next worker
         names = {name.removesuffix("/file") for name in shelf.files.names("hpq")}
         assert names == needed
-        if not was_killed:
+        if not is_killed:
             break
         kills += 1
     assert kills > 10

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import secrets
-import signal
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -29,7 +26,7 @@ from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq_producer.audit.sweep_audit import audit_sweep
-from tests.support.store_calls import LEASE, Shelf, end, let_a_millisecond_pass, take
+from tests.support.store_calls import LEASE, Shelf, end, let_a_millisecond_pass, take, was_killed
 
 DAY_MS = 86_400_000
 # The code that may be killed at each line.
@@ -198,27 +195,9 @@ def test_a_move_needs_the_last_event_of_a_sweep_that_is_over_and_may_be_sent_twi
     assert redis.hgetall("hpq:history") == {sid.encode(): b"line"}
 
 
-def move_and_die(settings: Settings, shelf: Shelf, line: int) -> bool:
-    """Move in another process, killed at this line; True if it was killed."""
-    if pid := os.fork():
-        return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        if not frame.f_code.co_filename.endswith(STEPS):
-            return None
-        count += event == "line"
-        if count == line:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    try:
-        context = StoreContext.open(connect(settings.redis_url), Keys("hpq"), mints=False)
-        sys.settrace(trace)
-        History(settings, context).move(shelf.files)
-    finally:
-        os._exit(0)  # also after an error: then the sweep is still in Redis
+def move(settings: Settings, shelf: Shelf) -> None:
+    context = StoreContext.open(connect(settings.redis_url), Keys("hpq"), mints=False)
+    History(settings, context).move(shelf.files)
 
 
 def kill_points(seed: int) -> Iterator[int]:
@@ -236,7 +215,7 @@ def test_a_mover_killed_at_any_step_leaves_the_sweep_once_or_twice_and_the_next_
     for n, line in enumerate(kill_points(7)):
         sid = over(f"demo-{n:05d}")
         let_a_millisecond_pass(redis)
-        was_killed = move_and_die(settings, shelf, line)
+        is_killed = was_killed(line, STEPS, partial(move, settings, shelf))
         is_moved = is_archived(redis, shelf, sid)
         if reader.sweeps.exists(sid):
             assert audit_sweep(reader, sid).violations == (), f"killed at line {line}"
@@ -247,7 +226,7 @@ def test_a_mover_killed_at_any_step_leaves_the_sweep_once_or_twice_and_the_next_
         history_of().move(shelf.files)  # the next worker
         assert is_archived(redis, shelf, sid) and len(archives(shelf, sid)) <= 2
         assert not redis.keys(f"hpq:[st]:{sid}*") and not redis.smembers("hpq:removing")
-        if not was_killed:
+        if not is_killed:
             break
     # Before and after the copy, and after the line: with keys left, and without.
     assert places == {

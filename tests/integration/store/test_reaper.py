@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from threading import Event
 
 import pytest
@@ -81,19 +83,29 @@ def test_a_reaper_that_cannot_read_what_redis_holds_goes_on(
     assert len(caplog.messages) == 1
 
 
-def test_a_machine_that_was_suspended_requeues_no_trial_at_once(
-    store: TrialStore, sweep_of, take, who: WorkerPresence, redis: Redis, keys, reader,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """The server's clock ran on meanwhile, so all leases of the machine's workers have expired."""
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The machine's monotonic clock, as the one number of a list."""
     now = [1_000.0]
     monkeypatch.setattr(time, "clock_gettime", lambda clock: now[clock == time.CLOCK_MONOTONIC])
+    return now
+
+
+@pytest.fixture
+def reaper_of(store: TrialStore, sweep_of, who: WorkerPresence) -> Callable[..., Reaper]:
+    """Return a function that builds the reaper of a busy worker, beside a sweep of one trial."""
     sweep_of(1)
     store.reap("default", lease_ms=LEASE, lost_max=2)
     busy = replace(who, fields={"state": "busy", "fault": ""})
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.01"})
-    reaper = Reaper(settings, store, lambda: (busy, False), Telemetry(None), Outage())
-    claim = take()
+    return partial(Reaper, settings, store, lambda: (busy, False), Telemetry(None))
+
+
+def test_a_machine_that_was_suspended_requeues_no_trial_at_once(
+    now: list[float], reaper_of: Callable[..., Reaper], take, redis: Redis, keys, reader
+) -> None:
+    """The server's clock ran on meanwhile, so all leases of the machine's workers have expired."""
+    reaper, claim = reaper_of(Outage()), take()
     redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
     state = lambda: reader.trials.get(claim.trial).state  # noqa: E731
     for passed_s in (3_600, 14, 14):  # a longer pause would be another sleep
@@ -106,23 +118,13 @@ def test_a_machine_that_was_suspended_requeues_no_trial_at_once(
 
 
 def test_a_full_server_that_cannot_record_a_loss_does_not_stop_the_reaper(
-    store: TrialStore, sweep_of, take, who: WorkerPresence, redis: Redis, keys, reader,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    now = [1_000.0]
-    monkeypatch.setattr(time, "clock_gettime", lambda clock: now[clock == time.CLOCK_MONOTONIC])
-    sweep_of(1)
-    store.reap("default", lease_ms=LEASE, lost_max=2)
-    busy = replace(who, fields={"state": "busy", "fault": ""})
-    settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.01"})
-
+    now: list[float], reaper_of: Callable[..., Reaper], take, redis: Redis, keys, reader
+) -> None:
     def report_lost() -> None:
         raise OutOfMemoryError
 
     outage = Outage()
-    reaper = Reaper(
-        settings, store, lambda: (busy, False), Telemetry(None), outage, report_lost=report_lost
-    )
+    reaper = reaper_of(outage, report_lost=report_lost)
     claim = take()
     for _ in range(2):  # together longer than half a lease
         now[0] += 14
