@@ -12,15 +12,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
 
 from hpq.archive.write import write
-from hpq.code.signing import key_of, sign_archive
+from hpq.code.signing import sign_archive, verifying_key
 from hpq.domain.sweep import SweepView
-from hpq.errors import HpqError, UserError
+from hpq.errors import HpqError
 from hpq.filestore.base import Files, GoOn, copy_in, is_reachable
 from hpq.settings import Settings
 from hpq.store.archive import due_sweeps, line_of
@@ -76,9 +75,6 @@ class History:
         if found != sha256:
             files.remove(f"{folder}/{own}")
             raise OSError(f"{path}: the store returns other bytes than were written")
-        key: bytes | None = None
-        with suppress(UserError):  # a key that others can read
-            key = key_of(self._settings, make=False)
         line = line_of(
             self._context,
             sweep,
@@ -86,7 +82,7 @@ class History:
             path=path,
             size=size,
             sha256=sha256,
-            signature=sign_archive(key, prefix, sweep.id, sha256),
+            signature=sign_archive(verifying_key(self._settings), prefix, sweep.id, sha256),
         )
         if not self._control.move(sweep.id, last_event, line):
             return files.remove(f"{folder}/{own}")

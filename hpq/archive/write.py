@@ -39,23 +39,40 @@ def write(context: StoreContext, sid: str, path: Path, *, replaces: bool = False
     header = Header(sweep=sid, trials=sweep.counts.total, schema=sweep.schema)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with draft.open("xb") as raw:
-            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
-                thinned = _fill(file, header, _rows(context, sweep))
-            raw.flush()
-            os.fsync(raw.fileno())
-        if replaces:
-            draft.replace(path)
-        else:
-            os.link(draft, path)
-    except FileExistsError:
-        raise UserError(f"{path} exists; choose another path", code="file-exists") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
+        with named_errors(path):
+            with draft.open("xb") as raw:
+                with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+                    thinned = _fill(file, header, _rows(context, sweep))
+                raw.flush()
+                os.fsync(raw.fileno())
+            put(draft, path, replaces=replaces)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
     return replace(header, thinned=thinned)
+
+
+def put(draft: Path, path: Path, *, replaces: bool) -> None:
+    """Let a complete file appear at its path.
+
+    Raises:
+        OSError: it cannot; FileExistsError: the path is taken, and `replaces` is not set.
+    """
+    if replaces:
+        draft.replace(path)
+    else:
+        os.link(draft, path)
+
+
+@contextlib.contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Raise UserError for an OSError of the block, which writes a file."""
+    try:
+        yield
+    except FileExistsError:
+        raise UserError(f"{path} exists; choose another path", code="file-exists") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
 
 
 def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> int:

@@ -113,6 +113,13 @@ def is_signed(key: bytes, prefix: str, sweep: RunnableSweep) -> bool:
     return hmac.compare_digest(sign(key, prefix, sweep).encode(), sweep.signature.encode())
 
 
+def verifying_key(settings: Settings) -> bytes | None:
+    """Return the key of this machine; None if there is none, or others can read it."""
+    with contextlib.suppress(UserError):
+        return key_of(settings, make=False)
+    return None
+
+
 def sign_archive(key: bytes | None, prefix: str, sid: str, sha256: str) -> str:
     """Return the signature of an archive's checksum, as hex; "" without a key."""
     record = dumps(["hpq archive", prefix, sid, sha256]).encode()
@@ -204,13 +211,12 @@ def unverified(settings: Settings, sweep: SweepView) -> Notice | None:
 
     A machine without a key verifies nothing, and has nothing to say.
     """
-    with contextlib.suppress(UserError):  # a key that others can read
-        key = key_of(settings, make=False)
-        if key and not is_signed(key, settings.prefix, sweep):
-            keys = keys_apart(sweep, fingerprint(key))
-            text = f"{sweep.id}: not signed with this machine's key{keys}; its parameters are shown"
-            return Notice("parameters-unverified", f"{text} unverified")
-    return None
+    key = verifying_key(settings)
+    if not key or is_signed(key, settings.prefix, sweep):
+        return None
+    keys = keys_apart(sweep, fingerprint(key))
+    text = f"{sweep.id}: not signed with this machine's key{keys}; its parameters are shown"
+    return Notice("parameters-unverified", f"{text} unverified")
 
 
 def fingerprint(key: bytes | None) -> str:

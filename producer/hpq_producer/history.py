@@ -5,7 +5,6 @@ Readers then read that server as any other. It can be deleted at any time.
 
 from __future__ import annotations
 
-import contextlib
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory
 from hpq.archive.format import Header, read
 from hpq.archive.history import checksum
 from hpq.archive.restore import restore
-from hpq.code.signing import is_archive_signed, key_of
+from hpq.code.signing import is_archive_signed, verifying_key
 from hpq.connection.client import connect
 from hpq.connection.credentials import redact
 from hpq.domain.sweep import MovedSweep
@@ -103,9 +102,7 @@ def fetch(settings: Settings, moved: MovedSweep, folder: Path) -> Path:
 
 def _verify(settings: Settings, moved: MovedSweep) -> None:
     """Refuse an archive that this machine's key, if it has one, did not sign."""
-    key: bytes | None = None
-    with contextlib.suppress(UserError):  # a key that others can read
-        key = key_of(settings, make=False)
+    key = verifying_key(settings)
     if key and not is_archive_signed(key, settings.prefix, moved):
         sid = moved.view.id
         text = f"{sid}: not signed with this machine's key: its archive, {moved.path} of store"

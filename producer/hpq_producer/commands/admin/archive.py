@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 
 from hpq.archive.format import Header
 from hpq.archive.restore import restore
-from hpq.archive.write import write
+from hpq.archive.write import named_errors, put, write
 from hpq.domain.sweep import MovedSweep
 from hpq.errors import ExitCode, HpqError, NotFound, UserError
 from hpq_producer.archive.stored_files import files_of
@@ -115,17 +115,11 @@ def _write(session: Session, sid: str, path: Path, *, replaces: bool) -> Header:
     moved = session.reader.sweeps.moved(sid)
     if moved is None:
         return write(session.context(), sid, path, replaces=replaces)
-    try:
-        with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            copy = fetch(session.settings, moved, Path(folder))
-            if replaces:
-                copy.replace(path)
-            else:
-                path.hardlink_to(copy)
-    except FileExistsError:
-        raise UserError(f"{path} exists; choose another path", code="file-exists") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
+    with (
+        named_errors(path),
+        TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder,
+    ):
+        put(fetch(session.settings, moved, Path(folder)), path, replaces=replaces)
     return Header(sweep=sid, trials=moved.view.counts.total, schema=moved.view.schema)
 
 

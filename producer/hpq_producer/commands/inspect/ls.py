@@ -92,7 +92,7 @@ def _print_notes_of_server(reader: StoreReader, moved: int) -> None:
     if moved:
         print_message(f"{trials_of(moved, 'sweep')} moved to the file store: hpq ls --all")
     at_ms = reader.went_back_ms()
-    if reader.now_ms() - at_ms < _RECENT_MS:
+    if at_ms and reader.now_ms() - at_ms < _RECENT_MS:
         print_message(
             f"! the server lost what it had acknowledged (noticed {iso(at_ms)}), in a failover or a"
             " restart; a notice named the sweeps, once; `hpq audit SWEEP` names lost trials"
