@@ -17,9 +17,9 @@ from pathlib import Path
 
 from hpq.code.manifest import MOST_BYTES, Files, digest_of
 from hpq.code.manifest import manifest as manifest_of
-from hpq.errors import UserError
+from hpq.errors import writing
 from hpq.filestore.base import is_safe_name
-from hpq.process import make_private, private_file
+from hpq.process import replace_private
 
 WRITTEN_S = 1_000_000_000  # of each copy: a restored file never fits bytecode of an edited one
 
@@ -42,14 +42,8 @@ def keep(home: Path, digest: str, bundle: bytes) -> None:
         UserError: the file cannot be written.
     """
     path = _kept(home, digest)
-    try:
-        make_private(path.parent)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        with open(draft, "wb", opener=private_file) as file:
-            file.write(bundle)
-        draft.rename(path)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
+    with writing(path):
+        replace_private(path, bundle)
 
 
 def read_kept(home: Path, digest: str) -> Files | None:
@@ -144,10 +138,7 @@ def write(files: Files, folder: Path) -> None:
 def write_file(path: str, data: bytes, mode: int) -> None:
     """Write a file of the code with the time WRITTEN_S; raises like `write`."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
         os.utime(fd, (WRITTEN_S, WRITTEN_S))
-    finally:
-        os.close(fd)

@@ -13,10 +13,12 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from hpq import process as hpq_process
 from hpq.domain.sweep import Launch
 from hpq.domain.trial import Json, Params
 from hpq.errors import BadParams, SettingsError
@@ -69,6 +71,7 @@ _MULTIRUN = frozenset({"-m", "--multirun"})  # sets directories itself
 _INTERPRETER = re.compile(r"(?:python|pypy|Rscript|julia|node|ruby|perl)[\d.]*")
 _STARTER = re.compile(rf"{_INTERPRETER.pattern}|(?:ba|da|z)?sh")
 _WITH_VALUE = frozenset({"-W", "-X"})
+_SCRIPT_S = 20.0
 GPUS = "${gpus}"  # hpq's own; a parameter of that name takes precedence
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
 
@@ -197,6 +200,25 @@ def interpreter(environ: Mapping[str, str], given: str = "") -> str:
         if found := shutil.which(name, path=path):
             return os.path.abspath(found)
     return sys.executable
+
+
+def printed_by(python: str, script: str, environ: Mapping[str, str]) -> str:
+    """Return what a script prints that a Python of programs runs, without hpq's secrets.
+
+    Raises:
+        OSError, subprocess.SubprocessError: it cannot be started, fails, or takes too long.
+    """
+    ours = hpq_process.ours(environ)
+    done = subprocess.run(
+        [python, "-c", script],
+        env={name: value for name, value in environ.items() if name not in ours},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_SCRIPT_S,
+        check=True,
+    )
+    return done.stdout
 
 
 def is_own(python: str) -> bool:

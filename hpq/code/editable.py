@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-_TIMEOUT_S = 20.0
+from hpq.code.command import printed_by
+
 _OWN = ("hpq", "hpq_producer", "hpq_worker")
 # setuptools writes paths into .pth files, or finders with a MAPPING {package: directory}.
 _PROBE = """
@@ -35,15 +36,7 @@ def editable_installs(python: str) -> EditableInstalls:
     """Ask a Python for its editable installs, except hpq's own; none if it fails to answer."""
     environ = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     try:
-        done = subprocess.run(
-            [python, "-c", _PROBE],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=True,
-        )
-        paths, packages, prefixes = json.loads(done.stdout)
+        paths, packages, prefixes = json.loads(printed_by(python, _PROBE, environ))
     except (OSError, subprocess.SubprocessError, ValueError):
         return EditableInstalls()
     return EditableInstalls(

@@ -177,14 +177,14 @@ def _is_code(path: Path, endings: Collection[str]) -> bool:
     return path.suffix in endings and not path.name.startswith(".")
 
 
-def git(folder: Path, *args: str) -> bytes | None:
-    """Return what a git command prints; None if it fails, or git is not installed."""
+def git(folder: Path, *args: str, codes: Collection[int] = (0,)) -> bytes | None:
+    """Return what a git command prints; None unless it exits with one of `codes`."""
     command = ["git", "-C", str(folder), *args]
     try:
         done = subprocess.run(command, capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return done.stdout if done.returncode in codes else None
 
 
 def _git_paths(folder: Path, *args: str) -> list[Path] | None:

@@ -111,3 +111,9 @@ def of(url: str) -> str:
         return unquote(parts.password or dict(parse_qsl(parts.query)).get("password", ""))
     except (OSError, ValueError):
         return ""
+
+
+def is_local(url: str) -> bool:
+    """Return True if a URL names a server that only its own machine reaches."""
+    host = urlsplit(url).hostname or "localhost"  # a socket's URL has none
+    return host in ("localhost", "::1") or host.startswith("127.")

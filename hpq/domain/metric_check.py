@@ -1,4 +1,4 @@
-"""Find the sweep's metric in printed text; detect trials that report it under another spelling."""
+"""Find metrics in printed lines; detect trials that report the sweep's under another spelling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hpq.domain.trial import TrialState, TrialView
 ENOUGH_REPORTS = 5  # without the metric
 _ABBREVIATED = 3  # the fewest letters of an abbreviation, such as acc
 _TYPO = 0.9  # the least likeness of two words: rmse and mse have 0.86
-NUMBER = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf)"
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf)"
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VALIDATION = frozenset({"val", "valid", "validation"})
 # In "val loss: 0.3", the word before "loss" makes it another metric.
@@ -29,24 +29,57 @@ def _spellings(metric: str) -> re.Pattern[str]:
 
 
 @cache
-def _in_text(metric: str) -> re.Pattern[str]:
+def _before(metric: str, value: str) -> re.Pattern[str]:
     name = f"(?P<name>{re.escape(metric)}|{_spellings(metric).pattern})"
-    end = r"(?!\w|[./:-]\d)"  # of a number: not 3/10, 10:30 or a date
-    return re.compile(rf"(?<![\w./-]){name}[\"']?\s*[=:]\s*(?P<value>{NUMBER}){end}", re.IGNORECASE)
+    return re.compile(rf"(?<![\w./-]){name}[\"']?{value}", re.IGNORECASE)
+
+
+_VALUE = rf"\s*[=:]\s*(?P<value>{_NUMBER})(?!\w|[./:-]\d)"  # not 3/10, 10:30 or a date
+
+
+def _find(metric: str, value: str, line: str) -> list[re.Match[str]]:
+    """Find a name before a pattern, from the end of a line, unless it is part of another name."""
+    return [
+        found
+        for found in reversed(list(_before(metric, value).finditer(line)))
+        if _QUALIFIERS.isdisjoint(line[: found.start()].lower().rsplit(None, 1)[-1:])
+    ]
+
+
+def mentions(metric: str, line: str) -> bool:
+    """Return whether a line has the metric in any spelling, and then a number: `val-loss 0.3`."""
+    return bool(_find(metric, r"(?!\w)(?=.*\d)", line))
 
 
 def metric_in_text(metric: str, line: str) -> tuple[str, float] | None:
     """Return the last `metric=number` or `metric: number` of a line, or else of a near miss."""
     near = None
-    for found in reversed(list(_in_text(metric).finditer(line))):
-        before = line[: found.start()].rsplit(None, 1)[-1:] if found.start() else []
-        if before and before[0].lower() in _QUALIFIERS:
-            continue
+    for found in _find(metric, _VALUE, line):
         said = found["name"], float(found["value"])
         if said[0] == metric:
             return said
         near = near or said
     return near
+
+
+_WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # in "Epoch 3 loss=0.5", "3" makes the line text
+_PAIR = re.compile(
+    rf"\s*(?P<name>{_WORD}(?: +{_WORD})*)\s*=\s*(?P<value>{_NUMBER})(?:\s*[,;|]|\s|\Z)\s*",
+    re.IGNORECASE,
+)
+_LONGEST_NAME = 64
+
+
+def metrics_of_line(line: str) -> dict[str, float]:
+    """Return the values of a line that consists of `name=number`; {} if it has other text."""
+    at, found = 0, dict[str, float]()
+    while at < len(line):
+        pair = _PAIR.match(line, at)
+        if pair is None or len(pair["name"]) > _LONGEST_NAME:
+            return {}
+        found[pair["name"]] = float(pair["value"])
+        at = pair.end()
+    return found
 
 
 def near_miss(metric: str, names: Collection[str]) -> str:
@@ -91,6 +124,10 @@ def metric_warning(
 ) -> str:
     """Return why a trial lacks the metric; "" if a trial has it, or may still report it."""
     metric = sweep.metric
+    names = sweep.further_metrics
+    ended = [trial for trial in (*best, *trials) if trial.state is TrialState.FINISHED]
+    if ended and (lacks := [n for n in names if all(n not in t.metrics for t in ended)]):
+        return f"#{ended[0].id.number}: finished without reporting {lacks[0]}"
     if metric is None or best or any(metric.name in trial.metrics for trial in trials):
         return ""
     for trial in trials:

@@ -6,8 +6,10 @@ Times are by the server's clock, in integer milliseconds.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hpq.domain.owner import Owner
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.notice import Notice
@@ -35,13 +37,13 @@ class Worker:
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
-    only: str = ""  # the one sweep, or trial (`sweep/7`), that it runs; "" for any
+    only: str = ""  # the one sweep that it runs; "" for any
     pod: str = ""  # the pod's name; "" outside a cluster
     refuses: dict[str, Notice] = field(default_factory=dict)
 
     def is_for(self, sid: str) -> bool:
-        """Return whether the worker may run the trials of a sweep, or one of them."""
-        return self.only.partition("/")[0] in ("", sid)
+        """Return whether the worker may run the trials of a sweep."""
+        return self.only in ("", sid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,42 @@ class UnreadableSweep:
 
     id: str
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedSweep:
+    """A moved sweep: what its line in Redis holds, and where its archive is.
+
+    `view` has what lists show of the sweep; `store` is the id of a file store, and `path` the
+    archive's name in it. `signature` covers the checksum.
+    """
+
+    view: SweepView
+    best: float | None
+    store: str
+    path: str
+    size: int
+    sha256: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The figures of all queues at one moment.
+
+    `waiting` and `running` count the trials of sweeps that are not over, by queue and owner;
+    `workers` counts the live workers by queue and state. `gpu_ms` is what owners used since an
+    operator set the first limit of any owner.
+    """
+
+    demand: Mapping[str, int]  # queue → trials that run or could be claimed now
+    waiting: Mapping[tuple[str, str], int]
+    running: Mapping[tuple[str, str], int]
+    workers: Mapping[tuple[str, str], int]
+    gpu_ms: Mapping[str, int]
+    counters: Mapping[str, int]
+    memory_ratio: float  # used_memory over maxmemory; 0 if there is no limit
+    is_aof_ok: bool
 
 
 FULL = 0.8  # of maxmemory; the rest is for reports and results
@@ -109,6 +147,7 @@ class SweepStatus:
     workers: tuple[Worker, ...]  # live workers of the sweep's queue
     durations: DurationStats
     ahead: tuple[SweepView, ...] = ()  # served before it, if it waits while all workers are busy
+    owner: Owner | None = None  # its limits, if any are set and none of its trials runs
     memory: ServerMemory | None = None  # the server's; None if these credentials may not ask
     silent_ms: float = math.inf  # without a heartbeat for longer, a trial's worker is silent
     is_stale: bool = False  # Redis has not answered since; `at_ms` advances by the local clock
@@ -119,6 +158,11 @@ class SweepStatus:
         since = self.at_ms - trial.beat_ms
         is_silent = trial.state is TrialState.RUNNING and trial.beat_ms and since > self.silent_ms
         return since if is_silent and not self.is_stale else 0
+
+
+def event_ms(event: str) -> int:
+    """Return the server's time in the id of an event."""
+    return int(event.partition("-")[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,4 +177,4 @@ class Event:
 
     @property
     def at_ms(self) -> int:
-        return int(self.id.partition("-")[0])
+        return event_ms(self.id)

@@ -8,7 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
+from hpq.domain.budget import Budget
+from hpq.domain.constraint import Constraint
 from hpq.domain.trial import Json, TrialState
 
 
@@ -28,9 +31,15 @@ class AppendedFile:
 
 # Each sweep has a schema number, and a worker ignores sweeps whose number is higher than its own.
 # 3: the record covers the search, and each trial's parameters are signed.
-SCHEMA = 3
+# 4: `schema_of` lists what an older worker would ignore.
+# 5: a personal key signed the record, which then covers owner and priority.
+SCHEMA = 5
+COMMON_SCHEMA = 3
+FEATURE_SCHEMA = 4
+PERSONAL_SCHEMA = 5
 DEFAULT_QUEUE = "default"
 FUNCTION = "function"  # trainer and queue of trials that `hpq.agent` runs in its caller's process
+_PLACE = 60  # characters of a file and line
 MAX_PRIORITY = 1_000  # the lowest priority is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -101,6 +110,13 @@ class Metric:
         if a != a:
             return False
         return b != b or (a < b if self.goal is Goal.MINIMIZE else a > b)
+
+
+def is_same_metric(one: Metric | None, other: Metric | None) -> bool:
+    """Return True if results of both are comparable."""
+    if one is None or other is None:
+        return one is other
+    return (one.name, one.goal, one.take) == (other.name, other.goal, other.take)
 
 
 class TerminationRule(StrEnum):
@@ -190,6 +206,17 @@ class Launch:
         return self.trainer or self.program or " ".join(self.command)
 
 
+ReportsBy = Literal["wandb", "hpq.report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """What reports a program's metrics in place of printed lines, as its code was enqueued."""
+
+    place: str  # file:line
+    by: ReportsBy
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Number of trials of a sweep in each state."""
@@ -244,21 +271,51 @@ class RunnableSweep:
 
     id: str
     launch: Launch
+    owner: str = ""
+    priority: int = 0
     signature: str = ""
     signer: str = ""  # fingerprint of the signing key as the producer wrote it: for people only
     metric: Metric | None = None
+    objectives: tuple[Metric, ...] = ()  # all metrics, `metric` first; () if there is only one
+    constraints: tuple[Constraint, ...] = ()
     timeout_s: float = 0.0  # 0 = none
     stall_s: float = 0.0  # 0 = by default
+    idle_s: float = 0.0  # ends trials whose GPUs are used less than idle_below for so long; 0: none
+    idle_below: float = 0.0  # percent
     sampler: str = ""  # sampler that suggests trials; "" if all exist at enqueue
     search: str = ""  # its search as JSON (wire/search.py); "" likewise
     keep: Keep | None = None  # None: all artifacts, but no checkpoints of finished trials
+    history: str = ""  # "all": every report is kept in a file of the trial
     early: EarlyTerminate | None = None
     method: str = "grid"
     seed: int = 0
     replicates: int = 1  # trials with the same parameters, numbered consecutively
     provenance: Mapping[str, Json] = field(default_factory=dict)
     created_ms: int = 0
-    schema: int = SCHEMA
+    schema: int = COMMON_SCHEMA
+
+    @property
+    def further_metrics(self) -> tuple[str, ...]:
+        """Names of the metrics that a result needs beside `metric`, by their last values."""
+        bounds = (constraint.metric for constraint in self.constraints)
+        return tuple(dict.fromkeys([*(one.name for one in self.objectives[1:]), *bounds]))
+
+    def violations(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
+        """Return the violation of each constraint by a trial's last values."""
+        return tuple(constraint.violation(metrics) for constraint in self.constraints)
+
+    def is_feasible(self, metrics: Mapping[str, float]) -> bool:
+        """Return True if a trial's last values meet all constraints."""
+        return all(violation <= 0 for violation in self.violations(metrics))
+
+    @property
+    def reporter(self) -> Reporter | None:
+        """What reports the metrics of a program; None if its printed lines do."""
+        found = self.provenance.get("reporter")  # not in the launch record: older hpq signs that
+        if not isinstance(found, Mapping):
+            return None
+        by: ReportsBy = "hpq.report" if found.get("by") == "hpq.report" else "wandb"
+        return Reporter(str(found.get("place", ""))[-_PLACE:], by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,22 +329,22 @@ class SweepView(RunnableSweep):
     name: str
     digest: str
     queue: str = DEFAULT_QUEUE
-    owner: str = ""
-    priority: int = 0
     max_parallel: int = 0  # 0 = no cap
+    may_run: str = ""  # how many of its trials the owner's limits let run at once; "": no limits
     retries: int = 0  # added to the retries of retry_policy.RETRY_RULES
     run_cap: int = 0  # suggests at most N trials; 0: no limit
-    made: Mapping[str, int] = field(
-        default_factory=dict
-    )  # sampler → number of trials that it suggested
+    made: Mapping[str, int] = field(default_factory=dict)  # sampler → trials that it suggested
     no_more: str = ""  # why suggestions ended: stopped, cancelled, exhausted, …
     varying: tuple[str, ...] = ()
     spec: Mapping[str, Json] = field(default_factory=dict)
     bundle: str = ""  # digest under which Redis holds the code; "" if it does not
     files: tuple[AppendedFile, ...] = ()  # added after the sweep's own
     tags: tuple[str, ...] = ()
+    note: str = ""  # what users write about it
     flag: str = ""  # "", paused, stopped, cancelled
-    held: str = ""  # why the breaker holds the sweep, one line
+    held: str = ""  # why the breaker holds the sweep, one line; or the key of the budget that does
+    budget: Budget | None = None
+    least_ms: int = 0  # longest run that the end of an allocation cut off; 0: none
     retry_ended: str = ""  # why the retried trials that waited were returned to failed, one line
     reached: TargetReached | None = None
     bands: tuple[int, ...] = ()  # early-termination bands that some trial has reached
@@ -298,22 +355,34 @@ class SweepView(RunnableSweep):
         """The state of the sweep."""
         return sweep_state(self.flag, self.held, self.counts)
 
+    @property
+    def is_over_budget(self) -> bool:
+        """True if the sweep is held because none of its waiting trials fits its budget."""
+        return self.state is SweepState.HELD and self.held.startswith("budget.")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedSweep:
-    """A sweep of the history: what its line in Redis holds, and where its archive is.
+    @property
+    def why_held(self) -> str:
+        """Why the sweep is held, in words; "" if it is not."""
+        return self.budget.why(self.held) if self.budget else self.held
 
-    `view` has what lists show of the sweep; `store` is the id of a file store, and `path` the
-    archive's name in it. `signature` covers the checksum.
-    """
+    @property
+    def resumed_by(self) -> str:
+        """The command that lets trials of a paused or held sweep start again."""
+        change = self.budget.change(self.held) if self.budget else ""
+        return f"hpq set {self.id} {change}" if change else f"hpq resume {self.id}"
 
-    view: SweepView
-    best: float | None
-    store: str
-    path: str
-    size: int
-    sha256: str
-    signature: str
+
+def schema_of(sweep: SweepView) -> int:
+    """Return the lowest schema whose workers know everything that a sweep uses."""
+    uses = (sweep.objectives, sweep.constraints, sweep.idle_s, sweep.budget)
+    return max(sweep.schema, FEATURE_SCHEMA if any(uses) else COMMON_SCHEMA)
+
+
+def is_same_goal(one: RunnableSweep, other: RunnableSweep) -> bool:
+    """Return True if trials of both sweeps can be ranked together."""
+    same = len(one.objectives) == len(other.objectives) and is_same_metric(one.metric, other.metric)
+    pairs = zip(one.objectives, other.objectives, strict=False)
+    return same and one.constraints == other.constraints and all(is_same_metric(*p) for p in pairs)
 
 
 def sweep_state(flag: str, held: str, counts: Counts) -> SweepState:

@@ -94,8 +94,9 @@ class Checkpoint:
     """The newest published checkpoint of a trial: its place, and the progress of the training.
 
     `store` is the file store's id, `path` a folder in it. `last` and `best` are values of the
-    sweep's metric (None: none is finite), `counts` how many values of each metric were reported and
-    `logged` how many finite values of the sweep's metric.
+    sweep's metric (None: none is finite), `counts` how many values of each metric were reported,
+    `logged` how many finite values of the sweep's metric, and `further` the last values of the
+    other metrics that a result needs.
     """
 
     store: str
@@ -105,6 +106,7 @@ class Checkpoint:
     best: float | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     logged: int = 0
+    further: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,12 @@ class Artifacts:
     store: str
     path: str
     files: Mapping[str, int] = field(default_factory=dict)
+
+
+# What hpq reads while a trial runs, docs/guides/telemetry.md says how. NAME is the maximum and
+# NAME.mean the mean. Redis keeps them by place: new names go to the end.
+_READ = ("rss_gb", "cpu", "gpu.util", "gpu.memory_gb", "gpu.power_w")
+USAGE = (*(name + end for name in _READ for end in ("", ".mean")), "gpu.size_gb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +142,10 @@ class Claim:
     signature: str = ""
     timeout_s: float = 0.0
     stall_s: float = 0.0
+    owner: str = ""  # this and the next are those by which the claim chose the sweep
+    priority: int = 0
+    limited: bool = False  # operators' limits exist for the prefix
+    gpus: float = 1.0  # of the trial here, which count for limits
     unfed: str = ""  # a sweep that lacks a suggester, which this worker should start
 
     @property
@@ -251,6 +263,8 @@ class TrialView:
     reused: str = ""  # the older trial that this result is from (OTHER_CODE); it never ran here
     seed: int | None = None  # seed of that result; None: derived from its number here
     group: ReplicateGroup | None = None  # set in a ranking of replicates
+    is_front: bool | None = None  # set where the front of a sweep with several metrics was read
+    usage: Mapping[str, float] = field(default_factory=dict)  # of USAGE, by the last attempt
     pruning: Pruning | None = None  # set also if the trial ended before it was notified
 
     @property

@@ -40,10 +40,11 @@ def random(space: Space, n: int | None, seed: int) -> Iterator[ParameterSet]:
 
 
 def _stepped(space: Space, lattice: Lattice, seed: int | None) -> Iterator[ParameterSet]:
-    """Yield the allowed sets of a lattice in order, or shuffled by a seed."""
+    """Yield the sets of a lattice that run, in order, or shuffled by a seed."""
     size = lattice.size
     ranks = (i if seed is None else permuted(i, size, seed) for i in range(size))
-    return (ParameterSet(params) for params in map(lattice.at, ranks) if space.allows(params))
+    every = (space.complete(lattice.at(rank)) for rank in ranks)
+    return (ParameterSet(params) for params in every if params is not None)
 
 
 def permuted(index: int, size: int, seed: int) -> int:

@@ -24,11 +24,12 @@ class Sampler(StrEnum):
     GP = "gp"
     CMAES = "cmaes"
     QMC = "qmc"
+    NSGA2 = "nsga2"
 
     @property
     def startup(self) -> int:
         """Number of results from which it learns; until then parameters are drawn at random."""
-        return 10 if self in (Sampler.AUTO, Sampler.TPE, Sampler.GP) else 1
+        return 1 if self in (Sampler.CMAES, Sampler.QMC) else 10
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -49,6 +50,7 @@ _NEEDS: dict[Sampler, tuple[str, ...]] = {
     Sampler.GP: ("optuna", "scipy", "torch"),
     Sampler.CMAES: ("optuna", "cmaes"),
     Sampler.QMC: ("optuna", "scipy"),
+    Sampler.NSGA2: ("optuna",),
 }
 
 
@@ -69,6 +71,8 @@ class Search:
     take: ObjectiveValue = ObjectiveValue.BEST
     impute: Impute = Impute.WORST
     impute_while_running: Impute | None = None
+    maximizes: tuple[bool, ...] = ()  # for each of several metrics; () for one
+    constraints: int = 0  # how many
 
 
 def is_installed(name: str) -> bool:

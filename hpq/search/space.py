@@ -1,4 +1,4 @@
-"""The search space: named distributions, conditions and exclusions. Pure.
+"""The search space: distributions, conditions, exclusions, zipped and derived parameters. Pure.
 
 The producer reads it from a sweep file; a suggester uses it while the sweep runs. Nested
 `parameters` become nested sets.
@@ -8,23 +8,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from typing import Any
 
-from hpq.domain.trial import Json, Params
+from hpq.domain.trial import Json, Params, flatten
 from hpq.search.conditions import MISSING, Condition, Names, Partial, drop_absent, find, nest
 from hpq.search.continuous import QuantizedDistribution
-from hpq.search.discrete import Distribution
-from hpq.search.grid import Axis, Lattice, TooMany
+from hpq.search.discrete import Categorical, Distribution
+from hpq.search.expressions import Expression
+from hpq.search.followers import Follower
+from hpq.search.grid import MOST, Axis, Lattice, TooMany
 
 TRIES = 10_000
 _NEAR = 1e-9  # of a limit or a step: draws reach it through logarithms, or rounding, and back
 
 
 class NothingLeft(ValueError):
-    """All of many draws are excluded."""
+    """All of many draws are rejected."""
+
+
+class Rejected(Exception):
+    """A set does not run: `exclude` matches it, or an expression rejects it.
+
+    `place` is the entry's path in the file. `reason` says why an expression has no value; "" if it
+    has one.
+    """
+
+    def __init__(self, *place: str | int, reason: str = "") -> None:
+        super().__init__(*place)
+        self.place, self.reason = place, reason
 
 
 @dataclass(frozen=True)
@@ -33,13 +48,17 @@ class Space:
 
     A leaf's path has one name, or more if parameters are nested. `varying` are the names whose
     value can differ between sets, dotted if nested, in the file's order. In `when`, each condition
-    follows the conditions of the names that it tests.
+    follows the conditions of the names that it tests; in `derive`, each name those that it needs.
+    Of each group of `zip`, one parameter is a leaf; the others are in `followers`.
     """
 
     leaves: tuple[tuple[Names, Distribution], ...]
     varying: tuple[str, ...]
     when: tuple[Condition, ...] = ()
     exclude: tuple[Partial, ...] = ()
+    derive: tuple[tuple[str, Expression], ...] = ()
+    require: tuple[Expression, ...] = ()
+    followers: tuple[Follower, ...] = ()
 
     @classmethod
     def of(
@@ -47,29 +66,65 @@ class Space:
         leaves: Mapping[Names, Distribution],
         when: tuple[Condition, ...] = (),
         exclude: tuple[Partial, ...] = (),
+        derive: tuple[tuple[str, Expression], ...] = (),
+        require: tuple[Expression, ...] = (),
+        followers: tuple[Follower, ...] = (),
     ) -> Space:
-        """Create a space from leaves in the file's order."""
+        """Create a space from leaves in the file's order, with those of followers."""
         conditional = {condition.path for condition in when}
-        varying = tuple(
+        varying = [
             ".".join(path) for path, leaf in leaves.items() if leaf.size != 1 or path in conditional
-        )
-        ordered = tuple(sorted(leaves.items(), key=lambda leaf: leaf[0]))
-        return cls(ordered, varying, when, exclude)
+        ]
+        for name, expression in derive:
+            if not set(varying).isdisjoint(expression.names):
+                varying.append(name)
+        for one in followers:
+            when = tuple(Condition(c.path, one.lead(c.wanted)) for c in when)
+            exclude = tuple(map(one.lead, exclude))
+        own = leaves.keys() - {(one.name,) for one in followers}
+        ordered = tuple((path, leaves[path]) for path in sorted(own))
+        return cls(ordered, tuple(varying), when, exclude, derive, require, followers)
 
     @property
+    def parameters(self) -> dict[Names, Distribution]:
+        """The leaves and the followers."""
+        return dict(self.leaves) | {(one.name,): Categorical(one.values) for one in self.followers}
+
+    @cached_property
     def size(self) -> int | None:
-        """Number of sets of the grid, which are not listed; None if there is no grid."""
-        return self.grid.count if self.grid else None
+        """Number of sets of the grid, which are listed for expressions only; None without a grid.
 
-    @property
+        Raises:
+            TooMany: see Lattice; or expressions would be computed for too many sets.
+        """
+        return self._count(self.grid) if self.grid else None
+
+    @cached_property
     def outcomes(self) -> int | None:
         """Number of different sets that can be drawn; None if they cannot be counted."""
-        return self.drawn.count if self.drawn else None
+        try:
+            return self._count(self.drawn) if self.drawn else None
+        except TooMany:
+            return None
+
+    def _count(self, lattice: Lattice) -> int:
+        if not self.has_expressions:
+            return lattice.count
+        if lattice.size > MOST:
+            raise TooMany(f"{lattice.size:,} combinations to compute; at most {MOST:,} can be")
+        return sum(self.complete(lattice.at(rank)) is not None for rank in range(lattice.size))
+
+    @property
+    def has_expressions(self) -> bool:
+        """True if each set is computed before it is known whether it runs."""
+        return bool(self.derive or self.require)
 
     @property
     def is_even(self) -> bool:
-        """True if a random set is one of the grid's, all equally likely."""
-        return not self.when and all(leaf.is_even for _, leaf in self.leaves)
+        """True if a random set is one of the grid's, all equally likely, and few are rejected."""
+        if self.when or not all(leaf.is_even for _, leaf in self.leaves):
+            return False
+        return not self.has_expressions or math.prod(n.size or 1 for _, n in self.leaves) <= MOST
 
     @cached_property
     def grid(self) -> Lattice | None:
@@ -89,30 +144,64 @@ class Space:
         except TooMany:
             return None
 
-    def allows(self, params: Mapping[str, Json]) -> bool:
-        """False for an excluded set."""
-        return not any(partial.matches(params) for partial in self.exclude)
+    def check(self, params: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a set with its followers and derived parameters, names sorted.
+
+        An expression with an absent parameter gives an absent one, or requires nothing.
+
+        Raises:
+            Rejected: the set does not run.
+        """
+        if any(partial.matches(params) for partial in self.exclude):
+            raise Rejected("exclude")
+        out = dict(params)
+        for one in self.followers:
+            wanted = one.value(params)
+            if out.setdefault(one.name, wanted) != wanted:
+                needs = f"{one.leader}={out[one.leader]} needs {one.name}={wanted}"
+                raise Rejected("zip", reason=needs)
+        if not (self.followers or self.has_expressions):
+            return out
+        values = flatten(out) if self.has_expressions else {}
+        for name, expression in self.derive:
+            with suppress(KeyError):
+                out[name] = values[name] = _compute(expression, values, "derive", name)
+        for place, expression in enumerate(self.require):
+            with suppress(KeyError):
+                if not _compute(expression, values, "require", place):
+                    raise Rejected("require", place)
+        return dict(sorted(out.items()))
+
+    def complete(self, params: Mapping[str, Json]) -> dict[str, Json] | None:
+        """Return a set with its derived parameters; None if it does not run."""
+        try:
+            return self.check(params)
+        except Rejected:
+            return None
 
     def settle(self, params: dict[str, Json]) -> dict[str, Json]:
         """Remove the parameters whose conditions do not hold; return the set."""
         return drop_absent(params, self.when)
 
     def draw(self, rng: Random) -> dict[str, Json]:
-        """Draw a random set that is not excluded.
+        """Draw a random set that runs.
 
         Raises:
-            NothingLeft: 10,000 draws in a row are excluded.
+            NothingLeft: 10,000 draws in a row are rejected.
         """
         for _ in range(TRIES):
-            params = self.settle(nest([(path, leaf.draw(rng)) for path, leaf in self.leaves]))
-            if self.allows(params):
+            params = self.assemble([leaf.draw(rng) for _, leaf in self.leaves])
+            if params is not None:
                 return params
-        raise NothingLeft(f"`exclude` excludes {TRIES:,} draws in a row")
+        raise NothingLeft(f"{TRIES:,} draws in a row are rejected")
 
-    def assemble(self, values: Sequence[Json]) -> dict[str, Json]:
-        """Return the set of these values, one for each leaf; conditions may remove some."""
+    def assemble(self, values: Sequence[Json]) -> dict[str, Json] | None:
+        """Return the set of these values, one for each leaf; None if it does not run.
+
+        Conditions may remove some; followers and derived ones are added.
+        """
         paths = [path for path, _ in self.leaves]
-        return self.settle(nest(list(zip(paths, values, strict=True))))
+        return self.complete(self.settle(nest(list(zip(paths, values, strict=True)))))
 
     def contains(self, params: Params) -> bool:
         """True if each parameter of the space has an allowed value, and the set has no others."""
@@ -128,7 +217,16 @@ class Space:
                 found.append((path, value))
             if not (path in conditional if value is MISSING else _allows(leaf, value)):
                 return False
-        return self.allows(params) and nest(found) == dict(params)
+        return self.complete(nest(found)) == dict(params)
+
+
+def _compute(expression: Expression, values: Params, *place: str | int) -> Any:
+    """Compute an expression; reject the set if it has no value."""
+    try:
+        return expression.of(values)
+    except ArithmeticError as error:
+        some = ", ".join(f"{name}={values[name]}" for name in expression.names)
+        raise Rejected(*place, reason=f"{error} with {some}") from None
 
 
 def _allows(leaf: Distribution, value: Json) -> bool:

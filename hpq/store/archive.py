@@ -12,6 +12,7 @@ from typing import Any
 
 from redis import Redis
 
+from hpq.domain.status import event_ms
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json, TrialId
 from hpq.errors import UserError
@@ -161,12 +162,12 @@ def due_sweeps(context: StoreContext, age_ms: float) -> Iterator[tuple[SweepView
         answers = pipe.execute()
         for sweep, last, restored in zip(over, answers[::2], answers[1::2], strict=True):
             event = last[0][0].decode() if last else "0-0"
-            if max(int(event.partition("-")[0]), int(restored or 0)) <= until:
+            if max(event_ms(event), int(restored or 0)) <= until:
                 yield sweep, event
 
 
 def line_of(context: StoreContext, sweep: SweepView, **archive: Json) -> str:
-    """Return the line of a sweep for the history; `archive` says where its archive is."""
+    """Return the line of a sweep that moves; `archive` says where its archive is."""
     redis, keys = context.redis, context.keys
     (best,) = TrialReader(redis, keys, lambda _: None).best_objectives([sweep])
     row: Any = redis.hgetall(keys.sweep(sweep.id))

@@ -1,4 +1,4 @@
-"""Commands on sweeps and workers: pause, resume, stop, cancel, set, retry, drain, remove."""
+"""Commands on sweeps, owners and workers: pause, stop, cancel, set, retry, limit, drain, remove."""
 
 from __future__ import annotations
 
@@ -11,12 +11,31 @@ from hpq.store.wire.fields import flatten
 
 
 class SweepControl:
-    """Changes the state of sweeps, and deletes them. Every call may be sent twice."""
+    """Changes the state of sweeps, and limits of owners. Every call may be sent twice."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
         self._redis, self._keys = context.redis, context.keys
         self._scripts = context.scripts
+
+    def limit_owner(self, owner: str, limits: Mapping[str, int], gone: Sequence[str] = ()) -> None:
+        """Set limits of an owner by name of LIMITS, and remove those in `gone`.
+
+        Raises:
+            redis.NoPermissionError: this Redis user is no administrator's.
+        """
+        words = [word for name, value in limits.items() for word in (name, str(value))]
+        _, rest = self._scripts.run("limit", *words, owner=owner, gone=list(gone))
+        for i in range(0, len(rest), 2):
+            self._context.mint(rest[i], rest[i + 1])
+
+    def probe(self) -> None:
+        """Change nothing.
+
+        Raises:
+            redis.RedisError: the Redis user may not change sweeps.
+        """
+        self._scripts.run("control", "", "pause")  # no sweep has this id
 
     def pause(self, sid: str) -> None:
         """Let no further trial of a sweep start.
@@ -79,13 +98,13 @@ class SweepControl:
                 queued += int(rest[2])
         return queued
 
-    def drain(self, worker: str, *, undo: bool = False, lasts_ms: int = 0) -> str | None:
-        """Let a worker claim no further trial for `lasts_ms` (0: until undone), or `undo` that.
+    def drain(self, worker: str, *, undo: bool = False) -> str | None:
+        """Let a worker claim no further trial until `undo`.
 
         Returns:
             The id of the trial that the worker runs, "" if it is idle, None if it is not alive.
         """
-        reply, rest = self._scripts.run("drain", worker, "undo" if undo else "drain", lasts_ms)
+        reply, rest = self._scripts.run("drain", worker, "undo" if undo else "drain")
         return None if reply == "unknown" else str(rest[0].decode())
 
     def remove(self, sid: str, *, keep_files: bool = False) -> list[str]:

@@ -59,13 +59,13 @@ class SweepWriter:
         flat = [part for pair in stored(rows, first, sign) for part in pair]
         self._scripts.run("add_rows", sid, UNSEALED_TTL_S, first, *flat)
 
-    def stage_results(self, sid: str, results: Iterable[tuple[int, TrialView]]) -> int:
+    def stage_results(self, sweep: SweepView, results: Iterable[tuple[int, TrialView]]) -> int:
         """Write finished trials with which an unsealed sweep begins; return how many.
 
         Each result comes with the number of the sweep's trial that reuses it.
         """
-        pairs = ((str(n), encode_result(trial).encode()) for n, trial in results)
-        return self._stage(sid, pairs)
+        pairs = ((str(n), encode_result(trial, sweep).encode()) for n, trial in results)
+        return self._stage(sweep.id, pairs)
 
     def seal(self, sweep: SweepView, *, again: bool = False, manifest: str = "") -> str | None:
         """Make a sweep visible; return None, or the id of an existing sweep with its digest.

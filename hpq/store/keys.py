@@ -32,7 +32,9 @@ P:q:Q:idle      zset  W → last seen idle, ms
 P:q:Q:looks     string  set when a worker of the queue looked for notices; expires
 P:q:Q:look      string  JSON of what that worker saw; expires
 P:demand:Q      list  as long as the demand, at most 10,000 (autoscalers read LLEN)
-P:s:S           hash  the sweep: launch, metric, limits, flags, counts
+P:s:S           hash  the sweep: launch, metric, limits, flags, counts; with a budget, GPU-ms:
+                      spent_ms, of these useful_ms; reserved_ms of running trials; may_run: the
+                      trials that limits of its owner let run, for its demand
 P:s:S:params    hash  N → 16 bytes of signature (without a key: none) and the parameters as JSON
 P:s:S:waiting   zset  N → order; requeued trials are below 0 and so first
 P:s:S:dropped   zset  N → order, of trials cancelled before their first claim (+ ½: by run_cap)
@@ -53,6 +55,13 @@ P:t:S/N         hash  a trial, created at its first claim
 P:t:S/N:log     stream  its output, the newest 1 MiB
 P:t:S/N:p:M     stream  values of metric M, thinned to 1,000, until the trial ends
 P:t:S/N:points  hash  the same of an ended trial: metric → columns (wire/points.py)
+
+Only operators and workers may write these (U is an owner, * all owners without an own value):
+
+P.limits        hash  U/priority, U/running, U/gpu_ms → the most that an operator lets U have
+P.running:U     hash  S/N/attempt/nonce of each running attempt → its GPUs, up to when P.spent has
+                      its time, ms, and when it no longer counts unless a beat extends it, ms
+P.spent         hash  U → GPU-ms used since the first limit of any owner was set
 
 A prefix isolates names, not permissions. No code of hpq scans for keys.
 """
@@ -115,12 +124,25 @@ class Keys:
     leases = _fixed("leases")
     workers = _fixed("workers")
 
+    @property
+    def limits(self) -> str:
+        """The key of operators' limits of owners, which no producer may write."""
+        return f"{self.prefix}.limits"
+
+    @property
+    def spent(self) -> str:
+        """The key of the GPU time that owners used."""
+        return f"{self.prefix}.spent"
+
+    def running(self, owner: str) -> str:
+        """Return the key of the running attempts of an owner, by which claims apply its limits."""
+        return f"{self.prefix}.running:{owner}"
+
     def _of(self, *parts: object) -> str:
         return ":".join((self.prefix, *map(str, parts)))
 
-    def bundle(self, digest: str, part: str = "") -> str:
-        """Return the key of a code digest, or of the set of its `sweeps`."""
-        return self._of("b", digest, part) if part else self._of("b", digest)
+    def bundle(self, digest: str) -> str:
+        return self._of("b", digest)
 
     def notice(self, sweep: str, what: str) -> str:
         return self._of("notice", sweep, what)
@@ -136,6 +158,7 @@ class Keys:
         return self._of("q", name, part)
 
     def demand(self, queue: str) -> str:
+        """Return the key of the list whose length is the demand of a queue, for autoscalers."""
         return self._of("demand", queue)
 
     def sweep(self, sweep: str, part: str = "") -> str:

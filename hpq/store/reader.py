@@ -12,24 +12,23 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.status import DurationStats, ServerMemory, SweepStatus
-from hpq.domain.sweep import MovedSweep
+from hpq.domain.status import DurationStats, MovedSweep, ServerMemory, SweepStatus
 from hpq.store.audit_reader import AuditReader
-from hpq.store.event_reader import EventReader
+from hpq.store.events import EventReader
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.wire.fields import trial_numbers
 from hpq.store.wire.trial import CheckOf
-from hpq.store.worker_reader import WorkerReader, server_memory, server_ms
+from hpq.store.worker_reader import OwnerReader, WorkerReader, server_memory, server_ms
 
 
 class StoreReader:
     """Read what one prefix of one Redis server holds; `lease_ms` is the lease of a trial.
 
     `check_of` verifies parameters (TrialReader); without it they are read as they are. `restored`
-    returns a server that has a sweep of the history.
+    returns a server that has a moved sweep.
 
     Every method may raise RedisError; the guard of a connection turns it into OutOfReach.
     """
@@ -52,18 +51,19 @@ class StoreReader:
         self.trials = TrialReader(redis, keys, self._check_of)
         self.workers = WorkerReader(redis, keys, self._lease_ms)
         self.events = EventReader(redis, keys)
+        self.owners = OwnerReader(redis, keys)
         self.audit = AuditReader(redis, keys, self._check_of)
-        self.moved: MovedSweep | None = None  # the sweep of the history that is read
+        self.moved: MovedSweep | None = None  # the moved sweep that is read
 
     def find(self, ref: str | None, owner: str) -> str:
         """Return the id of a sweep, as `SweepReader.resolve`, and read the server that has it.
 
-        That is Redis, or for a sweep of the history a server that `restored` returns: all readers
+        That is Redis, or for a moved sweep a server that `restored` returns: all readers
         change to it until the next call.
 
         Raises:
             NotFound: no sweep matches, or several do.
-            HpqError: the archive of a sweep of the history cannot be read.
+            HpqError: the archive of a moved sweep cannot be read.
         """
         self._read_from(self._own)
         sid = self.sweeps.resolve(ref, owner)
@@ -112,6 +112,7 @@ class StoreReader:
         row: Any = self._redis.hmget(key, "dur_n", "dur_sum", "dur_sq")
         workers = tuple(self.workers.live(sweep.queue))
         is_stuck = sweep.counts.waits and not sweep.counts.running
+        owners = self.owners.of([sweep.owner]) if is_stuck else {}
         is_behind = is_stuck and any(w.state == "busy" for w in workers)
         return SweepStatus(
             sweep=sweep,
@@ -122,6 +123,7 @@ class StoreReader:
             workers=workers,
             ahead=tuple(self.sweeps.ahead_of([sweep])[sid]) if is_behind else (),
             durations=DurationStats.of_sums(*(float(v or 0) for v in row)),
+            owner=owners.get(sweep.owner),
             memory=self.server_memory(),
             silent_ms=self.workers.silent_ms,
             last_event=last_event,

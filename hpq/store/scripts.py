@@ -10,8 +10,7 @@ Lua both have it; wire/fields.py says what a field may hold.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,13 +18,13 @@ from importlib.resources import files
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import NoScriptError, OutOfMemoryError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, ResponseError
 
+from hpq.domain.status import event_ms
 from hpq.errors import UserError, no_sweep
 from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Field, encode_fields
-from hpq.store.worker_reader import server_ms
 
 BATCH_ROWS = 500  # arguments of one call: Lua's unpack() is limited, and a script blocks the server
 UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after an hour
@@ -33,23 +32,23 @@ UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after
 # The parts of lua/lib before every script, in this order, and those that only some scripts need.
 _PRELUDE = ("prelude", "sweeps", "workers", "points", "memory", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
-    "beat": ("ends", "early", "reports"),
+    "beat": ("ends", "early", "reports", "owners"),
     "cap": ("ends",),
-    "claim": ("turns", "sharing"),
-    "commit": ("ends", "early", "reports", "guards"),
+    "claim": ("turns", "sharing", "owners"),
+    "commit": ("ends", "early", "reports", "guards", "owners"),
     "control": ("ends",),
-    "reap": ("ends",),
-    "release": ("ends",),
+    "limit": ("owners",),
+    "reap": ("ends", "owners"),
+    "release": ("ends", "owners"),
     "remove": ("sharing",),
     "reveal": ("sharing",),
-    "seal": ("ends", "early", "sharing"),
+    "seal": ("ends", "early", "sharing", "owners"),
 }
 _ALWAYS = {"prelude", "moves"}
 # Callers rely on what these wrote; the replies of the first end with the id of the event, or "".
 _MARKED = {"cap", "commit", "control", "grow", "retry", "reveal", "seal"}
 _AWAITED = {*_MARKED, "drain", "remove"}
 WAIT_MS = 1_000  # for the replicas
-_REMOVED = 1_000  # sweeps whose removal Redis knows
 
 
 @cache
@@ -85,7 +84,7 @@ class Mark:
     @property
     def at_ms(self) -> int:
         """When the server wrote the event."""
-        return int(self.event.partition("-")[0])
+        return event_ms(self.event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +163,12 @@ class Scripts:
             except NoScriptError:
                 self._redis.script_load(script.script)
                 continue
+            except ResponseError as error:
+                if "WAIT cannot be used with replica" not in str(error):
+                    raise
+                # A script that finds nothing to change is answered by a replica, too.
+                self._redis.connection_pool.disconnect(inuse_connections=False)
+                raise ReadOnlyError("this server is no longer the primary") from None
             self._count(copies)
             return list(answer)
 
@@ -203,70 +208,6 @@ class StoreContext:
 
             with suppress(OutOfMemoryError):
                 Tickets(self.redis, self.keys).mint(queue.decode(), missing)
-
-
-def report_lost(context: StoreContext, marks: Sequence[Mark]) -> tuple[Notice | None, list[Mark]]:
-    """Look for events, and record those that the server lacks.
-
-    Returns:
-        A notice of what it lacks, and the marks to look for next time. A primary that is about to
-        be replaced loses the record, too, so the record takes the place of a lost event.
-
-    Raises:
-        redis.RedisError: the server does not answer, or is full.
-    """
-    redis, keys = context.redis, context.keys
-    pipe = redis.pipeline(transaction=False)
-    for mark in marks:
-        pipe.xrange(keys.sweep(mark.sweep, "events"), mark.event, mark.event)
-    found = pipe.execute(raise_on_error=False)
-    has = [_is_of(mark, entries) for mark, entries in zip(marks, found, strict=True)]
-    kept = [mark for mark, is_there in zip(marks, has, strict=True) if is_there]
-    absent = [mark for mark, is_there in zip(marks, has, strict=True) if not is_there]
-    outdated = {sid: _outdated_ms(redis, keys, sid) for sid in {mark.sweep for mark in absent}}
-    lost = [mark for mark in absent if mark.at_ms > outdated[mark.sweep]]
-    if not lost:
-        return None, kept
-    for mark in lost:
-        event: dict[Any, Any] = {"e": "went_back", "n": mark.trial, "a": 0, "lost": mark.event}
-        # A sweep that is gone gets no events.
-        pipe.xadd(keys.sweep(mark.sweep, "events"), event, nomkstream=True)
-    what, ids = dict[str, None](), pipe.execute()
-    if any(ids):  # else it may be another server, at the same address
-        redis.hset(keys.settle, "went_back", server_ms(redis))
-    for mark, eid in zip(lost, ids, strict=True):
-        gone = f"sweep {mark.sweep} is gone, unless this is another server at the same address"
-        what[f"`hpq audit {mark.sweep}` names it" if eid else gone] = None
-        kept += [replace(mark, event=eid.decode())] if eid else []
-    text = "the server lost what it had acknowledged, in a failover or a restart"
-    return Notice("server-went-back", f"{text}: {'; '.join([*what][-20:])}"), kept
-
-
-def _is_of(mark: Mark, entries: Any) -> bool:
-    """Return whether the entry with a mark's id is the mark's event.
-
-    Two primaries that accept writes during a failover may use an id for two trials.
-    """
-    if isinstance(entries, Exception):  # a damaged key, which `hpq audit` reports
-        return True
-    return bool(entries) and mark.trial in (0, int(entries[0][1].get(b"n", 0)))
-
-
-def _outdated_ms(redis: Redis, keys: Keys, sid: str) -> float:
-    """Return the time of a sweep's removal or restore: the server need not have older events."""
-    pipe = redis.pipeline(transaction=False)
-    pipe.exists(keys.sweep(sid))
-    pipe.hget(keys.sweep(sid), "restored_ms")
-    pipe.zscore(keys.removed, sid)
-    pipe.hexists(keys.history, sid)
-    pipe.zcard(keys.removed)
-    pipe.zrange(keys.removed, 0, 0, withscores=True)
-    is_there, restored_ms, removed_ms, has_moved, count, oldest = pipe.execute()
-    if is_there:
-        return float(restored_ms or 0)
-    if removed_ms or has_moved:
-        return math.inf
-    return float(oldest[0][1]) if count >= _REMOVED else 0.0  # the list dropped older removals
 
 
 def check_reply(sid: str, reply: str) -> None:

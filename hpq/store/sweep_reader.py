@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from redis import Redis
 from redis.exceptions import ResponseError
 
 from hpq.domain.identity import SWEEP_ID
-from hpq.domain.status import UnreadableSweep
-from hpq.domain.sweep import MovedSweep, SweepView
-from hpq.domain.trial import TrialId
+from hpq.domain.status import MovedSweep, UnreadableSweep
+from hpq.domain.sweep import SweepView
 from hpq.errors import DecodeError, NotFound, no_sweep, sweep_moved
-from hpq.store.keys import Keys, sweep_parts
+from hpq.store.keys import Keys
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import sweep_id
 
 _COUNTED_SETS = ("waiting", "running", "dropped")
 _OWNERS_PER_ROUND_TRIP = 200
-_PART = 1_000  # lines of the history read in one round trip
+_PART = 1_000  # lines of moved sweeps read in one round trip
 _OPEN_SWEEPS_READ = 200  # of one queue, in the order in which workers serve them
 _AHEAD_MAX = 20  # sweeps listed before one sweep
-_SAMPLE = 24  # trials of each kind whose memory is measured, evenly spread
-_MEASURED_SETS = ("ended", "running", "waiting")  # waiting: only trials that were claimed before
 
 
 class SweepReader:
@@ -50,7 +47,7 @@ class SweepReader:
         return bool(self._redis.exists(self._keys.sweep(sid)))
 
     def moved(self, sid: str) -> MovedSweep | None:
-        """Return what the history has of a sweep; None for a sweep that is not in it.
+        """Return what is known of a moved sweep; None for a sweep that is not moved.
 
         Raises:
             DecodeError: its line cannot be decoded.
@@ -59,11 +56,11 @@ class SweepReader:
         return sweep_codec.decode_moved(self._keys.history, sid, raw) if raw else None
 
     def count_moved(self) -> int:
-        """Return the number of sweeps of the history."""
+        """Return the number of moved sweeps."""
         return int(self._redis.hlen(self._keys.history))
 
     def all_moved(self) -> list[MovedSweep | UnreadableSweep]:
-        """Return the sweeps of the history, newest first."""
+        """Return the moved sweeps, newest first."""
         ids: Any = self._redis.hkeys(self._keys.history)
         lines: dict[bytes, bytes | None] = {}
         for start in range(0, len(ids), _PART):  # all at once may be more than a reply may hold
@@ -85,7 +82,7 @@ class SweepReader:
         """Return one sweep.
 
         Raises:
-            NotFound: no sweep has this id, or it is in the history.
+            NotFound: no sweep has this id, or it has been moved.
             DecodeError: the sweep cannot be decoded.
         """
         found = self.get_many([sid])
@@ -247,13 +244,6 @@ class SweepReader:
         found: Any = self._redis.smembers(self._keys.sweep(sid, "stores"))
         return sorted(raw.decode() for raw in found)
 
-    def approximate_bytes(self, sweeps: Sequence[SweepView]) -> list[int]:
-        """Return about how many bytes of the server's memory each of these sweeps takes.
-
-        MEMORY USAGE of the sweep's keys and of a sample of its trials: a bounded number of reads.
-        """
-        return [_bytes_of(self._redis, self._keys, sweep) for sweep in sweeps]
-
 
 def _matches(ref: str, ids: Iterable[str]) -> list[str]:
     """Return the ids with this beginning; those of this name if there are any."""
@@ -277,45 +267,3 @@ def _ids_before(
         if other < order and (other < priority_start or owners.get(sid) == owner)
     )
     return list(ahead)[:_AHEAD_MAX]
-
-
-def _bytes_of(redis: Redis, keys: Keys, sweep: SweepView) -> int:
-    sid = sweep.id
-    pipe = redis.pipeline(transaction=False)
-    for kind in _MEASURED_SETS:
-        top = "0" if kind == "waiting" else "+inf"
-        pipe.zcount(keys.sweep(sid, kind), "-inf", top)
-    for key in (keys.sweep(sid), *(keys.sweep(sid, part) for part in sweep_parts(sweep.bands))):
-        pipe.memory_usage(key)
-    pipe.memory_usage(keys.bundle(sweep.bundle))
-    pipe.scard(keys.bundle(sweep.bundle, "sweeps"))
-    ended, running, again, *own, code, sharing = pipe.execute()
-    total = sum(size or 0 for size in own) + (code or 0) // max(1, sharing)
-    for kind, count in zip(_MEASURED_SETS, (ended, running, again), strict=True):
-        numbers = _sample_numbers(redis, keys.sweep(sid, kind), count)
-        if numbers:
-            total += count * sum(_trial_bytes(redis, keys, sid, numbers)) // len(numbers)
-    return int(total)
-
-
-def _sample_numbers(redis: Redis, key: str, count: int) -> list[int]:
-    """Read trial numbers evenly spread over the first `count` of a sorted set."""
-    ranks = sorted({i * count // _SAMPLE for i in range(_SAMPLE)}) if count else []
-    pipe = redis.pipeline(transaction=False)
-    for rank in ranks:
-        pipe.zrange(key, rank, rank)
-    return [int(found[0]) for found in pipe.execute() if found]
-
-
-def _trial_bytes(redis: Redis, keys: Keys, sid: str, numbers: Sequence[int]) -> Iterator[int]:
-    trials = [TrialId(sweep=sid, number=n) for n in numbers]
-    pipe = redis.pipeline(transaction=False)
-    for trial in trials:
-        pipe.hkeys(keys.trial(trial))
-    fields: list[list[bytes]] = pipe.execute()
-    owned = [keys.of_trial(trial, names) for trial, names in zip(trials, fields, strict=True)]
-    for key in chain.from_iterable(owned):
-        pipe.memory_usage(key)
-    answers: Iterator[Any] = iter(pipe.execute())
-    for some in owned:
-        yield sum(size or 0 for size in islice(answers, len(some)))

@@ -200,6 +200,19 @@ class TrialReader:
             pipe.zrange(self._ranking_key(sweep), 0, 0, desc=desc, withscores=True)
         return [float(rows[0][1]) if rows else None for rows in pipe.execute()]
 
+    def rank(self, trial: TrialId, goal: Goal) -> tuple[int, int]:
+        """Return the place of a trial among those with an objective, from 1, and their number.
+
+        The place is 0 if the trial has no objective. Trials that tie have different places.
+        """
+        key = self._keys.sweep(trial.sweep, "rank")
+        pipe = self._redis.pipeline(transaction=False)
+        place = pipe.zrevrank if goal is Goal.MAXIMIZE else pipe.zrank
+        place(key, str(trial.number))
+        pipe.zcard(key)
+        at, count = pipe.execute()
+        return (0 if at is None else at + 1), count
+
     def _ranking_key(self, sweep: SweepView) -> str:
         return self._keys.sweep(sweep.id, "rank" if sweep.replicates < 2 else "means")
 

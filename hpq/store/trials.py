@@ -26,7 +26,7 @@ from hpq.domain.attempt import (
 )
 from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, RunnableSweep
-from hpq.domain.trial import Claim
+from hpq.domain.trial import Claim, TrialId
 from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
@@ -84,6 +84,8 @@ class TrialStore:
         provenance: str = "",
         skip: Sequence[str] = (),
         only: str = "",
+        gpus: float = 1,
+        left_ms: int | None = None,
     ) -> Claim | Nothing:
         """Claim the next trial (of the sweep `only`, if given).
 
@@ -92,6 +94,8 @@ class TrialStore:
             lease_ms: How long the claim is valid without a heartbeat.
             provenance: Digest of the record of what the worker runs on.
             skip: Ids of sweeps that this worker cannot run.
+            gpus: How many GPUs a trial has here, for budgets and limits; 1 also on a CPU.
+            left_ms: Time until this worker is stopped; a trial that needs more is not claimed.
 
         Raises:
             DecodeError: the reply names a sweep with an invalid id.
@@ -107,8 +111,10 @@ class TrialStore:
             provenance=provenance,
             skip=list(skip),
             only=only,
+            gpus=None if gpus == 1 else float(gpus),
+            left_ms=left_ms,
         )
-        return attempt.decode_claim(reply, rest, nonce)
+        return attempt.decode_claim(reply, rest, nonce, gpus)
 
     def sweep(self, sid: str) -> RunnableSweep:
         """Read what a worker needs of a sweep.
@@ -156,6 +162,8 @@ class TrialStore:
             nonce=claim.nonce,
             worker=who.name,
             lease_ms=lease_ms,
+            owner=_owner(claim),
+            gpus=None if claim.gpus == 1 else claim.gpus,
             **attempt.encode_batch(batch),
         )
         return HeartbeatReply(reply)
@@ -171,24 +179,29 @@ class TrialStore:
             number=claim.trial.number,
             attempt=claim.attempt,
             nonce=claim.nonce,
+            owner=_owner(claim),
             **attempt.encode_outcome(outcome, last),
         )
         self._context.mint(rest[0], rest[1])
         return CommitReply(reply)
 
-    def release(self, claim: Claim, reason: Reason) -> str:
+    def release(self, claim: Claim, reason: Reason, left_ms: int = 0) -> str:
         """Requeue a running trial; the attempt does not count as a failure.
+
+        `left_ms` is the rest of the worker's time if the reason is that its time is up.
 
         Returns:
             `released`, `already`, `stale` or `unknown`.
         """
         reply, rest = self._scripts.run(
             "release",
-            claim.trial.sweep,
-            claim.trial.number,
-            claim.attempt,
-            reason,
-            claim.nonce,
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            reason=reason,
+            nonce=claim.nonce,
+            owner=_owner(claim),
+            left_ms=left_ms or None,
         )
         self._context.mint(rest[0], rest[1])
         return reply
@@ -201,10 +214,13 @@ class TrialStore:
         lost_max: int,
         as_of_ms: int | None = None,
         every_ms: int = 0,
+        dead: Collection[tuple[TrialId, str]] = (),
     ) -> Reaped | None:
         """Requeue or fail trials whose lease expired before `as_of_ms` (None: now).
 
-        Counts and tickets of the queue are repaired if no reaper has done so for `every_ms`.
+        The leases of `dead` expire at once: attempts whose process is known to be dead, each as its
+        trial and `Claim.token`. Counts and tickets of the queue are repaired if no reaper has done
+        so for `every_ms`.
 
         Returns:
             How many trials were queued again and how many ended; None while the server settles.
@@ -217,6 +233,7 @@ class TrialStore:
             await_leases=AWAIT_LEASES,
             as_of_ms=as_of_ms or None,
             every_ms=every_ms,
+            dead=[f"{trial}/{token}" for trial, token in dead] or None,
         )
         for i in range(2, len(rest), 2):
             self._context.mint(rest[i], rest[i + 1])
@@ -249,3 +266,8 @@ class TrialStore:
         pipe.zrem(self._keys.queue(who.queue, "idle"), who.name)
         pipe.delete(self._keys.worker(who.name))
         pipe.execute()
+
+
+def _owner(claim: Claim) -> str | None:
+    """Return the owner in whose ledger an attempt is; None if there are no limits of owners."""
+    return claim.owner if claim.limited else None

@@ -1,15 +1,21 @@
-"""Read live workers, the figures that workers publish as metrics, and how full the server is."""
+"""Read live workers, what owners use, the figures of the fleet, and how full the server is."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from redis import Redis
+from redis.exceptions import NoPermissionError
 
-from hpq.domain.status import ServerMemory, Worker
+from hpq.domain.owner import EVERYBODY, LIMITS, Owner
+from hpq.domain.status import Fleet, ServerMemory, Worker
+from hpq.errors import DecodeError
 from hpq.notice import Notice
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Reader, Row
@@ -17,15 +23,7 @@ from hpq.store.wire.fields import Reader, Row
 SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a lease apart
 _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\Z")  # of a worker: host, pid, 4 hex digits
 _CONNECTED = ("idle", "busy", "draining", "drained")  # states of a worker that sends heartbeats
-
-# By the name in graphs, the field of the counters.
-COUNTED = {
-    "leases_expired": "leases_expired",
-    "stale_commits": "stale_commits",
-    "set_aside": "tickets_set_aside",
-    "code_refused": "code_refused",
-    "replica_misses": "replica_misses",
-}
+_DEMAND = "demand:"  # of a queue, in the hash `settle`
 
 
 class WorkerReader:
@@ -40,7 +38,16 @@ class WorkerReader:
         return SILENT * self._lease_ms
 
     def live(self, queue: str | None = None) -> list[Worker]:
-        """Return the live workers, or those of one queue, by name."""
+        """Return the live workers, or those of one queue, by name.
+
+        Raises:
+            DecodeError: the record of one cannot be read.
+        """
+        found = [read() for read in self._live()]
+        return sorted((w for w in found if queue in (None, w.queue)), key=lambda w: w.name)
+
+    def _live(self) -> list[Callable[[], Worker]]:
+        """Return what decodes each live worker."""
         now_ms = server_ms(self._redis)
         floor, silent_since = now_ms - self._lease_ms, now_ms - self.silent_ms
         names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
@@ -48,39 +55,173 @@ class WorkerReader:
         pipe = self._redis.pipeline(transaction=False)
         for name, _ in names:
             pipe.hgetall(self._keys.worker(name.decode()))
-        found = [
-            _worker(self._keys, name.decode(), int(seen), row, silent_since, now_ms)
+        return [
+            partial(_worker, self._keys, name.decode(), int(seen), row, silent_since)
             for (name, seen), row in zip(names, pipe.execute(), strict=True)
             if row
         ]
-        return sorted((w for w in found if queue in (None, w.queue)), key=lambda w: w.name)
 
     def counters(self) -> dict[str, int]:
         """Return how often each thing happened that hpq counts, such as `leases_expired`."""
         found: Any = self._redis.hgetall(self._keys.counters)
         return {name.decode(): int(count) for name, count in found.items()}
 
-    def server_figures(self, queue: str) -> Mapping[str, float]:
-        """Return by name the demand of a queue, the use of memory, and the counters.
+    def fleet(self) -> Fleet:
+        """Return the figures of all queues, owners and workers.
+
+        Takes seven round trips; the commands grow with the open sweeps and the live workers.
 
         Raises:
             RedisError: the server does not answer.
         """
         pipe = self._redis.pipeline(transaction=False)
-        pipe.hget(self._keys.settle, f"demand:{queue}")
-        pipe.hmget(self._keys.counters, list(COUNTED.values()))
+        pipe.hgetall(self._keys.settle)
+        pipe.hgetall(self._keys.counters)
         pipe.info("memory")
         pipe.info("persistence")
         answers: list[Any] = pipe.execute()
-        demand, counted, memory, persistence = answers
+        settled, counters, memory, persistence = answers
+        demand = {
+            name.removeprefix(_DEMAND): count
+            for name, count in _counts(settled).items()
+            if name.startswith(_DEMAND)
+        }
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
-        return {
-            "demand": float(demand or 0),
-            "redis_memory_ratio": memory["used_memory"] / limit if limit else 0.0,
-            "redis_aof_ok": float(bool(aof_ok)),
-            **{name: float(n or 0) for name, n in zip(COUNTED, counted, strict=True)},
+        waiting, running = self._trials(list(demand))
+        return Fleet(
+            demand=demand,
+            waiting=waiting,
+            running=running,
+            gpu_ms=self._gpu_ms(),
+            workers=self._states(),
+            counters=_counts(counters),
+            memory_ratio=memory["used_memory"] / limit if limit else 0.0,
+            is_aof_ok=bool(aof_ok),
+        )
+
+    def _states(self) -> Mapping[tuple[str, str], int]:
+        """Return how many live workers a queue has in each state; one that is damaged is none."""
+        found = Counter[tuple[str, str]]()
+        for read in self._live():
+            with suppress(DecodeError):  # `hpq workers` reports it
+                worker = read()
+                found[worker.queue, worker.state] += 1
+        return found
+
+    def _gpu_ms(self) -> Mapping[str, int]:
+        try:
+            found: Any = self._redis.hgetall(self._keys.spent)
+        except NoPermissionError:  # a user of an older hpq
+            return {}
+        return _counts(found)
+
+    def _trials(self, queues: list[str]) -> tuple[Mapping[tuple[str, str], int], ...]:
+        """Return the waiting and the running trials of open sweeps, by queue and owner."""
+        pipe = self._redis.pipeline(transaction=False)
+        for queue in queues:
+            pipe.hgetall(self._keys.queue(queue, "owners"))
+            pipe.hgetall(self._keys.queue(queue, "busy"))
+        answers: list[Any] = pipe.execute()
+        sweeps = [
+            ((queue, owner.decode("utf-8", "replace")), sid.decode("utf-8", "replace"))
+            for queue, owners in zip(queues, answers[::2], strict=True)
+            for sid, owner in owners.items()
+        ]
+        running = {
+            (queue, owner): count
+            for queue, busy in zip(queues, answers[1::2], strict=True)
+            for owner, count in _counts(busy).items()
         }
+        pipe = self._redis.pipeline(transaction=False)
+        for _, sid in sweeps:
+            pipe.zcard(self._keys.sweep(sid, "waiting"))
+        waiting = Counter[tuple[str, str]]()
+        for (whose, _), count in zip(sweeps, pipe.execute(), strict=True):
+            waiting[whose] += count
+        return waiting, running
+
+
+class OwnerReader:
+    """Read the owners under one prefix.
+
+    A Redis user of an older hpq may not read limits: there are none on such a server.
+    """
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def all(self) -> list[Owner]:
+        """Return the owners with limits, used GPU time or sweeps, by name, EVERYBODY first.
+
+        Returns [] if no limits are set.
+
+        Raises:
+            DecodeError: what the server holds are no numbers.
+        """
+        limits = self._limits()
+        if not limits:
+            return []
+        spent: Any = self._redis.hkeys(self._keys.spent)
+        names = {name for name, _ in limits} | {_text(raw) for raw in spent} | set(self.known())
+        return self._read(sorted(names, key=lambda name: (name != EVERYBODY, name)), limits)
+
+    def of(self, names: Collection[str]) -> dict[str, Owner]:
+        """Return these owners by name; {} if no limits are set. Raises as `all`."""
+        limits = self._limits() if names else {}
+        return {owner.name: owner for owner in self._read(names, limits)} if limits else {}
+
+    def known(self) -> list[str]:
+        """Return the owners that ever enqueued a sweep, by name."""
+        found: Any = self._redis.hkeys(self._keys.last)
+        return sorted(map(_text, found))
+
+    def may_write(self) -> bool:
+        """Return whether this Redis user could change limits. Changes nothing."""
+        try:
+            self._redis.hdel(self._keys.limits, "")
+        except NoPermissionError:
+            return False
+        return True
+
+    def _limits(self) -> dict[tuple[str, str], int]:
+        try:
+            found: Any = self._redis.hgetall(self._keys.limits)
+        except NoPermissionError:
+            return {}
+        limits = {}
+        for raw, value in found.items():
+            owner, _, name = _text(raw).rpartition("/")
+            if name in LIMITS:
+                limits[owner, name] = _whole(self._keys.limits, value)
+        return limits
+
+    def _read(self, names: Iterable[str], limits: Mapping[tuple[str, str], int]) -> list[Owner]:
+        names, now_ms = list(names), server_ms(self._redis)
+        pipe = self._redis.pipeline(transaction=False)
+        for name in names:
+            pipe.hvals(self._keys.running(name))
+            pipe.hget(self._keys.spent, name)
+        answers = iter(pipe.execute())
+        owners = []
+        for name, entries, spent in zip(names, answers, answers, strict=True):
+            own = {limit: limits[name, limit] for limit in LIMITS if (name, limit) in limits}
+            defaults = {
+                limit: limits[EVERYBODY, limit]
+                for limit in LIMITS
+                if limit not in own and (EVERYBODY, limit) in limits
+            }
+            ends = (_whole(self._keys.running(name), entry.split()[-1]) for entry in entries)
+            owners.append(
+                Owner(
+                    name=name,
+                    limits=own | defaults,
+                    defaults=frozenset(defaults),
+                    running=sum(end > now_ms for end in ends),
+                    spent_ms=_whole(self._keys.spent, spent or b"0"),
+                )
+            )
+        return owners
 
 
 def server_ms(redis: Redis) -> int:
@@ -89,12 +230,19 @@ def server_ms(redis: Redis) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _worker(
-    keys: Keys, name: str, seen_ms: int, row: Row, silent_since: float, now_ms: int
-) -> Worker:
+def _counts(row: Row) -> dict[str, int]:
+    """Return the fields of a hash that hold whole numbers."""
+    return {
+        name.decode("utf-8", "replace"): int(text)
+        for name, text in row.items()
+        if text.removeprefix(b"-").isdigit()
+    }
+
+
+def _worker(keys: Keys, name: str, seen_ms: int, row: Row, silent_since: float) -> Worker:
     r = Reader(keys.worker(name), row)
     state = r.text("state")
-    if state in ("idle", "busy") and _is_drained(r.text("drain"), now_ms):
+    if state in ("idle", "busy") and r.text("drain"):
         state = "drained" if state == "idle" else "draining"
     return Worker(
         **r.plain(Worker, but=("name", "state", "seen_ms", "schema")),
@@ -111,11 +259,6 @@ def _refusals(text: str) -> dict[str, Notice]:
     return {sid: Notice(why["code"], str(why["text"])) for sid, why in json.loads(text).items()}
 
 
-def _is_drained(until: str, now_ms: int) -> bool:
-    """Return whether `until`, a time in ms or 0 for ever, is not over; the scripts agree."""
-    return until.isdigit() and (int(until) == 0 or int(until) > now_ms)
-
-
 def server_memory(redis: Redis) -> ServerMemory:
     """Read the server's memory and the state of its disk."""
     pipe = redis.pipeline(transaction=False)
@@ -129,3 +272,14 @@ def server_memory(redis: Redis) -> ServerMemory:
         policy=str(memory.get("maxmemory_policy", "noeviction")),
         is_kept=persistence.get("aof_last_write_status", "ok") == "ok",
     )
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def _whole(key: str, raw: bytes) -> int:
+    try:
+        return int(raw)
+    except ValueError:
+        raise DecodeError(f"{key}: {raw[:40]!r} is no whole number") from None

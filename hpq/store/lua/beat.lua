@@ -5,7 +5,9 @@
 -- ARGV {sweep, number, attempt, nonce, worker, lease_ms, seq, step,
 --      objective (so far, if any), phase, checkpoint (JSON of the one that was published since, if
 --      any), checkpoint_step, restarted (why the training starts again without a checkpoint, if it
---      does), run_info (JSON of what the script set beside numbers, if that changed)},
+--      does), run_info (JSON of what the script set beside numbers, if that changed), curve_points (that
+--      a metric keeps, of a trial with many metrics), owner (if limits of owners exist; optional),
+--      gpus (likewise)},
 --      printed bytes, then step, metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown
 
@@ -13,7 +15,9 @@ local args = cjson.decode(ARGV[1])
 local sid, n, attempt, worker, lease = args.sweep, args.number, args.attempt, args.worker, tonumber(args.lease_ms)
 
 local full = is_full()
-local s, t = read_sweep(sid, 'metric', 'early'), read_trial(sid, n)
+-- First: what follows may fail on what another client wrote, and the trial would run on, uncounted.
+if args.owner then owners().extend(args, args.gpus or '1') end
+local s, t = read_sweep(sid, 'metric', 'early', 'constraints'), read_trial(sid, n)
 if not t.state or not s.queue then return {'unknown'} end  -- removed, or the server lost its data
 local alive = t.attempt == attempt and t.closed ~= attempt
   and (t.state == 'running' or (t.state == 'queued' and t.reaped == attempt))
@@ -21,7 +25,7 @@ if not alive or is_other_claim(t, args.nonce) then return {'lost'} end
 
 local before = demand(s)
 if t.state == 'queued' then  -- reaped, but no worker has claimed it since: its hours are saved
-  enter_running(s, t)
+  enter_again(s, t)
   set(t, 'state', 'running')
   unset(t, 'reaped')
   event(t, 'resumed', 'worker', worker)
@@ -38,7 +42,7 @@ if reports().is_new(t, args) then
   set(t, 'objective', args.objective or '')
   set(t, 'phase', args.phase or '')
   local drops_points = reports().take_batch(s, t, args, rule, full)
-  reports().add_points(t, drops_points)
+  reports().add_points(t, args, drops_points)
 end
 if rule then early().judge_again(t, rule) end
 save(s)

@@ -1,26 +1,30 @@
 -- Claims the next trial of a worker's queue: by the sweep's priority, then by the owner with the fewest
 -- running trials, then by the sweep's age; within a sweep requeued trials first, then by number, then retried ones.
--- A repeated call with the same nonce gets the same reply.
+-- A repeated call with the same nonce gets the same reply. Operators' limits of the owner are applied here.
 -- KEYS prefix
 -- ARGV {queue, worker, host, nonce, lease_ms, schema (the newest that the worker reads), provenance (digest
---      of what its attempts run on), skip (list of sweeps), only (the one sweep, or trial as sweep/7, that
---      may be claimed; '' for any)}
+--      of what its attempts run on), skip (list of sweeps), only (the one sweep that may be
+--      claimed; '' for any), gpus (of a trial here; optional: 1), left_ms (until this worker is stopped;
+--      optional)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
---      began, the sweep's created_ms, signature, timeout_s and stall_s, unfed | empty, a sweep with a newer
---      schema ('' for none), unfed (a sweep that lacks a suggester; '' for none) | drained (a person stopped
---      this worker from claiming)
+--      began, the sweep's created_ms, signature, timeout_s, stall_s, owner and priority, 1 if operators'
+--      limits exist, unfed | empty, a sweep with a newer schema ('' for none), short (a sweep whose waiting
+--      trials need more time than is left; '' for none), unfed (a sweep that lacks a suggester; '' for none) |
+--      drained (a person stopped this worker from claiming)
 
 local args = cjson.decode(ARGV[1])
 local queue, worker, host, nonce = args.queue, args.worker, args.host, args.nonce
 local lease, schema, provenance, skip = tonumber(args.lease_ms), tonumber(args.schema), args.provenance, {}
 for _, sid in ipairs(args.skip) do skip[sid] = true end
+local gpus = args.gpus or '1'
 local full = is_full()  -- before any other write
-local newer, unfed = '', ''
+local left = tonumber(args.left_ms)
+local newer, short, unfed = '', '', ''
 local ROW_BYTES = 131072 -- twice what hpq writes
 local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
 
 local w = also({KEY = key('w', worker)}, 'queue', 'nonce', 'claim', 'store_id', 'drain', 'state')
-local LIMITS = {'schema', 'created_ms', 'signature', 'timeout_s', 'stall_s'}  -- `hpq set` changes some
+local LIMITS = {'schema', 'created_ms', 'signature', 'timeout_s', 'stall_s', 'priority'}  -- `hpq set` changes some
 
 local function answer(s, t)
   local row, checkpoint = redis.call('HGET', sweep_key(s.SID, 'params'), t.N) or '', t.checkpoint or ''
@@ -29,14 +33,26 @@ local function answer(s, t)
   if #checkpoint > ROW_BYTES then checkpoint = '-' end
   if lacks_suggester(s) then unfed = s.SID end
   return {'trial', s.SID, t.N, t.attempt, row, checkpoint, t.unbegun or '0', s.created_ms or '', s.signature or '',
-    s.timeout_s or '', s.stall_s or '', unfed}
+    s.timeout_s or '', s.stall_s or '', s.owner or '', s.priority or '0', owners().exist() and '1' or '', unfed}
 end
+
+-- What the next run must have if one of `least` ms was cut off: two allocations of one length begin a little
+-- differently.
+local function longer(least) return 1.1 * (least or 0) end
 
 -- Returns the next trial of a sweep, or nil: requeued trials first, then by number, then retried ones.
 local function pick(s)
   local waiting = sweep_key(s.SID, 'waiting')
   local first = redis.call('ZRANGE', waiting, 0, 0, 'WITHSCORES')
-  if not first[1] or tonumber(first[2]) > 0 then return first[1] end  -- none of them ran before
+  -- True if a trial that begins now is expected to outlast this worker, or a longer run of it was cut off.
+  local function is_too_long(least)
+    if not left or not (s.IS_SHORT or longer(least) > left) then return false end
+    short = s.SID
+    return true
+  end
+  if not first[1] or tonumber(first[2]) > 0 then  -- none of them ran before
+    return first[1] and not is_too_long() and first[1]
+  end
 
   -- The other workers that may claim from a sweep, read once however many trials wait: whether one is on
   -- another host, whether one is idle, and their file stores.
@@ -63,9 +79,10 @@ local function pick(s)
   -- another host, else to an idle worker of this host. The last is awaited briefly only, since that
   -- worker may be busy by then.
   local function elsewhere(n)
-    local f = redis.call('HMGET', trial_key(s.SID, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint')
+    local f = redis.call('HMGET', trial_key(s.SID, n), 'avoid', 'avoid_ms', 'worker', 'checkpoint', 'least_ms')
     local store, waited = store_elsewhere(f[4]), NOW - tonumber(f[2] or 0)
     if store and others().stores[store] then return true end
+    if not f[4] and is_too_long(f[5]) then return true end
     if f[1] ~= host or waited > 2 * FRESH_MS then return false end
     return others().is_far or (f[3] == worker and others().is_idle and waited < BRIEF_MS)
   end
@@ -74,8 +91,11 @@ local function pick(s)
       if not elsewhere(n) then return n end
     end
   end
-  return begun(int(1 - FRONT), 0) or redis.call('ZRANGEBYSCORE', waiting, '(0', '+inf', 'LIMIT', 0, 1)[1]
-    or begun('-inf', int(-FRONT))
+  local function new()
+    local n = redis.call('ZRANGEBYSCORE', waiting, '(0', '+inf', 'LIMIT', 0, 1)[1]
+    return n and not is_too_long() and n
+  end
+  return begun(int(1 - FRONT), 0) or new() or begun('-inf', int(-FRONT))
 end
 
 -- Clears what earlier attempts left, and returns the trial's record. Without a checkpoint training starts
@@ -113,10 +133,19 @@ local function claim(s, n)
   redis.call('ZADD', key('leases'), int(NOW + lease), s.SID .. '/' .. n)
   t.attempt = int((t.attempt or 0) + 1)
   local from = t.checkpoint_step and {'from', t.checkpoint_step} or {}
+  local cost = {}
+  if is_set(s.budget_ms) then
+    cost = {'gpus', gpus, 'reserved_ms', int(expected_ms(s) * gpus)}
+    add(s, 'reserved_ms', cost[4])
+  end
   redis.call('HSET', name, 'attempt', t.attempt, 'state', 'running', 'worker', worker, 'host', host,
     'claimed_ms', NOW_MS, 'beat_ms', NOW_MS, 'provenance', provenance, 'nonce', nonce, 'event_ids',
-    event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)))
+    event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)), unpack(cost))
   settle(s, before)
+  if owners().exist() then
+    local attempt = {sweep = s.SID, number = n, attempt = t.attempt, nonce = nonce}
+    owners().enter(s.owner or '', attempt, gpus, lease)
+  end
   redis.call('HSET', w.KEY, 'nonce', nonce, 'claim', s.SID .. '/' .. n .. '/' .. t.attempt, 'state', 'busy',
     'trial', s.SID .. '/' .. n)
   if not w.queue then redis.call('PEXPIRE', w.KEY, 3 * lease) end  -- else `presence` gave it its time
@@ -127,20 +156,38 @@ local function claim(s, n)
   return answer(s, t)
 end
 
-local only, number = string.match(args.only, '^([^/]*)/?(%d*)$')
-local function claim_from(sid)
+-- True if a sweep is served in its turn. A client that may write a score, but not the limits, could put its
+-- sweep before all others: then the score is corrected, and the sweep waits for its turn.
+local misplaced = false
+local function is_in_turn(s, score)
+  if not string.find(s.created_ms or '', '^%d+$') then error('created_ms is no time', 0) end  -- below 0: a priority
+  if not string.find(s.priority or '0', '^-?%d+$') then error('priority is no whole number', 0) end
+  local order = sweeps().order(s.priority, s.created_ms)
+  if not score or tonumber(score) == tonumber(order) then return true end
+  redis.call('ZADD', key('q', queue, 'open'), order, s.SID)
+  if tonumber(order) < tonumber(score) then return true end
+  misplaced = true
+  return false
+end
+
+local function claim_from(sid, score)
   local s = read_sweep(sid, unpack(LIMITS))
-  if claimable(s) == 0 or s.queue ~= queue then return end  -- `only` may name a sweep of another queue, or none
+  if s.queue ~= queue then return end  -- `only` may name a sweep of another queue, or none
+  if is_set(s.budget_ms) and s.gpus ~= gpus then
+    set(s, 'gpus', gpus)
+    save(s)
+  end
+  if claimable(s) == 0 then return end
   if (tonumber(s.schema) or 0) > schema then
     newer = sid
     return
   end
-  local n
-  if number == '' then
-    n = pick(s)
-  elseif redis.call('ZSCORE', sweep_key(sid, 'waiting'), number) then  -- a worker for one trial claims no other
-    n = number
+  if not is_in_turn(s, score) or not owners().allow(s) then return end
+  if left then
+    also(s, 'dur_n', 'dur_sum', 'dur_sq', 'least_ms')
+    s.IS_SHORT = (tonumber(s.dur_n or 0) < 3 and longer(s.least_ms) or expected_ms(s)) > left
   end
+  local n = pick(s)
   if unfed == '' and lacks_suggester(s) then unfed = sid end
   if not n then return end
   if full and memory().free_memory(65536) < 65536 then  -- results need the remaining memory
@@ -156,19 +203,27 @@ if w.nonce == nonce and w.claim then  -- the reply was lost
     return answer(read_sweep(sid, unpack(LIMITS)), t)
   end
 end
-if is_drained(w.drain) then
+if w.drain then
   redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')
   return {'drained'}
 end
-local sids = only ~= '' and {only} or redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)
-if #sids > 1 then sids = turns().in_turn(queue, sids) end
-for _, sid in ipairs(sids) do
-  if not skip[sid] and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
-    local is_well, found = pcall(claim_from, sid)
-    if not is_well then sweeps().hold_damaged(sid, found) elseif found then return found end
+local function claim_next()
+  local sids, scores = {args.only ~= '' and args.only or nil}, {}
+  if not sids[1] then
+    local open = redis.call('ZRANGE', key('q', queue, 'open'), 0, -1, 'WITHSCORES')
+    for i = 1, #open, 2 do sids[#sids + 1], scores[open[i]] = open[i], open[i + 1] end
+  end
+  if #sids > 1 then sids = turns().in_turn(queue, sids) end
+  for _, sid in ipairs(sids) do
+    if not skip[sid] and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
+      local is_well, found = pcall(claim_from, sid, scores[sid])
+      if not is_well then sweeps().hold_damaged(sid, found) elseif found then return found end
+    end
   end
 end
+local found = claim_next() or misplaced and claim_next()
+if found then return found end
 redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')
 redis.call('PEXPIRE', w.KEY, 3 * lease)
-return {'empty', newer, unfed}
+return {'empty', newer, short, unfed}

@@ -2,10 +2,12 @@
 -- after it was reaped and before another worker claims the trial.
 -- KEYS prefix
 -- ARGV {sweep, number, attempt, nonce, outcome (finished failed
---      pruned cancelled), objective (optional), best (optional: of all that the attempt reported), step,
+--      pruned cancelled), objective (optional), best (optional: of all that the attempt reported), values (of
+--      several objectives), violations (of constraints), infeasible (if it does not meet them), step,
 --      kind, error, fingerprint, retries, progress, elsewhere, evidence (of a failure, with its rule of
---      hpq/domain/retry_policy.py), keep_log_bytes, ran_ms (optional), artifacts (JSON, if any), last (the
---      last batch, as `beat` gets it; optional)},
+--      hpq/domain/retry_policy.py), keep_log_bytes, ran_ms (optional), artifacts (JSON, if any), usage
+--      (what it used of its machine; optional), last (the last batch, as `beat` gets it; optional), owner (if
+--      limits of owners exist; optional)},
 --      then that batch's printed bytes, and step, metric and value of each point
 -- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
 --      stale | unknown, then queue, tickets and the id of the trial's newest event
@@ -27,8 +29,9 @@ end
 if artifacts ~= '' then files().store_of(artifacts) end
 
 local full = is_full()
+if args.owner then owners().leave(args) end
 if full then memory().free_memory(65536) end  -- a result is recorded in any case
-local s = read_sweep(sid, 'metric', 'early', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
+local s = read_sweep(sid, 'metric', 'early', 'constraints', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
 local t = read_trial(sid, n)
 if not t.state or not s.queue then
   local is_gone = redis.call('ZSCORE', key('removed'), sid) or redis.call('HEXISTS', key('history'), sid) == 1
@@ -47,9 +50,10 @@ local batch = args.last and reports().is_new(t, args.last) and args.last
 local drops_points = batch and reports().take_batch(s, t, batch, rule, full)
 
 local before, worker, mark = demand(s), t.worker or '', '-'
+if was_reaped and is_set(s.budget_ms) then enter_again(s, t) end  -- what it has spent since counts
 if is_complete then mark = '+' elseif outcome == 'failed' then mark = guards().mark_of(kind, fingerprint, args.evidence) end
 -- Measured by the worker, since the server's clock also counts an outage of Redis.
-local ran = args.ran_ms or int(NOW - tonumber(t.claimed_ms))
+local ran = args.ran_ms or int(math.max(0, NOW - tonumber(t.claimed_ms)))
 
 -- The window of the last ten ends, by which the guards judge (lib/guards.lua).
 local tail = t.again and 'tail_again' or 'tail'
@@ -64,7 +68,7 @@ local function requeued(in_a_row)
   local function back(reply, reason, avoid)
     requeue(s, t, reason, false)
     if batch then
-      reports().add_points(t, drops_points)
+      reports().add_points(t, batch, drops_points)
       set(t, 'objective', batch.objective or '')
     end
     save(t)
@@ -109,12 +113,16 @@ if answer then return answer end
 local fields = {'objective', objective, 'step', args.step}
 local function tell(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
 if is_set(s.sampler) and best ~= '' then tell('best', best) end
+if args.values then tell('values', args.values) end
+if args.violations then tell('violations', args.violations) end
+if args.infeasible then tell('infeasible', args.infeasible) end
 if kind ~= '' then tell('kind', kind) end
 if error_text ~= '' then tell('error', error_text) end
 if fingerprint ~= '' then tell('fingerprint', fingerprint) end
 local told = #fields
 tell('ran_ms', ran)
 tell('best_value', best)
+if args.usage then tell('usage', args.usage) end
 if artifacts ~= '' then
   files().add_store(sid, artifacts)
   set(t, 'artifacts', artifacts)
@@ -125,7 +133,7 @@ if not t.seq and attempt == '1' then
   last = {}
   for i = 3, batch and not drops_points and #ARGV or 0 do last[i - 2] = ARGV[i] end
 else
-  if batch then reports().add_points(t, drops_points) end
+  if batch then reports().add_points(t, batch, drops_points) end
   unset(t, 'resumes')
   save(t)
 end
@@ -135,17 +143,17 @@ if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
 if not is_complete then
   set(s, tail, window)
 else
-  if objective ~= '' then rank(s, n, objective) end
-  redis.call('HSET', s.KEY, tail, window, 'dur_n', int((s.dur_n or 0) + 1),
-    'dur_sum', string.format('%.17g', (s.dur_sum or 0) + ran),
-    'dur_sq', string.format('%.17g', (s.dur_sq or 0) + ran * ran))
+  if objective ~= '' and not args.infeasible then rank(s, n, objective) end
+  s.dur_n, s.dur_sum, s.dur_sq = int((s.dur_n or 0) + 1), string.format('%.17g', (s.dur_sum or 0) + ran),
+    string.format('%.17g', (s.dur_sq or 0) + ran * ran)
+  redis.call('HSET', s.KEY, tail, window, 'dur_n', s.dur_n, 'dur_sum', s.dur_sum, 'dur_sq', s.dur_sq)
 end
 if kind == 'unreported' and not t.again then guards().hold_if_unreported(s, t, error_text) end
 if args.evidence == 'code' and outcome == 'failed' then guards().breaker(s, t, kind, worker, guards().ends_in(window)) end
 if args.evidence == 'tampering' then guards().halt_if_tampered(s, t, kind, guards().ends_in(window)) end
 settle(s, before)
 if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
-if rule and is_complete and objective ~= '' then  -- a result from a worker's disk arrives without its reports
+if rule and is_complete and objective ~= '' and not args.infeasible then  -- a result from a worker's disk arrives without its reports
   early().stop_at_target(s, t, rule, objective)
   save(s)
   save(t)

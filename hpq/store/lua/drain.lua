@@ -1,9 +1,9 @@
 -- Drains a worker, so that it claims no more trials, or undoes that.
 -- KEYS prefix
--- ARGV worker, drain or undo, for how many ms (0: until undone)
+-- ARGV worker, drain or undo
 -- Replies: ok, the trial that it runs ('' for none) | unknown (no such worker is alive)
 
-local worker, verb, duration = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local worker, verb = ARGV[1], ARGV[2]
 local w = key('w', worker)
 local f = redis.call('HMGET', w, 'queue', 'claim')
 if not f[1] or not redis.call('ZSCORE', key('workers'), worker) then return {'unknown'} end
@@ -19,7 +19,7 @@ end
 if verb == 'undo' then
   redis.call('HDEL', w, 'drain')
 else
-  redis.call('HSET', w, 'drain', duration == 0 and 0 or int(NOW + duration))
+  redis.call('HSET', w, 'drain', 0)  -- an older hpq reads a time in ms here, and 0 as no end
   redis.call('ZREM', key('q', f[1], 'idle'), worker)
 end
 return {'ok', running_trial()}

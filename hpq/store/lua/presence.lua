@@ -16,7 +16,7 @@ if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. que
     if string.find(tail, '\t+\n', 1, true) then redis.call('HSET', sweep_key(sid), 'tail', '') end
   end
 end
-if args.idle and not is_drained(redis.call('HGET', key('w', worker), 'drain')) then
+if args.idle and not redis.call('HGET', key('w', worker), 'drain') then
   redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 else
   redis.call('ZREM', key('q', queue, 'idle'), worker)

@@ -1,9 +1,10 @@
--- Requeues trials whose lease expired, and corrects counts and tickets of the queue.
+-- Requeues trials whose lease expired or whose process is dead, and corrects counts and tickets of the queue.
 -- After a restart of the server (its run_id changes) no lease expires until one lease has passed.
 -- KEYS prefix
 -- ARGV {queue, lease_ms, lost_max, await_leases (the limits of hpq/domain/retry_policy.py), as_of_ms
 --      (optional: the server's time when the worker last reaped; a delayed call judges leases by it),
---      every_ms (one call in this time corrects counts and tickets of the queue)}
+--      every_ms (one call in this time corrects counts and tickets of the queue), dead (optional list of
+--      attempts whose process is known to be dead, each trial/token of its claim)}
 -- Replies: settling | ok, then how many trials were requeued and how many ended (poison, or stopped
 --      before), then queue and tickets pairs
 
@@ -22,6 +23,17 @@ if settle[1] ~= run_id then
   if settle[2] == 0 then redis.call('HSET', key('settle'), 'since', '0') end
 end
 if NOW - (tonumber(settle[2]) or 0) < lease then return {'settling', 0, 0} end
+
+-- Trials whose running attempt is one of the dead: its lease ends now.
+local dead = {}
+for _, lost in ipairs(args.dead or {}) do
+  local id, token = string.match(lost, '^(.+)/(.+)$')
+  local f = redis.pcall('HMGET', key('t', id), 'state', 'attempt', 'nonce')
+  if f[1] == 'running' and string.find((f[2] or '') .. '-' .. (f[3] or ''), token, 1, true) == 1 then
+    redis.call('ZADD', key('leases'), 'XX', 0, id)
+    dead[id] = true
+  end
+end
 
 -- True if the trial is to end: it was lost too often without progress.
 local function poison(s, t)
@@ -86,8 +98,12 @@ local function reap(id, sid, n)
   -- A malformed lease, or one of a removed sweep, must not keep other trials from being requeued.
   if not t or not t.attempt then
     redis.call('ZREM', key('leases'), id)
-  elseif not awaits_worker(s, t) then
+  elseif dead[id] or not awaits_worker(s, t) then
     redis.call('HINCRBY', key('counters'), 'leases_expired', 1)
+    if dead[id] and owners().exist() then  -- of another, the process may run on: its entry expires by itself
+      local attempt = {sweep = sid, number = n, attempt = t.attempt, nonce = t.nonce or '', owner = s.owner or ''}
+      owners().leave(attempt, true)
+    end
     local want = sweeps().changing(s, function()
       leave_running(s, t, tonumber(t.beat_ms))
       if ends().end_if_stopped(s, t) then
@@ -147,20 +163,23 @@ local function rewrite(name, fields)
   for i = 1, #flat, 1000 do redis.call('HSET', name, unpack(flat, i, math.min(i + 999, #flat))) end
 end
 
-local sum, want, owners, busy = 0, 0, {}, {}
+local sum, want, owner_of, busy, rooms_left = 0, 0, {}, {}, {}
 for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do  -- it may close some
   ended = ended + (sweeps().guarded(sid, function() return end_rest_of_stopped(sid) end) or 0)
 end
 for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
   sweeps().guarded(sid, function()
-    local s = read_sweep(sid)
+    local s = read_sweep(sid, 'priority')
+    weigh_budget(s)  -- its time may be up
+    owners().share(s, rooms_left)
+    save(s)
     local owner = s.owner or ''
-    owners[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
+    owner_of[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
     sum = sum + demand(s)
     want = want + useful_tickets(s)
   end)
 end
-rewrite(key('q', queue, 'owners'), owners)
+rewrite(key('q', queue, 'owners'), owner_of)
 rewrite(key('q', queue, 'busy'), busy)
 redis.call('HSET', key('settle'), 'demand:' .. queue, int(sum))
 fit_demand(queue, redis.call('LLEN', key('demand', queue)), sum)

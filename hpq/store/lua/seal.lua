@@ -31,7 +31,7 @@ redis.call('HSET', key('digests'), digest, sid)
 redis.call('HSET', key('last'), owner, sid)
 sweep_event(sid, 'created', 0, 0, 'count', redis.call('ZCARD', rows[2]), 'owner', owner)
 
-s = read_sweep(sid, 'metric', 'early', 'goal', 'replicates')
+s = read_sweep(sid, 'metric', 'early', 'goal', 'replicates', 'constraints', 'priority')
 local function reuse_result(n, result)
   local t = read_trial(sid, n)
   -- The record may have been dropped since the producer read it.
@@ -45,20 +45,22 @@ local function reuse_result(n, result)
   if is_set(result.seed) then set(t, 'seed', result.seed) end
   redis.call('ZADD', sweep_key(sid, 'ended'), NOW_MS, n)
   redis.call('HINCRBY', name, 'n_finished', 1)
-  if is_set(s.goal) and result.objective ~= '' then rank(s, n, result.objective) end
-  event(t, 'reused', 'from', result.from, 'objective', result.objective, 'provenance', ran_on)
+  if is_set(s.goal) and result.objective ~= '' and not result.infeasible then rank(s, n, result.objective) end
+  event(t, 'reused', 'from', result.from, 'objective', result.objective, 'provenance', ran_on,
+    unpack(result.scores))
   return t
 end
 
 local rule, results, reused = read_rule(s), redis.call('HGETALL', staged), {}
 for i = 1, #results, 2 do reused[i] = reuse_result(results[i], cjson.decode(results[i + 1])) end
 redis.call('DEL', staged)
-save(s)
 if not is_done(s) then sweeps().open(sid) end
 sharing().bound_code()
-add_demand(s.queue, claimable(s))
+owners().share(s, {})
+settle(s, 0)  -- if nothing fits its budget, no worker starts that would hold it
 for i = 1, #results, 2 do
-  if rule then early().stop_at_target(s, reused[i], rule, cjson.decode(results[i + 1]).objective) end
+  local result = cjson.decode(results[i + 1])
+  if rule and not result.infeasible then early().stop_at_target(s, reused[i], rule, result.objective) end
   save(reused[i])
 end
 save(s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from hpq.domain.attempt import Nothing, Outcome, ReportBatch
+from hpq.domain.attempt import CURVE_POINTS, Nothing, Outcome, ReportBatch
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.trial import (
     Artifacts,
@@ -13,17 +13,20 @@ from hpq.domain.trial import (
     Claim,
     TrialId,
 )
-from hpq.store.wire.fields import Field, Reader, dumps, number, sweep_id
+from hpq.store.wire.fields import Field, Reader, dumps, number, numbers, sweep_id
 from hpq.store.wire.records import record
-from hpq.store.wire.trial import decode_params
+from hpq.store.wire.trial import decode_params, encode_usage
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
-_LIMITS = (b"created_ms", b"signature", b"timeout_s", b"stall_s")  # as lua/claim.lua replies them
+# As lua/claim.lua replies them.
+_OF_SWEEP = (
+    *(b"created_ms", b"signature", b"timeout_s", b"stall_s", b"owner", b"priority", b"limited"),
+)
 
 
-def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
+def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> Claim | Nothing:
     """Decode the reply of the script `claim`, a word and values, to a caller with this nonce.
 
     The row of the parameters stays as it is: `open_claim` decodes it once the sweep is trusted. A
@@ -37,9 +40,10 @@ def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
         return Nothing(is_drained=True)
     unfed = sweep_id(values[-1]) if values[-1] else ""
     if reply == "empty":
-        return Nothing(newer=sweep_id(values[0]) if values[0] else "", unfed=unfed)
-    sid, number, attempt, row, checkpoint, unbegun, *limits, _ = values
-    r = Reader(f"claim of {sid!r}", dict(zip(_LIMITS, limits, strict=True)))
+        newer, short = (sweep_id(raw) if raw else "" for raw in values[:2])
+        return Nothing(newer=newer, short=short, unfed=unfed)
+    sid, number, attempt, row, checkpoint, unbegun, *of_sweep, _ = values
+    r = Reader(f"claim of {sid!r}", dict(zip(_OF_SWEEP, of_sweep, strict=True)))
     return Claim(
         trial=TrialId(sweep=sweep_id(sid), number=int(number)),
         attempt=int(attempt),
@@ -51,6 +55,10 @@ def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
         signature=r.text("signature"),
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
+        owner=r.text("owner"),
+        priority=r.whole("priority"),
+        limited=bool(r.text("limited")),
+        gpus=float(gpus) if r.text("limited") else 1.0,
         unfed=unfed,
     )
 
@@ -74,7 +82,12 @@ def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
 
 def _files(pointer: Checkpoint | Artifacts | None) -> str | None:
     """Encode a pointer into a file store as JSON."""
-    return dumps(asdict(pointer)) if pointer else None
+    if pointer is None:
+        return None
+    data = asdict(pointer)
+    if not data.get("further"):
+        data.pop("further", None)
+    return dumps(data)
 
 
 def encode_batch(batch: ReportBatch) -> dict[str, Field]:
@@ -89,6 +102,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
         "checkpoint_step": checkpoint.step if checkpoint else None,
         "restarted": batch.restarted[:_WHY_CHARACTERS] or None,
         "run_info": batch.run_info or None,
+        "curve_points": batch.curve_points if batch.curve_points < CURVE_POINTS else None,
     }
 
 
@@ -105,6 +119,9 @@ def encode_outcome(outcome: Outcome, last: ReportBatch | None) -> dict[str, Fiel
         "outcome": outcome.state,
         "objective": None if outcome.objective is None else number(outcome.objective),
         "best": None if outcome.best is None else number(outcome.best),
+        "values": numbers(outcome.values) or None,
+        "violations": numbers(outcome.violations) or None,
+        "infeasible": "1" if outcome.infeasible else None,
         "step": outcome.step,
         "kind": failure.kind if failure else None,
         "error": failure.message[:500] if failure else None,
@@ -116,5 +133,6 @@ def encode_outcome(outcome: Outcome, last: ReportBatch | None) -> dict[str, Fiel
         "keep_log_bytes": FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
         "ran_ms": outcome.ran_ms,
         "artifacts": _files(outcome.artifacts),
+        "usage": encode_usage(outcome.usage) or None,
         "last": encode_batch(last) if last else None,
     }

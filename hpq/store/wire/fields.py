@@ -16,7 +16,7 @@ from hpq.errors import DecodeError
 
 T = TypeVar("T")
 Row = Mapping[bytes, bytes]
-_TEXT_CHARACTERS = 1_000
+MOST_TEXT = 1_000
 
 # A named argument of a script, sent in JSON. Numbers are text, because Lua would round them to
 # doubles. None is omitted: the script reads nil.
@@ -37,7 +37,7 @@ def _plain(value: Field) -> object:
 
 def cut(text: str = "") -> str:
     """Return a text of at most 1,000 characters, as a longer one would flood every view."""
-    return f"{text[:_TEXT_CHARACTERS]}…" if text[_TEXT_CHARACTERS:] else text
+    return f"{text[:MOST_TEXT]}…" if text[MOST_TEXT:] else text
 
 
 @cache
@@ -153,6 +153,11 @@ def dumps_in_order(value: Any) -> str:
 def number(value: float) -> str:
     """Encode a float as the shortest text that decodes to the same float."""
     return repr(float(value))
+
+
+def numbers(values: Iterable[float]) -> str:
+    """Encode floats as one text, separated by spaces."""
+    return " ".join(map(number, values))
 
 
 def flatten(pairs: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[str]:

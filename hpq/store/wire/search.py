@@ -11,6 +11,8 @@ from hpq.errors import DecodeError
 from hpq.search.conditions import Condition, Partial
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq.search.expressions import Expression
+from hpq.search.followers import Follower
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.wire.fields import dumps_in_order
@@ -25,6 +27,7 @@ _KINDS: Mapping[str, type[Distribution]] = {
     "normal": Normal,
     "beta": Beta,
 }
+_APART = ("space", "maximizes", "constraints")
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -35,12 +38,19 @@ def encode_search(search: Search) -> str:
         for path, leaf in search.space.leaves
     ]
     data: dict[str, Any] = {
-        **{name: getattr(search, name) for name in Search.__slots__ if name != "space"},
+        **{name: getattr(search, name) for name in Search.__slots__ if name not in _APART},
+        **({"maximizes": search.maximizes} if search.maximizes else {}),
+        **({"constraints": search.constraints} if search.constraints else {}),
         "varying": list(search.space.varying),
         "leaves": leaves,
         "when": [{"at": list(c.path), **asdict(c.wanted)} for c in search.space.when],
         "exclude": [asdict(partial)["tests"] for partial in search.space.exclude],
     }
+    if search.space.has_expressions:
+        data["derive"] = [[name, expression.text] for name, expression in search.space.derive]
+        data["require"] = [expression.text for expression in search.space.require]
+    if search.space.followers:
+        data["zip"] = [asdict(follower) for follower in search.space.followers]
     return dumps_in_order(data)
 
 
@@ -57,6 +67,9 @@ def decode_search(key: str, text: str) -> Search:
             tuple(str(name) for name in data["varying"]),
             tuple(Condition(tuple(c["at"]), record(Partial, c)) for c in data.get("when", [])),
             tuple(record(Partial, {"tests": tests}) for tests in data.get("exclude", [])),
+            tuple((str(name), Expression.number(text)) for name, text in data.get("derive", [])),
+            tuple(map(Expression.test, data.get("require", []))),
+            tuple(record(Follower, one) for one in data.get("zip", [])),
         )
         Sampler(data["sampler"])  # no other sampler replaces one of a newer version
         return record(Search, {**data, "space": space})

@@ -12,18 +12,21 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+from hpq.domain.budget import Budget
+from hpq.domain.constraint import Constraint
+from hpq.domain.status import MovedSweep
 from hpq.domain.sweep import (
-    SCHEMA,
+    COMMON_SCHEMA,
     AppendedFile,
     EarlyTerminate,
     Goal,
     Keep,
     Launch,
     Metric,
-    MovedSweep,
     RunnableSweep,
     SweepView,
     TargetReached,
+    schema_of,
 )
 from hpq.domain.trial import Json
 from hpq.errors import DecodeError
@@ -38,7 +41,7 @@ def encode_sweep(sweep: SweepView) -> dict[str, str]:
     suggested = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
     return {
         **(suggested if sweep.sampler else {}),
-        "schema": str(sweep.schema),
+        "schema": str(schema_of(sweep)),
         "name": sweep.name,
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
@@ -46,14 +49,23 @@ def encode_sweep(sweep: SweepView) -> dict[str, str]:
         "signer": sweep.signer,
         "metric": dumps(asdict(sweep.metric)) if sweep.metric else "",
         "goal": sweep.metric.goal if sweep.metric else "",
+        **({"objectives": dumps([*map(asdict, sweep.objectives)])} if sweep.objectives else {}),
+        **({"constraints": dumps([*map(str, sweep.constraints)])} if sweep.constraints else {}),
         "queue": sweep.queue,
         "owner": sweep.owner,
         "priority": str(sweep.priority),
         "max_parallel": str(sweep.max_parallel),
         "retries": str(sweep.retries),
+        **_encode_budget(sweep.budget),
         "timeout_s": number(sweep.timeout_s),
         "stall_s": number(sweep.stall_s),
+        **(
+            {"idle_s": number(sweep.idle_s), "idle_below": number(sweep.idle_below)}
+            if sweep.idle_s
+            else {}
+        ),
         "keep": dumps(asdict(sweep.keep)) if sweep.keep else "",
+        **({"history": sweep.history} if sweep.history else {}),
         "early": dumps(asdict(sweep.early)) if sweep.early else "",
         "method": sweep.method,
         "seed": str(sweep.seed),
@@ -86,17 +98,24 @@ def decode_sweep(
         reached=r.parse("reached", None, lambda text: record(TargetReached, text)),
         bands=r.parse("bands", (), lambda text: tuple(sorted(map(int, text.split())))),
         counts=counts,
+        budget=Budget(**r.plain(Budget, but=())) if r.text("budget_ms") else None,
     )
+
+
+def _encode_budget(budget: Budget | None) -> dict[str, str]:
+    if budget is None:
+        return {}
+    return {"budget_ms": str(budget.budget_ms), "until_ms": str(budget.until_ms or "")}
 
 
 # What lists show of a sweep; of a line that is too long, the last of these go first.
 _LISTED = """n_finished n_failed n_pruned n_cancelled n_diverged flag created_ms name queue priority
-    replicates owner metric tags reached""".split()
+    replicates owner metric tags reached budget_ms spent_ms useful_ms""".split()
 _LINE_BYTES = 1_000
 
 
 def encode_moved(row: Row, dropped: int, archive: Mapping[str, Json]) -> str:
-    """Encode the line of a sweep of the history; `archive` has the other fields of MovedSweep."""
+    """Encode the line of a moved sweep; `archive` has the other fields of MovedSweep."""
     found = {name: row.get(name.encode()) for name in _LISTED}
     listed = {k: raw.decode("utf-8", "replace") for k, raw in found.items() if raw is not None}
     while True:
@@ -107,7 +126,7 @@ def encode_moved(row: Row, dropped: int, archive: Mapping[str, Json]) -> str:
 
 
 def decode_moved(key: str, sid: str, text: bytes) -> MovedSweep:
-    """Decode the line of a sweep of the history.
+    """Decode the line of a moved sweep.
 
     Raises:
         DecodeError: the line is invalid, or hpq gives no sweep such an id.
@@ -134,11 +153,14 @@ def decode_runnable(key: str, sid: str, row: Row) -> RunnableSweep:
 def _runnable(r: Reader, kind: type[RunnableSweep], sid: str) -> dict[str, Any]:
     """Decode the plain fields of `kind`, and all fields of RunnableSweep."""
     return {
-        **r.plain(kind, but=("id", "schema", "replicates")),
+        **r.plain(kind, but=("id", "schema", "replicates", "search")),
         "id": sid,
-        "schema": r.parse("schema", SCHEMA, int),
+        "search": r.parse("search", "", str),  # whole: it is signed
+        "schema": r.parse("schema", COMMON_SCHEMA, int),
         "launch": r.parse("launch", Launch(), lambda text: record(Launch, text)),
         "metric": r.parse("metric", None, _decode_metric),
+        "objectives": r.parse("objectives", tuple[Metric, ...](), _decode_objectives),
+        "constraints": r.parse("constraints", tuple[Constraint, ...](), _decode_constraints),
         "keep": r.parse("keep", None, lambda text: record(Keep, text)),
         "early": r.parse("early", None, _decode_early),
         "replicates": r.whole("replicates") or 1,
@@ -160,6 +182,14 @@ def _decode_metric(text: str) -> Metric | None:
     """
     data = _mapping(text)
     return record(Metric, data) if word(Goal, str(data["goal"])) else None
+
+
+def _decode_objectives(text: str) -> tuple[Metric, ...]:
+    return tuple(record(Metric, one) for one in json.loads(text))
+
+
+def _decode_constraints(text: str) -> tuple[Constraint, ...]:
+    return tuple(map(Constraint.parse, json.loads(text)))
 
 
 def _decode_early(text: str) -> EarlyTerminate | None:

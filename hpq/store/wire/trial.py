@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from hpq.domain.identity import ParameterSet
+from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import (
+    USAGE,
     Artifacts,
     Checkpoint,
     Failure,
@@ -21,7 +23,7 @@ from hpq.domain.trial import (
     TrialView,
 )
 from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, dumps_in_order, number
+from hpq.store.wire.fields import Reader, Row, dumps_in_order, number, numbers
 from hpq.store.wire.records import W, record
 
 MAC_BYTES = 16
@@ -119,16 +121,45 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         thinned=bool(r.text("thinned")),
         seed=r.parse("seed", None, int),
         pruning=r.parse("pruning", None, lambda text: record(Pruning, text)),
+        usage=r.parse("usage", {}, _decode_usage),
     )
 
 
-def encode_result(trial: TrialView) -> str:
-    """Encode a finished trial's result for the script `seal`, which copies it to another trial."""
+def encode_usage(usage: Mapping[str, float]) -> str:
+    """Encode usage by place, `-` for none, three digits each.
+
+    Redis keeps the hash of a trial in a third of the memory if no value is longer than 64 bytes.
+    """
+    texts = [_short(usage[name]) if name in usage else "-" for name in USAGE]
+    return " ".join(texts).rstrip(" -")
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{round(value, 2):.3g}"
+
+
+def _decode_usage(text: str) -> dict[str, float]:
+    named = zip(USAGE, text.split(), strict=False)  # a newer hpq may know more names
+    found = {name: float(part) for name, part in named if part != "-"}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def encode_result(trial: TrialView, sweep: RunnableSweep) -> str:
+    """Encode a finished trial's result for the script `seal`, which copies it to a trial of a
+    sweep."""
     metrics = [part for name, value in trial.metrics.items() for part in (f"m:{name}", repr(value))]
     objective = "" if trial.objective is None else number(trial.objective)
+    is_feasible = sweep.is_feasible(trial.metrics)
+    scores = {
+        "values": numbers(trial.metrics.get(one.name, math.nan) for one in sweep.objectives),
+        "violations": numbers(sweep.violations(trial.metrics)),
+        "infeasible": "" if is_feasible else "1",
+    }
     record = {
         "from": trial.reused or str(trial.id),
         "objective": objective,
+        "infeasible": not is_feasible,
+        "scores": [part for name, text in scores.items() if text for part in (name, text)],
         "step": trial.step,
         "metrics": metrics,
         "provenance": trial.provenance,

@@ -19,7 +19,7 @@ from hpq.domain.attempt import (
 )
 from hpq.domain.retry_policy import RETRY_RULES, Evidence
 from hpq.domain.sweep import Launch, SweepState
-from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.domain.trial import USAGE, Claim, Failure, FailureKind, Point, TrialId, TrialState
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -473,7 +473,7 @@ def test_a_demand_beyond_its_list_is_exact_without_a_worker(
 ) -> None:
     def demand() -> tuple[int, float]:
         listed = redis.llen(keys.demand("default"))
-        return listed, reader.workers.server_figures("default")["demand"]
+        return listed, reader.workers.fleet().demand.get("default", -1)
 
     sweep_of(3, sid="few-00000")
     many = sweep_of(3, sid="many-00000").id
@@ -600,3 +600,20 @@ def test_a_launch_record_survives_the_wire(store, reader, sweep_of) -> None:
     sweep = sweep_of(1, launch=launch, timeout_s=1.5, spec={"a": [1, {"b": None}]})
     got = reader.sweeps.get(sweep.id)
     assert got.launch == launch and got.timeout_s == 1.5 and got.spec == {"a": [1, {"b": None}]}
+
+
+def test_usage_is_kept_with_the_trial_in_at_most_150_bytes_until_it_is_retried(
+    store, reader, redis, keys, sweep_of, take, control
+) -> None:
+    sid, used = sweep_of(2).id, dict.fromkeys(USAGE, 79.9)
+    trials = []
+    for usage in ({}, used):
+        claim = take()
+        trials.append(claim.trial)
+        outcome = Outcome(state=TrialState.FINISHED, objective=1.0, step=1, ran_ms=1, usage=usage)
+        assert store.commit(claim, outcome) is CommitReply.DONE
+    sizes = [redis.memory_usage(keys.trial(trial), samples=0) for trial in trials]
+    assert sizes[1] - sizes[0] <= 150
+    assert [dict(reader.trials.get(trial).usage) for trial in trials] == [{}, used]
+    control.retry(sid, [2])
+    assert reader.trials.get(trials[1]).usage == {}

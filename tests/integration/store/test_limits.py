@@ -17,8 +17,8 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
+from hpq_producer.actions.set_limits import limits
 from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.commands.control.set_limits import limits
 from hpq_producer.sweepfile.check import value_of
 from tests.support.ids import raises
 
@@ -116,7 +116,7 @@ def test_set_changes_all_limits_at_once_and_its_events_say_to_what(
         ("run_cp=3", "run_cap?"),
         ("metric=acc", "hpq enqueue FILE --reuse"),
         ("method=grid", "method=grid: method "),
-        ("patience=3", ", stall, tags"),
+        ("patience=3", ", stall, tags, note"),
     ],
 )
 def test_a_limit_that_is_none_is_told_what_was_meant(word: str, hint: str) -> None:
@@ -142,6 +142,9 @@ def test_set_takes_the_numbers_that_a_sweep_file_takes() -> None:
     assert limits(["timeout=365d"]) == {"timeout_s": "31536000.0"}
     with raises("invalid-value", "timeout=366d"):
         limits(["timeout=366d"])
+    assert limits([f"note={'x' * 1_000}"]) and limits(["note="]) == {"note": ""}
+    with raises("invalid-value", "note"):
+        limits([f"note={'x' * 1_001}"])
 
 
 @pytest.mark.parametrize("word", ["run_cap=-1", "run_cap=1.5", "run_cap=", "run_cp=3"])

@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import WorkerPresence
+from hpq.domain.budget import Budget
 from hpq.domain.sweep import Goal, Metric
 from hpq.errors import SettingsError
 from hpq.settings import Settings, read
@@ -263,3 +264,37 @@ def test_a_damaged_record_of_the_last_look_ends_no_later_look(
     control.cancel("demo-00000")
     look(workers)
     assert "is cancelled" in hook.next()
+
+
+def test_a_budget_that_is_nearly_spent_is_told_once_and_a_spent_one_too(
+    hook: Hook,
+    workers: list[Notices],
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    control: SweepControl,
+    redis: Redis,
+    keys: Keys,
+) -> None:
+    sid = sweep_of(9, budget=Budget.of_hours(10, 0)).id
+    look(workers)
+
+    def run(nonce: str, hours: int) -> None:
+        claim = take(store, who, nonce)
+        redis.hincrby(keys.trial(claim.trial), "claimed_ms", -3_600_000 * hours)
+        end(store, claim, 0.5)
+        look(workers)
+
+    run("a", 7)
+    assert hook.posted.empty()
+    run("b", 2)
+    assert "is near its budget" in hook.next()
+    control.pause(sid)
+    look(workers)
+    control.resume(sid)
+    look(workers)
+    assert hook.posted.empty(), "once"
+    run("c", 2)
+    said = hook.next()
+    assert "is held" in said and "budget" in said
+    assert hook.posted.empty()

@@ -256,6 +256,18 @@ def test_points_beyond_a_thousand_are_thinned_with_those_of_the_end(redis_url: s
         assert found == [*range(0, 1200, 2), 1199]
 
 
+def test_a_batch_of_a_trial_with_many_metrics_says_how_many_points_a_curve_keeps(
+    redis_url: str,
+) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO, "a")
+        many = [Point(step=n, name="acc", value=n / 7) for n in range(400)]
+        bench.beat(claim, many, curve_points=100)
+        bench.store.commit(claim, DONE)
+        found = [p.step for p in bench.reader.trials.metric_history(bench.trial, "acc")]
+        assert 50 <= len(found) <= 100 and (found[0], found[-1]) == (0, 399)
+
+
 def test_damaged_points_name_their_key(redis_url: str) -> None:
     with Bench(redis_url) as bench:
         claim = take(bench.store, WHO, "a")

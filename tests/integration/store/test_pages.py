@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import Goal, Metric, SweepView
-from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.domain.trial import Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
+from hpq_producer.terminal.style import TerminalInfo
+from hpq_producer.watch.scene import SceneReader
+from hpq_producer.watch.view import View
 from tests.conftest import MakeSweep
-from tests.support.store_calls import beat, end, take
+from tests.support.store_calls import LEASE, beat, end, take
 
 ORDERS = ("best", "newest", "number")
 
@@ -75,3 +81,26 @@ def test_new_points_follow_those_that_were_read(
     ((more, later),) = reader.trials.new_points([(got.trial, last)], "acc")
     assert [p.step for p in first] == [1, 2] and [p.step for p in more] == [3]
     assert reader.trials.new_points([(got.trial, later)], "acc") == [([], later)]
+
+
+def test_watch_lists_the_front_first_and_infeasible_trials_last(
+    reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> None:
+    metrics = (Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms"))
+    limits = (Constraint.parse("ms <= 30"),)
+    sid = sweep_of(6, metric=metrics[0], objectives=metrics, constraints=limits).id
+    for n, values in enumerate(((0.9, 40.0), (0.8, 20.0), (0.7, 25.0), (0.1, 1.0)), 1):
+        claim = take(store, who, f"n{n}")
+        named = zip(("acc", "ms"), values, strict=True)
+        points = tuple(Point(step=1, name=name, value=value) for name, value in named)
+        store.beat(claim, who, ReportBatch(seq=1, step=1, points=points), lease_ms=LEASE)
+        end(store, claim, values[0])
+    take(store, who, "n5")
+    scenes, view, whole = SceneReader(reader), View(sweep=sid), [2, 4, 3, 5, 6, 1]
+    shown = scenes.read(view, TerminalInfo(rows=9), is_live=False)
+    assert [t.id.number for t in shown.rows] == whole and shown.standing.front == [2, 4]
+    for top in range(6):
+        shown = scenes.read(replace(view, top=top), TerminalInfo(rows=2)).rows
+        assert [t.id.number for t in shown] == whole[top : top + 2]
+    newest = scenes.read(replace(view, order="number"), TerminalInfo(rows=9)).rows
+    assert [t.id.number for t in newest] == [1, 2, 3, 4, 5, 6]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
 from hpq.domain.attempt import Outcome, WorkerPresence
-from hpq.domain.trial import Claim, TrialState
+from hpq.domain.trial import Claim, FailureKind, TrialState
 from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
@@ -115,6 +116,45 @@ def test_a_machine_that_was_suspended_requeues_no_trial_at_once(
     now[0] += 14
     reaper.run_once()
     assert state() is TrialState.QUEUED
+
+
+def test_a_trial_whose_process_is_known_to_be_dead_is_lost_before_its_lease_ends(
+    store: TrialStore, sweep_of, take, reader
+) -> None:
+    sweep_of(2)
+    store.reap("default", lease_ms=LEASE, lost_max=2)
+    first, other = take(), take()
+
+    def reap(claim: Claim) -> None:
+        dead = [(claim.trial, claim.token)]
+        store.reap("default", lease_ms=LEASE, lost_max=2, dead=dead)
+
+    reap(first)
+    assert reader.trials.get(first.trial).state is TrialState.QUEUED
+    second = take()
+    assert (second.trial, second.attempt) == (first.trial, 2)
+    reap(first)
+    reap(replace(second, nonce="of another server"))
+    reap(replace(second, trial=replace(second.trial, sweep="unknown")))
+    assert reader.trials.get(second.trial).state is TrialState.RUNNING
+    reap(second)
+    failure = reader.trials.get(second.trial).failure
+    assert failure is not None and failure.kind is FailureKind.POISON
+    assert reader.trials.get(other.trial).state is TrialState.RUNNING
+
+
+def test_a_reaper_names_a_dead_attempt_until_the_server_has_settled(
+    reaper_of: Callable[..., Reaper], take, redis: Redis, keys, reader
+) -> None:
+    claim = take()
+    dead = deque([(claim.trial, claim.token)])
+    reaper = reaper_of(Outage(), dead=dead)
+    redis.hset(keys.settle, "since", 1000 * redis.time()[0])  # the server has just started
+    reaper.run_once()
+    assert dead and reader.trials.get(claim.trial).state is TrialState.RUNNING
+    redis.hset(keys.settle, "since", 0)
+    reaper.run_once()
+    assert not dead and reader.trials.get(claim.trial).state is TrialState.QUEUED
 
 
 def test_a_full_server_that_cannot_record_a_loss_does_not_stop_the_reaper(

@@ -66,7 +66,7 @@ class AppendMachine(Machine):
     def enqueue(self, sweep: SweepView) -> None:
         old = TrialId(sweep="old-00000", number=3)
         done = TrialView(id=old, state=TrialState.FINISHED, params={}, attempt=1, objective=0.3)
-        self.writer.stage_results(SID, [(1, done)])
+        self.writer.stage_results(sweep, [(1, done)])
         super().enqueue(sweep)
 
     @rule(most=st.integers(0, 7))

@@ -13,9 +13,10 @@ from redis import Redis
 
 from hpq.archive.restore import restore
 from hpq.archive.write import write
-from hpq.code.signing import signed
+from hpq.code.signing import is_signed, signed
 from hpq.connection.client import connect
 from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
+from hpq.domain.budget import Budget
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, SweepState, SweepView
 from hpq.domain.trial import Claim, TrialState
@@ -24,7 +25,7 @@ from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
-from hpq.store.event_reader import SweepHistory
+from hpq.store.events import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
@@ -67,6 +68,11 @@ def lead_of(redis: Redis) -> MakeLead:
         return SuggestLease(StoreContext.open(client, Keys("hpq"), mints=False), SID, who, lease_ms)
 
     return make
+
+
+def test_a_search_of_any_length_is_read_as_it_was_signed(late, reader: StoreReader) -> None:
+    late(search=dumps({"leaves": "x" * 5_000}))
+    assert is_signed(KEY.encode(), "hpq", reader.sweeps.get(SID))
 
 
 def rows(first: int, last: int) -> list[tuple[str, bytes]]:
@@ -191,6 +197,21 @@ def test_as_many_sets_wait_as_workers_may_take_them(
     control.pause(SID)
     assert lead.renew().ahead == 0
     assert lead.renew().word == "ok"  # it may go on yet
+
+
+def test_no_more_sets_wait_than_fit_the_budget(store, redis, late, lead_of) -> None:
+    late(50, budget=Budget(budget_ms=3 * 3_600_000), timeout_s=3600.0)
+    lead, workers = lead_of(), []
+    for name in ("a", "b", "c", "d"):
+        fields = {"state": "idle", "refuses": "{}", "only": ""}
+        one = WorkerPresence(name=name, host="h", queue="default", fields=fields)
+        store.present(one, idle=True, lifetime_ms=LEASE)
+        workers.append(one)
+    lead.acquire()
+    for count, one in enumerate(workers[:3], 1):
+        lead.append(count, rows(count, count))
+        take(store, one)
+        assert lead.renew().ahead == max(1, 3 - count), "one may wait for hours"
 
 
 def test_a_space_that_is_used_up_ends_the_sweep(store, reader, late, lead_of, who) -> None:

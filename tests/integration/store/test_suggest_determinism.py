@@ -16,7 +16,7 @@ from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.enqueue import SweepWriter
-from hpq.store.event_reader import SweepHistory
+from hpq.store.events import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease

@@ -19,7 +19,7 @@ from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.enqueue import SweepWriter
-from hpq.store.event_reader import SweepHistory
+from hpq.store.events import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
+from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import EarlyTerminate, Launch, Metric, SweepView, TerminationRule
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq_worker.attempt.outcome import outcome_of
@@ -25,9 +28,17 @@ def _failure(
     method: str = "grid",
     early: EarlyTerminate | None = None,
     in_terminal: bool = False,
+    reporter: Mapping[str, str] | None = None,
 ) -> Failure:
     sweep = SweepView(
-        id="s-00000", name="s", digest="", launch=launch, metric=METRIC, method=method, early=early
+        id="s-00000",
+        name="s",
+        digest="",
+        launch=launch,
+        metric=METRIC,
+        method=method,
+        early=early,
+        provenance={"reporter": reporter},
     )
     got = ReportBuffer(METRIC)
     if reported:
@@ -56,6 +67,9 @@ def test_only_a_search_that_needs_the_metric_fails_a_trial_without_it(
     [
         ("Epoch 1 val_loss = about 0.3", True),
         ("val_loss tensor(0.3)", True),
+        ("epoch 3 val-loss 0.3", True),
+        ("best val_loss 0.3", False),
+        ("val_loss is not known yet", False),
         ("loss=0.3", False),
     ],
 )
@@ -77,6 +91,23 @@ def test_a_wandb_script_is_told_to_log_and_not_that_its_printed_line_is_no_such_
     failure = _failure("val_loss=0.3\n", Launch(program="train.py"), is_wandb=True)
     assert failure.kind is FailureKind.UNREPORTED and "wandb.log" in failure.message
     assert "val_loss=0.3" not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("place", "by", "named", "other"),
+    [
+        ("lib/a.py:3", "wandb", ["wandb.log", "`wandb: real`", "lib/a.py:3"], "hpq.report"),
+        ("wandb.py:3", "hpq.report", ["hpq.report(", "wandb.py:3"], "wandb: real"),
+    ],
+)
+def test_a_script_whose_printed_lines_are_not_read_is_told_which_line_is_the_reason(
+    place: str, by: str, named: list[str], other: str
+) -> None:
+    failure = _failure(
+        "val_loss=0.3\n", Launch(program="train.py"), reporter={"place": place, "by": by}
+    )
+    assert failure.kind is FailureKind.UNREPORTED and other not in failure.message
+    assert all(text in failure.message for text in named)
 
 
 @pytest.mark.parametrize(
@@ -141,3 +172,39 @@ def test_what_was_told_to_stop_is_pruned_unless_it_came_to_its_end(
     )
     outcome = outcome_of(replace(end, halt=Halt.PRUNED), sweep, got)
     assert outcome is not None and (outcome.state.value, outcome.objective) == (state, 0.5)
+
+
+SEVERAL = SweepView(
+    id="s-00000", name="s", digest="", launch=Launch(program="train.py"), metric=METRIC,
+    method="bayes", objectives=(METRIC, Metric(name="ms")),
+    constraints=(Constraint.parse("gb <= 24"),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reported", "ends", "values", "violations", "infeasible"),
+    [
+        ({"val_loss": 0.5, "ms": 7.0, "gb": 16.0}, "finished", (0.5, 7.0), (-8.0,), False),
+        ({"val_loss": 0.5, "ms": 7.0, "gb": 32.0}, "finished", (0.5, 7.0), (8.0,), True),
+        ({"val_loss": 0.5, "gb": 16.0}, "unreported", (), (-8.0,), False),
+        ({"val_loss": 0.5, "ms": 7.0}, "unreported", (0.5, 7.0), (), True),
+        ({"val_loss": 0.5, "ms": math.inf, "gb": 16.0}, "diverged", (), (-8.0,), False),
+        ({"val_loss": 0.5, "ms": 7.0, "gb": math.nan}, "diverged", (0.5, 7.0), (), True),
+        ({}, "unreported", (), (), True),
+    ],
+)
+def test_a_result_has_a_value_of_each_metric_and_meets_constraints(
+    reported, ends, values, violations, infeasible
+) -> None:
+    """B6: a metric of a constraint is needed as any metric of the sweep."""
+    got = ReportBuffer(METRIC, SEVERAL.further_metrics)
+    got.report(reported, None)
+    outcome = outcome_of(AttemptEnd(), SEVERAL, got)
+    assert outcome is not None
+    kind = outcome.failure.kind.value if outcome.failure else outcome.state.value
+    scores = (outcome.values, outcome.violations, outcome.infeasible)
+    assert (kind, *scores) == (ends, values, violations, infeasible)
+    assert (outcome.objective is None) == (not values)
+    lacking = [name for name in ("val_loss", "ms", "gb") if name not in reported]
+    if kind == "unreported":
+        assert outcome.failure is not None and repr(lacking[0]) in outcome.failure.message

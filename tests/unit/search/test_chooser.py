@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
@@ -21,7 +22,7 @@ PLAIN = Space.of({("x",): Uniform(low=-5.0, high=10.0), ("y",): LogUniform(low=1
 FEW = Space.of({("a",): Categorical((1, 2, 3)), ("b",): IntUniform(1, 4)})
 FAR = conditions.Partial((conditions.Test(path=("x",), low=3.0),))
 CONDITIONAL = Space(PLAIN.leaves, PLAIN.varying, (conditions.Condition(("y",), FAR),))
-MODELS = [Sampler.TPE, Sampler.CMAES, Sampler.QMC]
+MODELS = [Sampler.TPE, Sampler.CMAES, Sampler.QMC, Sampler.NSGA2]
 
 
 def value(params: dict) -> float:
@@ -96,6 +97,7 @@ def test_every_distribution_can_be_searched() -> None:
         (Sampler.TPE, FEW),
         (Sampler.QMC, FEW),
         (Sampler.QMC, PLAIN),
+        (Sampler.NSGA2, PLAIN),
         pytest.param(Sampler.GP, PLAIN, marks=pytest.mark.torch),
     ],
 )
@@ -265,3 +267,85 @@ def test_what_the_default_would_do_better_with_is_one_line() -> None:
     assert unaided(Sampler.AUTO, lambda _: True) is None
     assert unaided(Sampler.AUTO, lambda _: False) is None  # `missing` says it
     assert unaided(Sampler.TPE, lambda name: name == "optuna") is None
+
+
+def bargain(params: dict) -> tuple[float, float]:
+    """A front at x from -2 to 2 with y at 0.01: no value of x is the best of both."""
+    off = abs(math.log10(params["y"]) + 2)
+    return (params["x"] + 2) ** 2 + 9 * off, (params["x"] - 2) ** 2 + 9 * off
+
+
+def dominated_area(values: list[tuple[float, float]], corner: float = 60.0) -> float:
+    """Return the area between a corner and the values that no other is better than in both."""
+    area, low = 0.0, corner
+    for one, other in sorted(values):
+        if one < corner and other < low:
+            area += (corner - one) * (low - other)
+            low = other
+    return area
+
+
+def several(sampler: Sampler, count: int, seed: int) -> list[tuple[float, float]]:
+    chooser, values = Chooser(Search(**BOTH, sampler=sampler, seed=seed)), []
+    for number in range(1, count + 1):
+        params = chooser.ask(number, {})
+        values.append(bargain(params))
+        fails = number % 9 == 0
+        chooser.trial_ended(number, (math.inf, math.inf) if fails else values[-1])
+    assert chooser.by is sampler
+    return values
+
+
+BOTH = {"space": PLAIN, "maximizes": (False, False)}
+LEARNS = [Sampler.TPE, Sampler.NSGA2, pytest.param(Sampler.GP, marks=pytest.mark.torch)]
+
+
+@pytest.mark.parametrize("sampler", LEARNS)
+def test_two_metrics_lead_to_a_better_front_than_chance(sampler: Sampler) -> None:
+    if sampler is Sampler.GP:
+        pytest.importorskip("torch")
+    count, seeds = (18, 2) if sampler is Sampler.GP else (50, 4)
+    learned, drawn = (
+        [dominated_area(several(by, count, seed)) for seed in range(seeds)]
+        for by in (sampler, Sampler.RANDOM)
+    )
+    assert sum(learned) > sum(drawn) and min(learned) > min(drawn)
+
+
+def feasible(sampler: Sampler, maximizes: tuple, count: int, seed: int) -> int:
+    """Return how many of so many sets meet a constraint that one in seven draws meets."""
+    search = Search(space=PLAIN, sampler=sampler, maximizes=maximizes, constraints=1, seed=seed)
+    chooser, met = Chooser(search), 0
+    for number in range(1, count + 1):
+        params = chooser.ask(number, {})
+        violation, values = abs(params["x"] - 6) - 1, bargain(params)
+        met += violation <= 0
+        if number % 9 == 0:  # it fails, and has reported nothing
+            violation, values = math.inf, (math.inf, math.inf)
+        chooser.trial_ended(number, values if maximizes else values[0], (violation,))
+    assert chooser.by is sampler
+    return met
+
+
+@pytest.mark.parametrize("sampler", LEARNS)
+@pytest.mark.parametrize("maximizes", [(), (False, False)])
+def test_constraints_lead_to_trials_that_meet_them(sampler: Sampler, maximizes: tuple) -> None:
+    """Although the best values are elsewhere."""
+    if sampler is Sampler.GP:
+        pytest.importorskip("torch")
+    count, seeds = (20, [1]) if sampler is Sampler.GP else (50, range(4))
+    learned, drawn = (
+        sum(feasible(by, maximizes, count, seed) for seed in seeds)
+        for by in (sampler, Sampler.RANDOM)
+    )
+    assert learned > 1.3 * drawn
+
+
+def test_a_stand_in_of_a_search_with_constraints_is_no_result_after_it() -> None:
+    chooser = Chooser(Search(space=PLAIN, sampler=Sampler.TPE, constraints=1))
+    for number, params in enumerate(course(Chooser(Search(space=PLAIN)), 12), 1):
+        chooser.add(number, params)
+        chooser.trial_ended(number, value(params), (params["x"],))
+    assert chooser.ask(13, {}) is not None and chooser.ask(14, {13: -100.0}) is not None
+    chooser.trial_ended(13, 5.0, (1.0,))
+    assert chooser.ask(15, {}) is not None and chooser.by is Sampler.TPE

@@ -14,7 +14,7 @@ pytest.importorskip("scipy")
 
 import numpy as np
 
-from hpq_worker.suggest.optuna_model import warped
+from hpq_worker.suggest.optuna_model import unmet, warped
 
 VALUES = st.lists(st.floats(-1e12, 1e12) | st.just(math.inf), min_size=1, max_size=60)
 
@@ -91,3 +91,9 @@ def test_values_nearly_equal_or_huge_can_be_standardized_without_a_warning(
 @pytest.mark.parametrize("values", [[], [1.0], [2.0, 2.0, 2.0], [3.0, 1.0], [math.inf, 4.0]])
 def test_too_few_values_stay_as_they_are(values: list[float]) -> None:
     assert warped(values) == [4.0 if value == math.inf else value for value in values]
+
+
+def test_a_violation_that_is_unknown_is_not_met_though_all_others_are() -> None:
+    first, unknown, last = unmet([-3.0, math.inf, -1.0])
+    assert (first, last) == (-3.0, -1.0) and 0 < unknown < math.inf
+    assert unmet([2.0, math.inf]) == [2.0, 2.0]

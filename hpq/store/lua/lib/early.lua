@@ -87,7 +87,7 @@ end
 local function log_value(s, t, rule, step, text)
   local value = tonumber(text)
   if not value or value ~= value or math.abs(value) == math.huge then return end
-  stop_at_target(s, t, rule, text)
+  if not rule.bound then stop_at_target(s, t, rule, text) end  -- else its end tells whether it counts
   if not rule.bands then return end
   if t.logged_at == nil then also(t, 'logged', 'best', 'logged_at', 'best_before') end
   local replaces = t.logged_at == step

@@ -67,12 +67,18 @@ end
 -- Ends a running trial whose worker is gone if the trial or its sweep was stopped; true if so. A
 -- pruned trial keeps its last value. Saves the trial's record.
 local function end_if_stopped(s, t)
-  also(s, 'keep', 'replicates')
+  also(s, 'keep', 'replicates', 'constraints')
   also(t, 'objective', 'step', 'best')
   if t.stop == 'prune' then
     local objective, best = t.objective or '', t.best or ''
-    finish(s, t, 'pruned', {'objective', objective, 'step', t.step or '0', 'best', best, 'best_value', best}, 6)
-    if objective ~= '' then rank(s, t.N, objective) end
+    local fields, told = {'objective', objective, 'step', t.step or '0', 'best', best}, 6
+    if is_set(s.constraints) then  -- only the worker has checked them
+      fields[7], fields[8], told = 'infeasible', '1', 8
+    elseif objective ~= '' then
+      rank(s, t.N, objective)
+    end
+    fields[told + 1], fields[told + 2] = 'best_value', best
+    finish(s, t, 'pruned', fields, told)
   elseif t.stop == 'stop' or s.flag == 'stopped' or s.flag == 'cancelled' then
     finish(s, t, 'cancelled', {})
   else

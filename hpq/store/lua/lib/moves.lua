@@ -8,13 +8,28 @@ local function enter_running(s, t)
   count_busy(s, 1)
 end
 
+-- Moves the time of an attempt from what a sweep's budget has reserved to what it has spent, or back (`by` -1).
+local function account(s, t, by)
+  also(t, 'gpus', 'reserved_ms')
+  if not t.gpus then return end  -- claimed before the sweep had a budget
+  add(s, 'reserved_ms', -by * t.reserved_ms)
+  add(s, 'spent_ms', by * t.gpus * (t.ran_ms or 0))
+end
+
+-- Makes a trial a running one whose lease was reaped, and whose worker came back.
+local function enter_again(s, t)
+  enter_running(s, t)
+  if is_set(s.budget_ms) then account(s, also(t, 'ran_ms'), -1) end
+end
+
 -- Ends the lease of the running attempt; `seen_ms` is when it was last known to run.
 local function leave_running(s, t, seen_ms)
   redis.call('ZREM', key('leases'), s.SID .. '/' .. t.N)
   if redis.call('ZREM', sweep_key(s.SID, 'running'), t.N) == 0 then return end
   s.RUNNING = s.RUNNING - 1
   count_busy(s, -1)
-  set(t, 'ran_ms', int(seen_ms - tonumber(t.claimed_ms)))
+  set(t, 'ran_ms', int(math.max(0, seen_ms - tonumber(t.claimed_ms))))  -- a new primary's clock may be behind
+  if is_set(s.budget_ms) then account(s, t, 1) end
 end
 
 -- Adds the time of an attempt to before_ms, the time of all attempts before the next one.
@@ -56,6 +71,7 @@ end
 local function finish(s, t, state, fields, told, last)
   leave_running(s, t, NOW)
   if t.state ~= 'running' then s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N) end
+  if t.gpus and (state == 'finished' or state == 'pruned') then add(s, 'useful_ms', t.gpus * t.ran_ms) end
   unset(t, 'reaped')
   redis.call('ZADD', sweep_key(s.SID, 'ended'), NOW_MS, t.N)
   redis.call('HINCRBY', s.KEY, 'n_' .. state, 1)
@@ -70,7 +86,8 @@ local function finish(s, t, state, fields, told, last)
 end
 
 -- Returns what ends a sweep's trials early: its metric with a rule (lib/early.lua), a target, or both; nil
--- if it has neither, or another client damaged them: reports and results count. Needs `metric` and `early`.
+-- if it has neither, or another client damaged them: reports and results count. Needs `metric`, `early`
+-- and `constraints`.
 local function read_rule(s)
   if not is_set(s.metric) then return nil end
   if not is_set(s.early) and string.find(s.metric, '"target":null', 1, true) then return nil end
@@ -78,5 +95,6 @@ local function read_rule(s)
   local has_rule, rule = pcall(cjson.decode, is_set(s.early) and s.early or '{}')
   if not (has_metric and has_rule and type(metric) == 'table' and type(rule) == 'table') then return nil end
   rule.metric, rule.max, rule.target = metric.name, metric.goal == 'maximize', tonumber(metric.target)
+  rule.bound = is_set(s.constraints)
   return rule
 end

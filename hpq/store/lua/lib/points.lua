@@ -36,15 +36,15 @@ end
 -- While a trial may run, each metric has a stream of points, whose entries readers follow. When the trial
 -- ends, they move into one hash, P:t:S/N:points, since Redis reserves 4 kB for a stream of one entry.
 -- hpq/store/wire/points.py describes the fields of that hash, and decodes them.
-local MOST_POINTS = 1000  -- of a metric; a longer curve is thinned
+local MOST_POINTS = 1000  -- of a metric, unless a trial has many; a longer curve is thinned
 
 -- Removes at least a quarter of a stream: what is nearer in steps to the point before than a distance that
 -- doubles. Removing every second point would thin the beginning each time again, and lose it.
-local function thin(points)
+local function thin(points, most)
   local all, gone = redis.call('XRANGE', points, '-', '+'), {}
   local function step(i) return tonumber(all[i][2][2]) end
   local apart = math.max(1, math.abs(step(#all) - step(#all - 1)))
-  while #gone < MOST_POINTS / 4 and apart < 2 ^ 60 do  -- no distance is greater, unless a step is no number
+  while #gone < most / 4 and apart < 2 ^ 60 do  -- no distance is greater, unless a step is no number
     local kept = step(1)
     apart, gone = 2 * apart, {}
     for i = 2, #all - 1 do
@@ -57,14 +57,15 @@ end
 -- Appends a point to the stream of its metric. The metrics of one report get the same id: the record has
 -- equal ids once.
 local seqs = {}
-local function add_point(points, step, value)
+local function add_point(points, step, value, most)
   local seq = seqs[points] or 0
   seqs[points] = seq + 1
   local id = redis.pcall('XADD', points, NOW_MS .. '-' .. seq, 's', step, 'v', value)
   if type(id) == 'table' then  -- a second call in this millisecond, or the clock was put back
     redis.call('XADD', points, '*', 's', step, 'v', value)
   end
-  if redis.call('XLEN', points) > MOST_POINTS then thin(points) end
+  most = tonumber(most or MOST_POINTS)
+  if redis.call('XLEN', points) > most then thin(points, most) end
 end
 
 local function pack(letter, list) return struct.pack('<' .. string.rep(letter, #list), unpack(list)) end

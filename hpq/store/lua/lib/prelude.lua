@@ -42,13 +42,18 @@ end
 -- Reads a sweep: what decides whether its trials can be claimed, and the fields in `...`.
 local function read_sweep(sid, ...)
   local name = sweep_key(sid)
-  local f = redis.call('HMGET', name, 'queue', 'owner', 'flag', 'held', 'max_parallel', 'sampler', ...)
+  local f = redis.call('HMGET', name, 'queue', 'owner', 'flag', 'held', 'max_parallel', 'sampler', 'budget_ms',
+    'may_run', ...)
   local s = {
     KEY = name, SID = sid,
     WAITING = redis.call('ZCARD', name .. ':waiting'), RUNNING = redis.call('ZCARD', name .. ':running'),
-    queue = f[1], owner = f[2], flag = f[3], held = f[4], max_parallel = f[5], sampler = f[6],
+    queue = f[1], owner = f[2], flag = f[3], held = f[4], max_parallel = f[5], sampler = f[6], budget_ms = f[7],
+    may_run = f[8],
   }
-  for i = 1, select('#', ...) do s[select(i, ...)] = f[6 + i] end
+  for i = 1, select('#', ...) do s[select(i, ...)] = f[8 + i] end
+  if is_set(s.budget_ms) then
+    also(s, 'until_ms', 'spent_ms', 'useful_ms', 'reserved_ms', 'gpus', 'near_ms', 'dur_n', 'dur_sum', 'dur_sq', 'timeout_s')
+  end
   if is_set(s.sampler) then
     also(s, 'run_cap', 'no_more', 'suggest_until')
     s.ROWS = redis.call('HLEN', name .. ':params')  -- suggested so far
@@ -136,16 +141,44 @@ end
 -- True if no trial of a sweep waits, runs or may still be added.
 local function is_done(s) return s.WAITING + s.RUNNING + to_come(s) == 0 end
 
+-- What a trial of a sweep with a budget is expected to take, ms: the mean and a standard deviation of those that
+-- ended, at most `timeout`; before the third has ended `timeout`, or nothing.
+local function expected_ms(s)
+  local n, most = tonumber(s.dur_n) or 0, 1000 * (tonumber(s.timeout_s) or 0)
+  if n < 3 then return most end
+  local mean = s.dur_sum / n
+  local expected = mean + math.sqrt(math.max(0, s.dur_sq / n - mean * mean))
+  return most > 0 and math.min(most, expected) or expected
+end
+
+-- Returns how many further trials fit a sweep's budget on workers like the last that claimed from it, and the
+-- key that bounds them. A budget of 0 ms only counts.
+local function affordable(s)
+  local expected, limit = expected_ms(s), tonumber(s.budget_ms)
+  if is_set(s.until_ms) and NOW + expected > tonumber(s.until_ms) then return 0, 'budget.until' end
+  if limit == 0 then return math.huge, '' end
+  local left = limit - (s.spent_ms or 0) - (s.reserved_ms or 0)
+  return math.floor(left / math.max(1, expected * (s.gpus or 1))), 'budget.gpu_hours'
+end
+
 -- How many trials of a sweep could be claimed now, including trials still to be added.
 local function claimable(s)
   if is_set(s.flag) or is_set(s.held) then return 0 end
   local waiting, cap = s.WAITING + to_come(s), tonumber(s.max_parallel) or 0
   if cap > 0 then waiting = math.min(waiting, cap - s.RUNNING) end
+  if is_set(s.budget_ms) then waiting = math.min(waiting, (affordable(s))) end
   return math.max(0, waiting)
 end
 
+-- How many of these the limits of the sweep's owner let start, as the reaper last computed it. A claim applies
+-- the limits themselves (lib/owners.lua).
+local function startable(s)
+  if not is_set(s.may_run) then return claimable(s) end
+  return math.max(0, math.min(claimable(s), tonumber(s.may_run) - s.RUNNING))
+end
+
 -- How many workers a sweep has use for.
-local function demand(s) return s.RUNNING + claimable(s) end
+local function demand(s) return s.RUNNING + startable(s) end
 
 -- True if trials may be suggested and no suggester holds the lease.
 local function lacks_suggester(s)
@@ -155,8 +188,8 @@ end
 -- Returns how many tickets a sweep has use for: for waiting trials, or one for a worker that starts a
 -- suggester.
 local function useful_tickets(s)
-  local ready = math.min(claimable(s), s.WAITING)
-  if ready == 0 then return lacks_suggester(s) and 1 or 0 end
+  local ready = math.min(startable(s), s.WAITING)
+  if ready == 0 then return lacks_suggester(s) and startable(s) > 0 and 1 or 0 end
   return math.min(ready, 8 + redis.call('ZCOUNT', key('q', s.queue, 'idle'), NOW - FRESH_MS, '+inf'))
 end
 
@@ -199,18 +232,36 @@ local function close(s)
   redis.call('HDEL', key('q', s.queue, 'owners'), s.SID)
 end
 
+-- Holds a sweep with a budget while none of its trials runs and none that waits fits, under the name of the key
+-- that allows no more. Tells once that 80 % are spent.
+local function weigh_budget(s)
+  if not is_set(s.budget_ms) then return end
+  -- An older hpq may have requeued a lost trial and left its reservation.
+  if s.RUNNING == 0 and (s.reserved_ms or '0') ~= '0' then set(s, 'reserved_ms', '0') end
+  local fits, bound = affordable(s)
+  local was = s.held or ''
+  local why = s.RUNNING == 0 and s.WAITING + to_come(s) > 0 and fits < 1 and bound or ''
+  if why ~= was and (was == '' or string.find(was, '^budget%.')) then
+    set(s, 'held', why)
+    if why ~= '' then
+      set(s, 'trial_ms', int(expected_ms(s) * (s.gpus or 1)))
+      sweep_event(s.SID, 'held', 0, 0, 'why', why)
+    end
+  end
+  local limit, spent = tonumber(s.budget_ms), tonumber(s.spent_ms or 0)
+  if limit > 0 and spent >= 0.8 * limit and s.near_ms ~= s.budget_ms then
+    set(s, 'near_ms', s.budget_ms)
+    sweep_event(s.SID, 'budget', 0, 0, 'spent_ms', s.spent_ms, 'budget_ms', s.budget_ms)
+  end
+end
+
 -- Follows a change of a sweep: saves its record, and updates the demand list, in which it stood with
 -- `before`, and the open sweeps.
 local function settle(s, before)
+  weigh_budget(s)
   save(s)
   add_demand(s.queue, demand(s) - before)
   if is_done(s) then close(s) end
-end
-
--- True while a worker is drained: until a time in ms, or for good (0).
-local function is_drained(until_ms)
-  local at = tonumber(until_ms)
-  return at ~= nil and (at == 0 or at > NOW)
 end
 
 -- True if the server is at its maxmemory. Call it before any other write: a full server refuses only

@@ -81,11 +81,11 @@ local function cut(t, metric, stream, step)
 end
 
 -- Appends the points of a batch to the streams of their metrics, or drops them.
-local function add_points(t, drops_points)
+local function add_points(t, batch, drops_points)
   for i = 3, #ARGV, 3 do
     local stream = trial_key(t.SID, t.N, 'p:' .. ARGV[i + 1])
     if t.resumes then cut(t, ARGV[i + 1], stream, tonumber(ARGV[i])) end
-    if not drops_points then points().add(stream, ARGV[i], ARGV[i + 2]) end
+    if not drops_points then points().add(stream, ARGV[i], ARGV[i + 2], batch.curve_points) end
   end
 end
 

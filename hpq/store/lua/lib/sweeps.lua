@@ -18,12 +18,16 @@ local function newest_event(sid)
   return newest and newest[1] or ''
 end
 
--- Adds a sweep to the open sweeps of its queue, ordered by priority, then age. The order is exact to
--- 2 ms at the highest priority, 1000.
+-- Returns the order of a sweep among the open ones of its queue: by priority, then by age. It is exact to 2 ms
+-- at the highest priority, 1000.
+local function order(priority, created_ms)
+  return int(tonumber(created_ms) - (tonumber(priority) or 0) * PRIORITY)
+end
+
+-- Adds a sweep to the open sweeps of its queue.
 local function open(sid)
   local f = redis.call('HMGET', sweep_key(sid), 'queue', 'priority', 'created_ms', 'owner')
-  local order = int(tonumber(f[3]) - (tonumber(f[2]) or 0) * PRIORITY)
-  redis.call('ZADD', key('q', f[1], 'open'), order, sid)
+  redis.call('ZADD', key('q', f[1], 'open'), order(f[2], f[3]), sid)
   redis.call('HSET', key('q', f[1], 'owners'), sid, f[4] or '')
   redis.call('HINCRBY', key('q', f[1], 'busy'), f[4] or '', 0)
 end
@@ -60,5 +64,5 @@ local function guarded(sid, change)
   hold_damaged(sid, found)
 end
 
-return {PRIORITY = PRIORITY, changing = changing, open = open, hold = hold, close_search = close_search,
+return {PRIORITY = PRIORITY, changing = changing, order = order, open = open, hold = hold, close_search = close_search,
   newest_event = newest_event, hold_damaged = hold_damaged, guarded = guarded}

@@ -18,7 +18,7 @@ local function candidates(s)
   for _, worker in ipairs(live_workers()) do
     local w = worker[2]
     local refuses = string.find(w[3] or '', '"' .. s.SID .. '"', 1, true) or is_set(w[4]) and w[4] ~= s.SID
-    if w[1] == s.queue and w[2] ~= 'stopping' and not refuses and not is_drained(w[8]) then
+    if w[1] == s.queue and w[2] ~= 'stopping' and not refuses and not w[8] then
       found[#found + 1] = {name = worker[1], host = w[5], idle = w[2] == 'idle', store = w[6],
         sweep = string.match(w[7] or '', '^[^/]+')}
     end

@@ -9,7 +9,7 @@ import pytest
 from hpq.domain.status import Event
 from hpq.domain.sweep import ObjectiveValue
 from hpq.search.search_spec import Impute, Search
-from hpq_worker.suggest.history import TrialResults
+from hpq_worker.suggest.trial_results import TrialResults
 from tests.support.spaces import SPACE
 
 BOTH = {"objective": "3.0", "best": "1.0"}
@@ -43,7 +43,7 @@ def results(**more: object) -> TrialResults:
     ],
 )
 def test_a_trials_value(keys: dict, what: str, fields: dict, value: float | None) -> None:
-    assert results(**keys).apply(told(what, **fields)) == (1, value)
+    assert results(**keys).apply(told(what, **fields)) == (1, value, ())
 
 
 def test_who_waits_and_who_runs() -> None:
@@ -70,3 +70,28 @@ def test_who_waits_and_who_runs() -> None:
 )
 def test_a_running_trials_value(how: Impute | None, now: float | None, value: float | None) -> None:
     assert results(impute_while_running=how).imputed(now) == value
+
+
+SEVERAL = {"maximizes": (True, False), "constraints": 1}
+SCORES = {"values": "0.9 7.0", "violations": "0.5"}
+UNKNOWN = ((math.inf, math.inf), (math.inf,))
+
+
+@pytest.mark.parametrize(
+    ("what", "fields", "value", "violations"),
+    [
+        ("finished", SCORES, (-0.9, 7.0), (0.5,)),
+        ("reused", SCORES, (-0.9, 7.0), (0.5,)),
+        ("pruned", {"violations": "-1.0"}, (math.inf, math.inf), (-1.0,)),
+        ("failed", SCORES, (math.inf, math.inf), (0.5,)),
+        ("failed", {}, *UNKNOWN),
+        ("finished", {"values": "0.9", "violations": "1.0 2.0"}, *UNKNOWN),
+        ("finished", {"values": "nan 7.0"}, (math.inf, 7.0), (math.inf,)),
+        ("cancelled", SCORES, None, (0.5,)),
+    ],
+)
+def test_values_of_several_metrics_and_violations(
+    what: str, fields: dict, value: tuple | None, violations: tuple
+) -> None:
+    """A trial without a value of each metric counts as the worst in all of them."""
+    assert results(**SEVERAL).apply(told(what, **fields)) == (1, value, violations)

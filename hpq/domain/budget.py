@@ -1,0 +1,93 @@
+"""Define a sweep's budget: GPU-hours and a time until; the words about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+HOUR_MS = 3_600_000
+_HOURS, _UNTIL = "budget.gpu_hours", "budget.until"  # keys by which lua/lib/prelude.lua holds
+NEAR = 0.8  # of a budget's hours; lua/lib/prelude.lua tells once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a sweep may spend and has spent, in GPU-milliseconds; a CPU counts as one GPU.
+
+    `budget_ms` 0: no limit. `until_ms` is the time at which trials must have ended, 0: none.
+    `useful_ms` is the part of `spent_ms` of the attempts whose trials finished or were pruned.
+    `trial_ms` is what a trial was expected to take when the sweep was held.
+    """
+
+    budget_ms: int = 0
+    until_ms: int = 0
+    spent_ms: int = 0
+    useful_ms: int = 0
+    trial_ms: int = 0
+
+    @classmethod
+    def of_hours(cls, gpu_hours: float, until_ms: int) -> Budget:
+        """Return the budget of a new sweep."""
+        return cls(budget_ms=round(gpu_hours * HOUR_MS), until_ms=until_ms)
+
+    @property
+    def gpu_hours(self) -> float:
+        """The limit; 0 if there is none."""
+        return self.budget_ms / HOUR_MS
+
+    @property
+    def used_hours(self) -> float:
+        """GPU-hours of all attempts that ended."""
+        return self.spent_ms / HOUR_MS
+
+    @property
+    def wasted_hours(self) -> float:
+        """GPU-hours of the attempts that ended without a result: failed, lost, cancelled, …"""
+        return (self.spent_ms - self.useful_ms) / HOUR_MS
+
+    @property
+    def is_near(self) -> bool:
+        """True once 80 % of the hours are used."""
+        return 0 < NEAR * self.budget_ms <= self.spent_ms
+
+    @property
+    def usage(self) -> str:
+        """Return `31.5 of 40 GPU-hours used, 2.25 wasted`."""
+        wasted = f", {hours(self.wasted_hours)} wasted" if self.spent_ms > self.useful_ms else ""
+        return self._used + wasted
+
+    @property
+    def _used(self) -> str:
+        limit = f" of {self.gpu_hours:.6g}" if self.budget_ms else ""
+        return f"{hours(self.used_hours)}{limit} GPU-hours used"
+
+    @property
+    def limits(self) -> str:
+        """Return `40 GPU-hours, until 2027-01-31 08:00+01:00`."""
+        most = f"{self.gpu_hours:.6g} GPU-hours" if self.budget_ms else ""
+        until = f"until {clock(self.until_ms)}" if self.until_ms else ""
+        return ", ".join(filter(None, (most, until)))
+
+    def __str__(self) -> str:
+        return self.usage + (f", until {clock(self.until_ms)}" if self.until_ms else "")
+
+    def why(self, held: str) -> str:
+        """Return why a sweep is held, in words; `held` is the text that Redis holds."""
+        if held == _HOURS:
+            return f"no waiting trial fits its budget: {self._used}"
+        return f"no waiting trial would end by {clock(self.until_ms)}" if held == _UNTIL else held
+
+    def change(self, held: str) -> str:
+        """Return the words for `hpq set` that end such a hold; "" for any other hold."""
+        more = hours(1.5 * max(self.budget_ms, self.spent_ms + self.trial_ms) / HOUR_MS)
+        return {_HOURS: f"{_HOURS}={more}", _UNTIL: f"{_UNTIL}=none"}.get(held, "")
+
+
+def clock(ms: int) -> str:
+    """Return a time as this machine's clock shows it, with the distance to UTC."""
+    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "minutes")
+
+
+def hours(count: float) -> str:
+    """Return a number of hours to three digits, at least to whole hours."""
+    return f"{count:.3g}" if count < 100 else f"{count:.0f}"
