@@ -32,6 +32,7 @@ from ._api import (
     termlog,
     termwarn,
 )
+from ._charts import plot_table, visualize
 from ._config import AlertLevel, Config, Settings
 from ._files import Artifact
 from ._media import (
@@ -46,8 +47,6 @@ from ._media import (
     Plotly,
     Table,
     Video,
-    plot_table,
-    visualize,
 )
 from ._public_api import Api
 from ._run import Run
@@ -59,18 +58,22 @@ __version__ = "0.31.0+hpq"
 # W&B's modules without a file here: `import wandb.NAME` gives the module on the right, which has
 # what scripts and libraries import from it. A class keeps one home, so pickles of it load anywhere.
 _ALIASES = {
+    "catboost": "integration.catboost",
+    "data_types": "_media",
     "env": "sdk",
     "keras": "integration.keras",
     "lightgbm": "integration.lightgbm",
-    "plot": "_media",
+    "plot": "_charts",
     "sb3": "integration.sb3",
     "sdk.artifacts": "_files",
     "sdk.lib": "sdk",
     "sdk.lib.config_util": "errors",
     "sdk.wandb_config": "_config",
     "sdk.wandb_run": "_run",
+    "sdk.wandb_settings": "_config",
     "sdk.wandb_summary": "_history",
     "sklearn": "integration.sklearn",
+    "tensorboard": "integration.tensorboard",
     "util": "sdk",
     "wandb_run": "_run",
     "wandb_sdk": "sdk",

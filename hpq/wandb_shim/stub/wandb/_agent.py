@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import sys
@@ -12,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from ._run import _module
-from ._transport import checks, hpq_json, log_once
+from ._transport import checks, hpq, hpq_json, log_once
 from .errors import UsageError
 
 _FLAPPING_S = 60.0
-_created: set[str] = set()  # sweeps of this process
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_created: dict[str, bool] = {}  # sweeps of this process; True: their trials call a function
 
 
 def create(config: Any, project: str | None) -> str:
     """Queue a sweep of this configuration; return its id.
+
+    Its trials call a function, also if it names a program and the script calls agent(function).
 
     Raises:
         TypeError: JSON cannot hold a value.
@@ -31,7 +35,11 @@ def create(config: Any, project: str | None) -> str:
         raise TypeError(f"wandb.sweep: {type(data).__name__} is not a mapping")
     if project:
         data["project"] = os.environ["WANDB_PROJECT"] = project
-    if not data.keys() & {"program", "command", "trainer"}:
+    starts = data.keys() & {"program", "command"}
+    if "trainer" not in data and (not starts or _calls_agent()):
+        for key in starts:  # W&B's agent does not read them either
+            log_once(f"wandb.sweep: {key!r} is ignored, since this script calls wandb.agent")
+            del data[key]
         data["trainer"] = "function"
     script = Path(sys.argv[0]).stem.lstrip("-")
     is_notebook = script.endswith("kernel_launcher")
@@ -40,10 +48,45 @@ def create(config: Any, project: str | None) -> str:
         file = Path(folder, "sweep.json")
         file.write_text(json.dumps(data, indent=1), "utf-8")
         sid = str(hpq_json("enqueue", file, "--new", hide=f"{file}:")["sweep"])
-    _created.add(sid)
+    _created[sid] = data.get("trainer") == "function"
     print("Create sweep with ID:", sid)
     print("Sweep URL: hpq watch", sid, flush=True)
     return sid
+
+
+def _calls_agent() -> bool:
+    """Return True if the script, or a module of its folder, calls wandb.agent with a function.
+
+    A notebook and a script on stdin have no file to read; they most often do.
+    """
+    main = getattr(sys.modules["__main__"], "__file__", None) or ""
+    if not os.path.isfile(main):
+        return True
+    folder = os.path.join(os.path.dirname(os.path.abspath(main)), "")
+    files = [os.path.abspath(getattr(m, "__file__", "") or "") for m in sys.modules.values()]
+    own = {f for f in files if f.startswith(folder) and "site-packages" not in f}
+    return any(_has_agent_call(Path(file)) for file in own)
+
+
+def _has_agent_call(file: Path) -> bool:
+    try:
+        text = file.read_bytes()
+        nodes = list(ast.walk(ast.parse(text if b"agent" in text else b"")))
+    except (OSError, SyntaxError, ValueError):  # also of an extension module
+        return False
+    names = set()
+    for node in nodes:
+        for alias in getattr(node, "names", ()) if isinstance(node, _IMPORTS) else ():
+            if alias.name == "wandb":  # also `from hpq import wandb`
+                names.add(f"{alias.asname or 'wandb'}.agent")
+            elif alias.name == "agent" and getattr(node, "module", "") == "wandb":
+                names.add(alias.asname or "agent")
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    return any(
+        (call.args[1:] or any(key.arg in ("function", None) for key in call.keywords))
+        and ast.unparse(call.func) in names
+        for call in calls
+    )
 
 
 class _Failures:
@@ -97,6 +140,12 @@ def run_trials(
     except ImportError:
         raise UsageError("wandb.agent needs hpq; run `hpq exec python SCRIPT`") from None
 
+    if not _created.get(sid, True):
+        hpq("rm", sid, "--force", "--yes")  # no worker may run what the script does not mean
+        raise UsageError(
+            f"{sid} is deleted: its dictionary names a program, and wandb.agent calls a function;"
+            " remove `program` and `command` from the dictionary"
+        )
     module = _module()
 
     def call(attempt: Attempt) -> int:

@@ -25,6 +25,7 @@ METHODS = (
     "log define_metric watch unwatch save alert log_artifact use_artifact log_model use_model"
     " link_model mark_preempting"
 ).split()
+_REINIT = (None, True, False, "default", "return_previous", "finish_previous", "create_new")
 
 
 class PreInit:
@@ -81,13 +82,19 @@ def init(
     settings: Any = None,
     **older: Any,
 ) -> Run:
-    """Return the trial as a run. A second call in the same trial returns the same run."""
+    """Return the trial as a run. A second call returns the first run, with the first config.
+
+    Raises:
+        UsageError: W&B has no such `reinit`.
+    """
     about = {key: value for key, value in locals().items() if key not in ("older", "config")}
+    if reinit not in _REINIT:
+        names = ", ".join(map(repr, _REINIT))
+        raise UsageError(f"wandb.init: reinit={reinit!r} is unknown; use one of {names}")
     module = _module()
-    if module.run is not None and reinit in (True, "finish_previous", "create_new"):
+    if reinit in (True, "finish_previous"):
         finish()
-    if module.run is not None:
-        module.run.config.update(config or {}, allow_val_change=True)
+    if module.run is not None and reinit != "create_new":
         return module.run  # type: ignore[no-any-return]
     if "HPQ_TRIAL_ID" in os.environ:
         log_real_package()
@@ -96,36 +103,42 @@ def init(
     if older_run is not None and not run.disabled:
         # W&B would begin another run; a trial is one run.
         log_once("a second run in the same trial: its steps follow those of the first")
-        run._rows = older_run._rows
+        run._rows, run._media = older_run._rows, older_run._media
     elif not run.disabled:
         atexit.register(_at_exit, os.getpid())
         module._last_run = run
         ignore_printed()
+    if tensorboard or sync_tensorboard or module.patched["tensorboard"]:
+        follow_tensorboard(run)
+    if reinit == "create_new":  # beside `wandb.run` and `wandb.log`, as in W&B
+        atexit.register(_at_exit, os.getpid(), run)
+        return run
     module.run = run
+    run._at_end = _forget
     module.config, module.summary = run.config, run.summary
     for method in METHODS:
         setattr(module, method, getattr(run, method))
-    if tensorboard or sync_tensorboard:
-        follow_tensorboard(run)
     return run
 
 
 def finish(exit_code: int | None = None, quiet: bool | None = None) -> None:
     """End the run. An exit code becomes the trial's."""
+    if (run := _module().run) is not None:
+        run.finish(exit_code)
+
+
+def _forget() -> None:
+    """Remove the run that ended from the module."""
     module = _module()
-    run = module.run
-    if run is None:
-        return
-    run.finish(exit_code)
     module.run = None
     for method in METHODS:
         setattr(module, method, PreInit(method))
 
 
-def _at_exit(pid: int) -> None:
+def _at_exit(pid: int, run: Run | None = None) -> None:
     """Send the rows that are not sent yet, but not from a forked child."""
     if os.getpid() == pid:
-        finish()
+        run.finish() if run else finish()
 
 
 def agent(

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
-from ._transport import log_once
+from ._transport import log_once, missing
 from .errors import ConfigError
+
+_MOST_VALUES = 1_000  # of an array in the config; a larger one becomes numpy's short text
 
 
 def plain(value: Any) -> Any:
-    """Return a value that JSON can hold: numbers are unboxed, other objects become text."""
+    """Return a value that JSON can hold: arrays become lists, other objects text."""
+    if isinstance(value, Enum):
+        return value.name
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, set)):
         return [plain(v) for v in value]
-    item = getattr(value, "item", None)
-    if callable(item):
+    for name in ("item", "tolist"):  # of numpy, torch, …
         try:
-            return item()
-        except Exception:
+            if math.prod(getattr(value, "shape", ())) <= _MOST_VALUES:
+                return getattr(value, name)()
+        except Exception:  # of more than one element, on a meta device, …
             pass
     return str(value)
 
@@ -74,10 +79,6 @@ class Config:
             self._items.update(_of_file("config-defaults.yaml"))
         self._items.update(sweep or {})
 
-    def _update(self, given: Any, allow_val_change: bool | None = None) -> None:
-        for key, value in to_dict(given).items():
-            self._put(key, value, allow_val_change)
-
     def _put(self, key: Any, value: Any, allow_val_change: bool | None) -> None:
         key = str(key).strip("-")
         if key in self._locked:
@@ -94,15 +95,16 @@ class Config:
 
     def update(self, d: Any, allow_val_change: bool | None = None) -> None:
         """Set items of a dict, a Namespace or a file, except the sweep's parameters."""
-        self._update(d, allow_val_change)
+        for key, value in to_dict(d).items():
+            self._put(key, value, allow_val_change)
 
     def setdefaults(self, d: Any) -> None:
         """Set items that the config lacks."""
-        self._update({k: v for k, v in to_dict(d).items() if k not in self._items})
+        self.update({k: v for k, v in to_dict(d).items() if k not in self._items})
 
     def update_locked(self, d: Any, user: Any = None, _allow_val_change: Any = None) -> None:
         """Set items as `update` does, and replace existing values."""
-        self._update(d, True)
+        self.update(d, True)
 
     def keys(self) -> list[str]:
         return [key for key in self._items if not key.startswith("_")]
@@ -158,18 +160,51 @@ class Config:
         return str(self.as_dict())
 
 
+# Arguments of `init` by the settings that W&B reads for them, with W&B's environment variables.
+_OF_INIT = {
+    "project": ("project", "WANDB_PROJECT"),
+    "entity": ("entity", "WANDB_ENTITY"),
+    "run_id": ("id", ""),  # WANDB_RUN_ID goes first
+    "run_name": ("name", "WANDB_NAME"),
+    "run_notes": ("notes", "WANDB_NOTES"),
+    "run_tags": ("tags", "WANDB_TAGS"),
+    "run_group": ("group", "WANDB_RUN_GROUP"),
+    "run_job_type": ("job_type", "WANDB_JOB_TYPE"),
+    "root_dir": ("dir", "WANDB_DIR"),
+    "mode": ("mode", "WANDB_MODE"),
+}
+
+
+_METHODS = frozenset({"copy", "dict", "items", "json", "keys", "values"})  # of W&B's settings
+
+
 class Settings:
-    """Accept every keyword, without effect; all other attributes are None."""
+    """Accept every keyword; those of `_OF_INIT` count in `init`. Other settings are None."""
 
     def __init__(self, **kwargs: Any) -> None:
         self.__dict__.update(kwargs)
+
+    @classmethod
+    def of(cls, about: Mapping[str, Any]) -> Settings:
+        """Return a run's settings: arguments of `init` go before `settings=`, then variables."""
+        given = about.get("settings") or {}
+        found = cls(**(given if isinstance(given, Mapping) else vars(given)))
+        for name, (argument, variable) in _OF_INIT.items():
+            value = about.get(argument) or getattr(found, name) or os.environ.get(variable)
+            if name == "run_tags" and isinstance(value, str):
+                value = value.split(",")
+            setattr(found, name, value)
+        root = os.fspath(found.root_dir or os.getcwd())
+        files = os.environ.get("HPQ_OUT") or root
+        found.update(root_dir=root, files_dir=files, sync_dir=files)
+        return found
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         self.__dict__.update(kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
+        if name.startswith(("_", "model_")) or name in _METHODS:
+            raise AttributeError(missing(f"Settings.{name}"))
         return None
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
 from ._transport import log_once, missing
 
 _OTHER = re.compile(r"[^A-Za-z0-9_./ -]")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _made: list[str] = []
+ABOUT = "_artifact.json"  # after an artifact's name; a store copies files by name: this last
+logged: dict[str, list[Artifact]] = {}  # the versions that this process logged, by name
 
 
 def out() -> Path:
@@ -49,20 +54,6 @@ def keep(source: str | os.PathLike[str], *name: str) -> Path | None:
     return target
 
 
-def keep_drawn(value: Any, *name: str) -> Path | None:
-    """Save a PIL image or a matplotlib figure as PNG. Return None for other objects."""
-    draw = getattr(value, "savefig", None) or getattr(value, "save", None)
-    if not callable(draw):
-        return None
-    target = place(*name)
-    try:
-        draw(str(target), format="png")
-    except Exception as error:  # of any library
-        log_once(f"cannot draw {target.name}: {error}")
-        return None
-    return target
-
-
 class Artifact:
     """A named folder of files, copied to HPQ_OUT when it is logged."""
 
@@ -75,11 +66,24 @@ class Artifact:
         *args: Any,
         **kwargs: Any,
     ) -> None:
+        """Create an artifact.
+
+        Raises:
+            ValueError: W&B allows no such name.
+        """
+        if not _NAME.match(name):
+            raise ValueError(f"Artifact names have letters, digits and _ - . only, not {name!r}")
         self.name, self.type, self.description = name, type, description
         self.metadata: dict[str, Any] = dict(metadata or {})
         self.aliases: list[str] = []
         self.version, self.id, self.state = "v0", None, "PENDING"
-        self._folder = Path(tempfile.mkdtemp(prefix="wandb-artifact-"))
+        self._fetch: Callable[[Path], object] = lambda folder: None  # fills the folder
+
+    @cached_property
+    def _folder(self) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="wandb-artifact-"))
+        self._fetch(folder)
+        return folder
 
     def _path(self, name: str) -> Path:
         words = [w for w in Path(name).parts if w not in ("..", "/", ".")]
@@ -99,8 +103,13 @@ class Artifact:
         return []
 
     def add(self, obj: Any, name: str = "", **kwargs: Any) -> None:
-        if hasattr(obj, "keep"):  # Media, whose module imports this one
-            obj.keep(f"{self.name}/{name}")
+        """Write a table or another media object as a file of the artifact."""
+        try:
+            ending, data = obj.encode()
+        except Exception as error:  # of any library
+            log_once(f"artifact {self.name!r}: {name!r} is dropped: {error}")
+        else:
+            self._path(name.removesuffix(ending) + ending).write_bytes(data)
 
     @contextlib.contextmanager
     def new_file(
@@ -110,9 +119,30 @@ class Artifact:
             yield file
 
     def _log(self, name: str | None = None) -> None:
-        self.name = name or self.name
-        keep(self._folder, "artifacts", self.name.split(":")[0])
-        self.state = "COMMITTED"
+        """Copy the files to HPQ_OUT, in place of an earlier version, and describe them there.
+
+        Other trials may read it at any moment: the description is there only while the files are
+        whole.
+        """
+        self.name = (name or self.name).split(":")[0]
+        versions = logged.setdefault(self.name, [])
+        if self not in versions:
+            versions.append(self)
+        self.version, self.state = f"v{versions.index(self)}", "COMMITTED"
+        about = {key: self.__dict__[key] for key in ("type", "description", "metadata", "aliases")}
+        files, described = place("artifacts", self.name), place("artifacts", self.name + ABOUT)
+        draft = Path(tempfile.mkdtemp(prefix=".artifact-", dir=out().parent))
+        try:
+            shutil.copytree(self._folder, draft / "files")
+            (draft / "about").write_text(json.dumps(about, default=str), "utf-8")
+            described.unlink(missing_ok=True)
+            shutil.rmtree(files, ignore_errors=True)
+            os.replace(draft / "files", files)
+            os.replace(draft / "about", described)
+        except OSError as error:
+            log_once(f"cannot keep the artifact {self.name!r}: {error}")
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
     def wait(self, timeout: Any = None) -> Artifact:
         return self
@@ -121,15 +151,53 @@ class Artifact:
         self._log()
 
     def download(self, root: str | None = None, *args: Any, **kwargs: Any) -> str:
-        """Return the folder of the files, which are on this machine already."""
+        """Return a folder with a copy of the files: `root`, or a temporary one."""
         if root is None:
-            return str(place("artifacts", self.name.split(":")[0]))
+            return str(self._folder)
         shutil.copytree(self._folder, root, dirs_exist_ok=True)
         return str(root)
 
     def file(self, root: str | None = None) -> str:
+        """Return the path of the only file."""
+        names = [entry.path for entry in self.files()]
+        if len(names) != 1:
+            text = f"artifact {self.name!r} has {len(names)} files; use download() or get_entry()"
+            raise ValueError(text)
+        return os.path.join(self.download(root), names[0])
+
+    def files(self, *args: Any, **kwargs: Any) -> list[Entry]:
         found = sorted(path for path in self._folder.rglob("*") if path.is_file())
-        return str(found[0]) if found else ""
+        return [Entry(self, path.relative_to(self._folder).as_posix()) for path in found]
+
+    def get_entry(self, name: Any) -> Entry:
+        """Return a file of the artifact.
+
+        Raises:
+            KeyError: it has no such file.
+        """
+        names = [entry.path for entry in self.files()]
+        if (path := Path(name).as_posix()) not in names:
+            text = f"artifact {self.name!r} has no file {path!r}; it has {', '.join(names)}"
+            raise KeyError(text)
+        return Entry(self, path)
+
+    get_path = get_entry
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(missing(f"Artifact.{name}"))
+
+
+class Entry:
+    """A file of an artifact."""
+
+    def __init__(self, artifact: Artifact, path: str) -> None:
+        self._artifact, self.path, self.name = artifact, path, path
+        self.size = (artifact._folder / path).stat().st_size
+
+    def download(self, root: str | None = None, *args: Any, **kwargs: Any) -> str:
+        """Return the path of a copy, in the artifact's folder or in `root`."""
+        target = Path(root or self._artifact._folder, self.path)
+        if root:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(self._artifact._folder / self.path, target)
+        return str(target)

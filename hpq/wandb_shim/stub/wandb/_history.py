@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from . import _transport
 from ._transport import log_once
 
 Send = Callable[[Mapping[str, float], int], None]
-_EXTREMES = {"min": min, "max": max}
-# All but those of hpq.reporting.METRIC_NAME, which a Python without hpq cannot import.
-_OTHER = re.compile(r"[^A-Za-z0-9_./ @()%:+-]")
-_LONGEST = 64
+PLAIN = {float, int, bool, str}  # types of values that a summary keeps as they are
+# `summary=` of define_metric: of the value so far and the next one. `mean` is computed apart.
+_KINDS: dict[str, Callable[[float, float], float]] = {
+    "min": min,
+    "max": max,
+    "first": lambda first, value: first,
+    "last": lambda last, value: value,
+}
 
 
 def number_of(value: Any) -> float | None:
@@ -34,7 +39,7 @@ def number_of(value: Any) -> float | None:
 @lru_cache(maxsize=1_000)
 def metric_name(name: str) -> str:
     """Return the name with '_' for each character that hpq's metric names may not have."""
-    clean = _OTHER.sub("_", name)[:_LONGEST] or "_"
+    clean = _transport.metric_name(name)
     if clean != name:
         log_once(f"the metric {name!r} is kept as {clean!r}")
     return clean
@@ -45,9 +50,9 @@ def split(data: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, float], 
     numbers: dict[str, float] = {}
     rest: dict[str, Any] = {}
     for key, value in data.items():
-        name = f"{prefix}{key}"
-        if (found := number_of(value)) is not None:
-            numbers[metric_name(name)] = found
+        name = f"{prefix}{key}" if prefix else key
+        if (found := value if type(value) is float else number_of(value)) is not None:
+            numbers[name] = found
         elif isinstance(value, Mapping):
             inner, other = split(value, f"{name}.")
             numbers.update(inner)
@@ -66,16 +71,15 @@ def same(a: float, b: float) -> bool:
 class Defined:
     """The rule of one `define_metric` call, for a name or for all names with a prefix."""
 
-    step_metric: str | None = None
-    extremes: tuple[str, ...] = ()  # min, max: reported beside the values
+    kinds: tuple[str, ...] = ()  # min, max, mean, first: reported beside the values
 
     @classmethod
-    def of(cls, axis: str | None, summary: str | None, goal: str | None) -> Defined:
+    def of(cls, summary: str | None, goal: str | None) -> Defined:
         """Parse the arguments of `define_metric`; `summary` is a comma-separated list."""
         best = {"minimize": "min", "maximize": "max"}.get(goal or "", "min")
-        words = [word.strip() for word in (summary or "").split(",")]
+        words = [word.strip().lower() for word in (summary or "").split(",")]
         kinds = [best if word == "best" else word for word in words]
-        return cls(axis, tuple(kind for kind in kinds if kind in _EXTREMES))
+        return cls(tuple(kind for kind in kinds if kind in (*_KINDS, "mean", "none")))
 
 
 _UNDEFINED = Defined()
@@ -91,25 +95,35 @@ class Rows:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.step = 0  # of the row that is not sent yet
+        # A resumed script that gives no steps counts on, or its rows would replace earlier ones.
+        self._start = int(os.environ.get("HPQ_RESUMED_STEP", -1)) + 1
         self.last_step = 0  # of the values that were sent last
         self.sent: dict[str, float] = {}  # the last value of every name
         self._row: dict[str, float] = {}
         self._shown: dict[str, float] = {}  # values of this row that were sent already
         self._defined: dict[str, Defined] = {}
-        self._extremes: dict[str, float] = {}
-        self._axis_names: set[str] = set()
-        self._axes: dict[str, float] = {}  # the last values of all metrics
+        self._kinds: dict[str, float] = {}  # name.min and others
+        self.groups: set[str] = set()  # the names of which there are kinds
+        self._totals: dict[str, tuple[float, int]] = {}  # sum and number, for name.mean
+        self._axis = ""  # the metric whose value is the row's step
         self._only_set: set[str] = set()  # names that the script sets and never logs
 
-    def define(self, name: str, defined: Defined) -> None:
-        """Add a rule of `define_metric`; `name` may end with *."""
+    def define(self, name: str, axis: str | None, defined: Defined) -> None:
+        """Add a rule of `define_metric`; `name` may end with *.
+
+        W&B draws a metric against its axis, and `_step` stays. If all metrics share an axis that
+        counts steps (Lightning, Hugging Face), it is the row's step: a resumed training goes on.
+        """
         self._defined[name] = defined
-        if defined.step_metric:
-            self._axis_names.add(defined.step_metric)
+        if name == "*" and axis and axis.endswith("step"):
+            self._axis = axis
 
     def log(self, values: Mapping[str, float], step: int | None, commit: bool | None) -> bool:
         """Add the values of one `log` call. Return False if W&B would drop them."""
-        if step is not None:
+        start, self._start = self._start, 0
+        if step is None:
+            self.step = max(self.step, start)
+        else:
             if step < self.step:
                 log_once(
                     f"step {step} is below {self.step}: steps must rise, so hpq drops these values,"
@@ -124,27 +138,28 @@ class Rows:
             self.flush()
             self.step += 1
         elif commit is None:
-            self._show({n: v for n, v in self._row.items() if n not in self._shown})
+            new = {n: v for n, v in self._row.items() if n not in self._shown}
+            self._shown.update(new)
+            self._show(new)
         return True
 
     def flush(self) -> None:
         """End the row."""
-        shown = self._shown
-        self._show({n: v for n, v in self._row.items() if n not in shown or not same(shown[n], v)})
+        row, shown = self._row, self._shown
+        if shown:
+            row = {n: v for n, v in row.items() if n not in shown or not same(shown[n], v)}
         self._row, self._shown = {}, {}
+        self._show(row)
 
     def _show(self, values: dict[str, float]) -> None:
-        self._shown.update(values)
-        self._axes.update(values)
-        by_step: dict[int, dict[str, float]] = {}
+        if not self._defined:
+            return self.put(values, self.step)
+        self.sent.update(values)  # axes among them
+        found = dict(values)
         for name, value in values.items():
-            rule = self._find(name) if self._defined else _UNDEFINED
-            found = by_step.setdefault(self._step_of(name, rule), {})
-            found[name] = value
-            if rule.extremes:
-                found.update(self._extremes_of(name, value, rule))
-        for step, some in by_step.items():
-            self.put(some, step)
+            if (rule := self._find(name)).kinds:
+                found.update(self._kinds_of(name, value, rule))
+        self.put(found, self._row_step())
 
     def set(self, values: Mapping[str, float]) -> None:
         """Report values that the script set in the summary. Logged metrics wait for `end`."""
@@ -159,14 +174,20 @@ class Rows:
     def _put_new(self, values: Mapping[str, float]) -> None:
         sent = self.sent
         new = {n: v for n, v in values.items() if n not in sent or not same(sent[n], v)}
-        if new:
-            self.put(new, self.last_step)
+        self.put(new, self.last_step)
 
     def put(self, values: Mapping[str, float], step: int) -> None:
-        """Send values at a step."""
-        self.sent.update(values)
-        self.last_step = step
-        self._send(values, step)
+        """Send values at a step, under hpq's names."""
+        if values:
+            self.sent.update(values)
+            self.last_step = step
+            self._send({metric_name(name): value for name, value in values.items()}, step)
+
+    def summary_of(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what the summary keeps of logged values: the kinds that `define_metric` names."""
+        if not any(rule.kinds for rule in self._defined.values()):
+            return values
+        return {**{n: v for n, v in values.items() if not self._find(n).kinds}, **self._kinds}
 
     def _find(self, name: str) -> Defined:
         if name in self._defined:
@@ -176,63 +197,93 @@ class Rows:
                 return defined
         return _UNDEFINED
 
-    def _step_of(self, name: str, rule: Defined) -> int:
-        """Return the value of the metric's own axis, if it is a whole number, or the row's step."""
-        axis = name if name in self._axis_names else rule.step_metric
-        at = self._axes.get(axis) if axis else None
+    def _row_step(self) -> int:
+        """Return the value of the axis of all metrics, if it is a whole number, or W&B's step."""
+        at = self.sent.get(self._axis)
         is_count = at is not None and at == at and abs(at) < 2**53 and at == int(at)
         return int(at) if is_count and at is not None else self.step
 
-    def _extremes_of(self, name: str, value: float, rule: Defined) -> dict[str, float]:
-        """Return `name.min` and `name.max` if `define_metric` asks for them and they changed."""
+    def _kinds_of(self, name: str, value: float, rule: Defined) -> dict[str, float]:
+        """Return `name.min` and others if `define_metric` asks for them and they changed."""
         found: dict[str, float] = {}
-        for kind in rule.extremes:
-            if value == value:
-                key = f"{name}.{kind}"
-                best = _EXTREMES[kind](value, self._extremes.get(key, value))
-                if self._extremes.get(key) != best:
-                    self._extremes[key] = found[key] = best
+        for kind in rule.kinds:
+            key = f"{name}.{kind}"
+            if kind == "mean":
+                total, count = self._totals.get(name, (0.0, 0))
+                total, count = self._totals[name] = total + value, count + 1
+                best = total / count
+            elif kind == "none" or value != value:
+                continue
+            else:
+                best = _KINDS[kind](self._kinds.get(key, value), value)
+            if self._kinds.get(key) != best:
+                self._kinds[key] = best
+                self.groups.add(name)
+                if kind != "last":  # that is the metric itself
+                    found[key] = best
         return found
 
 
 class Summary:
-    """`run.summary`: the last value of each metric, and values that the script sets.
+    """`run.summary`: the last value of each name, and values that the script sets.
 
-    Items are attributes, too. `on_set` is called with the items that the script sets.
+    Items are attributes, too. Nested mappings are kept under names joined by '.', and a part of
+    such a name gives the summary below it; `groups` are the names of mappings. `on_set` is called
+    with the items that the script sets.
     """
 
-    def __init__(self, on_set: Callable[[Mapping[str, Any]], None]) -> None:
-        object.__setattr__(self, "_items", {})
+    def __init__(
+        self,
+        on_set: Callable[[Mapping[str, Any]], None],
+        items: dict[str, Any] | None = None,
+        prefix: str = "",
+        groups: set[str] | None = None,
+    ) -> None:
+        object.__setattr__(self, "_items", {} if items is None else items)
+        object.__setattr__(self, "_groups", set() if groups is None else groups)
         object.__setattr__(self, "_on_set", on_set)
-
-    def _note(self, values: Mapping[str, Any]) -> None:
-        """Store logged values."""
-        self._items.update(values)
+        object.__setattr__(self, "_prefix", prefix)
 
     def update(self, d: Mapping[str, Any]) -> None:
-        self._items.update(d)
-        self._on_set(d)
+        new = self._joined(d, self._prefix)
+        self._items.update(new)
+        self._on_set(new)
 
     def keys(self) -> list[str]:
-        return list(self._items)
+        return list(self._as_dict())
 
     def items(self) -> list[tuple[str, Any]]:
-        return list(self._items.items())
+        return list(self._as_dict().items())
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self._items.get(key, default)
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def _as_dict(self) -> dict[str, Any]:
-        return dict(self._items)
+        start, found = self._prefix, {}
+        for name in self._items:
+            if name.startswith(start):
+                ends = (i for i in range(len(start), len(name)) if name[i] == ".")
+                end = next((i for i in ends if name[:i] in self._groups), None)
+                key = name[len(start) : end]
+                found[key] = self[key]
+        return found
 
     def __getitem__(self, key: str) -> Any:
-        return self._items[key]
+        name = f"{self._prefix}{key}"
+        if name in self._items:
+            return self._items[name]
+        below = f"{name}."
+        if any(other.startswith(below) for other in self._items):
+            return Summary(self._on_set, self._items, below, self._groups)
+        raise _NoItem(key)
 
     def __getattr__(self, key: str) -> Any:
-        try:
-            return self.__dict__["_items"][key]
-        except KeyError:
-            raise AttributeError(f"the summary has no {key!r} yet") from None
+        if key.startswith("_"):  # copies look for methods before `_items` is there
+            raise AttributeError(key)
+        return self[key]
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.update({key: value})
@@ -240,13 +291,38 @@ class Summary:
     __setattr__ = __setitem__
 
     def __delitem__(self, key: str) -> None:
-        del self._items[key]
+        del self._items[f"{self._prefix}{key}"]
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._items
+    def __contains__(self, key: str) -> bool:
+        return self.get(key, self) is not self
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
+        return iter(self._as_dict())
 
     def __repr__(self) -> str:
-        return str(self._items)
+        return str(self._as_dict())
+
+    def _joined(self, data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        """Return nested mappings as one, with names joined by '.'."""
+        found: dict[str, Any] = {}
+        for key, value in data.items():
+            name = f"{prefix}{key}"
+            if isinstance(value, Mapping):
+                self._groups.add(name)
+                found.update(self._joined(value, f"{name}."))
+            else:
+                found[name] = value
+        return found
+
+    def _unboxed(self, data: Mapping[str, Any], but: Mapping[str, Any]) -> dict[str, Any]:
+        """Return logged numbers as Python's: of numpy's int64 an int. `but` are no numbers."""
+        found: dict[str, Any] = {}
+        for name, value in self._joined(data).items():
+            if name not in but and value is not None:
+                item = getattr(value, "item", None)
+                found[name] = item() if callable(item) else value
+        return found
+
+
+class _NoItem(KeyError, AttributeError):
+    """Raised for an item that is not there, also if it is read as an attribute."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from ._artifacts import find
+from ._files import Artifact
 from ._transport import hpq_json, log_once, missing
 from .errors import UsageError
 
@@ -102,6 +104,10 @@ class Api(_Missing):
     def _of_project(self, project: str | None) -> list[str]:
         sweeps = hpq_json("ls", "--all")
         return [s["id"] for s in reversed(sweeps) if project in (None, s.get("project"))]
+
+    def artifact(self, name: str, type: str | None = None) -> Artifact:
+        """Return an artifact of a sweep by `SWEEP/NAME:latest`, as `use_artifact` does."""
+        return find(name)
 
     def flush(self) -> None:
         """Forget what was read: the next call reads again."""

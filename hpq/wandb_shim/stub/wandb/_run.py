@@ -5,18 +5,20 @@ from __future__ import annotations
 import glob as globbing
 import os
 import random
+import re
 import string
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from . import _files
-from ._config import Config, plain, to_dict
+from ._artifacts import find
+from ._config import Config, Settings, plain, to_dict
 from ._files import Artifact
-from ._history import Defined, Rows, Summary, number_of, split
-from ._media import keep_media
+from ._history import PLAIN, Defined, Rows, Summary, number_of, split
+from ._media import KeptMedia
 from ._transport import checks, describe_run, log_once, missing, send, set_trial_exit_code
 from .errors import UsageError
 
@@ -24,16 +26,17 @@ from .errors import UsageError
 class Run:
     """The result of `wandb.init`. For a name that the shim lacks it raises an AttributeError."""
 
-    def __init__(self, config: Config, *, is_disabled: bool = False, **about: Any) -> None:
+    def __init__(self, config: Config, settings: Settings, *, is_disabled: bool = False) -> None:
         trial = os.environ.get("HPQ_TRIAL_ID", "trial/0")
-        self.id = os.environ.get("WANDB_RUN_ID") or about.get("id") or generate_id()
-        self.name = about.get("name") or self.id
-        self.project = about.get("project") or os.environ.get("WANDB_PROJECT") or "hpq"
-        self.entity = about.get("entity") or os.environ.get("WANDB_ENTITY") or "hpq"
-        self.notes, self.tags = about.get("notes"), tuple(about.get("tags") or ())
-        self.group = about.get("group") or os.environ.get("WANDB_RUN_GROUP") or ""
-        self.job_type = about.get("job_type") or ""
-        self.settings = about.get("settings")
+        self.id = os.environ.get("WANDB_RUN_ID") or settings.run_id or generate_id()
+        self.settings = settings
+        settings.update(run_id=self.id)
+        self.name = settings.run_name or self.id
+        self.project = settings.project or "hpq"
+        self.entity = settings.entity or "hpq"
+        self.notes, self.tags = settings.run_notes, tuple(settings.run_tags or ())
+        self.group = settings.run_group or ""
+        self.job_type = settings.run_job_type or ""
         self.sweep_id = os.environ.get("WANDB_SWEEP_ID")
         self.start_time = time.time()
         self.disabled, self.offline, self.resumed, self.starting_step = is_disabled, False, False, 0
@@ -43,16 +46,18 @@ class Run:
         self.exit_code = 0
         self.summary = Summary(self._set)
         self._rows = Rows((lambda values, step: None) if is_disabled else send)
+        self._media = KeptMedia()
         self._saved: list[tuple[str, str]] = []  # files to be copied again at the end
+        self._texts: dict[str, str] = {}  # of the summary
         self._described: dict[str, Any] = {}
         self._seen: tuple[Any, ...] = ()  # what `_described` was made of
         self._is_over = False
+        self._at_end: Callable[[], None] | None = None
 
     def _describe(self) -> None:
         """Send what the script has set beside numbers, if that has changed."""
-        texts = {k: v for k, v in self.summary._items.items() if isinstance(v, str)}
         own = (self.name, self.group, self.job_type, self.notes, self.tags)
-        seen = (*map(plain, own), texts, self.config._items)
+        seen = (*map(plain, own), self._texts, self.config._items)
         if seen == self._seen:  # as in most calls
             return
         self._seen = deepcopy(seen)
@@ -62,7 +67,7 @@ class Run:
             "job_type": self.job_type,
             "notes": self.notes,
             "tags": list(self.tags or ()),
-            "summary": texts,
+            "summary": self._texts,
             "config": self.config._own(),
         }
         info = {key: plain(value) for key, value in info.items() if value}
@@ -86,21 +91,28 @@ class Run:
             raise TypeError("wandb.log must be passed a dictionary")
         for check in checks:
             check()
-        if not all(type(key) is str or isinstance(key, str) for key in data):
+        if not all(issubclass(kind, str) for kind in {*map(type, data)}):
             raise TypeError("Key values passed to `wandb.log` must be strings.")
         numbers, rest = split(data)
+        at = self._rows.step if step is None else int(step)
         if not self._rows.log(numbers, None if step is None else int(step), commit):
             return
-        self.summary._note({**numbers, **{k: v for k, v in rest.items() if isinstance(v, str)}})
+        summary = self.summary
+        given = data if {*map(type, data.values())} <= PLAIN else summary._unboxed(data, rest)
+        summary._items.update(self._rows.summary_of(given), _step=at)
+        summary._items["_runtime"] = time.time() - self.start_time
+        summary._groups.update(self._rows.groups)
+        if rest:
+            self._note_texts(rest)
         self._describe()
         if not self.disabled:
             for key, value in rest.items():
-                keep_media(key, value)
+                summary._items[key] = self._media.keep(key, value, at)
 
     def log_at(self, tag: str, value: Any, step: Any) -> None:
         """Report one value at its own step, as TensorBoard does."""
         numbers, _ = split({tag: value})
-        self.summary._note(numbers)
+        self.summary._items.update(numbers)
         self._rows.put(numbers, self._rows.last_step if step is None else int(step))
 
     def define_metric(
@@ -113,15 +125,22 @@ class Run:
         goal: str | None = None,
         overwrite: bool | None = None,
     ) -> Any:
-        """Set a metric's axis, or report its extremes as `name.min`, `name.max`."""
+        """Set the axis of all metrics, or report its minimum as `name.min`, and so on."""
         axis = getattr(step_metric, "name", step_metric)
-        self._rows.define(name, Defined.of(axis, summary, goal))
+        self._rows.define(name, axis, Defined.of(summary, goal))
         return _Metric(name)
 
     def _set(self, values: Mapping[str, Any]) -> None:
         """Report values that the script sets in the summary and never logs."""
+        numbers, rest = split(values)
+        self._note_texts(rest)
         if not self._is_over:
-            self._rows.set(split(values)[0])
+            self._rows.set(numbers)
+
+    def _note_texts(self, values: Mapping[str, Any]) -> None:
+        texts = {name: value for name, value in values.items() if isinstance(value, str)}
+        self.summary._items.update(texts)
+        self._texts.update(texts)
 
     @property
     def step(self) -> int:
@@ -134,7 +153,7 @@ class Run:
         """End the run. A value set in the summary is the metric's last value, as in W&B."""
         if self._is_over:
             return
-        found = {name: number_of(value) for name, value in self.summary.items()}
+        found = {name: number_of(value) for name, value in self.summary._items.items()}
         self._rows.end({name: value for name, value in found.items() if value is not None})
         for source, name in self._saved:
             if os.path.exists(source):
@@ -143,6 +162,8 @@ class Run:
         self._is_over, self.exit_code = True, exit_code or 0
         if not self.disabled:  # of several runs the last one sets the trial's exit code
             set_trial_exit_code(self.exit_code)
+        if self._at_end is not None:
+            self._at_end()
 
     join = finish
 
@@ -151,7 +172,7 @@ class Run:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         # An exception that the script does not handle sets the process's exit code.
-        _module().finish()
+        self.finish()
 
     # --- files --------------------------------------------------------------------------------
 
@@ -200,7 +221,10 @@ class Run:
         artifact = artifact_or_path
         if isinstance(artifact, (str, os.PathLike)):
             path = os.fspath(artifact)
-            artifact = Artifact(name or f"run-{self.id}-{os.path.basename(path)}", type or "")
+            usual = re.sub(
+                r"[^\w.-]", "", f"run-{self.id}-{os.path.basename(path)}", flags=re.ASCII
+            )
+            artifact = Artifact((name or usual).partition(":")[0], type or "")
             (artifact.add_dir if os.path.isdir(path) else artifact.add_file)(path)
         artifact.aliases = list(aliases or ["latest"])
         artifact._log()
@@ -214,16 +238,18 @@ class Run:
         return self.log_artifact(path, name=name or f"run-{self.id}-model", aliases=aliases)
 
     def use_artifact(self, artifact_or_name: Any, *args: Any, **kwargs: Any) -> Artifact:
-        """Return an artifact of this process.
+        """Return an artifact that this process, or a trial of a sweep, logged.
 
         Raises:
-            UsageError: the artifact is on a W&B server.
+            CommError: hpq has no such artifact.
         """
-        if isinstance(artifact_or_name, Artifact):
-            return artifact_or_name
-        raise UsageError(missing(f"use_artifact({artifact_or_name!r}), which is on a W&B server"))
+        is_one = isinstance(artifact_or_name, Artifact)
+        return artifact_or_name if is_one else find(str(artifact_or_name))
 
-    use_model = use_artifact
+    def use_model(self, name: str) -> str:
+        """Return the path of a logged model: its file, or the folder of its files."""
+        artifact = find(name)
+        return artifact.file() if len(artifact.files()) == 1 else artifact.download()
 
     def restore(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Open a file that this trial has kept."""
@@ -303,8 +329,9 @@ def _module() -> Any:
 
 def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: Any) -> Run:
     """Create a run whose config is the script's, overridden by the sweep's parameters."""
-    mode = about.get("mode") or os.environ.get("WANDB_MODE") or ""
-    if mode == "disabled":
+    settings = Settings.of(about)
+    is_disabled = settings.mode == "disabled"
+    if is_disabled:
         log_once("mode is disabled: nothing is reported to hpq")
     is_aside = "HPQ_TRIAL_ID" in os.environ and "WANDB_RUN_ID" not in os.environ
     if is_aside:  # a fold of a cross-validation, as W&B's own example runs them
@@ -317,6 +344,6 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
         is_free = str(key).strip("-") not in sweep
         if is_free and key not in exclude and (not include or key in include):
             config._put(key, value, allow_val_change is not False)
-    run = Run(config, is_disabled=is_aside or mode == "disabled", **about)
+    run = Run(config, settings, is_disabled=is_aside or is_disabled)
     run._describe()
     return run

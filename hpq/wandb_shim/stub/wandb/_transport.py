@@ -15,17 +15,23 @@ from .errors import UsageError
 
 try:
     from hpq.reporting import deliver as report
-    from hpq.reporting import describe, rank, set_exit_code
+    from hpq.reporting import describe, set_exit_code
     from hpq.reporting import ignore_printed as ignore_printed
+    from hpq.reporting import metric_name as metric_name
+    from hpq.reporting import rank as rank
 except ImportError:  # a script started by hand, in a Python without hpq
 
-    def report(metrics: Mapping[str, object], step: int | None = None) -> None:
+    def report(flat: Mapping[str, float], step: int | None) -> None:
         """Print the metrics, as `hpq.report` does outside a trial."""
-        for name, value in metrics.items():
+        for name, value in flat.items():
             print(f"{name}={value!r}", flush=True)
 
     def ignore_printed() -> None:
         """Do nothing: no worker reads the output."""
+
+    def metric_name(name: str) -> str:
+        """Return the name: any can be printed."""
+        return name
 
     def describe(info: Mapping[str, object]) -> None:
         """Do nothing: no worker keeps it."""
@@ -53,7 +59,12 @@ def log_once(text: str) -> None:
 
 
 def hpq_json(*words: Any, hide: str = "") -> Any:
-    """Run a command of hpq and return its data; `hide` is removed from the text of an error.
+    """Run a command of hpq and return its data. Raises as `hpq`."""
+    return json.loads(hpq(*words, "--json", hide=hide))
+
+
+def hpq(*words: Any, hide: str = "") -> str:
+    """Run a command of hpq and return what it prints; `hide` is removed from the text of an error.
 
     Raises:
         UsageError: the command failed, or a worker runs this program: it cannot reach Redis.
@@ -61,13 +72,14 @@ def hpq_json(*words: Any, hide: str = "") -> Any:
     if "HPQ_REPORT" in os.environ:
         raise UsageError("a worker's trial cannot read sweeps; use `hpq results --json` outside it")
     python = os.environ.get("HPQ_EXEC") or sys.executable
-    command = [python, "-P", "-m", "hpq_producer", *map(str, words), "--json"]
+    command = [python, "-P", "-m", "hpq_producer", *map(str, words)]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if not done.returncode:
-        print(done.stderr, end="", file=sys.stderr)
-        return json.loads(done.stdout)
+        if words[0] != "get":  # its notes are for a terminal
+            print(done.stderr, end="", file=sys.stderr)
+        return done.stdout
     try:
         text = json.loads(done.stdout)["error"]["message"]
     except (ValueError, KeyError):
@@ -79,9 +91,10 @@ def hpq_json(*words: Any, hide: str = "") -> Any:
 
 def missing(what: str) -> str:
     """Return the error text for a name that the shim lacks."""
+    inner = "import public names from wandb itself, or " if what.startswith("wandb.sdk") else ""
     return (
-        f"{what}: hpq's stand-in for wandb lacks this; write `wandb: real` (or `wandb: tee`) into"
-        " the sweep file to use the installed wandb"
+        f"{what}: hpq's stand-in for wandb lacks this; {inner}write `wandb: real` (or `wandb: tee`)"
+        " into the sweep file to use the installed wandb [wandb-missing]"
     )
 
 
@@ -89,9 +102,11 @@ def send(values: Mapping[str, float], step: int) -> None:
     """Report values at a step, in pieces that fit a datagram. Only rank 0 reports."""
     if rank():
         return log_once(f"rank {rank()}: reports are dropped; rank 0 reports for the trial")
+    if len(values) <= _NAMES:
+        return report(values, step)
     items = iter(values.items())
     while some := dict(islice(items, _NAMES)):
-        report(some, step=step)
+        report(some, step)
 
 
 def describe_run(info: Mapping[str, object]) -> None:

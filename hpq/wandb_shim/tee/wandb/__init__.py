@@ -38,7 +38,7 @@ def _tee(run_class: Any) -> None:
     def define_metric(self: Any, name: str, step_metric: Any = None, **more: Any) -> Any:
         answer = plain_define(self, name, step_metric, **more)
         axis = getattr(step_metric, "name", step_metric)
-        rows.define(name, Defined.of(axis, more.get("summary"), more.get("goal")))
+        rows.define(name, axis, Defined.of(more.get("summary"), more.get("goal")))
         return answer
 
     def summary(self: Any, record: Any) -> Any:

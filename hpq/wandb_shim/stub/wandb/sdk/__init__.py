@@ -54,4 +54,4 @@ class RunDisabled:
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(missing(f"wandb.util.{name}"))
+    raise AttributeError(missing(f"wandb.sdk, wandb.util or wandb.env: {name}"))

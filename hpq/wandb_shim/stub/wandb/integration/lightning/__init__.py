@@ -1,0 +1,1 @@
+"""W&B's loggers for Lightning."""
