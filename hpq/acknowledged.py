@@ -7,7 +7,6 @@ go back with it, so each worker process and each HPQ_HOME keeps the ids of event
 from __future__ import annotations
 
 import json
-import os
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,8 +18,9 @@ from redis.exceptions import RedisError
 from hpq.connection.client import connections_made
 from hpq.connection.credentials import redact
 from hpq.notice import Notice
-from hpq.process import make_private, private_file
-from hpq.store.scripts import Mark, StoreContext, report_lost
+from hpq.process import replace_private
+from hpq.store.events import find_lost, record_lost
+from hpq.store.scripts import Mark, StoreContext
 
 _KEPT = 200  # marks: all workers look at once after a failover
 
@@ -62,11 +62,7 @@ class MarkFile:
         newest = {mark.sweep: astuple(mark) for mark in marks}
         known = self._read() | {self._name: [list(mark) for mark in newest.values()][-_KEPT:]}
         with suppress(OSError):
-            make_private(self._path.parent)
-            draft = self._path.with_suffix(f".{os.getpid()}")
-            with open(draft, "w", encoding="utf-8", opener=private_file) as file:
-                json.dump(known, file)
-            draft.replace(self._path)
+            replace_private(self._path, json.dumps(known).encode())
 
     def _marks(self) -> list[Mark]:
         with suppress(TypeError):  # an older version kept one
@@ -85,3 +81,25 @@ class MarkFile:
                 self._write(kept)
             return notice
         return None
+
+
+def report_lost(context: StoreContext, marks: Sequence[Mark]) -> tuple[Notice | None, list[Mark]]:
+    """Look for events, and record those that the server lacks.
+
+    Returns:
+        A notice of what it lacks, and the marks to look for next time. A primary that is about to
+        be replaced loses the record, too, so the record takes the place of a lost event.
+
+    Raises:
+        redis.RedisError: the server does not answer, or is full.
+    """
+    kept, lost = find_lost(context, marks)
+    if not lost:
+        return None, kept
+    what = dict[str, None]()
+    for mark, recorded in zip(lost, record_lost(context, lost), strict=True):
+        gone = f"sweep {mark.sweep} is gone, unless this is another server at the same address"
+        what[f"`hpq audit {mark.sweep}` names it" if recorded else gone] = None
+        kept += [recorded] if recorded else []
+    text = "the server lost what it had acknowledged, in a failover or a restart"
+    return Notice("server-went-back", f"{text}: {'; '.join([*what][-20:])}"), kept

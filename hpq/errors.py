@@ -11,6 +11,7 @@ HpqError
 ├── NotFound             no such sweep, trial or worker                         exit 4
 ├── Forbidden            another user's sweep, or the server's ACL refuses      exit 4
 ├── Held                 the sweep is held or no worker can run it              exit 5
+│   └── OverBudget       no waiting trial fits the sweep's budget               exit 6
 ├── TimedOut             the sweep has not ended in the time given              exit 5
 ├── DecodeError          a value in Redis is not what this version wrote        exit 3
 ├── Diverged             the loss of an epoch is not finite                     exit 1
@@ -22,8 +23,10 @@ error's code, an id from `hpq.error_ids` that stays when the words change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 
 from hpq.error_ids import Code
 from hpq.notice import Notice
@@ -39,10 +42,9 @@ class ExitCode(IntEnum):
     OUT_OF_REACH = 3
     UNKNOWN = 4
     HELD = 5
+    OVER_BUDGET = 6
+    TIME_UP = 7  # of an allocation; trials are left
     INTERRUPTED = 130
-
-
-TOLD_TO_GO = 143  # 128 + SIGTERM, as in shells: a worker for one trial has requeued the trial
 
 
 class HpqError(Exception):
@@ -104,6 +106,17 @@ class SettingsError(UserError):
     code: Code = "setting-invalid"
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise UserError for an OSError of the block, which writes a file."""
+    try:
+        yield
+    except FileExistsError:
+        raise UserError(f"{path} exists; choose another path", code="file-exists") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
+
+
 class DataMissing(UserError):
     """Raised if a data set is not found; the text names the place and the remedy."""
 
@@ -149,7 +162,7 @@ def no_sweep(sid: str) -> NotFound:
 
 
 def sweep_moved(sid: str, store: str) -> NotFound:
-    """Return the error for a sweep of the history that a command would change."""
+    """Return the error for a moved sweep that a command would change."""
     text = f"sweep {sid} ended long ago and was moved to store {store}; to change it, restore it:"
     return NotFound(f"{text} hpq archive --restore {sid}", code="sweep-moved")
 
@@ -166,6 +179,13 @@ class Held(HpqError):
 
     exit_code = ExitCode.HELD
     code: Code = "held"
+
+
+class OverBudget(Held):
+    """Raised if a sweep is held because none of its waiting trials fits its budget."""
+
+    exit_code = ExitCode.OVER_BUDGET
+    code: Code = "budget-spent"
 
 
 class TimedOut(HpqError, TimeoutError):

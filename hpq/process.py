@@ -62,3 +62,16 @@ def make_private(folder: Path) -> None:
 def private_file(path: str, flags: int) -> int:
     """Open a file under HPQ_HOME (an `opener`): only its owner can read it."""
     return os.open(path, flags, 0o600)
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """Write a file under HPQ_HOME that only its owner can read: whole, or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    make_private(path.parent)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(draft, "wb", opener=private_file) as file:
+        file.write(data)
+    draft.replace(path)

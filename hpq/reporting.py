@@ -19,8 +19,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 METRIC_NAME = re.compile(r"(?! *$)[A-Za-z0-9_./ @()%:+-]{1,64}\Z")
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_./ @()%:+-]")
 METRIC_RULE = "use 1 to 64 of A-Z a-z 0-9 _ . / - @ ( ) % : + and space"
-MAX_NAMES = 50  # different metric names of one trial
+MAX_NAMES = 300  # different metric names of one trial
 MAX_INFO = 8_192  # characters of what a script sets beside numbers, as JSON
 MAX_TEXT = 1_000  # characters of a text in it
 MAX_STEP = 2**53  # exact in a double, the number type of Redis's scripts
@@ -49,12 +50,11 @@ def report(metrics: Mapping[str, object], step: int | None = None) -> None:
     if rank():
         _drop()
     else:
-        deliver(metrics, step)
+        deliver(flatten(metrics), whole(step))
 
 
-def deliver(metrics: Mapping[str, object], step: int | None = None) -> None:
-    """Report values as `report` does, from a process that is known to have rank 0."""
-    flat, step = flatten(metrics), whole(step)
+def deliver(flat: Mapping[str, float], step: int | None) -> None:
+    """Send what `report` has checked, or the wandb stand-in has, from rank 0."""
     if _sink is not None:
         _sink(flat, step)
         return
@@ -70,6 +70,12 @@ def deliver(metrics: Mapping[str, object], step: int | None = None) -> None:
 def is_metric_name(name: str) -> bool:
     """Return True for a name that METRIC_RULE allows."""
     return METRIC_NAME.match(name) is not None
+
+
+def metric_name(name: str) -> str:
+    """Return a name of W&B with '_' for each character that METRIC_RULE does not allow."""
+    clean = _NOT_IN_NAME.sub("_", name)[:64]
+    return clean if clean.strip(" ") else "_"
 
 
 def flatten(metrics: Mapping[str, object], prefix: str = "") -> dict[str, float]:

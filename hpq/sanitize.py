@@ -15,8 +15,10 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda found: found[0] if found[0] == "\n" else ascii(found[0])[1:-1], text)
 
 
-# Colors and line ends, all that lines of hpq need; what conceals text is no color.
-_ALLOWED = re.compile(r"(\x1b\[(?:(?:[0-4]|7|[39][0-7]|4[0-7])(?:;|(?=m)))*m|\t|\r?\n)")
+PAGE_OF_ERRORS = "https://github.com/hpq-project/hpq/blob/main/docs/reference/errors.md"
+_LINK = rf"\x1b\]8;;(?:{re.escape(PAGE_OF_ERRORS)}#[a-z0-9-]+)?\x1b\\"
+# Colors, line ends and these links, all that lines of hpq need; what conceals text is no color.
+_ALLOWED = re.compile(rf"(\x1b\[(?:(?:[0-4]|7|[39][0-7]|4[0-7])(?:;|(?=m)))*m|\t|\r?\n|{_LINK})")
 
 
 class GuardedStream:

@@ -36,9 +36,9 @@ def parse_name(text: str) -> str:
 
 
 def parse_sweep(text: str) -> str:
-    """Parse a sweep's id, or that of one trial."""
-    if not re.fullmatch("[a-z0-9-]+(/[1-9][0-9]*)?", text):
-        raise ValueError("use a sweep's id, as `hpq ls` shows it, or SWEEP/7 for one trial of it")
+    """Parse a sweep's id."""
+    if not re.fullmatch("[a-z0-9-]+", text):
+        raise ValueError("use a sweep's id, as `hpq ls` shows it")
     return text
 
 
@@ -49,6 +49,14 @@ def parse_seconds(text: str) -> float:
         if 0 < value < 86_400:
             return value
     raise ValueError("use seconds, above 0 and below a day")
+
+
+def parse_time(text: str) -> float:
+    """Parse a time in seconds since 1970."""
+    with suppress(ValueError):
+        if 1e9 < (value := float(text)) < 1e11:
+            return value
+    raise ValueError("use seconds since 1970, as `date +%s` prints")
 
 
 def parse_days(text: str) -> float:
@@ -78,15 +86,30 @@ def parse_words(text: str) -> tuple[str, ...]:
     return tuple(w for w in re.split(r"[,\s]+", text) if w)
 
 
-def parse_level(text: str) -> str:
-    """Parse a log level."""
-    if text.lower() not in ("debug", "info", "warning", "error"):
-        raise ValueError("use debug, info, warning or error")
-    return text.lower()
+def parse_word(*words: str) -> Callable[[str], str]:
+    """Return a parser of these words, in any case."""
+
+    def parse(text: str) -> str:
+        if text.lower() in words:
+            return text.lower()
+        raise ValueError(f"use {', '.join(words[:-1])} or {words[-1]}")
+
+    return parse
+
+
+_PERSONAL_KEY = re.compile("user:([a-z0-9-]+):[0-9a-f]{64}")
+
+
+def user_of_key(key: str) -> str:
+    """Return the user of a personal key, `user:NAME:HEX`; "" for the key of a group."""
+    found = _PERSONAL_KEY.fullmatch(key)
+    return found[1] if found else ""
 
 
 def parse_key(text: str) -> str:
     """Parse a key that signs code."""
+    if text.startswith("user:") and not user_of_key(text):
+        raise ValueError("this personal key is incomplete; copy the whole of it: user:NAME:HEX")
     # All users can read the signatures in Redis, and could guess a short key from one.
     if len(text) < KEY_LEAST:
         raise ValueError(
@@ -127,14 +150,16 @@ class Settings:
     user: str = ""
     data: Path = Path("~/.hpq/data")  # follows `home`
     home: Path = Path("~/.hpq")
+    scratch: Path | None = None  # None = `home`
     store: str = field(default="", repr=False)  # a URL may carry a password
     keep_days: float = 30.0  # in Redis after a sweep's last event; 0 = for good
     checkpoint_s: float = 60.0  # between two checkpoints of a built-in trainer
     queue: str = "default"
-    sweep: str = ""  # a worker's: the only sweep, or trial (`sweep/7`), to work on
+    sweep: str = ""  # a worker's: the only sweep to work on
     lease_s: float = 30.0
     reap_s: float = 5.0
     grace_s: float = 12.0
+    end: float = 0.0  # when this worker is stopped, in seconds since 1970; 0 = unknown
     pod_grace_s: float = 0.0  # the pod's grace by the kubelet; 0 = unknown
     lost_max: int = LOST_MAX
     gpus_per_trial: int = 1
@@ -149,18 +174,20 @@ class Settings:
     node: str = ""  # empty = the host's name
     pod: str = ""
     log: str = "info"
+    log_format: str = "text"
+    log_trials: int = 0
     notify: str = field(default="", repr=False)  # a webhook's URL is its password
     in_pod: bool = False
-
-    @property
-    def is_for_one(self) -> bool:
-        """True if a worker runs one trial, and exits with it."""
-        return "/" in self.sweep
 
     @property
     def cache(self) -> Path:
         """The directory of decoded data sets and compiled kernels, which can be rebuilt."""
         return self.home.absolute() / "cache"
+
+    @property
+    def work_root(self) -> Path:
+        """The directory that holds the work directories of attempts."""
+        return self.scratch or self.home
 
     @property
     def lease_ms(self) -> int:
@@ -176,6 +203,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "user": str,
     "data": lambda t: Path(t).expanduser(),
     "home": lambda t: Path(t).expanduser(),
+    "scratch": lambda t: Path(t).expanduser().absolute(),
     "store": str,
     "keep_days": parse_days,
     "checkpoint_s": parse_seconds,
@@ -184,6 +212,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "lease_s": parse_seconds,
     "reap_s": parse_seconds,
     "grace_s": parse_seconds,
+    "end": parse_time,
     "pod_grace_s": parse_seconds,
     "lost_max": parse_count(1, 1000),
     "gpus_per_trial": parse_count(1, 64),
@@ -197,7 +226,9 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "image": str,
     "node": str,
     "pod": str,
-    "log": parse_level,
+    "log": parse_word("debug", "info", "warning", "error"),
+    "log_format": parse_word("text", "json"),
+    "log_trials": parse_count(0, 1),
     "notify": parse_webhook,
 }
 
@@ -215,17 +246,19 @@ ABOUT: Mapping[str, str] = {
     "redis_password_file": "file with the server's password",
     "wait_replicas": "replicas that must have each result, sweep and command",
     "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
-    "user": "your name as the owner of sweeps; unset: the login name",
+    "user": "your name as the owner of sweeps; unset: the login name; a personal code key fixes it",
     "data": "directory of data sets; unset: data under HPQ_HOME",
     "home": "directory of the private server, the code key, work directories, caches and logs",
+    "scratch": "directory of the work directories, on a local disk; unset: HPQ_HOME",
     "store": "directory or URL for checkpoints and artifacts",
     "keep_days": "days after which a sweep that ended moves from Redis to HPQ_STORE; 0: never",
     "checkpoint_s": "seconds between two checkpoints of a built-in trainer",
     "queue": "queue of the workers started here",
-    "sweep": "run only trials of this sweep, or only the trial SWEEP/7; unset: any sweep",
+    "sweep": "run only trials of this sweep; unset: any sweep",
     "lease_s": "seconds without a heartbeat until a trial is requeued",
     "reap_s": "seconds between two searches for lost trials",
-    "grace_s": "seconds for a trial to save when its worker stops; in a pod, less than its grace",
+    "grace_s": "seconds for a trial to save when its worker stops; in a pod, below HPQ_POD_GRACE_S",
+    "end": "when this worker will be stopped (seconds since 1970); a longer trial is not claimed",
     "pod_grace_s": "terminationGracePeriodSeconds of the pod; HPQ_GRACE_S is derived from it",
     "lost_max": "losses without progress until a trial is poison",
     "gpus_per_trial": "GPUs for each trial",
@@ -233,14 +266,18 @@ ABOUT: Mapping[str, str] = {
     "cpus": "CPU cores that a pod requests; OMP_NUM_THREADS is a share of them",
     "code": "directory of the programs in an image",
     "python": "Python of programs (${interpreter}); unset: python on PATH, as with W&B",
-    "code_key": "key that signs code, 16 characters or more; unset: the key under HPQ_HOME",
+    "code_key": "key that signs code, 16 characters or more, or a personal one of `hpq invite"
+    " --user`; unset: the key under HPQ_HOME",
     "pass_env": "variables that a sweep's pass_env may request in a pod",
     "port": "port of /livez, /readyz and /metrics; 0: none",
     "image": "name of the image, recorded with each attempt",
     "node": "name of this machine in tables; unset: its host name",
-    "pod": "name of the pod, by which `hpq scale` finds its worker",
+    "pod": "name of the pod, by which `hpq drain` and `hpq workers` name its worker",
     "log": "log level: debug, info, warning or error",
-    "notify": "webhook URL (Slack's format) for a notice when a sweep is held, stalled or over",
+    "log_format": "format of the log of workers: text, or json, one object a line",
+    "log_trials": "1: workers also print the output of their trials, for log collectors",
+    "notify": "webhook URL (Slack's format) for a notice when a sweep is held, stalled, near its"
+    " budget or over",
 }
 
 
@@ -272,10 +309,12 @@ def read(environ: Mapping[str, str]) -> Settings:
     home = values.setdefault("home", Path("~/.hpq").expanduser())
     assert isinstance(home, Path)
     values.setdefault("data", home / "data")
+    if user := user_of_key(str(values.get("code_key", ""))):
+        values["user"] = user  # a personal key signs for its user only
     values.setdefault("user", _login(environ))
     pod_s = values.get("pod_grace_s")
     if isinstance(pod_s, float):  # the worker must release its trial before the kubelet's SIGKILL
-        values.setdefault("grace_s", max(0.5 * pod_s, pod_s - LAST_WORDS_S))
+        values["grace_s"] = _grace(values.get("grace_s"), pod_s)
     path = values.get("redis_password_file")
     if isinstance(path, Path):
         if "redis_url" not in values:
@@ -284,6 +323,19 @@ def read(environ: Mapping[str, str]) -> Settings:
         values["redis_url"] = credentials.with_file(str(values["redis_url"]), path)
     values["in_pod"] = bool(environ.get(IN_POD))
     return Settings(**values)  # type: ignore[arg-type]
+
+
+def _grace(given: object, pod_s: float) -> float:
+    """Return how long a trial in a pod may take to stop."""
+    most = max(0.5 * pod_s, pod_s - LAST_WORDS_S)
+    grace_s = given if isinstance(given, float) else most
+    if grace_s > most:
+        raise SettingsError(
+            f"HPQ_GRACE_S={grace_s:g}: the pod ends after {pod_s:g} s, {LAST_WORDS_S:g} s of them"
+            f" for the worker; set at most {most:g}, or raise terminationGracePeriodSeconds and"
+            " HPQ_POD_GRACE_S"
+        )
+    return grace_s
 
 
 def unknown_settings(environ: Mapping[str, str]) -> Iterator[Notice]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from hpq import __version__
 from hpq.archive.format import ITEMS, Header, Row, encode_end, encode_header, encode_row
 from hpq.domain.sweep import SCHEMA, SweepView
-from hpq.errors import UserError
+from hpq.errors import UserError, writing
 from hpq.store.archive import ArchiveReader, Item
 from hpq.store.scripts import StoreContext
 from hpq.store.sweep_reader import SweepReader
@@ -39,7 +39,7 @@ def write(context: StoreContext, sid: str, path: Path, *, replaces: bool = False
     header = Header(sweep=sid, trials=sweep.counts.total, schema=sweep.schema)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with named_errors(path):
+        with writing(path):
             with draft.open("xb") as raw:
                 with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
                     thinned = _fill(file, header, _rows(context, sweep))
@@ -62,17 +62,6 @@ def put(draft: Path, path: Path, *, replaces: bool) -> None:
         draft.replace(path)
     else:
         os.link(draft, path)
-
-
-@contextlib.contextmanager
-def named_errors(path: Path) -> Iterator[None]:
-    """Raise UserError for an OSError of the block, which writes a file."""
-    try:
-        yield
-    except FileExistsError:
-        raise UserError(f"{path} exists; choose another path", code="file-exists") from None
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", code="file-unwritable") from None
 
 
 def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> int:

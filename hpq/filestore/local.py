@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO
 from hpq.filestore.base import (
     ID_FILE,
     Files,
+    UnreadableFile,
     checked_name,
     new_id,
     store_id_in,
@@ -39,6 +41,10 @@ def open_files(place: str, *, creates: bool = True) -> Files:
     return RemoteFiles(place, creates)
 
 
+_OWN_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe would block
+_OWN_FOLDER = os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+
+
 class _Directory:
     """A directory, local or shared by all machines."""
 
@@ -60,7 +66,20 @@ class _Directory:
         return path.open("wb")
 
     def read(self, name: str) -> IO[bytes]:
-        return (self._root / checked_name(name)).open("rb")
+        """Open a file; refuse links and devices, by which who can write here reads elsewhere."""
+        *folders, base = checked_name(name).split("/")
+        here = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for folder in folders:
+                above, here = here, os.open(folder, _OWN_FOLDER, dir_fd=here)
+                os.close(above)
+            file = os.open(base, _OWN_FILE, dir_fd=here)
+        finally:
+            os.close(here)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise UnreadableFile(f"{name} is not a regular file")
+        return os.fdopen(file, "rb")
 
     def folders(self, folder: str) -> list[str]:
         with suppress(FileNotFoundError), os.scandir(self._root / checked_name(folder)) as found:

@@ -12,10 +12,11 @@ from hpq.settings import Settings, read, unknown_settings
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
 from hpq_worker.health.monitor import Monitor
 from hpq_worker.process import devices, secrets
-from hpq_worker.process.logs import configure
+from hpq_worker.process.logs import configure, tell
 from hpq_worker.supervisor import Supervisor
 
 log = logging.getLogger("hpq.supervisor")
+_WHO = "hpq worker"
 
 
 def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
@@ -23,8 +24,6 @@ def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
     found = devices.slots(gpus, settings.gpus_per_trial, settings.trials_per_gpu)
     if line := devices.idle(gpus, settings.gpus_per_trial):
         log.warning("%s", line)
-    if settings.is_for_one:
-        return found[:1]
     if workers is None:
         return found if gpus else found * on_cpu
     # More workers than slots share the slots' devices in turn.
@@ -38,19 +37,14 @@ def main() -> None:
     parser.add_argument("--workers-on-cpu", type=int, default=1)
     parser.add_argument("--end-with", type=int, metavar="PID", help="exit when parent PID exits")
     parser.add_argument("--until-over", action="store_true", help="exit when HPQ_SWEEP is over")
+    parser.add_argument("--until-idle", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--count", type=int, metavar="N", help="exit after N trials")
-    parser.add_argument(
-        "--idle",
-        action="append",
-        default=[],
-        metavar="SWEEP@EVENT",
-        help="sweep to skip, with the id of its last event",
-    )
     args = parser.parse_args()
     try:
         settings = read(os.environ)
+        configure(settings)
         for notice in unknown_settings(os.environ) if settings.in_pod else ():
-            print(f"hpq worker: warning: {notice}", file=sys.stderr)  # else `hpq worker` warns
+            tell(_WHO, f"warning: {notice}", logging.WARNING)  # else `hpq worker` warns
         if not settings.redis_url:
             where = " in this pod" if settings.in_pod else ""
             text = f"HPQ_REDIS_URL is not set{where}; set it to the URL of the Redis server"
@@ -59,7 +53,6 @@ def main() -> None:
             raise UserError(f"--workers {args.workers}: use 1 to 1000")
         if args.count is not None and not 1 <= args.count <= MOST_RUNS:
             raise UserError(f"--count {args.count}: use 1 to {MOST_RUNS}")
-        configure(settings)
         found = _slots(settings, args.workers, args.workers_on_cpu)[: args.count]
         hidden = secrets.hide(settings.in_pod)
         monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
@@ -72,13 +65,13 @@ def main() -> None:
             threads,
             settings,
             is_until_over=args.until_over,
+            until_idle_s=args.until_idle,
             budget=RunBudget.of(args.count) if args.count else None,
             parent=args.end_with,
-            idle=dict(one.split("@", 1) for one in args.idle),
         )
         code = supervisor.run()
     except HpqError as error:
-        print(f"hpq worker: {error.notice}", file=sys.stderr)
+        tell(_WHO, str(error.notice))
         code = int(error.exit_code)
     sys.exit(code)
 

@@ -28,6 +28,7 @@ from hpq.store.wire.sweep import decode_runnable
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import CodeBundles
 from hpq_worker.attempt.execution import Result
+from hpq_worker.attempt.outcome import why_unread
 from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle
@@ -81,7 +82,9 @@ def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
     Raises:
         Forbidden: a worker here would not trust the trial's sweep in Redis, or its code.
     """
-    bundles = CodeBundles(settings.home, lambda _: code or None, in_pod=settings.in_pod)
+    bundles = CodeBundles(
+        settings.home, lambda _: code or None, work_root=settings.work_root, in_pod=settings.in_pod
+    )
     trust, sweep = TrustPolicy(settings, bundles), _sweep(data, "sweep")
     untrusted = trust.untrusted(_sweep(data, "stored")) if "stored" in data else None
     if not untrusted and sweep.launch.bundled:
@@ -117,7 +120,7 @@ def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
     finally:
         attempts.close()
     lines = _lines(sweep, heartbeat.reports, result)
-    if (out := work_folder(settings.home, claim) / "out").exists():
+    if (out := work_folder(settings.work_root, claim) / "out").exists():
         lines.append(f"files of the trial: {out}")
     for line in lines:
         print(f"hpq: {line}", file=sys.stderr)
@@ -144,6 +147,8 @@ def _lines(sweep: RunnableSweep, reports: ReportBuffer, result: Result) -> list[
         lines.append(f"other metrics: {', '.join(others)}")
     elif others:
         lines.append(f"metrics: {', '.join(others)}; none ranks trials, as no `metric:` is set")
+    elif not reports.names and metric is None and (why := why_unread(sweep)):
+        lines.append(f"no metric: {why}")
     if result.status == -signal.SIGINT:
         lines.append("interrupted")
     elif outcome is not None and outcome.failure is not None:

@@ -11,7 +11,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,8 +24,9 @@ from hpq_worker.consumer.run_limit import RunBudget
 from hpq_worker.health.monitor import Monitor
 from hpq_worker.process import exit_report
 from hpq_worker.process.config import WorkerConfig, start
+from hpq_worker.process.logs import tell
 from hpq_worker.process.process_tree import adopt_orphans, kill_orphans
-from hpq_worker.process.signals import Signals
+from hpq_worker.process.signals import FORWARDED, Signals
 
 log = logging.getLogger("hpq.supervisor")
 _SLOWEST_S = 30.0
@@ -46,11 +46,10 @@ class Supervisor:
         settings: Settings,
         *,
         is_until_over: bool = False,
+        until_idle_s: float = 0.0,
         budget: RunBudget | None = None,
         parent: int | None = None,
-        idle: Mapping[str, str],
     ) -> None:
-        """`idle` names sweeps that the workers skip, each with the id of its last event."""
         self._slots, self._environ = slots, environ
         self._monitor, self._threads = monitor, threads
         self._parent = parent  # the process to end with
@@ -62,10 +61,11 @@ class Supervisor:
             parent=os.getpid(),
             run_budget=budget.fds if budget else (),
             is_until_over=is_until_over,
-            idle=idle,
+            until_idle_s=until_idle_s,
         )
         self._signals = Signals()
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._healthy_at = time.monotonic()  # when a worker last was
         self._exit_code = int(ExitCode.DONE)
         self._report_fds: dict[int, int] = {}  # exit reports, by slot
         self._started_at: dict[int, float] = {}
@@ -127,19 +127,28 @@ class Supervisor:
             self._kill_orphans()
         report = exit_report.read(self._report_fds.pop(slot))
         if report is not None and self._exit_code == ExitCode.DONE:  # only the first is printed
-            print(f"hpq worker: {report.line}", file=sys.stderr, flush=True)
+            tell("hpq worker", report.line)
             if report.is_final and not self._signals.is_stopping:
                 self._exit_code = status
                 self._signals.request_shutdown()  # the other workers end as on SIGTERM
-        if self._settings.is_for_one and status != ExitCode.OUT_OF_REACH:  # Redis may come back
-            self._exit_code = status if status >= 0 else 128 - status
-            if not self._signals.is_stopping:
-                self._signals.request_shutdown()
-        is_limited = self._config.is_until_over or self._config.run_budget
-        if is_limited and status == ExitCode.DONE and not self._signals.is_stopping:
-            del self._start_at[slot]  # its run limit is reached
+        if self._has_left(slot, status) and not self._signals.is_stopping:
+            del self._start_at[slot]
         else:
             self._schedule_restart(slot, status)
+
+    def _has_left(self, slot: int, status: int) -> bool:
+        """Return True if a worker has reached its run limit, or may not be replaced any more."""
+        config, now = self._config, time.monotonic()
+        if status == ExitCode.DONE:
+            is_limited = config.is_until_over or config.run_budget or config.until_idle_s
+            return bool(is_limited or self._settings.end)
+        if now - self._started_at[slot] > _HEALTHY_S:
+            self._healthy_at = now
+        is_idle = 0 < config.until_idle_s < now - self._healthy_at  # none of its workers can start
+        if is_idle or status == ExitCode.TIME_UP:
+            self._exit_code = self._exit_code or max(1, status)
+            return True
+        return False
 
     def _kill_orphans(self) -> None:
         kill_orphans({worker.pid for worker in self._workers.values()})
@@ -198,4 +207,4 @@ class Supervisor:
         wait_s = self._settings.grace_s + LAST_WORDS_S if is_first else 2 * LAST_WORDS_S
         self._kill_at = min(self._kill_at, time.monotonic() + wait_s)
         for worker in self._workers.values():
-            worker.send_signal(signal.SIGTERM)
+            worker.send_signal(FORWARDED)

@@ -104,6 +104,9 @@ def test_callers_that_hang_are_hung_up_on_and_leave_room_for_others(
         assert is_hung_up_on(caller)
         caller.close()
     dribbler.close()
+    while threading.active_count() > before:  # a connection counts until its thread has ended
+        assert time.monotonic() < until, "a thread of a closed connection stays"
+        time.sleep(0.01)
     assert ask(port)[0] == 200
 
 
@@ -157,7 +160,7 @@ def test_a_thousand_scrapes_while_workers_come_and_go_are_all_answered(serve: Se
         while not is_over.wait(0.0001):
             for slot in (0, 1):
                 health.worker_started(slot)
-                health.receive(slot, TelemetryMessage(kind="redis", server={"demand": 3.0}))
+                health.receive(slot, TelemetryMessage(kind="redis"))
                 figures.receive(TelemetryMessage(kind="end", status="finished", seconds=1.0))
                 health.worker_ended(slot)
 
@@ -169,3 +172,17 @@ def test_a_thousand_scrapes_while_workers_come_and_go_are_all_answered(serve: Se
     assert {status for status, _, _ in answers} == {200}
     assert all(b"hpq_ready" in text for _, _, text in answers)
     fleet.join(DEADLINE_S)
+
+
+def test_metrics_show_what_a_trial_uses_while_it_runs(serve: Serve) -> None:
+    metrics = pytest.importorskip(
+        "hpq_worker.health.prometheus", reason="pip install 'hpq[worker]'"
+    )
+    health = Health({0: WorkerHealth(), 1: WorkerHealth()})
+    port = serve(metrics=metrics.WorkerMetrics(health, "default").page)
+    health.receive(1, TelemetryMessage(kind="usage", usage={"gpu.util": 80.0, "rss_gb": 0.5}))
+    _, _, text = ask(port, page="/metrics")
+    assert b'hpq_trial_gpu_util{worker="1"} 80.0\n' in text and b"hpq_trial_rss_gb{" in text
+    assert b"gpu_memory" not in text
+    health.receive(1, TelemetryMessage(kind="end", status="finished"))
+    assert b"hpq_trial_rss_gb" not in ask(port, page="/metrics")[2]

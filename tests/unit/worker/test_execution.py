@@ -19,6 +19,7 @@ from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Claim, TrialId
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.report_socket import ReportSocket
+from hpq_worker.health.usage import TrialUsage
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import AttemptEnd, LineBuffer, RunRequest, end_message
 from hpq_worker.process.secrets import Mask
@@ -39,14 +40,27 @@ class Said:
         for fd in (answers, output):
             os.set_blocking(fd, False)
         self._fds = (answers, output, self.answers, self.output)
-        runner: Any = SimpleNamespace(
+        self._runner: Any = SimpleNamespace(
             answers=answers, output=output, lines=LineBuffer(), run=lambda _: None
         )
+        self.read()
+
+    def read(self, **provenance: Any) -> None:
+        """Prepare the reader of a sweep of this provenance."""
         sweep = SweepView(id="s-00000", name="s", digest="d", owner="me",
-                      launch=Launch(program="train.py"))  # fmt: skip
+                          launch=Launch(program="train.py"),
+                          provenance=provenance)  # fmt: skip
         claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, nonce="n")
         self.execution = Execution(
-            claim, sweep, runner, self.reports, self._socket, Mask(()), 3.0, Progress()
+            claim,
+            sweep,
+            self._runner,
+            TrialUsage(),
+            self.reports,
+            self._socket,
+            Mask(()),
+            3.0,
+            Progress(),
         )
 
     def send(self, data: bytes) -> None:
@@ -77,12 +91,49 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Said]:
     said.close()
 
 
+@pytest.mark.parametrize("first", ["the line", "the report"])
+@pytest.mark.parametrize(
+    "said_else", ['{"ignore_printed": true}', '{"report": {"acc": 1}, "step": 3}', ""]
+)
+def test_printed_lines_of_code_that_may_report_otherwise_count_if_the_trial_does_not(
+    said: Said, said_else: str, first: str
+) -> None:
+    said.read(reporter={"place": "train.py:1", "by": "wandb"})
+    before: list[tuple[str, ...]] = []
+
+    def go_on() -> None:
+        if not before:
+            before.append(said.reports.names)
+            if said_else and first == "the line":
+                said.send(said_else.encode())
+            os.write(said.output, b"loss=2\n")
+            said.end()
+
+    if said_else and first == "the report":
+        said.send(said_else.encode())
+    os.write(said.output, b"loss=1\n")
+    said.run(notify=go_on)
+    if said_else:
+        assert "loss" not in said.reports.names
+    else:
+        assert before == [()] and (said.reports.names, said.reports.step) == (("loss",), 2)
+        assert b"neither wandb.init nor hpq.report" in said.reports.batch().log
+
+
 def test_lines_printed_after_a_program_asked_to_ignore_them_are_no_reports(said: Said) -> None:
     said.send(b'{"ignore_printed": true}')
     os.write(said.output, b"loss=1\n")
     said.end()
     said.run()
     assert said.reports.names == ()
+
+
+def test_a_dropped_metric_is_named_once_in_the_log(said: Said) -> None:
+    for names in (range(150), range(150, 302), range(302, 303)):
+        said.send(json.dumps({"report": {f"m{n}": 1 for n in names}, "step": 1}).encode())
+    said.end()
+    said.run()
+    assert said.reports.batch().log.count(b"\n") == 1 and b"'m300'" in said.reports.batch().log
 
 
 def test_a_metric_that_is_reported_and_then_printed_counts_once(said: Said) -> None:

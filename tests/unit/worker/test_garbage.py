@@ -11,6 +11,7 @@ import pytest
 from hpq.domain.trial import TrialId
 from hpq.settings import Settings, read
 from hpq_worker.files.garbage import GarbageCollector
+from hpq_worker.files.workdir import DirectoryLock
 
 PATIENCE_S = 30.0
 FIRST, SECOND = TrialId(sweep="demo-00000", number=1), TrialId(sweep="demo-00000", number=2)
@@ -106,3 +107,20 @@ def test_what_an_ended_trial_left_waits_for_a_store_that_is_away(settings: Setti
     assert garbage.is_done.wait(PATIENCE_S)
     collector.close(lambda: False)
     assert garbage.removed == [(FIRST, False), (SECOND, False), "a", "b"]
+
+
+def test_the_attempts_of_dead_processes_are_known_and_no_others(settings: Settings) -> None:
+    """F3: also where a process of another hpq, or a copy of code, has left a directory."""
+    work = settings.home / "work"
+    work.mkdir()
+    names = ("demo-00000.1.3-0a1b2c", "demo-00000.2.1-0a1b2c", "code-0a1b.7.1")
+    dead, living, code = (DirectoryLock(work / name) for name in names)
+    for lock in (dead, code):
+        lock._close()  # what the kernel does for a process that was killed
+    garbage = Garbage()
+    collector = GarbageCollector(settings, Store(), garbage, garbage)  # type: ignore[arg-type]
+    collector.start()
+    collector.close(lambda: False)
+    assert list(collector.dead) == [(FIRST, "3-0a1b2c")]
+    assert [path.name for path in work.iterdir()] == ["demo-00000.2.1-0a1b2c.lock"]
+    living.release()

@@ -81,15 +81,6 @@ def test_workers_that_speak_seldom_by_their_settings_are_waited_for(clock: Clock
     assert ids(one.not_alive()) == ["supervisor-hung"]
 
 
-def test_what_redis_counted_long_ago_is_not_told_as_of_now(health: Health, clock: Clock) -> None:
-    health.receive(0, TelemetryMessage(kind="redis", server={"demand": 7.0}))
-    clock.now += SILENT_S
-    health.receive(0, TelemetryMessage(kind="redis"))
-    assert health.server_metrics() == {"demand": 7.0}
-    clock.now += 1
-    assert health.server_metrics() == {}
-
-
 def test_not_ready_is_a_pod_whose_last_looks_failed_before_it_would_count_as_silent(
     health: Health, clock: Clock
 ) -> None:

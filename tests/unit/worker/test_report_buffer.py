@@ -2,50 +2,56 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
+from pytest import approx
 
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
+from hpq.reporting import MAX_NAMES
 from hpq_worker.attempt.printed_metrics import PrintedMetrics
+from hpq_worker.files.history_file import NAME, HistoryFile
 from hpq_worker.lease.report_buffer import ReportBuffer
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("val_loss=0.5", ("val_loss", 0.5)),
-        ("  val/loss = 1e-3 ", ("val/loss", 1e-3)),
-        ("acc=-.5", ("acc", -0.5)),
-        ("loss=nan", ("loss", None)),
-        ("lr=0.1", None),
-        ("epoch 3: loss=0.5 acc=0.2", None),
-        ("x=1.2.3", None),
-        ("x=1 2", None),
-        ("=3", None),
-        ("url=http://1", None),
+        ("val_loss=0.5", {"val_loss": 0.5}),
+        ("  val/loss = 1e-3 ", {"val/loss": 1e-3}),
+        ("acc=-.5", {"acc": -0.5}),
+        ("loss=inf", {"loss": math.inf}),
+        ("loss=nan", {"loss": approx(math.nan, nan_ok=True)}),
+        ("epoch=0 val loss=0.5\tval/acc = 1 lr=0.1", {"epoch": 0, "val loss": 0.5, "val/acc": 1}),
+        ("loss=0.5, acc=0.2 | f1=1", {"loss": 0.5, "acc": 0.2, "f1": 1}),
+        ("lr=0.1", {}),
+        ("epoch 3: loss=0.5 acc=0.2", {}),
+        ("Epoch 3 loss=0.5", {}),  # else each epoch would have a metric of its own
+        ("loss=0.5 acc=high", {}),
+        ("x=1.2.3", {}),
+        ("x=1 2", {}),
+        ("=3", {}),
+        ("url=http://1", {}),
+        (f"{'x' * 65}=1", {}),
     ],
 )
-def test_a_whole_printed_line_is_a_metric_unless_it_names_a_parameter(
-    line: str, expected: tuple[str, float | None] | None
+def test_a_line_of_nothing_but_metrics_reports_each_that_is_no_parameter(
+    line: str, expected: dict[str, float]
 ) -> None:
-    found = PrintedMetrics(None, {"lr": 0.1}).parse(line)
-    if expected is None or found is None:
-        assert found == expected
-    elif expected[1] is None:
-        assert found[0] == expected[0] and found[1] != found[1]
-    else:
-        assert found == expected
+    assert PrintedMetrics(None, {"lr": 0.1}).parse(line) == expected
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("Epoch 8/8: 10 s - loss: 0.2 - val_loss: 0.13", ("val_loss", 0.13)),
-        ("train_loss=0.12 val_loss=0.05", ("val_loss", 0.05)),
+        ("train_loss=0.12 and val_loss=0.05", ("val_loss", 0.05)),
         ("epoch 3 val_loss=0.5", ("val_loss", 0.5)),
         ("{'eval': 1, 'val_loss': 0.5}", ("val_loss", 0.5)),
         ("val_loss: 0.4, then val_loss: 0.3.", ("val_loss", 0.3)),  # the last one
         ("val_loss: 0.9\rval_loss: 0.5\r 2/2 - val_loss: 0.25\r", ("val_loss", 0.25)),
-        ("val_loss: nan", ("val_loss", None)),
+        ("val_loss: inf", ("val_loss", math.inf)),
         ("Val-Loss: 0.5", ("Val-Loss", 0.5)),  # a near miss is another metric
         ("epoch 3: validation loss=0.5", ("validation loss", 0.5)),
         ("epoch 3: loss=0.5 acc=0.2", None),
@@ -62,22 +68,19 @@ def test_a_whole_printed_line_is_a_metric_unless_it_names_a_parameter(
     ],
 )
 def test_the_declared_metric_counts_anywhere_on_a_line(
-    line: str, expected: tuple[str, float | None] | None
+    line: str, expected: tuple[str, float] | None
 ) -> None:
     found = PrintedMetrics(Metric(name="val_loss"), {}).parse(line)
-    if expected is not None and found is not None and expected[1] is None:
-        assert found[0] == expected[0] and found[1] != found[1]
-    else:
-        assert found == expected
+    assert found == (dict([expected]) if expected else {})
 
 
 def test_a_qualified_name_a_parameter_and_text_beside_whole_lines_report_nothing() -> None:
-    assert PrintedMetrics(Metric(name="loss"), {}).parse("train loss: 0.5 val loss: 0.3") is None
-    assert PrintedMetrics(Metric(name="loss"), {"loss": 1}).parse("with loss=1 now") is None
-    assert PrintedMetrics(Metric(name="Loss"), {"loss": 1}).parse("with loss=1 now") is None
+    assert not PrintedMetrics(Metric(name="loss"), {}).parse("train loss: 0.5 val loss: 0.3")
+    assert not PrintedMetrics(Metric(name="loss"), {"loss": 1}).parse("with loss=1 now")
+    assert not PrintedMetrics(Metric(name="Loss"), {"loss": 1}).parse("with loss=1 now")
     printed = PrintedMetrics(Metric(name="loss"), {})
-    lines = ("step 1 loss=0.9", "loss=0.5", "step 2 loss=0.8", "loss=0.4")
-    assert [found and found[1] for found in map(printed.parse, lines)] == [0.9, 0.5, None, 0.4]
+    lines = ("step 1 loss=0.9", "loss=0.5 acc=1", "step 2 loss=0.8", "loss=0.4")
+    assert [found.get("loss") for found in map(printed.parse, lines)] == [0.9, 0.5, None, 0.4]
 
 
 def test_steps_are_counted_for_each_metric_where_none_is_given() -> None:
@@ -86,6 +89,17 @@ def test_steps_are_counted_for_each_metric_where_none_is_given() -> None:
         collector.report({"a": 1.0}, None)
     collector.report({"b": 2.0}, None)
     assert [(p.name, p.step) for p in collector.batch().points] == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_a_trial_with_many_metrics_keeps_fewer_points_of_each_and_drops_names_beyond_300() -> None:
+    reports = ReportBuffer(Metric(name="loss"))
+    reports.report({f"m{n}": 0.5 for n in range(50)}, 1)
+    assert reports.batch().curve_points == 1_000 and not reports.dropped
+    reports.acknowledge(reports.batch())
+    reports.report({f"m{n}": 0.5 for n in range(400)} | {"loss": 0.1}, 2)
+    batch = reports.batch()
+    assert reports.dropped == "m300" and reports.objective == 0.1
+    assert len({p.name for p in batch.points}) == 301 and batch.curve_points * 301 <= 50_000
 
 
 def test_a_batch_stays_the_same_until_it_is_acknowledged() -> None:
@@ -113,12 +127,6 @@ def test_a_late_answer_to_an_older_batch_leaves_the_newer_one() -> None:
     second = collector.batch()
     collector.acknowledge(first)
     assert collector.batch() is second
-
-
-def test_the_fifty_first_metric_is_dropped() -> None:
-    collector = ReportBuffer(None)
-    collector.report({f"m{i}": 1.0 for i in range(60)}, 1)
-    assert len(collector.names) == 50
 
 
 @pytest.mark.parametrize(
@@ -166,3 +174,21 @@ def test_a_report_that_fills_a_batch_is_divided() -> None:
     for _ in range(1_500):
         buffer.report({"loss": 0.5}, 7)
     assert len(buffer.batch().points) == 1_000
+
+
+def test_a_trial_that_reports_nothing_has_no_history_file(tmp_path: Path) -> None:
+    history = HistoryFile(tmp_path / "out")
+    assert history.add({}) == "" and not (tmp_path / "out" / NAME).exists()
+    assert history.add({3: {"loss": 0.5}}) == ""
+    assert (tmp_path / "out" / NAME).read_text().startswith('{"loss": 0.5, "_step": 3,')
+
+
+def test_the_metrics_that_a_result_needs_are_kept_beyond_the_limit_and_over_a_resume() -> None:
+    got = ReportBuffer(Metric(name="loss"), ["ms", "gb"])
+    got.report({f"m{n}": 0.0 for n in range(MAX_NAMES)}, None)
+    got.report({"loss": 1.0, "ms": 3.0, "gb": float("inf"), "x": 2.0}, None)
+    assert got.dropped == "x" and got.lasts == {"loss": 1.0, "ms": 3.0, "gb": float("inf")}
+    assert got.position().further == {"ms": 3.0}
+    again = ReportBuffer(Metric(name="loss"), ["ms", "gb"])
+    again.resume(got.position())
+    assert again.lasts["ms"] == 3.0 and again.objective == 1.0

@@ -1,4 +1,4 @@
-"""The example of docs/guides/training-code.md, run as it stands."""
+"""The example of docs/guides/fast-trainer.md, run as it stands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.torch
 
 
 def test_the_example_of_the_page_trains_in_a_terminal(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "guides" / "training-code.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "fast-trainer.md").read_text("utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (command,) = re.findall(r"`hpq (try train:[^`]*)`", page)
     assert len(code.strip().splitlines()) <= 32

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import json
 import math
+import operator
+import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from hpq.reporting import METRIC_NAME
-from tests.support.constants import DATA, ROOT
+from tests.support.constants import DATA
+from tests.unit.worker.conftest import PLACE
 
 # The names and parameters of the package whose version stands in the file.
 REAL = json.loads((DATA / "wandb_signatures.json").read_text("utf-8"))
-PLACE = ROOT / "hpq" / "wandb_shim" / "stub"
 # What makes no sense without a W&B server or a notebook; a script hears so.
 LEFT_OUT = {"ArtifactTTL", "EvalTable", "box3d"}
-
-
-@pytest.fixture
-def wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """A fresh shim, as a program imports it; its reports are in `.reports`."""
-    for name in [n for n in sys.modules if n == "wandb" or n.startswith("wandb.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(str(PLACE))
-    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HPQ_OUT", str(tmp_path / "out"))
-    for name in ("HPQ_PARAMS", "HPQ_TRIAL_ID", "WANDB_MODE", "RANK"):
-        monkeypatch.delenv(name, raising=False)
-    importlib.invalidate_caches()
-    module = importlib.import_module("wandb")
-    assert module.__file__ == str(PLACE / "wandb" / "__init__.py")
-    reports: list[tuple[int, dict[str, float]]] = []
-    sender = sys.modules["wandb._transport"]
-    monkeypatch.setattr(sender, "report", lambda v, step: reports.append((step, dict(v))))
-    monkeypatch.setattr(sys.modules["wandb._api"].atexit, "register", lambda *a: None)
-    module.reports = reports
-    yield module
-    for name in [n for n in sys.modules if n == "wandb" or n.startswith("wandb.")]:
-        del sys.modules[name]
 
 
 def find(wandb: ModuleType, name: str) -> object:
@@ -64,9 +46,9 @@ def test_it_has_every_public_name_and_takes_every_parameter(wandb: ModuleType) -
         assert inside == [n for n in wanted if n in inside], f"{name}: another order"
 
 
-@pytest.mark.parametrize("name", ["fastai", "integration.catboost", "apis", "sdk.data_types"])
+@pytest.mark.parametrize("name", ["fastai", "integration.gym", "apis", "sdk.data_types"])
 def test_a_module_that_the_stand_in_lacks_names_the_stand_in(wandb: ModuleType, name: str) -> None:
-    with pytest.raises(ModuleNotFoundError, match=f"wandb.{name}: hpq's stand-in.*wandb: real"):
+    with pytest.raises(ModuleNotFoundError, match=f"wandb.{name}: .*wandb: real.*wandb-missing"):
         importlib.import_module(f"wandb.{name}")
     assert not hasattr(wandb, name.partition(".")[0]) or "." in name
 
@@ -118,21 +100,30 @@ def test_every_name_that_a_sweep_file_may_ask_for_stays_as_it_is(wandb: ModuleTy
     assert name_of("x" * 65) == "x" * 64
 
 
-def test_a_metric_may_have_another_axis_and_keep_its_extremes(wandb: ModuleType) -> None:
+def test_a_step_metric_keeps_the_row_together(wandb: ModuleType) -> None:
     run = wandb.init()
-    run.define_metric("epoch")
     run.define_metric("val/*", step_metric="epoch", summary="min,max")
+    run.define_metric("*", step_metric="epoch")
     for epoch, loss in ((10, 3.0), (20, 1.0), (30, 2.0)):
-        wandb.log({"val/loss": loss, "epoch": epoch, "batch": 1})
-    seen = [(step, v["val/loss"]) for step, v in wandb.reports if "val/loss" in v]
-    assert seen == [(10, 3.0), (20, 1.0), (30, 2.0)]
-    assert [v["val/loss.min"] for _, v in wandb.reports if "val/loss.min" in v] == [3.0, 1.0]
-    assert [s for s, v in wandb.reports if "batch" in v] == [0, 1, 2]
-    assert [(s, v["epoch"]) for s, v in wandb.reports if "epoch" in v] == [
-        (10, 10),
-        (20, 20),
-        (30, 30),
+        wandb.log({"train/loss": 5.0})
+        wandb.log({"val/loss": loss, "epoch": epoch})
+    assert wandb.reports[:4] == [
+        (0, {"train/loss": 5.0}),
+        (1, {"val/loss": 3.0, "val/loss.min": 3.0, "val/loss.max": 3.0, "epoch": 10.0}),
+        (2, {"train/loss": 5.0}),
+        (3, {"val/loss": 1.0, "val/loss.min": 1.0, "epoch": 20.0}),
     ]
+
+
+def test_a_step_counter_of_all_metrics_is_the_step_of_the_row(wandb: ModuleType) -> None:
+    run = wandb.init()
+    run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+    run.define_metric("acc", summary="max")
+    wandb.log({"loss": 1.0, "acc": 0.5, "trainer/global_step": 49})
+    wandb.log({"val/loss": 2.0, "trainer/global_step": 99})
+    wandb.log({"lr": 0.1})
+    assert [step for step, _ in wandb.reports] == [49, 99, 99]
+    assert set(wandb.reports[0][1]) == {"loss", "acc", "acc.max", "trainer/global_step"}
 
 
 def test_what_is_set_in_the_summary_is_the_value_that_counts(wandb: ModuleType) -> None:
@@ -144,6 +135,148 @@ def test_what_is_set_in_the_summary_is_the_value_that_counts(wandb: ModuleType) 
     wandb.finish()
     assert [v["best"] for _, v in wandb.reports if "best" in v] == [0.5, 0.9]
     assert wandb.reports[-1] == (2, {"acc": 0.9})
+
+
+def test_the_summary_reads_as_wandbs(wandb: ModuleType) -> None:
+    run = wandb.init()
+    run.define_metric("loss", summary="min,max,last")
+    run.define_metric("val/*", summary="mean,first")
+    run.define_metric("hidden", summary="none")
+    for value in (3.0, 1.0, 2.0):
+        wandb.log(
+            {"loss": value, "val/a [b]": value, "hidden": value, "train": {"loss": value}, "x": 4}
+        )
+    summary = run.summary
+    assert summary["loss"]["min"] == summary.loss.min == 1.0
+    assert (summary["loss"]["max"], summary["loss"]["last"]) == (3.0, 2.0)
+    assert dict(summary["val/a [b]"].items()) == {"mean": 2.0, "first": 3.0}
+    assert summary["train"]["loss"] == summary.get("train").loss == summary["train.loss"] == 2.0
+    assert "train" in summary and "hidden" not in summary and "tra" not in summary
+    summary["train"]["best"] = 0.5
+    summary.update({"a": {"b": {"c": 1.0, "text": "t"}}})
+    assert copy.deepcopy(summary)["a"]["b"]._as_dict() == {"c": 1.0, "text": "t"}
+    with pytest.raises(KeyError, match="nope"):
+        summary["train"]["nope"]
+    wandb.finish()
+    last: dict[str, float] = {}
+    for _, values in wandb.reports:
+        last |= values
+    assert last == {
+        "loss": 2, "loss.min": 1, "loss.max": 3, "val/a _b_": 2, "val/a _b_.mean": 2,
+        "val/a _b_.first": 3, "hidden": 2, "train.loss": 2, "train.best": 0.5, "a.b.c": 1, "x": 4,
+    }  # fmt: skip
+
+
+def test_the_summary_has_what_was_logged_with_its_type(wandb: ModuleType) -> None:
+    run, image = wandb.init(), wandb.Image(np.zeros((2, 2), np.uint8))
+    first = {"epoch": 3, "ok": True, "text": "t", "list": [1, 2], "mAP@0.5": 0.5}
+    run.log({**first, "of numpy": np.int64(4), "image": image, "array": np.zeros(9), "none": None})
+    run.log({"deep": {"a": {"b": np.float32(0.5)}, "c": 7}, "images": [image, image]})
+    summary = run.summary
+    found = {key: summary[key] for key in (*first, "of numpy")}
+    assert found == {**first, "of numpy": 4}
+    assert {*map(type, found.values())} == {int, bool, str, list, float}
+    assert summary["image"]["path"].startswith("media/images/image_0_")
+    assert summary["images"][1] == {"_type": "image-file", "path": image.path}
+    assert "array" in summary and "none" not in summary
+    assert summary["_step"] == 1 and summary["_runtime"] >= 0
+    assert {*summary.keys()} == {
+        *first, "of numpy", "image", "array", "deep", "images", "_step", "_runtime"
+    }  # fmt: skip
+    assert dict(summary["deep"]["a"].items()) == {"b": 0.5} and summary["deep"]["c"] == 7
+    with pytest.raises(KeyError, match="nope"):
+        summary.nope  # noqa: B018
+    assert not hasattr(summary, "nope") and not hasattr(summary.deep, "nope")
+    wandb.finish()
+    assert all(isinstance(v, float) for _, values in wandb.reports for v in values.values())
+    assert len(wandb.reports) == 2, "finish sends nothing anew"
+
+
+class Mode(Enum):
+    A = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.array([1, 2]), [1, 2]),
+        (np.array([[1.5], [2.5]]), [[1.5], [2.5]]),
+        (np.float32(0.5), 0.5),
+        (np.array([7]), 7),
+        (Mode.A, "A"),
+        ({"a": [Mode.A, np.arange(2)]}, {"a": ["A", [0, 1]]}),
+        (np.zeros(1_000_000, np.uint8), "[0 0 0 ... 0 0 0]"),
+    ],
+)
+def test_a_config_has_the_values_that_wandb_makes_of_it(
+    wandb: ModuleType, given: object, kept: object
+) -> None:
+    assert wandb.init(config={"x": given}).config["x"] == kept
+
+
+def test_settings_have_known_names_and_no_methods_of_a_mapping(wandb: ModuleType) -> None:
+    settings = wandb.init().settings
+    for use in (lambda: dict(settings), lambda: settings.copy(), lambda: settings.model_dump()):
+        with pytest.raises((AttributeError, TypeError)) as error:
+            use()
+        assert "wandb: real" in str(error.value) or "not iterable" in str(error.value)
+    assert settings.start_method is None and copy.deepcopy(settings).project is None
+
+
+def test_a_log_call_makes_no_call_of_python_for_each_key(wandb: ModuleType) -> None:
+    run, calls = wandb.init(), []
+
+    def count(keys: int) -> int:
+        row = {f"key{i}": i / 7 for i in range(keys)}
+        run.log(row)  # once per name: its characters are checked
+        calls.clear()
+        sys.setprofile(lambda frame, event, arg: calls.append(event) if event == "call" else None)
+        run.log(row)
+        sys.setprofile(None)
+        return len(calls)
+
+    assert count(40) == count(2)
+
+
+def test_a_run_is_described_by_arguments_then_settings_then_variables(
+    wandb: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NAME", "NOTES", "JOB_TYPE", "RUN_GROUP", "DIR", "PROJECT"):
+        monkeypatch.setenv(f"WANDB_{name}", f"of WANDB_{name}")
+    monkeypatch.setenv("WANDB_TAGS", "a,b")
+    run = wandb.init(name="first", settings=wandb.Settings(run_name="second", run_notes="why"))
+    assert (run.name, run.notes, run.project) == ("first", "why", "of WANDB_PROJECT")
+    assert (run.tags, run.job_type, run.group) == (
+        ("a", "b"),
+        "of WANDB_JOB_TYPE",
+        "of WANDB_RUN_GROUP",
+    )
+    settings = run.settings
+    assert (settings.run_name, settings.run_id, settings.root_dir) == (
+        "first",
+        run.id,
+        "of WANDB_DIR",
+    )
+    assert settings.files_dir == run.dir and settings.start_method is None
+
+
+def test_a_second_init_returns_the_first_run_unless_reinit_asks_for_another(
+    wandb: ModuleType,
+) -> None:
+    first = wandb.init(config={"a": 1})
+    for reinit in (None, False, "default", "return_previous"):
+        assert wandb.init(config={"a": 2, "b": 3}, reinit=reinit) is first
+    assert dict(wandb.config) == {"a": 1}
+    beside = wandb.init(config={"a": 4}, reinit="create_new")
+    assert wandb.run is first and dict(beside.config) == {"a": 4}
+    beside.finish()
+    assert wandb.run is first
+    with pytest.raises(wandb.errors.UsageError, match="return_previous"):
+        wandb.init(reinit="allow")
+    second = wandb.init(config={"a": 5}, reinit=True)
+    assert wandb.run is second is not first and dict(wandb.config) == {"a": 5}
+    second.finish()
+    assert wandb.run is None and wandb.init() is not second
 
 
 def test_numbers_are_taken_out_of_whatever_holds_one(wandb: ModuleType) -> None:
@@ -164,7 +297,10 @@ def test_before_a_run_there_is_nothing_and_unknown_names_say_what_helps(wandb: M
     for line in (lambda: wandb.log({}), lambda: wandb.config.lr, lambda: wandb.summary["a"]):
         with pytest.raises(wandb.errors.Error, match=r"You must call wandb\.init\(\) before"):
             line()
-    for line in (lambda: wandb.launch, lambda: wandb.init().beta, lambda: wandb.util.x):
+    for line in (
+        lambda: wandb.launch, lambda: wandb.init().beta, lambda: wandb.util.x, lambda: wandb.plot.x,
+        lambda: wandb.Image(1).nonsense, lambda: wandb.sdk.launch,
+    ):  # fmt: skip
         with pytest.raises(AttributeError, match="write `wandb: real`"):
             line()
     config = wandb.run.config
@@ -193,7 +329,8 @@ def test_a_process_without_the_runs_id_has_a_run_of_its_own(wandb: ModuleType, m
     assert wandb.reports == [(0, {"a": 1.0})]
 
 
-def test_what_is_written_for_tensorboard_is_reported_as_well(wandb, monkeypatch) -> None:
+@pytest.mark.parametrize("way", ["init", "patch", "patch after init"])
+def test_what_is_written_for_tensorboard_is_reported_as_well(wandb, monkeypatch, way) -> None:
     class SummaryWriter:
         def add_scalar(self, tag, scalar_value, global_step=None, walltime=None):
             written.append((tag, scalar_value, global_step))
@@ -203,7 +340,11 @@ def test_what_is_written_for_tensorboard_is_reported_as_well(wandb, monkeypatch)
     writer.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tensorboardX", library)
     monkeypatch.setitem(sys.modules, "tensorboardX.writer", writer)
-    wandb.init(sync_tensorboard=True)
+    if way == "patch":
+        wandb.tensorboard.patch(root_logdir="runs")
+    wandb.init(sync_tensorboard=way == "init")
+    if way == "patch after init":
+        wandb.tensorboard.patch(root_logdir="runs")
     SummaryWriter().add_scalar("charts/return", 5, 70)
     wandb.finish()
     SummaryWriter().add_scalar("charts/return", 6, 80)
@@ -211,16 +352,140 @@ def test_what_is_written_for_tensorboard_is_reported_as_well(wandb, monkeypatch)
     assert written == [("charts/return", 5, 70), ("charts/return", 6, 80)]
 
 
+def test_an_artifact_that_was_logged_is_used_by_its_version_or_alias(
+    wandb: ModuleType, tmp_path: Path
+) -> None:
+    run = wandb.init()
+    for text, aliases in (("one", ["best", "x"]), ("two", ["x"]), ("three", None)):
+        artifact = wandb.Artifact("model", type="net", metadata={"said": text})
+        with artifact.new_file("a/b.txt") as file:
+            file.write(text)
+        if text == "two":
+            (tmp_path / "more.txt").write_text("more")
+            artifact.add_file(str(tmp_path / "more.txt"))
+        run.log_artifact(artifact, aliases=aliases)
+    for name, said, version in [
+        ("model", "three", "v2"), ("me/demo/model:latest", "three", "v2"),
+        ("model:v0", "one", "v0"), ("model:best", "one", "v0"), ("model:x", "two", "v1"),
+    ]:  # fmt: skip
+        used = run.use_artifact(name, type="net")
+        assert (used.version, used.metadata, used.type) == (version, {"said": said}, "net")
+        assert Path(used.download(), "a/b.txt").read_text() == said
+        assert Path(used.download(tmp_path / version), "a/b.txt").read_text() == said
+        assert Path(used.get_path("a/b.txt").download(tmp_path / "one")).read_text() == said
+    assert Path(run.use_model("model")).read_text() == "three"
+    two = run.use_artifact("model:v1")
+    assert [(f.name, f.size) for f in two.files()] == [("a/b.txt", 3), ("more.txt", 4)]
+    assert (Path(run.use_model("model:v1")) / "more.txt").exists()
+    kept = sorted(p.name for p in (tmp_path / "out").rglob("*") if p.is_file())
+    assert kept == ["b.txt", "model_artifact.json"], "the latest version alone"
+    for wrong, error in [
+        (lambda: two.file(), ValueError), (lambda: two.get_entry("c"), KeyError),
+        (lambda: two.get_entry("../../etc/passwd"), KeyError),
+        (lambda: two.get_entry(Path(two.download(), "a/b.txt")), KeyError),
+        (lambda: wandb.Artifact("model/b", "t"), ValueError),
+        (lambda: run.use_artifact("model:v3"), wandb.CommError),
+        (lambda: run.use_artifact("model:y"), wandb.CommError),
+        (lambda: run.use_artifact("me/demo/data:latest"), wandb.CommError),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=r"hpq|model"):
+            wrong()
+
+
+@pytest.fixture
+def trials(wandb: ModuleType, tmp_path: Path, monkeypatch) -> SimpleNamespace:
+    """Two trials on one machine: the first logs an artifact of two files, the second uses it."""
+    monkeypatch.setenv("HPQ_REPORT", "unused")
+    monkeypatch.setenv("HPQ_SWEEP_ID", "s-00000")
+    files = sys.modules["wandb._files"]
+
+    def log(text: str) -> None:
+        monkeypatch.setenv("HPQ_OUT", str(tmp_path / "s-00000.1.1/out"))
+        files.out().mkdir(parents=True, exist_ok=True)
+        artifact = wandb.Artifact("model", "net", metadata={"said": text})
+        for name in ("a", "b"):
+            with artifact.new_file(name) as file:
+                file.write(text)
+        artifact._log()
+
+    def use() -> object:
+        monkeypatch.setenv("HPQ_OUT", str(tmp_path / "s-00000.2.1/out"))
+        files.logged.clear()  # another process
+        return sys.modules["wandb._artifacts"].find("model:latest")
+
+    return SimpleNamespace(log=log, use=use)
+
+
+@pytest.mark.parametrize(
+    "operation", ["shutil.copystat 1", "shutil.copystat 2", "os.replace 1", "os.replace 2"]
+)
+def test_an_artifact_whose_trial_is_killed_while_it_logs_is_whole_or_not_found(
+    wandb: ModuleType, trials, monkeypatch, operation: str
+) -> None:
+    trials.log("one")
+    called, last = operation.split()
+    calls: list[object] = []
+    plain = operator.attrgetter(called.partition(".")[2])(sys.modules[called.partition(".")[0]])
+
+    def killed(*args: object, **kwargs: object) -> object:
+        calls.append(args)
+        if len(calls) == int(last):
+            raise KeyboardInterrupt
+        return plain(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(called, killed)
+        with suppress(KeyboardInterrupt):
+            trials.log("two")
+    try:
+        used = trials.use()
+        said = used.metadata["said"]
+        found = {
+            entry.path: Path(used.download(), entry.path).read_text() for entry in used.files()
+        }
+    except wandb.CommError:
+        return
+    assert found == {"a": said, "b": said}
+
+
+@pytest.mark.parametrize("when", ["before it is copied", "while it is copied", "it is removed"])
+def test_an_artifact_that_its_trial_replaces_while_it_is_used_is_an_error_that_says_so(
+    wandb: ModuleType, trials, monkeypatch, when: str
+) -> None:
+    trials.log("one")
+    used, copytree = trials.use(), shutil.copytree
+
+    def late(source: Path, *args: object, **kwargs: object) -> None:
+        copytree(source, *args, **kwargs)
+        with monkeypatch.context() as inner:
+            inner.setattr(shutil, "copytree", copytree)
+            trials.log("two")
+
+    if when == "it is removed":
+        shutil.rmtree(sys.modules["wandb._files"].out().parents[1] / "s-00000.1.1")
+    elif when == "before it is copied":
+        trials.log("two")
+    else:
+        monkeypatch.setattr(shutil, "copytree", late)
+    with pytest.raises(wandb.CommError, match="use_artifact"):
+        used.download()
+    if when != "it is removed":
+        monkeypatch.setattr(shutil, "copytree", copytree)
+        assert Path(trials.use().download(), "b").read_text() == "two"
+
+
 NAMES = """
-    env.ENTITY errors.CommError keras.WandbCallback lightgbm.wandb_callback plot.bar
+    catboost.WandbCallback env.ENTITY errors.CommError keras.WandbCallback
+    lightgbm.wandb_callback plot.bar
     sdk.artifacts.Artifact sdk.lib.RunDisabled sdk.lib.config_util.ConfigError
     sdk.wandb_config.Config sdk.wandb_run.Run sdk.wandb_summary.Summary util.generate_id
     wandb_run.Run xgboost.WandbCallback integration.keras.WandbMetricsLogger
     integration.lightgbm.wandb_callback integration.sb3.WandbCallback
-    integration.xgboost.WandbCallback
+    integration.xgboost.WandbCallback integration.lightning.fabric.WandbLogger tensorboard.patch
 """.split()
 LIBRARIES = {
     "keras/__init__.py": "from . import callbacks",
+    "lightning/pytorch/loggers.py": "class WandbLogger: pass",
     "keras/callbacks.py": "class Callback: pass\nclass ModelCheckpoint: pass",
     "xgboost/__init__.py": "from . import callback",
     "xgboost/callback.py": "class TrainingCallback: pass",
@@ -230,7 +495,7 @@ LIBRARIES = {
 
 @pytest.fixture
 def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The base classes of Keras, XGBoost and stable-baselines3, in a folder on PYTHONPATH."""
+    """The base classes of four libraries, in a folder on PYTHONPATH."""
     folder = tmp_path / "libraries"
     for name, text in LIBRARIES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, Failure, FailureKind
+from hpq.notice import tagged
 from hpq.search.replicates import SEED, seed_of
 from hpq_worker.attempt import environment
 from hpq_worker.attempt.code import Place
@@ -27,10 +28,13 @@ from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.files.checkpoints import CheckpointPublisher
+from hpq_worker.files.history_file import HistoryFile
+from hpq_worker.files.overwrites import Overwrites
 from hpq_worker.files.workdir import AttemptPaths, full_disk
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import secrets
 from hpq_worker.process.call_thread import CallThread
+from hpq_worker.process.logs import TrialOutput
 from hpq_worker.process.protocol import Halt, RunRequest
 from hpq_worker.process.secrets import Mask
 from hpq_worker.runner.caller import Caller
@@ -46,11 +50,12 @@ class AttemptRunner:
         self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
         self._runner: RunnerProcess | None = None
         self._thread = CallThread("files", parts.progress)
-        self._warned = set[str]()  # sweeps whose metric a warning named
+        self._warned = set[str]()  # sweeps and files that a warning named
+        self._overwrites = Overwrites(self._settings.work_root)
         self._surroundings = lru_cache(1)(self._surroundings_of)  # of the trials of one sweep
         store = self._settings.store
         on_disk = [Path(store).expanduser()] if store and "://" not in store else []
-        self._disks = (self._settings.home, *on_disk)
+        self._disks = (self._settings.work_root, *on_disk)
 
     def run(self, claim: Claim, sweep: RunnableSweep) -> Result:
         """Run one attempt to its end.
@@ -60,16 +65,21 @@ class AttemptRunner:
         """
         if full := full_disk(*self._disks):
             raise OSError(full)
-        reports, is_over = (self._parts.terminal or ReportBuffer)(sweep.metric), False
+        kind, is_over = self._parts.terminal or ReportBuffer, False
+        reports = kind(sweep.metric, sweep.further_metrics)
+        if self._settings.log_trials and self._parts.terminal is None:
+            reports.echo = TrialOutput(claim.trial).add
         self._heartbeat.begin(claim, reports)  # before the disk, which may be slow
         launch = sweep.launch
         uses_all = launch.is_function or not launch.trainer or self._parts.terminal is not None
-        home, checkpoint = self._settings.home, self._parts.checkpoint
-        paths = AttemptPaths.create(home, claim, checkpoint, make=uses_all)
+        root, checkpoint = self._settings.work_root, self._parts.checkpoint
+        paths = AttemptPaths.create(root, claim, checkpoint, make=uses_all)
         try:
             publisher = self._publisher(claim, paths, reports)
             if not publisher.restore():
                 return Result(outcome=None, halt=Halt.STOPPING, keep_runner=True, is_whole=False)
+            if sweep.history and self._parts.terminal is None:
+                reports.keep = HistoryFile(paths.out).add
             result = self._execute(claim, sweep, paths, reports, publisher)
             if self._parts.terminal is None:
                 result = self._publish_rest(publisher, sweep, result)
@@ -81,6 +91,7 @@ class AttemptRunner:
             self.close()
             raise
         finally:
+            reports.echo(b"\n")  # ends the last line
             paths.remove(keep_out=is_over)
 
     def _publisher(
@@ -112,11 +123,13 @@ class AttemptRunner:
         opened = closing(ReportSocket(paths.socket)) if is_program else nullcontext()
         with environment.reserved_port() as port, opened as socket:
             runner, place = self._ready(claim, sweep, paths, env)
-            run = self._describe(claim, sweep, paths, env, place, port)
+            resumed = {"HPQ_RESUMED_STEP": str(reports.step)} if reports.names else {}
+            run = self._describe(claim, sweep, paths, {**env, **resumed}, place, port)
             execution = Execution(
                 claim,
                 sweep,
                 runner,
+                self._parts.usage.begin(runner.pid, sweep.idle_below),
                 reports,
                 socket,
                 Mask(hidden),
@@ -124,10 +137,12 @@ class AttemptRunner:
                 self._parts.progress,
                 lambda near: self._warn_of_near_miss(claim, sweep, reports, near),
             )
+            self._overwrites.begin(sweep.id)
             publisher.start(execution.read_arrived)
             try:
                 result = execution.run(run, self._heartbeat, self._parts.signals)
             finally:
+                self._parts.usage.end()
                 publisher.stop()
         has_failed = result.outcome is not None and result.outcome.failure is not None
         trees = [place.tree.path] if place.tree else []
@@ -136,6 +151,7 @@ class AttemptRunner:
             note = place.close(paths.out)
         except OSError as error:  # the result counts all the same
             note = f"cannot move the files that were written beside the code to HPQ_OUT: {error}"
+        self._warn_of_overwrites(claim, place, reports)
         if note:
             reports.log(f"hpq: {note}\n".encode())
         return replace(result, outcome=self._judge(sweep, place, result.outcome, removed))
@@ -154,7 +170,7 @@ class AttemptRunner:
         if outcome is None or outcome.failure is None:
             return self._parts.bundles.judge(sweep, outcome)
         failure = place.as_enqueued(outcome.failure)
-        fault, folder = full_disk(self._settings.home), sweep.launch.code_dir
+        fault, folder = full_disk(self._settings.work_root), sweep.launch.code_dir
         if removed:
             fault = f"another process removed directories in {os.path.dirname(removed)}"
         if self._parts.bundles.works_in(sweep.launch) and not os.path.isdir(folder):
@@ -173,6 +189,21 @@ class AttemptRunner:
             text = missing_metric(sweep.metric.name, near)
             log.warning("%s %s", claim.trial, text)
             reports.log(f"hpq: warning: this trial {text}\n".encode())
+
+    def _warn_of_overwrites(self, claim: Claim, place: Place, reports: ReportBuffer) -> None:
+        number = claim.trial.number
+        found = self._overwrites.end(number, place.shared) if place.shared else {}
+        files = [path for path in found if place.words((path,)) == (path,)]  # but the user's code
+        if not files:
+            return
+        more = f" and {len(files) - 1} more files" if files[1:] else ""
+        seen = f"seen in #{found[files[0]]} and #{number}"
+        text = f"trials write the same file {files[0]}{more} ({seen}); write to $HPQ_OUT instead"
+        line = tagged(text, "file-overwritten")
+        reports.log(f"hpq: {line}\n".encode())
+        if files[0] not in self._warned:
+            self._warned.add(files[0])
+            log.warning("%s: %s", claim.trial, line)
 
     def _publish_rest(
         self, publisher: CheckpointPublisher, sweep: RunnableSweep, result: Result

@@ -41,9 +41,15 @@ class CodeBundles:
     """The verified snapshots of this worker; `fetch` reads a bundle from Redis."""
 
     def __init__(
-        self, home: Path, fetch: Callable[[str], bytes | None], *, in_pod: bool = False
+        self,
+        home: Path,
+        fetch: Callable[[str], bytes | None],
+        *,
+        work_root: Path | None = None,
+        in_pod: bool = False,
     ) -> None:
         self._home, self._fetch, self._in_pod = home.absolute(), fetch, in_pod
+        self._work = (work_root or home).absolute() / "work"
         self._verified: dict[str, Files] = {}
         self._trees: dict[tuple[object, ...], CodeTree] = {}
 
@@ -93,7 +99,7 @@ class CodeBundles:
             files = self._files(launch.code)
         except ValueError as error:
             raise OSError(f"the code of the sweep: {error}") from None
-        path = self._home / "work" / f"code-{launch.code[:12]}.{os.getpid()}.{next(_NUMBERS)}"
+        path = self._work / f"code-{launch.code[:12]}.{os.getpid()}.{next(_NUMBERS)}"
         make_private(path.parent)
         shutil.rmtree(path, ignore_errors=True)
         tree = CodeTree(path, files, launch, is_linked=is_linked)
@@ -203,6 +209,11 @@ class Place:
         prefix = f"{self.tree.top}/" if self.tree else "\0"
         message, mark = (t.replace(prefix, "") for t in (failure.message, failure.fingerprint))
         return replace(failure, message=message, fingerprint=mark)
+
+    @property
+    def shared(self) -> str:
+        """The user's directory if trials run there, beside a copy of the code; else ""."""
+        return self.cwd if self.tree and self.cwd != self.code_dir else ""
 
     def close(self, out: Path) -> str:
         """Move files that were written into the tree to HPQ_OUT; return a line for the trial's log.

@@ -20,7 +20,7 @@ from hpq.domain.sweep import Launch
 from hpq.process import make_private
 from hpq_worker.files.workdir import DirectoryLock
 
-_MOST_LINKS = 20_000  # in directories without code; each takes an inode, and a block if it is long
+_MOST_LINKS = 20_000  # in directories without code; each takes an inode, and a long one a block
 _MOST_BESIDE = 200  # entries of a directory above the code's root, such as /tmp
 _BYTECODE = "__pycache__"
 _INSTALLED = ".hpq-editable"  # links to packages, at the top

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import os
 import selectors
+import signal
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -19,11 +21,12 @@ from typing import Any
 from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind
-from hpq.reporting import bounded
+from hpq.reporting import MAX_NAMES, bounded
 from hpq.store.wire.fields import dumps_in_order
-from hpq_worker.attempt.outcome import HALT_OF, outcome_of
+from hpq_worker.attempt.outcome import HALT_OF, idle_words, outcome_of, with_peak
 from hpq_worker.attempt.printed_metrics import PrintedMetrics
 from hpq_worker.attempt.report_socket import ReportSocket
+from hpq_worker.health.usage import TrialUsage, host_memory_gb
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import (
@@ -43,8 +46,10 @@ from hpq_worker.runner.process import RunnerProcess
 from hpq_worker.runner.stall import StallDetector
 
 _TAIL_BYTES = 65_536  # of the log, to make a failure's line from; each of many ranks has its stack
+_ECHO_S = 1.0
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 4_096  # of a printed line that may report a metric
+_HELD_LINES = 10_000  # that report metrics
 _CORRUPT = "the training code wrote to the pipe of hpq's runner; print or write to a file instead"
 _CORRUPT_END = AttemptEnd(
     failure=Failure(kind=FailureKind.USER_ERROR, message=_CORRUPT, fingerprint=_CORRUPT)
@@ -70,6 +75,7 @@ class Execution:
         claim: Claim,
         sweep: RunnableSweep,
         runner: RunnerProcess | Caller,
+        usage: TrialUsage,
         reports: ReportBuffer,
         socket: ReportSocket | None,
         mask: Mask,
@@ -87,16 +93,22 @@ class Execution:
         self._reading, self._is_running = Lock(), False
         self._exit_code = 0  # that a program has reported, besides its exit status
         self._sweep, self._runner, self._reports = sweep, runner, reports
+        self._usage = usage
         self._mask, self._grace_s, self._progress = mask, grace_s, progress
         self._is_program = not sweep.launch.trainer
-        self._reads_printed = self._is_program  # until the program uses the report API
+        # A call of wandb.init ends the reading. Code that may report in another way, as was found
+        # at the enqueue, need not do so in this trial: what it prints is held until the end.
+        self._reads_printed = self._is_program
+        self._held: deque[dict[str, float]] | None = None
+        if sweep.reporter:
+            self._held = deque(maxlen=_HELD_LINES)
         self._reported: set[str] = set()  # a name from the socket is not read from the output
         self._printed = LineBuffer(longest_bytes=_LONGEST_BYTES + 1)
         self._metrics = PrintedMetrics(sweep.metric, claim.params)
         self._tail = bytearray()
         self._halt: Halt | None = None
         self._kill_at = math.inf
-        self._stall_limit_s = 0.0  # its limit when it stalled
+        self._stall_limit_s = 0.0  # its limit when it stalled; 0 if its GPUs were idle
         self._end: AttemptEnd | None = None
         self._run_id = ""
         self._argv: tuple[str, ...] = ()
@@ -128,8 +140,12 @@ class Execution:
                     break
                 if now >= timeout_at:
                     self._stop(Halt.TIMEOUT)
+                if 0 < self._sweep.idle_s <= self._usage.idle_s:
+                    self._stop(Halt.STALLED, idle_words(self._sweep))
                 if now >= self._stall.stalled_at:
-                    self._stop(Halt.STALLED)
+                    self._stall_limit_s = self._stall_limit_s or self._stall.limit_s
+                    words = f"no report and no output for {self._stall_limit_s:.0f} s"
+                    self._stop(Halt.STALLED, words)
                 limits = (self._kill_at, timeout_at, self._stall.stalled_at)
                 nearest = min(t for t in limits if t > now or t == math.inf)
                 for key, _ in selector.select(min(TURN_S, nearest - now)):
@@ -140,7 +156,7 @@ class Execution:
                         with self._reading:
                             read_of.get(key.fd, self._read_socket)()
                         heartbeat.notify()
-        return self._result()
+        return self._result(signals)
 
     def read_arrived(self) -> None:
         """Read what the trial has reported and printed by now; from any thread."""
@@ -163,14 +179,12 @@ class Execution:
         if signals.level is ShutdownLevel.IMMEDIATE:
             self._kill_at = time.monotonic()
 
-    def _stop(self, halt: Halt) -> None:
+    def _stop(self, halt: Halt, why: str = "") -> None:
         if self._halt is not None:
             return
         self._halt = halt
-        if halt is Halt.STALLED:
-            self._stall_limit_s = self._stall.limit_s
-            line = f"no report and no output for {self._stall_limit_s:.0f} s; ending the trial"
-            self._reports.log(f"hpq: {line}\n".encode())
+        if why:
+            self._reports.log(f"hpq: {why}; ending the trial\n".encode())
         if halt is Halt.STALLED and not self._is_program:
             self._runner.dump_stacks()
         self._runner.stop(halt)
@@ -204,6 +218,7 @@ class Execution:
         if "report" in message:
             self._report(message["report"], message["step"])
             self._reported.update(message["report"])
+            self._reads_printed = self._reads_printed and self._held is None
         elif "ignore_printed" in message:
             self._reads_printed = False
         elif "exit_code" in message:
@@ -243,17 +258,32 @@ class Execution:
             if len(line.rstrip(b"\r").rpartition(b"\r")[2]) > _LONGEST_BYTES:
                 continue
             found = self._metrics.parse(line.decode("utf-8", "replace"))
-            if found is not None and found[0] not in self._reported:
-                self._report({found[0]: found[1]}, None)
+            if printed := {name: v for name, v in found.items() if name not in self._reported}:
+                if self._held is None:
+                    self._report(printed, None)
+                else:
+                    self._held.append(printed)
+
+    def _report_held(self) -> None:
+        """Report what was printed by a trial that could have reported in another way."""
+        if self._held:
+            why = "the trial called neither wandb.init nor hpq.report"
+            self._reports.log(f"hpq: {why}: its printed lines are its metrics\n".encode())
+            for printed in self._held:
+                self._report(printed, None)
 
     def _report(self, metrics: Mapping[str, float], step: int | None) -> None:
+        had_dropped = self._reports.dropped
         self._reports.report(metrics, step)
+        if (dropped := self._reports.dropped) and not had_dropped:
+            why = f"only {MAX_NAMES} metrics of a trial are kept"
+            self._reports.log(f"hpq: {why}; {dropped!r} and other new names are dropped\n".encode())
         if name := self._reports.near_miss:
             self._on_near_miss(name)
 
     # --- the end ------------------------------------------------------------------------------
 
-    def _result(self) -> Result:
+    def _result(self, signals: Signals) -> Result:
         with self._reading:
             self._is_running = False  # from here on this thread alone reads
         has_ended = self._end is not None
@@ -264,6 +294,10 @@ class Execution:
                 self._halt = self._halt or Halt.STOPPING
         elif not has_ended:
             self._runner.end(timeout_s=0.5)
+        was_signalled = self._end.stopped if self._end else status == -signal.SIGTERM
+        if self._halt is None and was_signalled and not self._in_terminal:
+            signals.pause(_ECHO_S)  # a signal to all processes of a job reaches this one, too
+            self._halt = Halt.STOPPING if signals.is_stopping else None
         # The runner flushes before it reports the end, so the pipe holds all of it, and the socket
         # all reports of a program; hpq does not wait for a thread or a daemon that still prints.
         for _ in range(_PIPE_READS):
@@ -272,6 +306,7 @@ class Execution:
         self._log(self._mask.flush())
         if self._reads_printed:
             self._parse([self._printed.flush()])
+            self._report_held()
         tail = self._tail.decode("utf-8", "replace")
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
         end = self._end or AttemptEnd(status=status, has_last_message=False)
@@ -285,11 +320,15 @@ class Execution:
             in_terminal=self._in_terminal,
             is_wandb=self._is_program and not self._reads_printed,
         )
+        usage = self._usage.figures()
         outcome = outcome_of(end, self._sweep, self._reports)
+        if outcome:
+            outcome = replace(outcome, ran_ms=ran_ms, usage=usage)
+            outcome = with_peak(outcome, host_memory_gb)
         failure = outcome.failure if outcome else None
         is_clean = failure is None or not ruins_process(failure)
         return Result(
-            outcome=outcome and replace(outcome, ran_ms=ran_ms),
+            outcome=outcome,
             halt=self._halt,
             keep_runner=has_ended and is_clean and not self._is_corrupt,
             is_whole=end.has_last_message and end.status >= 0,

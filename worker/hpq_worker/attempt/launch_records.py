@@ -2,50 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim
 from hpq.notice import Notice
-from hpq.store.event_reader import EventReader
 from hpq.store.trials import TrialStore
 from hpq_worker.attempt.trust import TrustPolicy
 
 _MOST = 32  # sweeps in memory; a worker alternates between few
-_BY_USERS = frozenset({"resume", "retried", "added", "set"})
-_AT_ONCE = 1_000  # events
-
-
-class IdleSweeps:
-    """Sweeps that had no activity for a day when `hpq worker` started, which this worker skips.
-
-    A person who starts a worker does not expect a forgotten sweep on their GPU. The skip ends when
-    a user resumes, retries, extends or changes the sweep, so that no wanted trial waits for ever.
-    """
-
-    def __init__(self, last: Mapping[str, str], events: EventReader) -> None:
-        self._last, self._events = dict(last), events
-
-    @property
-    def refusals(self) -> dict[str, Notice]:
-        """Why each sweep is skipped."""
-        text = "no activity for a day before this worker started; `hpq resume {sid}` starts it"
-        return {sid: Notice("sweep-idle", text.format(sid=sid)) for sid in self._last}
-
-    def refusal(self, sid: str) -> Notice | None:
-        """Return why a sweep is skipped; None if it is not, or no longer.
-
-        Raises:
-            redis.RedisError: Redis is away.
-        """
-        if sid in self._last:
-            events = self._events.read(sid, self._last[sid], count=_AT_ONCE)
-            if any(event.what in _BY_USERS for event in events):
-                del self._last[sid]
-            elif events:
-                self._last[sid] = events[-1].id
-        return self.refusals.get(sid)
 
 
 class LaunchRecords:
@@ -54,10 +19,8 @@ class LaunchRecords:
     The launch record never changes; each claim brings the limits that `hpq set` may change.
     """
 
-    def __init__(
-        self, store: TrialStore, trust: TrustPolicy, idle: IdleSweeps | None = None
-    ) -> None:
-        self._store, self._trust, self._idle = store, trust, idle
+    def __init__(self, store: TrialStore, trust: TrustPolicy) -> None:
+        self._store, self._trust = store, trust
         self._records: dict[str, RunnableSweep] = {}
 
     def sweep(self, sid: str, claim: Claim | None = None) -> RunnableSweep:
@@ -84,13 +47,12 @@ class LaunchRecords:
         A sweep that was refused is read anew the next time. Raises as `sweep`.
         """
         sweep = self.sweep(sid, claim)
-        idle = self._idle.refusal(sid) if self._idle else None
-        refusal = idle or self._trust.refusal(sweep)
+        refusal = self._trust.refusal(sweep, claim)
         if refusal is not None:
             del self._records[sid]
         return sweep, refusal
 
 
-def _names(it: RunnableSweep | Claim) -> tuple[int, str]:
-    """Return what tells a sweep from a later one with its id."""
-    return it.created_ms, it.signature
+def _names(it: RunnableSweep | Claim) -> tuple[int, str, str, int]:
+    """Return what tells a sweep from a later one with its id, or from what `hpq set` made of it."""
+    return it.created_ms, it.signature, it.owner, it.priority

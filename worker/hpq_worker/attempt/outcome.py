@@ -5,11 +5,13 @@ Pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+import re
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
-from hpq.domain.metric_check import near_miss
+from hpq.domain.metric_check import mentions, near_miss
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.reporting import MAX_NAMES
@@ -20,6 +22,8 @@ from hpq_worker.runner.stall import LEAST_S, USUAL
 
 _AGAIN = ", then `hpq run FILE --reuse` or `hpq enqueue FILE --reuse`, which reuses the results"
 _SHOWN = 60  # characters of a printed line
+_LONGEST = 400  # characters of a message that is continued
+_OF_A_GPU = re.compile(r"CUDA|GPU|cu[A-Z]|NCCL|HIP")
 
 
 HALT_OF = {
@@ -32,6 +36,23 @@ HALT_OF = {
 
 def outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
     """Return the outcome to commit; None if another attempt has the trial, or it is released."""
+    outcome = _outcome_of(end, sweep, reports)
+    if outcome is None or not (sweep.objectives or sweep.constraints):
+        return outcome
+    lasts = reports.lasts
+    values = tuple(lasts[metric.name] for metric in sweep.objectives)
+    violations = sweep.violations(lasts)
+    is_measured = all(map(math.isfinite, values))
+    return replace(
+        outcome,
+        objective=outcome.objective if is_measured else None,  # or it would be ranked by one metric
+        values=values if is_measured else (),
+        violations=violations if all(map(math.isfinite, violations)) else (),
+        infeasible=not sweep.is_feasible(lasts),
+    )
+
+
+def _outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome | None:
     halt = end.halt
     if halt in (Halt.LOST, Halt.UNKNOWN, Halt.STOPPING) and not end.is_finished:
         return None
@@ -55,45 +76,98 @@ def outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> 
 
 
 def _by_metric(sweep: RunnableSweep, reports: ReportBuffer, end: AttemptEnd) -> Outcome:
-    metric = sweep.metric
-    if metric is None or reports.objective is not None:
+    lasts = reports.lasts
+    lacking = [n for n in sweep.further_metrics if not math.isfinite(lasts[n])]
+    if sweep.metric is not None and reports.objective is None:
+        lacking.insert(0, sweep.metric.name)
+    if not lacking:
         return _ended(reports, TrialState.FINISHED)
-    names = reports.names
-    if metric.name in names:
-        return _failed(
-            reports, FailureKind.DIVERGED, f"the last value of {metric.name} is {reports.last}"
-        )
+    name, names = lacking[0], reports.names
+    if name in names:
+        return _failed(reports, FailureKind.DIVERGED, f"the last value of {name} is {lasts[name]}")
     reported = f"the trial reported {', '.join(names) or 'no metric'}"
-    if reports.has_dropped:
+    if reports.dropped:
         reported += f"; hpq keeps {MAX_NAMES} names and dropped the rest"
-    what = f"the metric {metric.name!r} was never reported; {reported}"
+    what = f"the metric {name!r} was never reported; {reported}"
     failure = Failure(
         kind=FailureKind.UNREPORTED,
-        message=f"{what}; {_how_to_report(sweep, end, names)}",
+        message=f"{what}; {_how_to_report(name, sweep, end, names)}",
         fingerprint=what,  # without the line that was seen: it differs from trial to trial
     )
     needed = sweep.method == "bayes" or sweep.early is not None
     return _ended(reports, TrialState.FAILED if needed else TrialState.FINISHED, failure)
 
 
-def _how_to_report(sweep: RunnableSweep, end: AttemptEnd, reported: Collection[str]) -> str:
-    assert sweep.metric is not None
-    name = sweep.metric.name
+def _how_to_report(
+    name: str, sweep: RunnableSweep, end: AttemptEnd, reported: Collection[str]
+) -> str:
     if near := near_miss(name, reported):
         remedy = f"did you mean {near!r}? write it as metric.name in the sweep file"
+        if sweep.objectives or sweep.constraints:
+            remedy = f"did you mean {near!r}? write it in the sweep file"
         return remedy if end.in_terminal else remedy + _AGAIN
     if sweep.launch.is_function:
         return f"call wandb.log({{{name!r}: …}}), or trial.report with hpq.agent"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
+    if why := why_unread(sweep):
+        is_wandb = sweep.reporter is not None and sweep.reporter.by == "wandb"
+        call = "wandb.log" if is_wandb else "hpq.report"
+        return f"call {call}({{{name!r}: …}}); {why}"
     if end.is_wandb:
         return f"call wandb.log({{{name!r}: …}}); after wandb.init() printed lines do not count"
-    seen = [line.strip() for line in end.tail.splitlines() if name in line]
+    seen = [line.strip() for line in end.tail.splitlines() if mentions(name, line)]
     remedy = f"print a line {name}=0.31, or call hpq.report({{{name!r}: …}})"
     return f"{remedy}; the line {seen[-1][:_SHOWN]!r} does not count" if seen else remedy
 
 
+def why_unread(sweep: RunnableSweep) -> str:
+    """Return why printed lines may not be metrics, and how they become metrics; "" if they are."""
+    found = sweep.reporter
+    if found is None:
+        return ""
+    rule = "printed lines are metrics only if the trial reports in no other way"
+    if found.by == "hpq.report":
+        return f"{rule}, since {found.place} calls hpq.report"
+    return f"{rule}, since {found.place} imports wandb; `wandb: real` in the sweep file reads them"
+
+
+def idle_words(sweep: RunnableSweep) -> str:
+    """Return that the GPUs of a trial were used too little for too long."""
+    return f"GPU use stayed below {sweep.idle_below:g} % for {sweep.idle_s:g} s"
+
+
+def with_peak(outcome: Outcome, host_memory_gb: Callable[[], float]) -> Outcome:
+    """Add the trial's peak and the size of the memory to a failure by lack of memory.
+
+    Linux kills with SIGKILL for lack of memory; so may people, if the trial used little.
+    """
+    failure, usage = outcome.failure, outcome.usage
+    if failure is None or "rss_gb" not in usage:
+        return outcome
+    is_killed = failure.message.endswith("killed by SIGKILL")
+    if failure.kind is not FailureKind.OUT_OF_MEMORY and not is_killed:
+        return outcome
+    used, size, of = usage["rss_gb"], host_memory_gb(), "this machine's"
+    if not is_killed and _OF_A_GPU.search(failure.message):
+        if "gpu.size_gb" not in usage:
+            return outcome
+        used, size, of = usage["gpu.memory_gb"], usage["gpu.size_gb"], "its GPU's"
+    elif is_killed and used < size / 2:
+        return outcome
+    peak = f"the trial was seen to use {used:.3g} of {of} {size:.3g} GB"
+    message = f"{failure.message[:_LONGEST]}; {peak}"
+    return replace(outcome, failure=replace(failure, message=message))
+
+
 def _stalled(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome:
+    if not end.silent_s:
+        line = (
+            f"{idle_words(sweep)}; its log has the stacks; if that is intended, change `stall` in"
+            " the sweep file, then hpq enqueue FILE --reuse"
+        )
+        failure = Failure(kind=FailureKind.STALLED, message=line, fingerprint="its GPUs were idle")
+        return _ended(reports, TrialState.FAILED, failure)
     limit = f"{end.silent_s:.0f} s"
     if not sweep.stall_s:
         limit += f" (the longer of {LEAST_S / 60:.0f} min and {USUAL} times its usual gap)"

@@ -14,6 +14,7 @@ from hpq_worker.attempt.launch_records import LaunchRecords
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -38,6 +39,7 @@ class AttemptParts:
     terminal: type[ReportBuffer] | None = None  # of `hpq try`: prints what the trial prints
     checkpoint: Path | None = None  # of `hpq try`: a directory of checkpoints that stays
     caller: Caller | None = None  # runs the trials in place of a runner
+    usage: UsageReader = field(default_factory=UsageReader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

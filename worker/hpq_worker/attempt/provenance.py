@@ -10,15 +10,13 @@ from collections.abc import Mapping
 from importlib import metadata
 
 from hpq import __version__
-from hpq import process as hpq_process
-from hpq.code.command import interpreter, is_own
+from hpq.code.command import interpreter, is_own, printed_by
 from hpq.domain.trial import Json
 from hpq.gpus import gpu_names
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 
 _PROBE = "import json, sys; print(json.dumps([sys.version.split()[0], sys.path[1:]]))"
-_TIMEOUT_S = 20.0
 
 
 def record(
@@ -55,17 +53,8 @@ def _packages(path: list[str] | None = None) -> dict[str, Json]:
 
 def _of_another(python: str, environ: Mapping[str, str]) -> dict[str, Json]:
     """Return another Python's version and packages; it prints only its path, which is quick."""
-    ours = hpq_process.ours(environ)
     try:
-        done = subprocess.run(
-            [python, "-c", _PROBE],
-            env={n: v for n, v in environ.items() if n not in ours},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            check=True,
-        )
-        version, path = json.loads(done.stdout)
+        version, path = json.loads(printed_by(python, _PROBE, environ))
         return {"interpreter": python, "python": version, "packages": _packages(path)}
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return {"interpreter": python, "unknown": f"the probe failed: {error}"[:200]}

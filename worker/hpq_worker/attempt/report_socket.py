@@ -13,7 +13,7 @@ from typing import Any
 
 from hpq.reporting import bounded, flatten, whole
 
-_LARGEST_BYTES = 262_144  # of one report; 50 names and their values fit many times over
+_LARGEST_BYTES = 262_144  # of one report; 300 names and their values fit many times over
 _MOST = 1_024  # datagrams of one call: more than the kernel queues (net.unix.max_dgram_qlen)
 # Any process of the user may send any datagram.
 _INVALID = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)

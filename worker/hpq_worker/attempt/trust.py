@@ -13,7 +13,14 @@ from functools import cache
 from pathlib import Path
 
 from hpq import __version__
-from hpq.code.signing import RowSigner, fingerprint, home_id, key_of, keys_apart
+from hpq.code.signing import (
+    RowSigner,
+    fingerprint_for,
+    home_id,
+    is_personal,
+    key_of,
+    keys_apart,
+)
 from hpq.domain.sweep import SCHEMA, Launch, RunnableSweep
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind
@@ -48,8 +55,11 @@ class TrustPolicy:
                 self._key = key_of(self._settings, make=False)
         return self._key
 
-    def refusal(self, sweep: RunnableSweep) -> Notice | None:
-        """Return why this worker may not run a sweep, with the remedy; None if it may."""
+    def refusal(self, sweep: RunnableSweep, claim: Claim | None = None) -> Notice | None:
+        """Return why this worker may not run a sweep, with the remedy; None if it may.
+
+        With a claim, also why it may not run the trial that was claimed.
+        """
         launch = sweep.launch
         if sweep.schema > SCHEMA:
             return Notice(
@@ -62,10 +72,10 @@ class TrustPolicy:
             return Notice("launch-invalid", text)
         if wrong := self._wrong_place(launch):
             return Notice("wrong-place", wrong)
+        if untrusted := self.untrusted(sweep, claim):
+            return untrusted
         if launch.trainer in BUILT_IN and not (launch.code_dir or launch.bundled):
             return _cannot_import_trainers()
-        if untrusted := self.untrusted(sweep):
-            return untrusted
         if launch.bundled:
             return self._bundles.refusal(launch)
         if launch.code_dir and not Path(launch.code_dir).is_dir():
@@ -73,11 +83,25 @@ class TrustPolicy:
             return Notice("code-missing", f"{text}; enqueue it without --live")
         return None
 
-    def untrusted(self, sweep: RunnableSweep) -> Notice | None:
-        """Return why this worker does not trust a sweep's launch record; None if it does."""
-        launch = sweep.launch
+    def untrusted(self, sweep: RunnableSweep, claim: Claim | None = None) -> Notice | None:
+        """Return why this worker does not trust a sweep's record, or a claim; None if it does.
+
+        Under operators' limits an unsigned sweep has no owner whose limits would apply.
+        """
+        launch, is_limited = sweep.launch, claim is not None and claim.limited
         is_own = bool(launch.code_dir or launch.bundled)  # not code that is installed here
-        return None if launch.trainer in BUILT_IN and not is_own else self.unsigned(sweep)
+        if launch.trainer in BUILT_IN and not is_own and not is_limited:
+            return None
+        if (reason := self.unsigned(sweep)) is not None:
+            return reason
+        signer = self._signer(sweep)
+        assert signer is not None
+        if claim is None or not is_personal(signer.key):
+            return None
+        if (claim.owner, claim.priority) != (sweep.owner, sweep.priority):
+            text = "owner or priority changed after signing, so its place in the queue is forged"
+            return Notice("code-not-signed", f"{text}; enqueue it again, with --reuse for results")
+        return None
 
     def unsigned(self, sweep: RunnableSweep) -> Notice | None:
         """Return why this worker does not know who enqueued a sweep; None if its key signed it."""
@@ -89,8 +113,8 @@ class TrustPolicy:
         if self.key is None:
             text = f"this worker has no HPQ_CODE_KEY to check its signature; {remedy}"
             return Notice("code-key-missing", text)
-        keys = keys_apart(sweep, fingerprint(self.key))
-        if not sweep.signature or sweep.signer == fingerprint(self.key):
+        keys = keys_apart(self.key, sweep)
+        if not sweep.signature or sweep.signer == fingerprint_for(self.key, sweep):
             remedy = "enqueue it again, with --reuse for its results"
         why = f"its record is not signed with this worker's HPQ_CODE_KEY{keys}"
         return Notice("code-not-signed", f"{why}; {remedy}")
@@ -113,7 +137,8 @@ class TrustPolicy:
         """Return the signer of a sweep's rows; checks the signature once for the same objects."""
         # All that `sign` covers. Objects, since values that are equal may differ in their bytes.
         covered = (self.key, sweep.launch, sweep.sampler, sweep.search, sweep.seed,
-                   sweep.replicates, sweep.signature)  # fmt: skip
+                   sweep.replicates, sweep.signature, sweep.schema, sweep.owner,
+                   sweep.priority)  # fmt: skip
         known = self._signers.pop(sweep.id, None)
         if known is None or not all(map(operator.is_, known[0], covered)):
             known = covered, RowSigner.of(self.key, self._settings.prefix, sweep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import socket
@@ -17,7 +18,7 @@ from hpq.archive.history import History
 from hpq.connection import tls
 from hpq.connection.client import check_server, connect, explain
 from hpq.domain.attempt import WorkerPresence
-from hpq.errors import HpqError, UserError
+from hpq.errors import ExitCode, HpqError, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
@@ -31,23 +32,22 @@ from hpq.store.trials import TrialStore
 from hpq_worker.attempt import provenance
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import CodeBundles
-from hpq_worker.attempt.launch_records import IdleSweeps, LaunchRecords
+from hpq_worker.attempt.launch_records import LaunchRecords
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.consumer.claim_loop import ClaimLoop
 from hpq_worker.consumer.presence import PresenceRecord
 from hpq_worker.consumer.rq_worker import RqWorker
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget, RunLimit
-from hpq_worker.consumer.single_trial import SingleTrialWorker, trial_of
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
-from hpq_worker.process import devices, exit_report
+from hpq_worker.process import devices, exit_report, logs
 from hpq_worker.process.config import WorkerConfig, receive
-from hpq_worker.process.logs import configure
 from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress, Watchdog
@@ -88,22 +88,18 @@ def _suggesters(settings: Settings, environ: Mapping[str, str], worker: str) -> 
 def _run_limit(
     settings: Settings, config: WorkerConfig, reader: StoreReader, caller: Caller | None
 ) -> RunLimit:
-    is_until_over = config.is_until_over and settings.sweep and not settings.is_for_one
+    is_until_over = config.is_until_over and settings.sweep
     read_sweep = (lambda: reader.sweeps.get(settings.sweep)) if is_until_over else None
     budget = RunBudget(*config.run_budget) if config.run_budget else None
     if caller is not None and caller.count:
         budget = RunBudget.of(min(caller.count, MOST_RUNS))
-    return RunLimit(budget, read_sweep, caller=caller)
-
-
-def _consumer(
-    parts: WorkerParts, loop: ClaimLoop, run_limit: RunLimit, reader: StoreReader
-) -> RqWorker | SingleTrialWorker:
-    settings = parts.settings
-    if settings.is_for_one:
-        return SingleTrialWorker(trial_of(settings), loop, reader)
-    redis = connect(settings.redis_url, retries=1)
-    return RqWorker(Tickets(redis, Keys(settings.prefix)), parts, loop, run_limit)
+    return RunLimit(
+        budget,
+        read_sweep,
+        caller=caller,
+        until_idle_s=config.until_idle_s or math.inf,
+        end=settings.end or math.inf,
+    )
 
 
 def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str, marks: Marks) -> Reaper:
@@ -122,9 +118,9 @@ def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str, marks
         parts.telemetry,
         parts.outage,
         partial(store.keep_provenance, parts.provenance, provenance),
-        partial(_reader(settings).workers.server_figures, settings.queue),
         Notices(settings, _reader(settings), store),
         report_lost,
+        parts.garbage.dead,
     )
 
 
@@ -147,8 +143,8 @@ def _check_server(settings: Settings) -> None:
 
 def serve(
     settings: Settings, environ: Mapping[str, str], config: WorkerConfig, caller: Caller | None
-) -> None:
-    """Run trials until a signal stops this worker, or its run limit is reached.
+) -> ExitCode:
+    """Run trials until a signal or the run limit ends this worker; return the exit code.
 
     Raises:
         HpqError: the server cannot be used, or HPQ_HOME cannot be written.
@@ -157,6 +153,7 @@ def serve(
     _check_server(settings)
     host = settings.node or socket.gethostname()
     name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+    logs.name(worker=name)
     worker = WorkerPresence(name=name, host=host, queue=settings.queue)
     device = devices.describe(environ.get("CUDA_VISIBLE_DEVICES", ""))
     digest, record = provenance.record(settings, host, device, environ)
@@ -166,20 +163,22 @@ def serve(
     store, reader = TrialStore(_context(settings, marks)), _reader(settings)
     outage = Outage()
     store.keep_provenance(digest, record)
-    bundles = CodeBundles(settings.home, reader.sweeps.bundle, in_pod=settings.in_pod)
+    bundles = CodeBundles(
+        settings.home, reader.sweeps.bundle, work_root=settings.work_root, in_pod=settings.in_pod
+    )
     trust = TrustPolicy(settings, bundles, has_caller=caller is not None)
     files = FileStoreHandle(settings)
     context = _context(settings)
     garbage, history = FileGarbage(context), History(settings, context)
-    idle = IdleSweeps(config.idle, reader.events)
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
+    telemetry = Telemetry(config.telemetry)
     parts = WorkerParts(
         settings=settings,
         environ=environ,
         worker=worker,
         provenance=digest,
         store=store,
-        launches=LaunchRecords(store, trust, idle),
+        launches=LaunchRecords(store, trust),
         trust=trust,
         bundles=bundles,
         files=files,
@@ -189,21 +188,21 @@ def serve(
         signals=signals,
         progress=progress,
         suggesters=_suggesters(settings, environ, name),
-        telemetry=Telemetry(config.telemetry),
+        telemetry=telemetry,
         caller=caller,
+        usage=UsageReader(devices.visible(environ), telemetry.usage),
     )
     _check_sweep(parts)
     attempts, run_limit = AttemptRunner(parts), _run_limit(settings, config, reader, caller)
     loop = ClaimLoop(parts, attempts, run_limit)
-    for sid, reason in idle.refusals.items():
-        loop.backoff.refuse(sid, reason)
     reaper = _reaper(parts, PresenceRecord(parts, device, loop), record, marks)
-    consumer = _consumer(parts, loop, run_limit, reader)
+    tickets = Tickets(connect(settings.redis_url, retries=1), Keys(settings.prefix))
+    consumer = RqWorker(tickets, parts, loop, run_limit)
     files.warn_if_unknown(garbage.recent_stores())
     parts.garbage.start()
+    parts.usage.start()
     reaper.start()
-    scope = f"sweep {settings.sweep}" if settings.sweep else f"queue {settings.queue}"
-    log.info("%s: ready (%s, device %s)", name, scope, device)
+    log.info("%s: ready (%s, device %s)", name, _scope(settings), device)
     try:
         consumer.serve(signals)
     finally:
@@ -211,7 +210,11 @@ def serve(
         attempts.close()
         parts.garbage.close(signals.is_late)
         reaper.stop()
-    _leave(parts, reader, run_limit)
+    return _leave(parts, reader, run_limit)
+
+
+def _scope(settings: Settings) -> str:
+    return f"sweep {settings.sweep}" if settings.sweep else f"queue {settings.queue}"
 
 
 def _check_sweep(parts: WorkerParts) -> None:
@@ -223,17 +226,21 @@ def _check_sweep(parts: WorkerParts) -> None:
         raise UserError(f"cannot run sweep {sweep.id}: {reason.text}", code=reason.code)
 
 
-def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> None:
-    """Tell the caller why its worker ends; after its last trial, stop its open-ended sweep."""
+def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> ExitCode:
+    """Return the exit code of the worker, and tell its caller why it ends.
+
+    After the caller's last trial, its open-ended sweep is stopped.
+    """
     caller, settings = parts.caller, parts.settings
     if caller is None or caller.has_left or parts.signals.is_stopping:
-        return
+        return run_limit.exit_code
     sweep = reader.sweeps.get(settings.sweep)
     if caller.stops_sweep and run_limit.is_used_up and sweep.counts.is_open_ended:
         agents = [w for w in reader.workers.live(sweep.queue) if w.is_for(sweep.id)]
         if len(agents) <= 1:  # this worker
             SweepControl(_context(settings)).stop(sweep.id)
-    caller.tell_over(f"sweep {sweep.id} is held: {sweep.held}" if sweep.held else "")
+    caller.tell_over(f"sweep {sweep.id} is held: {sweep.why_held}" if sweep.held else "")
+    return ExitCode.DONE
 
 
 def main() -> None:
@@ -246,17 +253,18 @@ def main() -> None:
         if not settings.redis_url:
             text = "HPQ_REDIS_URL is not set; start workers with `hpq worker`"
             raise UserError(text, code="setting-missing")
-        configure(settings)
+        logs.configure(settings)
         try:
-            serve(settings, environ, config, caller)
+            code = serve(settings, environ, config, caller)
         except RedisError as error:
             raise explain(error, settings.redis_url, in_pod=settings.in_pod) from None
     except HpqError as error:
         if caller is not None:
             caller.tell_over(str(error.notice))
         elif not exit_report.write(error, config.exit_report):
-            print(f"hpq worker: {error.notice}", file=sys.stderr)
-        sys.exit(int(error.exit_code))
+            logs.tell("hpq worker", str(error.notice))
+        code = error.exit_code
+    sys.exit(int(code))
 
 
 if __name__ == "__main__":

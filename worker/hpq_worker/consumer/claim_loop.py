@@ -29,7 +29,8 @@ from hpq_worker.attempt.trust import DISTRUST
 from hpq_worker.consumer.backoff import Backoff
 from hpq_worker.consumer.run_limit import RunLimit
 from hpq_worker.lease.spool import Spool
-from hpq_worker.process.logs import log_end
+from hpq_worker.process import devices
+from hpq_worker.process.logs import during, log_end
 from hpq_worker.process.protocol import Halt
 
 log = logging.getLogger("hpq.worker")
@@ -47,6 +48,8 @@ class ClaimLoop:
         self._heartbeat, self._outage = parts.heartbeat, parts.outage
         self._without_suggester = set[str]()  # sweeps for which this worker logged that
         self._outages = self._outage.count  # seen by this loop
+        per, shared = parts.settings.gpus_per_trial, parts.settings.trials_per_gpu
+        self._gpus = devices.share(devices.visible(parts.environ), per, shared)
         self._spool = Spool(self._settings.home, self._settings.prefix)
         self.backoff = Backoff(parts.launches)
         self.trial = ""  # that runs now; "" when idle
@@ -61,20 +64,23 @@ class ClaimLoop:
         """Run trials until none can be claimed, or a signal comes; return how many ran."""
         ran = 0
         while self._run_limit.may_start():
-            if (claim := self._retry(self._claim)) is None:
+            claim = self._retry(self._claim, lambda: self._run_limit.is_idle_too_long)
+            if claim is None:
                 self._run_limit.not_started()
                 break
             self.trial, has_trained = str(claim.trial), False
-            try:
-                has_trained = self._run_trial(claim)
-            except Exception as error:  # our own bug must not keep a lease alive for ever
-                log.exception("%s", claim.trial)
-                why = Notice("worker-fault", f"a fault of this worker: {error!r}")
-                self._release_at_fault(claim, claim.trial.sweep, why)
-            finally:
-                self.trial = ""
-                if not has_trained:
-                    self._run_limit.not_started()
+            with during(claim.trial):
+                try:
+                    has_trained = self._run_trial(claim)
+                except Exception as error:  # our own bug must not keep a lease alive for ever
+                    log.exception("%s", claim.trial)
+                    why = Notice("worker-fault", f"a fault of this worker: {error!r}")
+                    self._release_at_fault(claim, claim.trial.sweep, why)
+                finally:
+                    self.trial = ""
+                    self._run_limit.trial_ended(is_stopping=self.is_stopping)
+                    if not has_trained:
+                        self._run_limit.not_started()
             ran += 1
         return ran
 
@@ -90,7 +96,10 @@ class ClaimLoop:
             provenance=self._parts.provenance,
             skip=self.backoff.current(),
             only=self._settings.sweep,
+            gpus=self._gpus,
+            left_ms=self._run_limit.left_ms,
         )
+        self._run_limit.short = reply.short if isinstance(reply, Nothing) else ""
         if reply.unfed:
             self._start_suggester(reply.unfed)
         is_drained, was_drained = reply == Nothing(is_drained=True), self.is_drained
@@ -130,7 +139,9 @@ class ClaimLoop:
             log.warning("cannot run sweep %s: %s", sid, reason)
             self.backoff.refuse(sid, reason)
 
-    def _retry(self, call: Callable[[str], T]) -> T | None:
+    def _retry(
+        self, call: Callable[[str], T], gives_up: Callable[[], bool] = lambda: False
+    ) -> T | None:
         """Call the store until Redis answers; None once a signal asked this worker to stop.
 
         Each try passes the same nonce, so that a lost reply loses nothing.
@@ -142,6 +153,8 @@ class ClaimLoop:
                 answer = call(nonce)
             except RedisError as error:
                 self._outage.failed("claims", error)
+                if gives_up():
+                    return None
                 self._signals.pause(pause_s)
                 pause_s = min(2.0, pause_s * 2)
             else:
@@ -198,7 +211,8 @@ class ClaimLoop:
         if outcome is None:
             self._heartbeat.end()
             if result.halt is Halt.STOPPING:
-                if self._release(claim, Reason.STOPPING):
+                is_time_up = self._run_limit.is_time_up
+                if self._release(claim, Reason.TIME_UP if is_time_up else Reason.STOPPING):
                     line = tagged("%s: stopped; trial returned to the queue", "trial-returned")
                     log.info(line, claim.trial)
             elif result.halt is Halt.UNKNOWN:
@@ -207,6 +221,9 @@ class ClaimLoop:
             else:
                 line = tagged("another worker has claimed %s since attempt %d", "attempt-lost")
                 log.warning(line, claim.trial, claim.attempt)
+            if claim.limited and result.halt is not Halt.STOPPING:
+                # Else the attempt would count for its owner until its lease ends.
+                self._release(claim, Reason.STOPPING)
             return
         if outcome.failure is not None and retry_rule(outcome.failure).released:
             failure = outcome.failure
@@ -234,7 +251,8 @@ class ClaimLoop:
 
     def _release(self, claim: Claim, reason: Reason) -> bool:
         try:
-            return self._store.release(claim, reason) in ("released", "already")
+            left_ms = self._run_limit.left_ms or 0
+            return self._store.release(claim, reason, left_ms) in ("released", "already")
         except RedisError as error:  # the lease ends by itself
             log.warning("%s: cannot return the trial to the queue: %s", claim.trial, error)
             return False

@@ -1,5 +1,7 @@
-"""When `hpq worker --sweep SWEEP --count N` ends: its sweep is over, or N trials were run.
+"""When `hpq worker --sweep SWEEP --count N --until-idle 10m` ends by itself.
 
+Its sweep is over, N trials were run, no trial could be claimed for so long, or none fits into the
+time that is left of its allocation (HPQ_END).
 A worker without a limit, as in a Deployment, serves until a signal stops it. The runs that are
 left are bytes in a pipe that all workers of a supervisor share: a worker reads one byte a claim.
 """
@@ -7,19 +9,22 @@ left are bytes in a pipe that all workers of a supervisor share: a worker reads 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import select
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from redis.exceptions import RedisError
 
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.errors import HpqError, NotFound
+from hpq.errors import ExitCode, HpqError, NotFound
 from hpq.notice import tagged
 from hpq_worker.runner.caller import Caller
 
 log = logging.getLogger("hpq.worker")
+_EARLY_S = 60.0  # Slurm sends its signal so much before the time that was asked for
 MOST_RUNS = 60_000  # a pipe holds 65,536 bytes
 
 
@@ -69,15 +74,21 @@ class RunLimit:
         read_sweep: Callable[[], SweepView] | None = None,
         *,
         caller: Caller | None = None,
+        until_idle_s: float = math.inf,
+        end: float = math.inf,
     ) -> None:
         self._budget, self._read_sweep = budget, read_sweep
+        self._until_idle_s, self._idle_since = until_idle_s, time.monotonic()
+        self._end, self._has_run, self._was_cut = end, False, False
+        self.short = ""  # a sweep whose trials need more time than is left, as the last claim found
         self._caller = caller  # the worker ends with it, and when its sweep is held
         self._logged = ""
 
     @property
     def is_bounded(self) -> bool:
         """True if the worker ends by itself."""
-        return self._budget is not None or self._read_sweep is not None
+        has_limit = self._budget is not None or self._read_sweep is not None
+        return has_limit or min(self._until_idle_s, self._end) < math.inf
 
     @property
     def is_used_up(self) -> bool:
@@ -88,6 +99,32 @@ class RunLimit:
         """Spend one run; False if this worker may claim no further trial."""
         has_left = self._caller is not None and self._caller.has_left
         return not has_left and (self._budget is None or self._budget.spend())
+
+    @property
+    def left_ms(self) -> int | None:
+        """Time until this worker is stopped; None if no such time is known."""
+        return None if self._end == math.inf else max(0, int(1000 * (self._end - time.time())))
+
+    @property
+    def is_time_up(self) -> bool:
+        """True if a signal now is that of the end of the allocation."""
+        return time.time() >= self._end - _EARLY_S
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """TIME_UP if trials are left that another allocation of the same length may run."""
+        is_up = self._was_cut or (self.short and self._has_run)
+        return ExitCode.TIME_UP if is_up else ExitCode.DONE
+
+    @property
+    def is_idle_too_long(self) -> bool:
+        """True once no trial could be claimed for `until_idle_s`."""
+        return time.monotonic() - self._idle_since >= self._until_idle_s
+
+    def trial_ended(self, *, is_stopping: bool) -> None:
+        """Note that an attempt is over; `is_stopping`: a signal stops this worker."""
+        self._idle_since, self._has_run = time.monotonic(), True
+        self._was_cut = is_stopping and self.is_time_up
 
     def not_started(self) -> None:
         """Put the run back: the claim trained nothing."""
@@ -103,6 +140,14 @@ class RunLimit:
             return True
         if self.is_used_up:
             self._log("no more work, exiting")
+            return True
+        if self.short:
+            left = f"{(self.left_ms or 0) / 60_000:.0f} min are left"
+            text = f"{left}, and the waiting trials of {self.short} need more, exiting"
+            self._log(tagged(text, "time-left-short"))
+            return True
+        if self.is_idle_too_long:
+            self._log(f"no trial to claim for {self._until_idle_s:.0f} s, exiting")
             return True
         if self._read_sweep is None:
             return False
@@ -132,8 +177,8 @@ def _why_waiting(sweep: SweepView) -> str:
     if state is SweepState.RUNNING:
         return ""
     if state is SweepState.HELD:
-        line = f"sweep {sweep.id} is held: {sweep.held}; `hpq resume {sweep.id}` continues it"
-        return tagged(line, "sweep-held")
+        line = f"sweep {sweep.id} is held: {sweep.why_held}; `{sweep.resumed_by}` continues it"
+        return tagged(line, "budget-spent" if sweep.is_over_budget else "sweep-held")
     if state is SweepState.PAUSED:
         line = f"sweep {sweep.id} is paused; `hpq resume {sweep.id}` continues it"
         return tagged(line, "sweep-paused")

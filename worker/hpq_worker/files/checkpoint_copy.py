@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +49,7 @@ def is_being_written(folder: Path, found: Signature) -> bool:
 
 
 def _written() -> Iterator[tuple[int, int]]:
-    for pid in descendants(os.getpid()) if sys.platform == "linux" else []:
+    for pid in descendants(os.getpid()):
         fds: list[str] = []
         with suppress(OSError):  # it has ended
             fds = os.listdir(f"/proc/{pid}/fd")

@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import replace
 from threading import Event
 
@@ -29,7 +30,7 @@ from hpq.filestore.base import (
 )
 from hpq.notice import tagged
 from hpq.process import make_private
-from hpq_worker.files import artifacts
+from hpq_worker.files import artifacts, history_file
 from hpq_worker.files.checkpoint_copy import Signature, freeze, is_being_written, scan
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
@@ -101,6 +102,7 @@ class CheckpointPublisher:
             self._reports.restart(why)
             self._log_line(f"training restarts from the beginning: {why}", "training-restarted")
             return True
+        history_file.resume(self._paths.checkpoint, self._paths.out, pointer.counts)
         self._copies.append(pointer)
         self._newest = scan(self._paths.checkpoint)
         self._reports.resume(pointer)
@@ -217,6 +219,11 @@ class CheckpointPublisher:
         names = [name for name, *_ in found]
         if not names or scan(frozen) != found:
             return
+        with suppress(FileNotFoundError):
+            shutil.copyfile(
+                self._paths.out / history_file.NAME, frozen / history_file.IN_CHECKPOINT
+            )
+            names.append(history_file.IN_CHECKPOINT)
         if not copy_in(frozen, names, self._files, to, go_on):
             return
         if scan(frozen) != found or not go_on():

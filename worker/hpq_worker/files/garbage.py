@@ -22,7 +22,7 @@ from hpq.filestore.local import open_files
 from hpq.notice import tagged
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
-from hpq_worker.files.workdir import remove_abandoned
+from hpq_worker.files.workdir import attempt_of, remove_abandoned
 
 log = logging.getLogger("hpq.files")
 _PATIENCE_S = 5.0
@@ -78,16 +78,19 @@ class GarbageCollector:
     """The thread that removes unneeded files of the store and work directories of dead workers.
 
     It runs when a trial has ended, and every two leases: other workers may have left files. The
-    worker that looks at a whole store also moves the sweeps into it that ended long ago.
+    worker that looks at a whole store also moves the sweeps into it that ended long ago. `dead`
+    receives the attempts of the directories that it removes: a dead process does not wait for the
+    end of its lease.
     """
 
     def __init__(
         self, settings: Settings, files: FileStoreHandle, garbage: FileGarbage, history: History
     ) -> None:
-        self._home, self._interval_s = settings.home, 2 * settings.lease_s
+        self._work_root, self._interval_s = settings.work_root, 2 * settings.lease_s
         self._has_store = bool(settings.store)
         self._files, self._garbage, self._history = files, garbage, history
         self._ended = deque[tuple[TrialId, bool]]()
+        self.dead = deque[tuple[TrialId, str]]()
         self._wake, self._is_over, self._error = Event(), False, ""
         self._thread = Thread(target=self._loop, name="garbage", daemon=True)
 
@@ -158,5 +161,7 @@ class GarbageCollector:
             self._garbage.remove_of_trial(files, trial, has_keep=has_keep)
 
     def _remove_abandoned(self) -> None:
-        for name in remove_abandoned(self._home):
+        for name in remove_abandoned(self._work_root):
             log.info("removed the files of %s, which a killed worker left", name)
+            if attempt := attempt_of(name):
+                self.dead.append(attempt)

@@ -1,9 +1,9 @@
 """The work directory of an attempt, and the lock beside it that a killed owner loses.
 
-HPQ_HOME/work/NAME belongs to the process that holds the lock on NAME.lock. The lock file also names
-the directory of the attempt's socket, and the machine: a shared file system may keep locks to each
-machine. A directory without a lock file holds results that the log has named: no process removes
-it. On a file system without locks no process removes anything.
+HPQ_HOME/work/NAME (or HPQ_SCRATCH/work/NAME) belongs to the process that holds the lock on
+NAME.lock. The lock file also names the directory of the attempt's socket, and the machine: a shared
+file system may keep locks to each machine. A directory without a lock file holds results that the
+log has named: no process removes it. On a file system without locks no process removes anything.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from functools import cache
 from pathlib import Path
 
 import hpq
-from hpq.domain.trial import Claim
+from hpq.domain.trial import Claim, TrialId
 from hpq.process import make_private
 
 _HPQ = Path(hpq.__file__).parent
-_LOCK = re.compile(r"[a-z0-9-]+\.\d+\.\d+(-[a-z0-9]+)?\.lock\Z")
+_LOCK = re.compile(r"([a-z0-9-]+)\.(\d+)\.(\d+(-[a-z0-9]+)?)\.lock\Z")
 _LONGEST_BYTES = 4_096 + 512  # of the path in it and the machine
 _PATIENCE_S, _LOOK_S = 5.0, 0.05
 SOCKET = "report"
@@ -191,6 +191,20 @@ def full_disk(*folders: Path) -> str:
             if free * disk.f_frsize < _LEAST_BYTES:
                 return f"No space left on device: {folder}"
     return ""
+
+
+def attempts_here(home: Path) -> frozenset[str]:
+    """Return the names of the locks of attempts on this machine, also of killed ones."""
+    with suppress(OSError):
+        found = map(_LOCK.match, os.listdir(home / "work"))
+        return frozenset(lock[0] for lock in found if lock and lock[4])  # not of copies of code
+    return frozenset()
+
+
+def attempt_of(name: str) -> tuple[TrialId, str] | None:
+    """Return the trial and the token of a work directory; None for a copy of code."""
+    lock = _LOCK.match(f"{name}.lock")
+    return (TrialId(sweep=lock[1], number=int(lock[2])), lock[3]) if lock and lock[4] else None
 
 
 def remove_abandoned(home: Path) -> list[str]:

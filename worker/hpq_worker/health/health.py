@@ -32,6 +32,7 @@ class WorkerHealth:
     failures: int = 0  # of calls of Redis since
     redis_s: float = 0.0  # wall clock of redis_at, for graphs
     is_running: bool = False
+    usage: Mapping[str, float] = field(default_factory=dict)  # of the running trial
 
 
 @dataclass(slots=True)
@@ -41,8 +42,6 @@ class Health:
     workers: dict[int, WorkerHealth]
     clock: Clock = time.monotonic
     interval_s: float = 0.0  # between two messages of a worker
-    server: dict[str, float] = field(default_factory=dict)
-    server_at: float = 0.0
     looped_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,15 +67,10 @@ class Health:
             worker.status, worker.reason = message.status, message.reason
         elif message.kind == "redis":
             worker.redis_at, worker.redis_s, worker.failures = worker.message_at, time.time(), 0
-            if message.server:
-                self.server, self.server_at = dict(message.server), worker.message_at
         elif message.kind == "error":
             worker.failures += 1
-
-    def server_metrics(self) -> Mapping[str, float]:
-        """Return the metrics of Redis as last read; empty if they are too old."""
-        is_old = self.clock() - self.server_at > SILENT_S + self.interval_s
-        return {} if is_old else self.server
+        elif message.kind in ("usage", "end"):
+            worker.usage = message.usage
 
     def not_alive(self) -> str:
         """Return why this pod must be restarted; "" if it is alive."""

@@ -1,7 +1,7 @@
 """The Prometheus metrics of a supervisor. Needs prometheus_client.
 
-No label names a trial, a sweep or a parameter: their number has no bound. Every supervisor exports
-the same metrics of Redis: take max() of them, not sum().
+No label names a trial, a sweep or a parameter: their number has no bound. The metrics of the whole
+fleet are those of `hpq dashboard --metrics-port`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from hpq import __version__
 from hpq.domain.sweep import SCHEMA
@@ -18,17 +18,11 @@ from hpq_worker.health.telemetry import TelemetryMessage
 
 _SECONDS = (1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600)
 _STATES = ("starting", "idle", "busy", "stopping", "down")
-_COUNTED = {
-    "leases_expired": "Leases that expired without a heartbeat.",
-    "stale_commits": "Results refused because a later attempt has the trial.",
-    "set_aside": "Entries of ticket queues that were not tickets.",
-    "code_refused": "Claims refused because the code is unsigned, of another key, or altered.",
-    "replica_misses": "Changes that fewer replicas than HPQ_WAIT_REPLICAS had in time.",
-}
-_DEMAND = "Trials of the queue that run or could be claimed now."
-_GAUGES = {
-    "redis_memory_ratio": "used_memory over maxmemory; 0 if there is no limit.",
-    "redis_aof_ok": "1 if Redis keeps an append-only file and its last write succeeded.",
+_USAGE = {
+    "gpu.util": "Use of the GPUs of the trial that runs, in percent; all trials of a GPU count.",
+    "gpu.memory_gb": "Memory of the GPU that the trial uses, in GB.",
+    "gpu.power_w": "Power of the trial's GPUs, in watts.",
+    "rss_gb": "Resident memory of the trial's processes, in GB.",
 }
 
 
@@ -93,17 +87,15 @@ class WorkerMetrics:
         yield GaugeMetricFamily(
             "hpq_ready", "1 if /readyz answers 200.", value=float(not self._health.not_ready())
         )
-        yield from self._of_redis()
+        yield from self._of_trials()
 
-    def _of_redis(self) -> Iterator[Metric]:
-        values = self._health.server_metrics()
-        if "demand" in values:
-            demand = GaugeMetricFamily("hpq_demand", _DEMAND, labels=["queue"])
-            demand.add_metric([self._queue], values["demand"])
-            yield demand
-        for name, about in _GAUGES.items():
-            if name in values:
-                yield GaugeMetricFamily(f"hpq_{name}", about, value=values[name])
-        for name, about in _COUNTED.items():
-            if name in values:
-                yield CounterMetricFamily(f"hpq_{name}", about, value=values[name])
+    def _of_trials(self) -> Iterator[Metric]:
+        for name, about in _USAGE.items():
+            gauge = GaugeMetricFamily(
+                f"hpq_trial_{name.replace('.', '_')}", about, labels=["worker"]
+            )
+            for number, worker in list(self._health.workers.items()):
+                if name in worker.usage:
+                    gauge.add_metric([str(number)], worker.usage[name])
+            if gauge.samples:
+                yield gauge

@@ -21,17 +21,18 @@ _MOST_BYTES = 4096  # PIPE_BUF: lines up to this arrive whole
 class TelemetryMessage:
     """One message; `kind` selects the fields that count.
 
-    redis: Redis answered; `server` holds its metrics by name, empty if they were not read.
+    redis: Redis answered.
     error: Redis did not answer.
     state: `status` is idle, busy or stopping; `reason` is why the worker cannot run trials, or "".
     end: `status` is an attempt's outcome, `reason` the failure's kind, `seconds` its duration.
+    usage: `usage` is what the trial uses now, by the names of hpq.domain.trial.USAGE.
     """
 
     kind: str
     status: str = ""
     reason: str = ""
     seconds: float = 0.0
-    server: Mapping[str, float] = field(default_factory=dict)
+    usage: Mapping[str, float] = field(default_factory=dict)
 
 
 class Telemetry:
@@ -48,9 +49,9 @@ class Telemetry:
         """True if a supervisor reads the pipe."""
         return self._fd is not None
 
-    def redis_answered(self, server: Mapping[str, float]) -> None:
-        """Send that Redis answered, with these metrics."""
-        self._send(TelemetryMessage(kind="redis", server=server))
+    def redis_answered(self) -> None:
+        """Send that Redis answered."""
+        self._send(TelemetryMessage(kind="redis"))
 
     def redis_failed(self) -> None:
         """Send that Redis did not answer."""
@@ -59,6 +60,10 @@ class Telemetry:
     def worker_state(self, status: str, reason: str = "") -> None:
         """Send the worker's state, and why it cannot run trials."""
         self._send(TelemetryMessage(kind="state", status=status, reason=reason[:200]))
+
+    def usage(self, readings: Mapping[str, float]) -> None:
+        """Send what the running trial uses of its machine."""
+        self._send(TelemetryMessage(kind="usage", usage=readings))
 
     def attempt_ended(self, outcome: Outcome, answer: str) -> None:
         """Send how an attempt ended, and the reply to its commit."""

@@ -1,4 +1,4 @@
-"""Send a notice when a sweep is held, stalled or over: one JSON webhook, once.
+"""Send a notice when a sweep is held, stalled, near its budget or over: one JSON webhook, once.
 
 The URL is HPQ_NOTIFY, which never goes to Redis. A trial never waits for a notice: a thread sends
 it, and tries again twice.
@@ -33,7 +33,8 @@ TIMEOUT_S = 5.0
 _NEWEST = 20  # sweeps that are checked beside the open ones
 _STALLED_S = 600.0  # trials wait, and no worker of the queue runs any trial
 _STALLED = "stalled"
-_EVENTS = {SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED, _STALLED}
+_NEAR = "near its budget"
+_EVENTS = {SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED, _STALLED, _NEAR}
 
 
 class Notices:
@@ -86,6 +87,9 @@ class Notices:
         for sweep in sweeps:
             is_late = now_ms - waits.get(sweep.id, math.inf) >= self._stalled_ms
             what = _STALLED if is_late else sweep.state.value
+            is_near = sweep.budget is not None and sweep.budget.is_near
+            if is_near and what == SweepState.RUNNING:
+                what = _NEAR
             # An older sweep that is over needs no further notice.
             if not sweep.state.is_over or sweep.id in newest:
                 states[sweep.id] = what
@@ -93,7 +97,7 @@ class Notices:
             # A sweep that was not among the newest has not changed.
             if is_first or was == what or (not was and sweep.created_ms <= newest_ms):
                 continue
-            if was in _EVENTS:  # resumed, or retried
+            if was in _EVENTS and not (was == _NEAR and is_near):  # resumed, or retried
                 self._store.drop_notice(sweep.id, was)
             if what in _EVENTS and self._store.take_notice(sweep.id, what):
                 self._thread.submit(partial(self._post, url, self._body(sweep, what)))
@@ -107,7 +111,7 @@ class Notices:
 
     def _body(self, sweep: SweepView, what: str) -> dict[str, Any]:
         (best,) = self._reader.trials.best_objectives([sweep])
-        why = sweep.held
+        why = sweep.why_held or (str(sweep.budget) if what == _NEAR else "")
         if what == _STALLED:
             why = f"trials wait, and no worker runs one; see hpq show {sweep.id}"
         return _notice(sweep, what, best, why)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Thread
 
 from redis.exceptions import RedisError, ResponseError
 
 from hpq.domain.attempt import WorkerPresence
+from hpq.domain.trial import TrialId
 from hpq.settings import Settings
 from hpq.store.trials import TrialStore
 from hpq_worker.health.telemetry import Telemetry
@@ -23,17 +25,16 @@ from hpq_worker.lease.redis_outage import Outage
 log = logging.getLogger("hpq.reaper")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts a suspended machine's sleep
 _SHARE = 0.8  # of an interval: a lone worker settles the counts at each run
-_METRICS_S = 30.0  # between two reads of the server's metrics
 
 
 class Reaper:
     """Every HPQ_REAP_S: report presence, then requeue trials whose lease expired.
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
-    sends the provenance record again if the server has dropped it; `server_figures` reads the
-    server's figures of the worker's queue; `report_lost` reports what the server has lost. After an
-    outage, or a sleep of this machine, the reaper waits one lease: other workers may have been cut
-    off just as this one.
+    sends the provenance record again if the server has dropped it; `report_lost` reports what the
+    server has lost. The leases of the attempts in `dead`, each a trial and its token, expire at the
+    next run. After an outage, or a sleep of this machine, the reaper waits one lease: other workers
+    may have been cut off just as this one.
     """
 
     def __init__(
@@ -44,15 +45,15 @@ class Reaper:
         telemetry: Telemetry,
         outage: Outage,
         send_provenance: Callable[[], object] = lambda: None,
-        server_figures: Callable[[], Mapping[str, float]] = dict,
         notices: Notices | None = None,
         report_lost: Callable[[], object] = lambda: None,
+        dead: deque[tuple[TrialId, str]] | None = None,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
-        self._telemetry, self._metrics_at = telemetry, -_METRICS_S
+        self._telemetry = telemetry
         self._outage, self._send_provenance = outage, send_provenance
-        self._server_figures, self._notices = server_figures, notices
-        self._report_lost = report_lost
+        self._notices, self._report_lost = notices, report_lost
+        self._dead = deque() if dead is None else dead
         self._stop = Event()
         self._contact_at = time.clock_gettime(_CLOCK)
         self._paused_until = 0.0
@@ -95,16 +96,10 @@ class Reaper:
             if self._notices:
                 self._notices.look()
             self._outage.answered("reaper")
-            self._telemetry.redis_answered(self._server_metrics())
+            self._telemetry.redis_answered()
         except RedisError as error:
             self._outage.failed("reaper", error)
             self._telemetry.redis_failed()
-
-    def _server_metrics(self) -> Mapping[str, float]:
-        if not self._telemetry.is_connected or time.monotonic() - self._metrics_at < _METRICS_S:
-            return {}
-        self._metrics_at = time.monotonic()
-        return self._server_figures()
 
     def _report_presence(self) -> int:
         worker, is_idle = self._describe()
@@ -122,14 +117,18 @@ class Reaper:
             self._paused_until = now + lease_s
         if now < self._paused_until:
             return
-        settings = self._settings
+        settings, dead = self._settings, tuple(self._dead)
         reaped = self._store.reap(
             settings.queue,
             lease_ms=settings.lease_ms,
             lost_max=settings.lost_max,
             as_of_ms=as_of_ms,
             every_ms=int(_SHARE * 1000 * settings.reap_s),
+            dead=dead,
         )
+        if reaped:  # else the server settles; the next run sends them again
+            for _ in dead:
+                self._dead.popleft()
         if reaped and reaped.queued:
             log.warning("%s requeued: their worker was lost", _trials(reaped.queued))
         if reaped and reaped.ended:

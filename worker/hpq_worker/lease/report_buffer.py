@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from threading import Lock
 
-from hpq.domain.attempt import ReportBatch
+from hpq.domain.attempt import ReportBatch, curve_points
 from hpq.domain.metric_check import ENOUGH_REPORTS, near_miss
 from hpq.domain.sweep import Metric, ObjectiveValue
 from hpq.domain.trial import Checkpoint, Point
@@ -25,10 +25,13 @@ _BATCH_LOG_BYTES = 65_536
 
 
 class ReportBuffer:
-    """The reports and the output of one attempt."""
+    """The reports and the output of one attempt.
 
-    def __init__(self, metric: Metric | None) -> None:
-        self._metric = metric
+    `further` names metrics beside the sweep's whose last values a result needs.
+    """
+
+    def __init__(self, metric: Metric | None, further: Collection[str] = ()) -> None:
+        self._metric, self._further = metric, dict.fromkeys(further, math.nan)
         self._lock = Lock()
         self._points: deque[Point] = deque(maxlen=_BACKLOG_POINTS)
         self._log = bytearray()
@@ -37,7 +40,10 @@ class ReportBuffer:
         self._seq = 0
         self._phase = self._run_info = ""
         self._is_new = False
-        self.has_dropped = False  # names beyond the limit
+        # Gets the values of each step; returns a line for the log, if any.
+        self.keep: Callable[[Mapping[int, Mapping[str, float]]], str] = lambda _: ""
+        self.echo: Callable[[bytes], object] = lambda _: None  # gets the output, too
+        self.dropped = ""  # the first name beyond the limit
         self._checkpoint: Checkpoint | None = None  # to be published
         self._restarted = ""
         self.published: Checkpoint | None = None  # by this attempt: Redis points to it
@@ -48,25 +54,32 @@ class ReportBuffer:
         self._logged_at: int | None = None  # the step of the last one
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
-        """Add one report; drops names beyond the fiftieth, except the sweep's metric."""
+        """Add one report; drops names beyond MAX_NAMES, except those that a result needs."""
+        rows: dict[int, dict[str, float]] = {}
         with self._lock:
             for name, value in metrics.items():
                 if not is_metric_name(name):
                     continue
                 count = self._counts.get(name, 0) + 1
                 is_objective = self._metric is not None and name == self._metric.name
-                if count == 1 and len(self._counts) >= MAX_NAMES and not is_objective:
-                    self.has_dropped = True
+                is_needed = is_objective or name in self._further
+                if count == 1 and len(self._counts) >= MAX_NAMES and not is_needed:
+                    self.dropped = self.dropped or name
                     continue
+                if name in self._further:
+                    self._further[name] = float(value)
                 self._counts[name] = count
                 at = count if step is None else int(step)
                 self._points.append(Point(at, name, float(value)))
+                rows.setdefault(at, {})[name] = float(value)
                 if at > self.step:
                     self.step = at
                 if is_objective:
                     self._log_objective(at, float(value))
             self._phase = ""
             self._is_new = True
+            if line := self.keep(rows):
+                self._log += f"hpq: {line}\n".encode()
 
     def _log_objective(self, at: int, value: float) -> None:
         assert self._metric is not None
@@ -95,6 +108,7 @@ class ReportBuffer:
             self._log += data
             del self._log[:-_BACKLOG_LOG_BYTES]
             self._is_new = self._is_new or bool(data)
+        self.echo(data)
 
     def resume(self, at: Checkpoint) -> None:
         """Continue the counts from a checkpoint."""
@@ -102,6 +116,7 @@ class ReportBuffer:
             self.step, self._counts, self._logged = at.step, dict(at.counts), at.logged
             self.last = math.nan if at.last is None else at.last
             self._best = math.nan if at.best is None else at.best
+            self._further |= {n: v for n, v in at.further.items() if n in self._further}
 
     def restart(self, why: str) -> None:
         """Discard earlier reports: training starts again although a checkpoint existed."""
@@ -119,6 +134,7 @@ class ReportBuffer:
                 best=self._best if math.isfinite(self._best) else None,
                 counts=dict(self._counts),
                 logged=self._logged,
+                further={n: v for n, v in self._further.items() if math.isfinite(v)},
             )
 
     def publish(self, checkpoint: Checkpoint) -> None:
@@ -138,6 +154,13 @@ class ReportBuffer:
         """The metrics reported so far."""
         with self._lock:
             return tuple(self._counts)
+
+    @property
+    def lasts(self) -> dict[str, float]:
+        """The last value of each metric that a result needs; NaN if it was not reported."""
+        with self._lock:
+            own = {self._metric.name: self.last} if self._metric else {}
+            return own | self._further
 
     @property
     def near_miss(self) -> str:
@@ -190,6 +213,7 @@ class ReportBuffer:
                     checkpoint=self._checkpoint,
                     restarted=self._restarted,
                     run_info=self._run_info,
+                    curve_points=curve_points(len(self._counts)),
                 )
                 self._checkpoint, self._restarted, self._run_info = None, "", ""
                 del self._log[:_BATCH_LOG_BYTES]

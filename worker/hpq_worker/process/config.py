@@ -38,7 +38,7 @@ class WorkerConfig:
     exit_report: int | None = None
     run_budget: tuple[int, ...] = ()  # the read end and the write end
     is_until_over: bool = False  # exit when HPQ_SWEEP is over
-    idle: Mapping[str, str] = field(default_factory=dict)  # sweep to skip → id of its last event
+    until_idle_s: float = 0.0  # exit when no trial could be claimed for so long; 0: never
     caller: CallerConfig | None = None
 
 

@@ -35,6 +35,11 @@ def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]
     return [group for group in each for _ in range(trials_per_gpu)]
 
 
+def share(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> float:
+    """Return how many GPUs a trial takes; 1 without a GPU, as budgets count."""
+    return per_trial / trials_per_gpu if gpus else 1.0
+
+
 def idle(gpus: Sequence[str], per_trial: int) -> str:
     """Return a warning about GPUs that no slot uses; "" if each is used."""
     left = len(gpus) % per_trial

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 SPARED: set[int] = set()  # children of this process that belong to no runner
+_PATIENCE_S = 5.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -46,9 +47,9 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def children() -> dict[int, list[int]]:
-    """Return parent → children, of all visible processes."""
+    """Return parent → children, of all visible processes; none on other systems than Linux."""
     tree: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
+    for entry in Path("/proc").iterdir() if sys.platform == "linux" else ():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -59,11 +60,11 @@ def children() -> dict[int, list[int]]:
     return tree
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the living processes below one."""
+def descendants(pid: int, but: Collection[int] = ()) -> list[int]:
+    """Return the living processes below one, except `but` and the processes below those."""
     tree, found, front = children(), [], [pid]
     while front:
-        below = tree.get(front.pop(), [])
+        below = [child for child in tree.get(front.pop(), []) if child not in but]
         found += below
         front += below
     return found
@@ -71,28 +72,25 @@ def descendants(pid: int) -> list[int]:
 
 def kill_orphans(keep: Collection[int]) -> None:
     """Kill all descendants except `keep` and the processes below those."""
-    tree, front = children() if sys.platform == "linux" else {}, [os.getpid()]
-    while front:
-        below = [pid for pid in tree.get(front.pop(), []) if pid not in keep]
-        front += below
-        for pid in below:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+    _kill(descendants(os.getpid(), keep))
 
 
-def kill_descendants(deadline_s: float = 5.0) -> None:
+def kill_descendants() -> None:
     """Kill and reap all descendants except SPARED, also those that fork meanwhile."""
-    end = time.monotonic() + deadline_s
+    end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end:
-        below = descendants(os.getpid()) if sys.platform == "linux" else []
-        left = [pid for pid in below if pid not in SPARED]
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        left = [pid for pid in descendants(os.getpid()) if pid not in SPARED]
+        _kill(left)
         _reap()
         if not left:
             return
         time.sleep(0.002)  # a killed process needs a moment to die
+
+
+def _kill(pids: Collection[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _reap() -> None:

@@ -70,7 +70,7 @@ class AttemptEnd:
     has_last_message: bool = True  # False: the runner died or was killed before its last message
     halt: Halt | None = None
     tail: str = ""  # the end of its log
-    silent_s: float = 0.0  # its stall limit
+    silent_s: float = 0.0  # its stall limit; 0 if its GPUs were idle
     argv: tuple[str, ...] = ()  # of a program
     in_terminal: bool = False  # of `hpq try`, which stores no results
     is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports

@@ -10,7 +10,9 @@ import signal
 import time
 from collections.abc import Callable
 from enum import IntEnum
+from types import FrameType
 
+FORWARDED = signal.SIGUSR2  # a SIGTERM or SIGINT that a supervisor passes on
 _RESERVED_S = 1.0  # of the grace, for the last calls to Redis
 
 
@@ -32,12 +34,20 @@ class Signals:
             os.set_blocking(fd, False)
         self.requests = 0  # all of them: a supervisor forwards each
         self._requested_at = 0.0
+        self._received = [0, 0]  # sent to this process, and forwarded
         self.interrupt: Callable[[], None] = lambda: None  # ends a blocking call of the main thread
 
     def install(self) -> None:
         """Handle the signals of this process."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.request_shutdown())
+        for number in (signal.SIGTERM, signal.SIGINT, FORWARDED):
+            signal.signal(number, self._receive)
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        # A signal to all processes of a job reaches a worker twice: also by its supervisor.
+        is_forwarded = number == FORWARDED
+        self._received[is_forwarded] += 1
+        if self._received[is_forwarded] > self.requests:
+            self.request_shutdown()
 
     def request_shutdown(self) -> None:
         """Stop within the grace; the second request, at once."""

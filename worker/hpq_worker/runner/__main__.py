@@ -83,12 +83,26 @@ class Runner:
         signal.alarm(_START_S)  # `start` never returns if there is no memory for the thread
         threading.Thread(target=self._read_commands, daemon=True).start()
         signal.alarm(0)
+        self._survive_sigterm()
         state = ProcessState()
         while True:
             run = self._runs.get()
             end = self._run(run)
             state.restore()
             self._write(end_message(run.id, end))
+
+    def _survive_sigterm(self) -> None:
+        """Outlive a SIGTERM to all processes of a job or cgroup: the worker stops the trial."""
+        pid = os.getpid()
+
+        def survive(number: int, _frame: FrameType | None) -> None:
+            if os.getpid() != pid:  # training code forked it, and ends it
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            elif (program := self._program) is not None:
+                program.signalled()
+
+        signal.signal(signal.SIGTERM, survive)
 
     def _read_commands(self) -> None:
         lines = LineBuffer()

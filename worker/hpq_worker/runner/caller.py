@@ -28,6 +28,7 @@ class Caller:
         self.lines, self._buffer = self, LineBuffer()
         self.has_left = False  # the caller runs no further trial
         self._commands, self._why = config.commands, ""
+        self.pid = os.getppid()
         for fd in (self._commands, self.answers, self.output):
             os.set_inheritable(fd, False)
         for fd in (self.answers, self.output):

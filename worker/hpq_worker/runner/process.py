@@ -69,6 +69,11 @@ class RunnerProcess:
             for fd in (commands, answers, output):
                 os.close(fd)
 
+    @property
+    def pid(self) -> int:
+        """The root of the process tree of its attempts."""
+        return self._process.pid
+
     def run(self, run: RunRequest) -> None:
         """Start an attempt."""
         self._send(run_message(run))

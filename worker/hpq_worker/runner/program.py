@@ -26,6 +26,7 @@ class Program:
         self._run, self._preload, self._send = run, preload, send
         self._pid = 0
         self._is_stopped, self._why = False, ""
+        self._is_signalled = False
 
     def stop(self, why: str) -> None:
         """Ask the program to end (SIGTERM to its process group); from any thread.
@@ -37,11 +38,15 @@ class Program:
             abort_descendants()
         elif not self._pid:  # it imports the modules of `preload`, or has not begun
             self._preload.interrupt(why == Halt.STALLED)
-        else:
+        elif not self._is_signalled:  # a second one could end it while it saves
             # In a terminal its process group is also that of the user's shell command.
             kill = os.kill if self._run.in_terminal else os.killpg
             with contextlib.suppress(ProcessLookupError):
                 kill(self._pid, signal.SIGTERM)
+
+    def signalled(self) -> None:
+        """Note that the program has got SIGTERM with all processes of the job."""
+        self._is_stopped = self._is_signalled = True
 
     def run(self) -> AttemptEnd:
         """Run the command to its end."""

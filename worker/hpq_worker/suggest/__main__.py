@@ -19,14 +19,14 @@ from hpq.code.signing import RowSigner
 from hpq.connection.client import connect
 from hpq.errors import ExitCode, HpqError
 from hpq.settings import read
-from hpq.store.event_reader import SweepHistory
+from hpq.store.events import SweepHistory
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq.store.wire.search import decode_search
 from hpq_worker.process.config import SuggesterConfig, receive
-from hpq_worker.process.logs import configure
+from hpq_worker.process.logs import configure, tell
 from hpq_worker.process.process_tree import end_with_parent
 from hpq_worker.suggest.loop import Suggester
 
@@ -45,7 +45,7 @@ def serve(config: SuggesterConfig) -> None:
         redis.RedisError: Redis is away.
     """
     sid, settings = config.sweep, read({**os.environ, **config.secrets})
-    configure(settings)
+    configure(settings, worker=config.worker, sweep=sid)
     keys = Keys(settings.prefix)
     redis = connect(settings.redis_url, retries=1, timeout_s=5.0)
     context = StoreContext.open(redis, keys)
@@ -90,7 +90,7 @@ def main() -> None:
 
 def _print_error(sid: str, error: Exception) -> None:
     with suppress(BrokenPipeError):
-        print(f"hpq suggest: {sid}: {error}", file=sys.stderr, flush=True)
+        tell("hpq suggest", f"{sid}: {error}")
 
 
 if __name__ == "__main__":

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from hpq.domain.identity import ParameterSet
 from hpq.search import samplers
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
+from hpq_worker.suggest.trial_results import Value
 
 if TYPE_CHECKING:
     from hpq_worker.suggest.optuna_model import OptunaModel
 
 log = logging.getLogger("hpq.suggest")
 _TRIES = 10  # duplicates of a model, before another one suggests
+_TRIES_CHECKED = 30  # if `require` may reject them
 _TRIES_GP = 2  # each takes long, and mostly returns the same
 _MOST_GP = 200  # results that it learns from by default: its time grows with their cube
 
@@ -38,7 +40,7 @@ class Chooser:
     ) -> None:
         self._search = search
         self._seen: set[bytes] = set()
-        self._values: dict[int, float] = {}
+        self._values: dict[int, Value] = {}
         self._draws = samplers.random(search.space, None, search.seed)
         self._model: OptunaModel | None = None
         self._has_logged = False
@@ -61,12 +63,14 @@ class Chooser:
         if self._model:
             self._model.trial_requeued(number)
 
-    def trial_ended(self, number: int, value: float | None) -> None:
+    def trial_ended(
+        self, number: int, value: Value | None, violations: tuple[float, ...] = ()
+    ) -> None:
         """Add the value of a trial; less is better, None is not counted."""
         if value is not None:
             self._values[number] = value
         if self._model:
-            self._model.trial_ended(number, value)
+            self._model.trial_ended(number, value, violations)
 
     @property
     def is_drawing(self) -> bool:
@@ -113,22 +117,28 @@ class Chooser:
     ) -> ParameterSet | None:
         for _ in range(self._tries):
             try:
-                params = ParameterSet(model.ask(self.by, number, stand_ins))
+                found = model.ask(self.by, number, stand_ins)
             except Exception as error:  # numerical errors of the sampler: the search continues
                 self._log_error(error)
                 break
-            if params.identity not in self._seen and self._search.space.allows(params):
+            if found is None:
+                model.reject()
+            elif (params := ParameterSet(found)).identity in self._seen:
+                model.drop()
+            else:
                 self._seen.add(params.identity)
                 model.keep(number, params)
                 return params
-            model.drop()
+        model.forget_rejected()
         return None
 
     @property
     def _tries(self) -> int:
         if self.by is Sampler.QMC:
             return len(self._seen) + 1
-        return _TRIES_GP if self.by is Sampler.GP else _TRIES
+        if self.by is Sampler.GP:
+            return _TRIES_GP
+        return _TRIES_CHECKED if self._search.space.has_expressions else _TRIES
 
     def _log_error(self, error: Exception) -> None:
         if not self._has_logged:

@@ -20,11 +20,11 @@ from hpq.domain.status import Event
 from hpq.domain.sweep import Impute
 from hpq.search.replicates import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
-from hpq.store.event_reader import SweepHistory
+from hpq.store.events import SweepHistory
 from hpq.store.suggest_lease import LeaseReply, SuggestLease
 from hpq.store.wire.trial import encode_new
 from hpq_worker.suggest.chooser import Chooser
-from hpq_worker.suggest.history import TrialResults
+from hpq_worker.suggest.trial_results import TrialResults
 
 log = logging.getLogger("hpq.suggest")
 _LONGEST_S = 600.0  # for one set; a slower suggester hangs, and loses the lease

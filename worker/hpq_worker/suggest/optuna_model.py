@@ -7,18 +7,25 @@ their value, uncounted ones as failed. Samplers share the study, so one can cont
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from importlib import import_module
-from math import isfinite
+from math import inf, isfinite
 from random import Random
 from statistics import fmean, pstdev
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, QMCSampler, TPESampler
+from optuna.samplers import (
+    BaseSampler,
+    CmaEsSampler,
+    GPSampler,
+    NSGAIISampler,
+    QMCSampler,
+    TPESampler,
+)
 from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -27,25 +34,33 @@ from hpq.domain.trial import Json, Params
 from hpq.search.conditions import MISSING, find
 from hpq.search.search_spec import Sampler, Search
 from hpq_worker.suggest.optuna_space import axis_of
+from hpq_worker.suggest.trial_results import Value
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 _STUDY = "hpq"
 _SOURCE = 10  # results from which CMA-ES can begin
 _STATEFUL = (Sampler.CMAES, Sampler.QMC)
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
+_VIOLATIONS = "constraints"  # where samplers read them; those that exceed 0 are not met
+_POPULATION = 20  # parents of NSGA-II
 _HUGE = 1e150  # the square of a larger value is infinite
 
 
 class SweepStorage(InMemoryStorage):
-    """One study that minimizes. Trials are named by their number, counted from 0.
+    """One study that minimizes one value or several. Trials' numbers count from 0.
 
     Optuna's interface cannot change a trial after its end (a retry), remove one (a duplicate set)
     or set its parameters at once, so these methods edit the list of the trials.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, values: int) -> None:
         super().__init__()
-        self._study_id = self.create_new_study([StudyDirection.MINIMIZE], _STUDY)
+        self._study_id = self.create_new_study([StudyDirection.MINIMIZE] * values, _STUDY)
+
+    @property
+    def directions(self) -> list[StudyDirection]:
+        """One for each value."""
+        return self.get_study_directions(self._study_id)
 
     @property
     def _trials(self) -> list[FrozenTrial]:
@@ -59,19 +74,22 @@ class SweepStorage(InMemoryStorage):
         trial.params, trial.distributions = dict(params), dict(distributions)
         return trial.number
 
-    def put(self, number: int, state: TrialState, value: float | None = None) -> None:
-        """Set the state and the value of a trial."""
+    def put(
+        self,
+        number: int,
+        state: TrialState,
+        value: Value | None = None,
+        violations: Sequence[float] = (),
+    ) -> None:
+        """Set the state and the value of a trial, and how far it violates the constraints."""
         trial = self._trials[number]
-        trial.state, trial.values = state, None if value is None else [value]
+        trial.state, trial.values = state, None if value is None else _listed(value)
+        if violations:
+            trial.system_attrs[_VIOLATIONS] = list(violations)
 
     def ended(self) -> list[FrozenTrial]:
         """Return the trials that have ended with a value."""
         return [trial for trial in self._trials if trial.state is TrialState.COMPLETE]
-
-    def value(self, numbers: Sequence[int], values: Sequence[float]) -> None:
-        """Set the values of ended trials."""
-        for number, value in zip(numbers, values, strict=True):
-            self._trials[number].values = [value]
 
     @property
     def count(self) -> int:
@@ -81,6 +99,25 @@ class SweepStorage(InMemoryStorage):
     def take_back(self) -> None:
         """Remove the newest trial."""
         self._trials.pop()
+
+
+class SteadyNSGAII(NSGAIISampler):
+    """NSGA-II whose parents are the best of all results.
+
+    Optuna's generations are marks on the trials, which another suggester would lack.
+    """
+
+    def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
+        """Return 1: all results are its parents' generation."""
+        return 1
+
+    def get_parent_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+        """Return the best results."""
+        return self.select_parent(study, generation) if generation else []
+
+    def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+        """Return all results."""
+        return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
 
 class OptunaModel:
@@ -101,7 +138,9 @@ class OptunaModel:
         conditional = {condition.path for condition in search.space.when}
         self._conditional = {p: leaf for p, leaf in search.space.leaves if p in conditional}
         self._asked, self._by = -1, Sampler.TPE  # the last suggestion's trial and its sampler
-        self._memory, self._at = SweepStorage(), dict[int, int]()
+        self._rejected = 0  # sets at the end of the memory
+        self._memory, self._at = SweepStorage(len(search.maximizes) or 1), dict[int, int]()
+        self._constraints = search.constraints
         self._seed = search.seed
         self._studies: dict[Sampler, tuple[int, Study]] = {}  # and the number of a set made with it
 
@@ -128,14 +167,19 @@ class OptunaModel:
         if number in self._at:
             self._memory.put(self._at[number], TrialState.RUNNING)
 
-    def trial_ended(self, number: int, value: float | None) -> None:
+    def trial_ended(
+        self, number: int, value: Value | None, violations: Sequence[float] = ()
+    ) -> None:
         """Add the value of a trial; less is better, None is not counted."""
         if number in self._at:
             state = TrialState.FAIL if value is None else TrialState.COMPLETE
-            self._memory.put(self._at[number], state, value)
+            self._memory.put(self._at[number], state, value, violations)
 
-    def ask(self, by: Sampler, number: int, stand_ins: Mapping[int, float]) -> dict[str, Json]:
-        """Suggest a set for this trial number; the caller calls `keep` or `drop` next.
+    def ask(
+        self, by: Sampler, number: int, stand_ins: Mapping[int, float]
+    ) -> dict[str, Json] | None:
+        """Suggest a set for this trial number, None if the space rejects it; the caller calls
+        `keep` or `drop` next.
 
         `stand_ins` are values of running trials that count as results.
         """
@@ -172,6 +216,7 @@ class OptunaModel:
                 import_module("torch").set_num_threads(1)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                warnings.simplefilter("ignore", FutureWarning)  # Optuna 4 needs `constraints_func`
                 sampler = self._sampler(by, number)
             study = optuna.load_study(study_name=_STUDY, storage=self._memory, sampler=sampler)
         self._studies[by] = number, study
@@ -192,13 +237,20 @@ class OptunaModel:
             )  # fmt: skip
         names = sorted(n for n, d in self._distributions.items() if not d.single())
         known = {name: self._distributions[name] for name in names}
+        more: dict[str, Any] = {"constraints_func": _violations} if self._constraints else {}
         sampler: BaseSampler
         if by is Sampler.GP:
-            sampler = GPSampler(seed=seed, n_startup_trials=1)
+            sampler = GPSampler(seed=seed, n_startup_trials=1, **more)
+        elif by is Sampler.NSGA2:
+            sampler = SteadyNSGAII(seed=seed, population_size=_POPULATION, **more)
         else:
+            # Of several values, Optuna's default finds the wider fronts: each parameter alone.
+            is_one = len(self._memory.directions) == 1
             sampler = TPESampler(
-                seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True
+                seed=seed, n_startup_trials=1, multivariate=is_one, constant_liar=True, **more
             )
+            if not is_one:
+                return sampler
         # All trials have these parameters; Optuna would look for them in every trial anew.
         setattr(sampler, "infer_relative_search_space", lambda _study, _trial: known)  # noqa: B010
         return sampler
@@ -216,7 +268,9 @@ class OptunaModel:
     def _with_stand_ins(self, stand_ins: Mapping[int, float]) -> Iterator[None]:
         known = [number for number in stand_ins if number in self._at]
         for number in known:
-            self._memory.put(self._at[number], TrialState.COMPLETE, stand_ins[number])
+            violations = (0.0,) * self._constraints  # none is known
+            value = stand_ins[number]
+            self._memory.put(self._at[number], TrialState.COMPLETE, value, violations)
         try:
             yield
         finally:
@@ -225,17 +279,28 @@ class OptunaModel:
 
     @contextmanager
     def _results_for(self, by: Sampler) -> Iterator[None]:
-        """Warp the results while a Gaussian process reads them."""
-        if by is not Sampler.GP:
+        """Replace infinite values while a sampler reads several; warp a Gaussian process's."""
+        ended = self._memory.ended()
+        if not ended or (by is not Sampler.GP and len(ended[0].values) == 1):
             yield
             return
-        ended = self._memory.ended()
-        numbers, values = [t.number for t in ended], [float(t.values[0]) for t in ended]
-        self._memory.value(numbers, warped(values))
+        kept = [(trial.values, trial.system_attrs.get(_VIOLATIONS, ())) for trial in ended]
+        values, violations = zip(*kept, strict=True)
+        warp, fill = (warped, _averaged) if by is Sampler.GP else (levelled, unmet)
+        self._put_all(ended, _by_column(warp, values), _by_column(fill, violations))
         try:
             yield
         finally:
-            self._memory.value(numbers, values)
+            self._put_all(ended, values, violations)
+
+    def _put_all(
+        self,
+        ended: Sequence[FrozenTrial],
+        values: Sequence[list[float]],
+        violations: Sequence[list[float]],
+    ) -> None:
+        for trial, *found in zip(ended, values, violations, strict=True):
+            self._memory.put(trial.number, TrialState.COMPLETE, tuple(found[0]), found[1])
 
     def keep(self, number: int, params: Params) -> None:
         """Keep the suggested set as the trial of this number."""
@@ -243,11 +308,31 @@ class OptunaModel:
             self._at[number] = self._asked
         else:  # by its rounded values, as the next suggester will read it
             self._memory.take_back()
+            self.forget_rejected()
             self.add(number, params)
 
     def drop(self) -> None:
         """Drop the suggested set: it exists already."""
         self._memory.take_back()
+
+    def reject(self) -> None:
+        """Count the suggested set, which does not run, as the worst until another one is kept.
+
+        A sampler would suggest its like again and again. The next suggester lacks it, so it counts
+        for one set only.
+        """
+        if self._by in _STATEFUL:
+            self.drop()
+        else:
+            worst = (inf,) * len(self._memory.directions)
+            self._memory.put(self._asked, TrialState.COMPLETE, worst, (inf,) * self._constraints)
+            self._rejected += 1
+
+    def forget_rejected(self) -> None:
+        """Drop the rejected sets."""
+        for _ in range(self._rejected):
+            self._memory.take_back()
+        self._rejected = 0
 
 
 def warped(values: Sequence[float]) -> list[float]:
@@ -257,10 +342,8 @@ def warped(values: Sequence[float]) -> list[float]:
     Less stays better and the order stays; an infinite value counts as the worst finite one. The
     values stay as they are if the transformation would flatten a valley instead of the walls.
     """
-    finite = [min(max(value, -_HUGE), _HUGE) for value in values if isfinite(value)]
-    worst = max(finite, default=0.0)
-    level = [min(max(value, -_HUGE), worst) if isfinite(value) else worst for value in values]
-    if len(set(finite)) < 3:
+    level = levelled(values)
+    if len({value for value in values if isfinite(value)}) < 3:
         return level
     stats = import_module("scipy.stats")  # imported late: it takes 0.5 s
     middle, spread = fmean(level), pstdev(level)
@@ -271,6 +354,45 @@ def warped(values: Sequence[float]) -> list[float]:
     ranks = [stats.rankdata(each, "dense").tolist() for each in (level, even)]
     keeps_order = ranks[0] == ranks[1] and all(map(isfinite, even))
     return even.tolist() if exponent < 1 and keeps_order else level
+
+
+def levelled(values: Sequence[float]) -> list[float]:
+    """Return values with the worst finite one in place of those that are infinite or huge."""
+    worst = max((min(max(v, -_HUGE), _HUGE) for v in values if isfinite(v)), default=0.0)
+    return [min(max(v, -_HUGE), worst) if isfinite(v) else worst for v in values]
+
+
+def unmet(violations: Sequence[float]) -> list[float]:
+    """Return violations with a positive one in place of those that are infinite: not met."""
+    return levelled([*violations, 1.0])[:-1]
+
+
+def _averaged(values: Sequence[float]) -> list[float]:
+    """Return values with the mean of the finite ones in place of those that are infinite.
+
+    A Gaussian process would learn a bound that is not there from the worst one.
+    """
+    finite = [min(max(value, -_HUGE), _HUGE) for value in values if isfinite(value)]
+    mean = fmean(finite) if finite else 0.0
+    return [min(max(value, -_HUGE), _HUGE) if isfinite(value) else mean for value in values]
+
+
+def _by_column(
+    change: Callable[[Sequence[float]], list[float]], rows: Sequence[Sequence[float]]
+) -> list[list[float]]:
+    """Apply a function to each column of a table."""
+    if not rows or not rows[0]:
+        return [[] for _ in rows]
+    columns = [change(column) for column in zip(*rows, strict=True)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _violations(trial: FrozenTrial) -> Sequence[float]:
+    return tuple(trial.system_attrs[_VIOLATIONS])
+
+
+def _listed(value: Value) -> list[float]:
+    return [*value] if isinstance(value, tuple) else [value]
 
 
 def _seed(seed: int, number: int) -> int:

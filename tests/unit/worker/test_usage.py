@@ -1,0 +1,142 @@
+"""Telemetry without a worker: what a thread reads of processes and GPUs, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from hpq.domain.attempt import Outcome
+from hpq.domain.trial import USAGE, Failure, FailureKind, TrialState
+from hpq.store.wire.trial import encode_usage
+from hpq_worker.attempt.outcome import with_peak
+from hpq_worker.health.usage import TrialUsage, UsageReader
+from tests.support.constants import ROOT
+from tests.support.nvml import GB, FakeNvml
+
+# pynvml keeps the library that it loaded: each read is by a process of its own.
+READ = """
+import json, sys, time
+from hpq_worker.health.usage import UsageReader
+reader = UsageReader(sys.argv[1].split(","))
+reader.start()
+trial = reader.begin(int(sys.argv[2]), 0.0)
+while not (figures := trial.figures()):
+    time.sleep(0.01)
+print(json.dumps(figures))
+"""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ten seconds pass between two looks at the clock."""
+    seconds = count(0, 10)
+    monkeypatch.setattr("hpq_worker.health.usage.time.monotonic", lambda: float(next(seconds)))
+    yield
+
+
+def read(gpus: str, **env: str) -> dict[str, float]:
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "worker")))
+    command = [sys.executable, "-c", READ, gpus, str(os.getpid())]
+    env = {**os.environ, "PYTHONPATH": path, **env}
+    done = subprocess.run(command, env=env, capture_output=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def test_maximum_and_mean_of_each_reading_are_kept(clock: None) -> None:
+    usage = TrialUsage()
+    usage.add({"gpu.util": 50, "rss_gb": 1}, 100.0)
+    usage.add({"gpu.util": 100}, 120.0)
+    assert usage.figures() == {
+        "rss_gb": 1, "rss_gb.mean": 1, "cpu": 2, "cpu.mean": 2, "gpu.util": 100, "gpu.util.mean": 75
+    }  # fmt: skip
+
+
+def test_memory_that_the_driver_counts_for_the_trial_replaces_that_of_the_gpu(clock: None) -> None:
+    usage = TrialUsage()
+    usage.add({"gpu.memory_gb": 70.0})  # another trial's: this one has just begun
+    usage.add({"gpu.memory_gb": 75.0, "own": 5.0})
+    assert usage.figures()["gpu.memory_gb"] == 5.0
+
+
+def test_a_read_that_fails_says_neither_that_the_gpus_are_idle_nor_that_they_were(
+    clock: None,
+) -> None:
+    usage = TrialUsage(idle_below=10)
+    usage.add({"gpu.util": 3})
+    usage.add({"gpu.util": 9})
+    assert usage.idle_s == 20
+    usage.add({})
+    assert usage.idle_s == 0
+    usage.add({"gpu.util": 10})
+    assert usage.idle_s == 0
+
+
+def test_a_machine_without_the_library_reads_the_processes_only(tmp_path: Path) -> None:
+    assert set(read("0", LD_LIBRARY_PATH=str(tmp_path))) == {"rss_gb", "rss_gb.mean"}
+
+
+def test_a_mig_instance_has_memory_and_no_use(tmp_path: Path) -> None:
+    nvml = FakeNvml(tmp_path)
+    nvml.set(total=10 * GB, used=4 * GB, util=50, power=1000)
+    found = read("MIG-1", **nvml.env)
+    assert (found["gpu.memory_gb"], found["gpu.size_gb"]) == (4, 10)
+    assert "gpu.util" not in found and "gpu.power_w" not in found
+
+
+def test_of_several_gpus_the_fullest_counts_and_use_is_the_mean(tmp_path: Path) -> None:
+    nvml = FakeNvml(tmp_path)
+    nvml.set(total=10 * GB, used=4 * GB, util=50, power=200_000)
+    found = read("0,GPU-1", **nvml.env)
+    assert (found["gpu.util"], found["gpu.memory_gb"], found["gpu.power_w"]) == (50, 4, 400)
+
+
+def test_a_driver_that_refuses_leaves_the_figures_of_the_processes(tmp_path: Path) -> None:
+    nvml = FakeNvml(tmp_path)
+    nvml.set(error=999)
+    assert "rss_gb" in read("0", **nvml.env)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.012345, 9.876, 99.994, 1234.5])
+def test_figures_of_a_trial_take_at_most_64_bytes(value: float) -> None:
+    """One longer value would make Redis keep the trial's hash in its large form."""
+    assert len(encode_usage(dict.fromkeys(USAGE, value))) <= 64
+    assert encode_usage({"rss_gb": 0.0321, "rss_gb.mean": 0.026}) == "0.03 0.03"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "rss", "ends"),
+    [
+        ("out_of_memory", "CUDA out of memory", 1, "use 23 of its GPU's 24 GB"),
+        ("out_of_memory", "MemoryError", 60, "use 60 of this machine's 64 GB"),
+        ("killed", "killed by SIGKILL", 60, "use 60 of this machine's 64 GB"),
+        ("killed", "killed by SIGKILL", 1, "killed by SIGKILL"),
+        ("user_error", "CUDA error", 60, "CUDA error"),
+    ],
+)
+def test_a_lack_of_memory_names_the_peak_and_the_size(
+    kind: str, message: str, rss: float, ends: str
+) -> None:
+    outcome = Outcome(
+        state=TrialState.FAILED,
+        failure=Failure(kind=FailureKind(kind), message=message),
+        usage={"rss_gb": rss, "gpu.memory_gb": 23, "gpu.size_gb": 24},
+    )
+    failure = with_peak(outcome, lambda: 64.0).failure
+    assert failure is not None and failure.message.endswith(ends)
+
+
+def test_a_reader_keeps_nothing_of_a_trial_whose_processes_are_gone() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    usage = TrialUsage(gone.pid)
+    with pytest.raises(Exception, match="process"):
+        UsageReader()._read(usage)
+    assert usage.figures() == {}

@@ -1,0 +1,165 @@
+"""What a running trial uses of its machine: its processes by psutil, its GPUs by NVML.
+
+A thread of its own reads, and a read that fails counts for nothing: a driver that hangs or breaks
+must stop neither the trial nor its heartbeats.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import psutil
+
+from hpq.domain.trial import USAGE
+
+_TICK_S = 1.0
+_PAUSE_S = 5.0  # between two reads; the first follow each other faster
+_MOST_CPU = 0.002  # of a core: reads that cost more come less often
+_GB = 1 << 30  # as nvidia-smi and torch count
+_OWN = "own"
+
+
+class TrialUsage:
+    """The readings of one attempt: the thread adds them, the worker's main thread asks."""
+
+    def __init__(self, pid: int = 0, idle_below: float = 0.0) -> None:
+        """`pid` is the root of the trial's process tree, `idle_below` percent of GPU use."""
+        self.pid, self._idle_below = pid, idle_below
+        self.due_at = self._busy_at = time.monotonic()
+        self.pause_s = _TICK_S
+        self.idle_s = 0.0  # how long the GPUs have been used less than that, by the last read
+        self._found: dict[str, tuple[float, float, int]] = {}  # maximum, sum, number of reads
+        self._cpu: tuple[float, float] | None = None  # seconds of CPU so far, and when
+
+    def add(self, readings: Mapping[str, float], cpu_s: float | None = None) -> None:
+        """Add what one read found; `cpu_s` is the CPU time of the tree so far."""
+        now, found = time.monotonic(), dict(readings)
+        if cpu_s is not None:
+            if self._cpu:  # processes that ended take their time with them
+                found["cpu"] = max(0.0, cpu_s - self._cpu[0]) / (now - self._cpu[1])
+            self._cpu = cpu_s, now
+        for name, value in found.items():
+            most, total, count = self._found.get(name, (value, 0.0, 0))
+            self._found[name] = max(most, value), total + value, count + 1
+        if readings.get("gpu.util", self._idle_below) >= self._idle_below:
+            self._busy_at = now
+        self.idle_s = now - self._busy_at
+
+    def figures(self) -> dict[str, float]:
+        """Return maximum and mean of each reading, named as in hpq.domain.trial.USAGE."""
+        found = self._found.copy()
+        # The GPU's memory stands for the trial's only if the driver never counted that.
+        if _OWN in found:
+            found["gpu.memory_gb"] = found.pop(_OWN)
+        means = {f"{name}.mean": total / count for name, (_, total, count) in found.items()}
+        figures = {name: most for name, (most, *_) in found.items()} | means
+        return {name: figures[name] for name in USAGE if name in figures}
+
+
+class UsageReader:
+    """Reads for one attempt at a time."""
+
+    def __init__(
+        self,
+        gpus: Sequence[str] = (),
+        send: Callable[[Mapping[str, float]], object] = lambda _: None,
+    ) -> None:
+        """`gpus` are this slot's, as CUDA_VISIBLE_DEVICES names them; `send` gets each reading."""
+        self._gpus, self._send = gpus, send
+        self._nvml: Any = None
+        self._trial: TrialUsage | None = None
+        self._due_at = 0.0
+
+    def start(self) -> None:
+        """Start the thread."""
+        Thread(target=self._loop, name="usage", daemon=True).start()
+
+    def begin(self, pid: int, idle_below: float) -> TrialUsage:
+        """Read for an attempt from now on."""
+        self._trial = trial = TrialUsage(pid, idle_below)
+        return trial
+
+    def end(self) -> None:
+        """Read no more for the attempt."""
+        self._trial = None
+
+    def _loop(self) -> None:
+        if self._gpus:
+            with suppress(Exception):  # no library, or no driver
+                nvml: Any = import_module("pynvml")
+                nvml.nvmlInit()
+                self._nvml = nvml
+        while True:
+            time.sleep(_TICK_S)
+            trial = self._trial
+            if trial is None or time.monotonic() < max(self._due_at, trial.due_at):
+                continue
+            began_s = time.thread_time()
+            try:
+                self._read(trial)
+            except Exception:  # of a process that ended, or a driver: nothing is known
+                trial.add({})
+            now, cost_s = time.monotonic(), time.thread_time() - began_s
+            self._due_at = now + cost_s / _MOST_CPU
+            trial.pause_s = min(_PAUSE_S, 2 * trial.pause_s)
+            trial.due_at = now + trial.pause_s - _TICK_S / 2
+
+    def _read(self, trial: TrialUsage) -> None:
+        root = psutil.Process(trial.pid)
+        rss, cpu_s, pids = 0, 0.0, set[int]()
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.Error), process.oneshot():
+                rss += process.memory_info().rss
+                cpu_s += sum(process.cpu_times()[:4])  # also of its children that ended
+                pids.add(process.pid)
+        readings = {"rss_gb": rss / _GB}
+        if self._nvml is not None:
+            with suppress(Exception):
+                readings |= _of_gpus(self._nvml, self._gpus, pids)
+        trial.add(readings, cpu_s)
+        if _OWN in readings:
+            readings["gpu.memory_gb"] = readings.pop(_OWN)
+        if trial is self._trial:
+            self._send(readings)
+
+
+def _of_gpus(nvml: Any, gpus: Sequence[str], pids: set[int]) -> dict[str, float]:
+    """Return the mean use in percent, the fullest GPU's memory, and the sum of the power.
+
+    What a GPU or a MIG instance does not know is missing. _OWN is the memory of these processes: a
+    driver that does not share their ids, as in most containers, does not count it.
+    """
+    found: dict[str, list[float]] = {}
+    for name in gpus:
+        is_index = name.isdigit()
+        by = nvml.nvmlDeviceGetHandleByIndex if is_index else nvml.nvmlDeviceGetHandleByUUID
+        gpu = by(int(name) if is_index else name)
+        memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+        found.setdefault("gpu.memory_gb", []).append(memory.used / _GB)
+        found.setdefault("gpu.size_gb", []).append(memory.total / _GB)
+        with suppress(nvml.NVMLError):
+            use = nvml.nvmlDeviceGetUtilizationRates(gpu).gpu
+            found.setdefault("gpu.util", []).append(use / len(gpus))
+        with suppress(nvml.NVMLError):
+            watts = nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
+            found.setdefault("gpu.power_w", []).append(watts)
+        with suppress(nvml.NVMLError):
+            users = nvml.nvmlDeviceGetComputeRunningProcesses(gpu)
+            if own := sum(it.usedGpuMemory or 0 for it in users if it.pid in pids):
+                found.setdefault(_OWN, []).append(own / _GB)
+    summed = ("gpu.util", "gpu.power_w")
+    return {name: (sum if name in summed else max)(values) for name, values in found.items()}
+
+
+def host_memory_gb() -> float:
+    """Return the memory of this machine, or of this container if that is limited."""
+    total = int(psutil.virtual_memory().total)
+    with suppress(OSError, ValueError):  # another cgroup version; `max`
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
+    return total / _GB
