@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from hpq.domain.trial import TrialView
@@ -16,8 +17,14 @@ from hpq.errors import OutOfReach
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.page.curves import pack_curves
-from hpq_producer.page.render import sweep_head
-from hpq_producer.page.sweep_data import SweepData, encode_scale, encode_trials, read_sweep
+from hpq_producer.page.render import comparison_row, sweep_head
+from hpq_producer.page.sweep_data import (
+    SweepData,
+    encode_objectives,
+    encode_scale,
+    encode_trials,
+    read_sweep,
+)
 from hpq_producer.terminal.text import clean
 
 _FRESH_S = 1.0  # a younger read serves every tab
@@ -27,11 +34,17 @@ _EVENTS = 1_000  # of one read; if there are more, all trials are read again
 _DIGITS = 20  # no moment has more, and int() reads no number of thousands
 
 
+def digest(html: str) -> str:
+    """Return what identifies a part of a page."""
+    return hashlib.sha256(html.encode()).hexdigest()
+
+
 class Polled(ABC):
     """What the tabs of one page share: one of them at a time reads Redis for all."""
 
     def __init__(self) -> None:
         self._lock, self._read_s = threading.Lock(), -math.inf
+        self.asked_s = 0.0  # when a tab asked last
 
     @contextmanager
     def fresh(self) -> Iterator[None]:
@@ -78,7 +91,7 @@ class Listing(Polled):
         self.html = self._render()
 
     def _changes(self, since: str) -> dict[str, Any] | None:
-        at = hashlib.sha256(self.html.encode()).hexdigest()
+        at = digest(self.html)
         return None if since == at else {"at": at, "html": self.html}
 
 
@@ -87,10 +100,10 @@ class LiveSweep(Polled):
 
     data: SweepData
 
-    def __init__(self, reader: StoreReader, sid: str, settings: Settings) -> None:
+    def __init__(self, reader: StoreReader, sid: str, settings: Settings, *, acts: bool) -> None:
         super().__init__()
-        self.asked_s = time.monotonic()  # when a tab asked last
         self.reader, self._sid, self._settings = reader, sid, settings
+        self._acts = acts
         self._first = 0  # the oldest moment that a patch can bring up to date; 0: nothing was read
         self._changed_ms = 0  # the newest moment with a change
         self._changed: dict[int, int] = {}  # the same of each trial that changed since the first
@@ -100,9 +113,9 @@ class LiveSweep(Polled):
     def _read(self) -> None:
         """Read the trials that changed; without any event and running trial, read no trial."""
         if not self._first or not self.reader.sweeps.exists(self._sid):
-            self.reader.find(self._sid, self._settings.user)  # in the history?
+            self.reader.find(self._sid, self._settings.user)  # moved?
             self.data = read_sweep(self.reader, self._sid, self._settings)
-            self._known, self._computed_s = self.data.importance, time.monotonic()
+            self._known, self._computed_s = self.data.importances, time.monotonic()
             self._event = self.data.status.last_event
             self._first = self._changed_ms = self.data.status.at_ms
             return
@@ -137,7 +150,7 @@ class LiveSweep(Polled):
     def _compute(self, data: SweepData) -> None:
         """Compute what takes seconds while polls are answered."""
         try:
-            self._known = data.summary.importance
+            self._known = replace(data, known=None).importances
         finally:
             self._computed_s = time.monotonic()
 
@@ -159,8 +172,10 @@ class LiveSweep(Polled):
             "winner": data.winner.trial if data.winner else 0,
             "names": [clean(name) for name in data.names],
             "scale": encode_scale(data),
+            "objectives": encode_objectives(data),
             "metrics": data.metrics,
             "trials": encode_trials(data.sweep, trials, data.names),
             "curves": pack_curves(curves, data.is_log),
-            "head": sweep_head(data),
+            "row": list(comparison_row(data).values()),
+            "head": sweep_head(data, acts=self._acts),
         }

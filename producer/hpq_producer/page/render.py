@@ -15,6 +15,8 @@ from markupsafe import Markup
 
 from hpq.domain.status import SweepStatus
 from hpq.domain.trial import flatten
+from hpq.store.wire.fields import MOST_TEXT
+from hpq_producer.actions.control import sweep_verbs
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.trial_row import TrialRow
@@ -26,46 +28,61 @@ from hpq_producer.diagnosis.verdict import (
     time_left,
 )
 from hpq_producer.page.sweep_data import SweepData, encode_sweep
-from hpq_producer.reports.show import sweep_lines
+from hpq_producer.reports.show import MOST_ATTEMPTS, attempt_end, attempt_start, sweep_lines
 from hpq_producer.reports.summary_page import comparison_cells, saved_lines
+from hpq_producer.reports.trial_files import has_file
 from hpq_producer.terminal.style import plain
-from hpq_producer.terminal.text import clean, duration, value
+from hpq_producer.terminal.text import clean, duration, size, value
 
 _MOST_BARS, _MOST_PARAMS = 7, 12  # on the first screen
-_SCRIPTS = ("core", "canvas", "charts", "table")
+_MOST_FILES = 500  # rows; `hpq get` lists all
+_CHARTS = ("canvas", "charts", "overlay", "table")
+_SCRIPTS = {  # of each page
+    "report": ("core", *_CHARTS),
+    "sweep": ("core", "live", "act", *_CHARTS),
+    "listing": ("core", "live"),
+    "trial": ("core", "live", "act", "trial"),
+}
 _POLICY = (
-    "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data: blob:;"
+    "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src {images};"
     " base-uri 'none'; form-action 'none'"
 )
+_IMAGES = "data: blob:"
 
 
-def sweep_page(sweeps: Sequence[SweepData], *, is_live: bool = False) -> str:
-    """Return the page of sweeps: one file that needs no network, or the dashboard's of one."""
-    script = page_script(is_live=is_live)
+def sweep_page(sweeps: Sequence[SweepData], *, access: str = "", acts: bool = False) -> str:
+    """Return the page of sweeps: one file that needs no network, or the dashboard's of one.
+
+    `access` is what the dashboard's page says of its rights; `acts`: it has buttons.
+    """
+    is_live = bool(access)
+    script = page_script("sweep" if is_live else "report")
     own = f"'{_sha256(plotly())}' '{_sha256(script.encode())}'"
     data = json.dumps([encode_sweep(one) for one in sweeps], allow_nan=False).encode()
     return template("sweep.html").render(
-        policy="" if is_live else _POLICY.format(scripts=own),
+        policy="" if is_live else _POLICY.format(scripts=own, images=_IMAGES),
         title=", ".join(one.sweep.id for one in sweeps),
         is_live=is_live,
+        acts=acts,
+        access=access,
         style=Markup(asset("page.css")),
         script=Markup(script),
         data=_base64(gzip.compress(data, 6, mtime=0)),
         plotly="" if is_live else _base64(plotly_gzip()),
         sweeps=sweeps,
-        rows=[
-            {
-                "sweep": one.sweep.id,
-                **comparison_cells(one.summary, one.status.best, _state_of(one.status)),
-            }
-            for one in sweeps
-        ],
+        rows=[comparison_row(one) for one in sweeps],
     )
 
 
-def sweep_head(data: SweepData) -> str:
-    """Return the first screen of a sweep as HTML."""
-    return part("head", data)
+def comparison_row(data: SweepData) -> dict[str, str]:
+    """Return what a page of several sweeps says of one, by column."""
+    cells = comparison_cells(data.summary, data.status.best, _state_of(data.status))
+    return {"sweep": data.sweep.id, **cells}
+
+
+def sweep_head(data: SweepData, *, acts: bool) -> str:
+    """Return the first screen of a sweep as HTML, with buttons if the page acts."""
+    return part("head", data, acts)
 
 
 def part(name: str, *values: object) -> str:
@@ -88,7 +105,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {"clean": clean, "duration": duration, "value": value}
-    found.filters |= {"iso": iso, "flatten": flatten, "plain": plain}
+    found.filters |= {"iso": iso, "flatten": flatten, "plain": plain, "size": size}
     found.globals |= {
         "lead_of": lead_of,
         "counts_of": state_counts,
@@ -101,6 +118,13 @@ def _environment() -> Environment:
         "notices_of": lambda status: needed_actions(status, explain_waiting(status)),
         "MOST_BARS": _MOST_BARS,
         "MOST_PARAMS": _MOST_PARAMS,
+        "MOST_FILES": _MOST_FILES,
+        "MOST_ATTEMPTS": MOST_ATTEMPTS,
+        "MOST_TEXT": MOST_TEXT,
+        "verbs_of": sweep_verbs,
+        "end_of": attempt_end,
+        "has_file": has_file,
+        "start_of": attempt_start,
     }
     return found
 
@@ -114,18 +138,15 @@ def asset(name: str) -> str:
     return (resources.files("hpq_producer.page") / "assets" / name).read_text("utf-8")
 
 
-def page_script(*, is_live: bool = False, is_list: bool = False) -> str:
-    """Return the page's scripts as one, in a scope of its own."""
-    live = ("live",) if is_live else ()
-    names = ("core", *live, *(() if is_list else _SCRIPTS[1:]))
-    return "'use strict';{" + "".join(asset(f"{name}.js") for name in names) + "}"
+def page_script(page: str) -> str:
+    """Return the scripts of a page as one, in a scope of its own."""
+    return "'use strict';{" + "".join(asset(f"{name}.js") for name in _SCRIPTS[page]) + "}"
 
 
 def live_policy() -> str:
-    """Return the policy of the dashboard's pages: scripts and answers from itself only."""
-    scripts = [page_script(is_live=True), page_script(is_live=True, is_list=True)]
-    own = " ".join(f"'{_sha256(script.encode())}'" for script in scripts)
-    policy = _POLICY.format(scripts=f"'self' {own}")
+    """Return the policy of the dashboard's pages: scripts, pictures and answers of its own only."""
+    own = " ".join(f"'{_sha256(page_script(p).encode())}'" for p in _SCRIPTS if p != "report")
+    policy = _POLICY.format(scripts=f"'self' {own}", images=f"'self' {_IMAGES}")
     return f"{policy}; connect-src 'self'; frame-ancestors 'none'"
 
 
@@ -155,7 +176,11 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     counts, ranked = sweep.counts, len(data.summary.objectives)
     parts: list[tuple[str, bool]] = []
     best = data.status.best[0] if data.status.best else None
-    if best is not None and best.objective is not None and sweep.metric:
+    if data.front:
+        members, every = len(data.front.trials), len(data.front.points)
+        parts.append((f"{members:,} of {every:,} results are on the front", True))
+        parts += [(f"; hypervolume {data.volumes[-1][1]:.3f}", False)] if data.volumes else []
+    elif best is not None and best.objective is not None and sweep.metric:
         rest = f" is the best of {ranked:,} results" if ranked > 1 else " is the only result"
         result = TrialRow(trial=best, sweep=sweep).objective
         parts += [(f"{clean(sweep.metric.name)} {result}", True), (rest, False)]
@@ -168,7 +193,9 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
         parts.append(
             (f"No trial has finished with a value of {clean(sweep.metric.name)}{yet}", False)
         )
-    if found.shares:
+    if data.front:
+        pass  # each metric has an answer of its own
+    elif found.shares:
         parts += [("; ", False), (found.answer, True)]
     elif ranked and len(sweep.varying) > 1:
         parts.append(("; the trials do not tell which parameter matters", False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,21 +14,22 @@ from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Json, TrialState, TrialView
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
+from hpq_producer.analysis.front import Front, front_of, metrics_of
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.records import finite
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
-from hpq_producer.analysis.summary import SweepSummary
+from hpq_producer.analysis.summary import SweepSummary, summaries_of
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.page.curves import POINTS, Curve, pack_curves, thinned
 from hpq_producer.query.history import read_curves
-from hpq_producer.reports.figures import drawn_trials
+from hpq_producer.query.selection import drawn_trials, read_front
 from hpq_producer.terminal.charts import axis_of, is_wide
 from hpq_producer.terminal.text import clean, value
 
 _MOST_TRIALS = 10_000  # of a page: the first by rank
-_MOST_METRICS = 100  # to choose from; `hpq results --history` has more
 _MOST_POINTS = 200_000  # of all metrics but the sweep's: 1 MB of a file
+_MEMBERS = 8  # of a front, on the first screen
 _RUNNING = 64  # running trials that the ETA counts one by one
 _EXACT = 2**53  # JavaScript's integers; a larger one is sent as text
 _STATES = [state.value for state in TrialState]
@@ -41,20 +43,22 @@ class SweepData:
     trials: Sequence[TrialView]
     curves: Mapping[int, Curve]
     winner: Winner | None
-    known: Importance | None = None  # computed for a moment before; it takes seconds
+    known: Mapping[str, Importance] | None = None  # of a moment before; it takes seconds
     cache: Path | None = None  # as of SweepSummary
+    is_moved: bool = False  # to the file store, where no action changes it
 
     of_all: SweepSummary | None = None  # of more trials than the page shows, as of its opening
+    front_of_all: Front | None = None  # likewise
 
     more: Mapping[str, Mapping[int, Curve]] = field(default_factory=dict)  # of other metrics
     was_log: bool | None = None  # the metric's axis a moment before; open pages keep it
 
     @cached_property
     def metrics(self) -> list[str]:
-        """The logged metrics that the page offers, the sweep's first."""
+        """The logged metrics, the sweep's first, then by name."""
         first = [self.sweep.metric.name] if self.sweep.metric else []
-        found = dict.fromkeys(name for trial in self.trials for name in trial.metrics)
-        return [n for n in dict.fromkeys([*first, *found]) if n in found][:_MOST_METRICS]
+        found = {name for trial in self.trials for name in trial.metrics}
+        return [n for n in dict.fromkeys([*first, *sorted(found)]) if n in found]
 
     @cached_property
     def is_log(self) -> bool:
@@ -72,8 +76,8 @@ class SweepData:
     @property
     def command(self) -> str:
         """The command that runs the winner again, or shows one that only its script can run."""
-        if not self.status.best:
-            return ""
+        if self.front or not self.status.best:
+            return f"hpq best {self.sweep.id}" if self.front else ""
         trial, launch = self.status.best[0].id, self.sweep.launch
         if launch.is_function:
             return f"hpq show {trial}"
@@ -85,9 +89,37 @@ class SweepData:
         return self.of_all or SweepSummary(self.sweep, self.cache).add(self.trials)
 
     @cached_property
+    def front(self) -> Front | None:
+        """The front of a sweep with several metrics."""
+        if not self.sweep.objectives:
+            return None
+        return self.front_of_all or front_of(self.sweep, self.trials)
+
+    @property
+    def members(self) -> Sequence[TrialView]:
+        """Trials from end to end of the front, for the first screen."""
+        every = self.front.trials if self.front else ()
+        return [*every[:: -(-len(every) // _MEMBERS) or 1][:-1], *every[-1:]]
+
+    @cached_property
+    def volumes(self) -> list[tuple[int, float]]:
+        """The hypervolume of the first N trials; none if it takes long."""
+        return self.front.hypervolumes() if self.front else []
+
+    @cached_property
+    def importances(self) -> Mapping[str, Importance]:
+        """Which parameter matters, for each metric; "" if the sweep has none."""
+        if self.known is not None:
+            return self.known
+        others = summaries_of(self.sweep, self.cache)[1:]
+        found = [self.summary, *(one.add(self.trials) for one in others)]
+        names = [metric.name for metric in metrics_of(self.sweep)] or [""]
+        return dict(zip(names, (one.importance for one in found), strict=True))
+
+    @property
     def importance(self) -> Importance:
-        """Which parameter matters."""
-        return self.known or self.summary.importance
+        """Which parameter matters for the first metric."""
+        return next(iter(self.importances.values()))
 
     @cached_property
     def names(self) -> list[str]:
@@ -102,7 +134,7 @@ def read_sweep(
     settings: Settings,
     before: SweepData | None = None,
     changed: Collection[int] = (),
-    known: Importance | None = None,
+    known: Mapping[str, Importance] | None = None,
 ) -> SweepData:
     """Read a sweep with its trials and the curves of its metric.
 
@@ -113,6 +145,7 @@ def read_sweep(
     """
     status = reader.status(sid, _RUNNING, top=2, recent=3)
     of_all = before.of_all if before else None
+    front = before.front_of_all if before else None
     if before is not None:
         wanted = {*changed, *(t.id.number for t in status.running)}
         fresh = reader.trials.get_many(sid, sorted(wanted))
@@ -125,6 +158,9 @@ def read_sweep(
             of_all.add([trial])
             if trial.id.number in shown:
                 fresh.append(trial)
+        if status.sweep.objectives:
+            front = read_front(reader, [status.sweep])
+            fresh += reader.trials.get_many(sid, sorted(front.numbers - shown))
     trials = {t.id.number: t for t in (*(before.trials if before else ()), *fresh)}
     curves = dict(_curves(reader, status.sweep, fresh))
     news = [*(t.objective for t in fresh), *(v for curve in curves.values() for _, v in curve)]
@@ -136,7 +172,9 @@ def read_sweep(
         winner=judge_winner(reader, status.sweep, status.best, None if of_all else every),
         known=known,
         cache=settings.cache,
+        is_moved=reader.moved is not None,
         of_all=of_all,
+        front_of_all=front,
         was_log=None
         if before is None
         else before.is_log and not any(v is not None and v <= 0 for v in news),
@@ -188,6 +226,34 @@ def encode_sweep(data: SweepData) -> dict[str, Any]:
         "metrics": data.metrics,
         "more": {name: pack_curves(some, None, points) for name, some in data.more.items()},
         "scale": encode_scale(data),
+        **encode_objectives(data),
+    }
+
+
+def encode_objectives(data: SweepData) -> dict[str, Any]:
+    """Return the axes of several metrics, the front, and the hypervolume of the first N trials."""
+    front, metrics = data.front, data.sweep.objectives
+    if front is None:
+        return {}
+    axes = []
+    for metric, found in zip(metrics, data.importances.values(), strict=True):
+        values = [v for t in data.trials if (v := finite(t.metrics.get(metric.name))) is not None]
+        is_log = is_wide(values)
+        scale, front_at = axis_of(values, is_log), [t.metrics[metric.name] for t in front.trials]
+        places = [math.log10(v) for v in front_at] if is_log else front_at
+        axes.append(
+            {
+                "name": metric.name,
+                "max": metric.goal is Goal.MAXIMIZE,
+                "log": is_log,
+                "scale": [min([scale.low, *places]), max([scale.high, *places])],
+                "shares": {clean(s.param): s.share for s in found.shares},
+            }
+        )
+    return {
+        "objectives": axes,
+        "front": [[t.id.number, *(t.metrics[m.name] for m in metrics)] for t in front.trials],
+        "volume": data.volumes,
     }
 
 
@@ -209,6 +275,8 @@ def encode_trials(
         "n": [t.id.number for t in trials],
         "state": [_STATES.index(t.state.value) for t in trials],
         "y": [finite(row.newest_value) for row in rows],  # whole: ties change ranks
+        **({"all": [_values(sweep, t) for t in trials]} if sweep.objectives else {}),
+        **({"ok": [sweep.is_feasible(t.metrics) for t in trials]} if sweep.constraints else {}),
         "step": [t.step for t in trials],
         "start": [
             round((t.claimed_ms - sweep.created_ms) / 1000, 1) if t.claimed_ms else None
@@ -219,6 +287,12 @@ def encode_trials(
         "why": [row.why for row in rows],
         "p": [[_cell(row.params.get(name)) for row in rows] for name in names],
     }
+
+
+def _values(sweep: SweepView, trial: TrialView) -> list[float | None]:
+    """Return the newest value of each of several metrics; what a queued trial has is older."""
+    found = {} if trial.state is TrialState.QUEUED else trial.metrics
+    return [finite(found.get(metric.name)) for metric in sweep.objectives]
 
 
 def _axes(data: SweepData) -> list[dict[str, Any]]:

@@ -1,15 +1,28 @@
-"""A browser for the pages, and what it complained about."""
+"""A browser for the pages, what it complained about, and a running dashboard."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import http.client
+import json
 import os
+import re
+import socket
+import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from redis import Redis
 
+from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.trial import Claim, Point, TrialState
+from hpq.store.trials import TrialStore
+from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -83,3 +96,102 @@ def tab(chromium: Callable[..., Any]) -> Iterator[Callable[..., Tab]]:
     yield make
     for context in contexts:
         context.close()
+
+
+class Served:
+    """A running `hpq dashboard`, and the cookie of a browser that has opened its link."""
+
+    def __init__(self, process: subprocess.Popen[str], link: str) -> None:
+        self.process, self.link = process, link
+        there = urlsplit(link)
+        self.url = f"{there.scheme}://{there.netloc}"
+        self.cookie = f"hpq-dashboard-{there.port}", there.query.removeprefix("token=")
+
+    def show(self, tab: Tab, path: str = "/") -> Tab:
+        """Open a page in a browser that has the cookie."""
+        name, value = self.cookie
+        tab.page.context.add_cookies([{"name": name, "value": value, "url": self.url}])
+        return tab.open(self.url + path)
+
+    def get(
+        self, path: str, method: str = "GET", **headers: str
+    ) -> tuple[int, Mapping[str, str], str]:
+        headers = {"Cookie": "=".join(self.cookie), **headers}
+        there = urlsplit(self.url)
+        host = "127.0.0.1" if there.hostname not in ("127.0.0.1", "::1") else there.hostname
+        connection = http.client.HTTPConnection(host, there.port, timeout=DEADLINE_S)
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        found = answer.status, dict(answer.getheaders()), answer.read().decode()
+        connection.close()
+        return found
+
+    def changes(self, sid: str, since: object) -> Any:
+        """Poll as a tab does; return the status if no JSON came."""
+        status, _, text = self.get(f"/sweep/{sid}/changes?since={since}")
+        return json.loads(text) if status == 200 else status
+
+    def patch(self, sid: str, since: object) -> Any:
+        """Poll until something changed."""
+        until = time.monotonic() + DEADLINE_S
+        while (found := self.changes(sid, since)) == 304:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        return found
+
+    def moment(self, sid: str) -> int:
+        """Open a sweep's page; return the moment that it shows."""
+        found = re.search(r'id="data">([^<]+)<', self.get(f"/sweep/{sid}")[2])
+        assert found
+        return int(json.loads(gzip.decompress(base64.b64decode(found[1])))[0]["at"])
+
+
+@pytest.fixture
+def serve(
+    environ: dict[str, str], tmp_path: object, redis: Redis
+) -> Iterator[Callable[..., Served]]:
+    """Return a function that starts the dashboard."""
+    running = []
+
+    def start(*words: str) -> Served:
+        command = [HPQ, "dashboard", "--port", "0", *words]
+        process = subprocess.Popen(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        running.append(process)
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url, process.communicate()
+        there, until = urlsplit(url), time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", there.port), timeout=1).close()
+                return Served(process, url)
+            except OSError:
+                assert process.poll() is None and time.monotonic() < until
+                time.sleep(0.02)
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def begin(
+    store: TrialStore, who: WorkerPresence, take: Callable[[], Claim]
+) -> Callable[..., Claim]:
+    """Return a function that claims a trial and reports values of acc."""
+
+    def run(*values: float, log: bytes = b"") -> Claim:
+        claim = take()
+        points = tuple(Point(step=k, name="acc", value=v) for k, v in enumerate(values, 1))
+        batch = ReportBatch(seq=1, step=len(values), objective=values[-1], points=points, log=log)
+        store.beat(claim, who, batch, lease_ms=30_000)
+        return claim
+
+    return run
+
+
+def finish(store: TrialStore, claim: Claim, value: float) -> None:
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=2))

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import base64
-import gzip
-import http.client
 import json
 import os
-import re
 import signal
-import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -21,18 +16,18 @@ from urllib.parse import quote, urlsplit
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.attempt import ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Counts, SweepView
-from hpq.domain.trial import Claim, Point, TrialState
+from hpq.domain.sweep import Counts, Goal, Metric, SweepView
+from hpq.domain.trial import Claim, Point
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import encode_new
-from tests.integration.page.conftest import Tab
-from tests.support.commands import HPQ
+from tests.integration.page.conftest import Tab, finish
 from tests.support.constants import DEADLINE_S
+from tests.support.ids import refused
 from tests.support.made_sweeps import RANGES, drawn_sets, made
 from tests.support.store_calls import LEASE, Shelf, end, move_all, take
 
@@ -40,101 +35,6 @@ for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
 
 HOSTILE = "<img src=x onerror=document.title='owned'>"
-
-
-class Served:
-    """A running `hpq dashboard`, and the cookie of a browser that has opened its link."""
-
-    def __init__(self, process: subprocess.Popen[str], link: str) -> None:
-        self.process, self.link = process, link
-        there = urlsplit(link)
-        self.url = f"{there.scheme}://{there.netloc}"
-        self.cookie = f"hpq-dashboard-{there.port}", there.query.removeprefix("token=")
-
-    def show(self, tab: Tab, path: str = "/") -> Tab:
-        """Open a page in a browser that has the cookie."""
-        name, value = self.cookie
-        tab.page.context.add_cookies([{"name": name, "value": value, "url": self.url}])
-        return tab.open(self.url + path)
-
-    def get(
-        self, path: str, method: str = "GET", **headers: str
-    ) -> tuple[int, Mapping[str, str], str]:
-        headers = {"Cookie": "=".join(self.cookie), **headers}
-        there = urlsplit(self.url)
-        host = "127.0.0.1" if there.hostname not in ("127.0.0.1", "::1") else there.hostname
-        connection = http.client.HTTPConnection(host, there.port, timeout=DEADLINE_S)
-        connection.request(method, path, headers=headers)
-        answer = connection.getresponse()
-        found = answer.status, dict(answer.getheaders()), answer.read().decode()
-        connection.close()
-        return found
-
-    def changes(self, sid: str, since: object) -> Any:
-        """Poll as a tab does; return the status if no JSON came."""
-        status, _, text = self.get(f"/sweep/{sid}/changes?since={since}")
-        return json.loads(text) if status == 200 else status
-
-    def patch(self, sid: str, since: object) -> Any:
-        """Poll until something changed."""
-        until = time.monotonic() + DEADLINE_S
-        while (found := self.changes(sid, since)) == 304:
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        return found
-
-    def moment(self, sid: str) -> int:
-        """Open a sweep's page; return the moment that it shows."""
-        found = re.search(r'id="data">([^<]+)<', self.get(f"/sweep/{sid}")[2])
-        assert found
-        return int(json.loads(gzip.decompress(base64.b64decode(found[1])))[0]["at"])
-
-
-@pytest.fixture
-def serve(
-    environ: dict[str, str], tmp_path: object, redis: Redis
-) -> Iterator[Callable[..., Served]]:
-    """Return a function that starts the dashboard."""
-    running = []
-
-    def start(*words: str) -> Served:
-        command = [HPQ, "dashboard", "--port", "0", *words]
-        process = subprocess.Popen(
-            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        running.append(process)
-        assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        assert url, process.communicate()
-        there, until = urlsplit(url), time.monotonic() + DEADLINE_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", there.port), timeout=1).close()
-                return Served(process, url)
-            except OSError:
-                assert process.poll() is None and time.monotonic() < until
-                time.sleep(0.02)
-
-    yield start
-    for process in running:
-        process.kill()
-        process.communicate()
-
-
-@pytest.fixture
-def begin(
-    store: TrialStore, who: WorkerPresence, take: Callable[[], Claim]
-) -> Callable[..., Claim]:
-    """Return a function that claims a trial and reports values of acc."""
-
-    def run(*values: float, log: bytes = b"") -> Claim:
-        claim = take()
-        points = tuple(Point(step=k, name="acc", value=v) for k, v in enumerate(values, 1))
-        batch = ReportBatch(seq=1, step=len(values), objective=values[-1], points=points, log=log)
-        store.beat(claim, who, batch, lease_ms=30_000)
-        return claim
-
-    return run
 
 
 @pytest.fixture
@@ -149,10 +49,6 @@ def report(store: TrialStore, who: WorkerPresence) -> Callable[..., None]:
     return send
 
 
-def finish(store: TrialStore, claim: Claim, value: float) -> None:
-    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=2))
-
-
 def test_a_sweep_of_the_history_has_its_pages(
     serve, environ, tmp_path, sweep_of, store, who, keys, redis
 ) -> None:
@@ -162,14 +58,19 @@ def test_a_sweep_of_the_history_has_its_pages(
     point = Point(step=1, name="acc", value=0.5)
     batch = ReportBatch(seq=1, step=1, log=b"a line\n", points=(point,))
     store.beat(claim, who, batch, lease_ms=LEASE)
-    end(store, claim, 0.5)
+    end(store, claim, 0.5, artifacts=shelf.artifacts(claim))
     move_all(environ, shelf.files)
     sweep_of(1, "live-00000")
-    served = serve()
+    served = serve("--allow-actions")
     for one in (sid, "live-00000", sid):
         assert served.moment(one) > 0
-    assert "a line" in served.get(f"/trial/{sid}/1")[2]
+    for page in ("", "/log", "/changes"):
+        assert "a line" in served.get(f"/sweep/{sid}/1{page}")[2], page
+    assert served.get(f"/sweep/{sid}/1/file/file")[2] == "x"
     assert json.loads(served.get(f"/curves/{sid}?metric=acc")[2])
+    for page in (sid, f"{sid}/1"):
+        assert 'data-verb="' not in served.get(f"/sweep/{page}")[2], "no action changes it"
+    assert 'data-key="note"' in served.get("/sweep/live-00000")[2]
     assert sid not in served.get("/")[2], "the list is that of Redis"
     assert served.get("/sweep/none-00000")[0] == 404
 
@@ -196,6 +97,36 @@ def test_a_finished_trial_appears_on_the_open_page(
     )
 
 
+def test_the_front_moves_on_the_open_page_and_a_trial_says_what_dominates_it(
+    serve, sweep_of, store: TrialStore, who: WorkerPresence, take, tab: Callable[..., Tab]
+) -> None:
+    metrics = (Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms"))
+    sid = sweep_of(3, metric=metrics[0], objectives=metrics).id
+
+    def run(acc: float, ms: float) -> None:
+        claim, values = take(), {"acc": acc, "ms": ms}
+        points = tuple(Point(step=1, name=name, value=value) for name, value in values.items())
+        store.beat(claim, who, ReportBatch(seq=1, step=1, points=points), lease_ms=30_000)
+        finish(store, claim, acc)
+
+    run(0.5, 20)
+    served = serve()
+    shown, trial = served.show(tab(), f"/sweep/{sid}"), served.show(tab(), f"/sweep/{sid}/1")
+    assert "1 of 1 results are on the front" in shown.text("h1")
+    assert trial.text("h1") == "Trial #1: acc 0.5000, ms 20.00, on the front"
+    run(0.4, 10)
+    shown.until("document.querySelector('h1').textContent.includes('2 of 2 results')")
+    run(0.6, 9)
+    shown.until("document.querySelector('h1').textContent.includes('1 of 3 results')")
+    shown.until("document.querySelectorAll('#table tbody tr').length === 3")
+    assert "on the front" in shown.text("#table tbody tr[data-n='3']")
+    assert "dominated by #3" in shown.text("#table tbody tr[data-n='1']")
+    shown.until("document.querySelector('#front-plot').data[0].x.length === 1")
+    trial.until("document.querySelector('h1').textContent.includes('dominated by #3')")
+    assert "#3, dominates it" in trial.text(".compared >> nth=0")
+    assert shown.messages == [] == trial.messages
+
+
 def test_a_metric_is_read_when_it_is_chosen(
     serve, sweep_of, store: TrialStore, who: WorkerPresence, take, tab: Callable[..., Tab]
 ) -> None:
@@ -220,42 +151,153 @@ def test_a_running_trial_moves_without_an_event(
     report(claim, 3, 0.625)
     shown.until("document.querySelector('#table tbody').textContent.includes('0.625')")
     assert "acc by step; 1 trial" in shown.text("#curves-n")
+    shown.page.focus("#table tbody a")
     begin(0.3, 0.4)
     shown.until("document.querySelector('#curves-n').textContent.includes('2 trials')")
+    shown.until("document.querySelectorAll('#table tbody a').length === 2")
+    assert shown.page.evaluate("document.activeElement.textContent") == "1"
     assert shown.messages == []
 
 
-def test_a_selected_trial_shows_attempts_artifacts_and_the_end_of_its_log(
-    serve, sweep_of, begin, tab: Callable[..., Tab]
+def test_the_page_of_a_running_trial_follows_it(
+    serve, sweep_of, store: TrialStore, who: WorkerPresence, take, tab: Callable[..., Tab]
 ) -> None:
     sweep: SweepView = sweep_of(2)
-    begin(0.1, 0.2, log=f"epoch 1\n{HOSTILE}\n".encode())
-    shown = serve().show(tab(), f"/sweep/{sweep.id}#{sweep.id}/1")
-    shown.until("document.querySelector('#trial pre') !== null")
-    assert HOSTILE in shown.text("#trial pre") and "owned" not in shown.page.title()
-    assert shown.count("#trial img") == 0 and shown.messages == []
+    claim = take()
+
+    def send(seq: int, *values: float) -> None:
+        points = [Point(step=seq, name="acc", value=values[0])]
+        points += [
+            Point(step=k, name=n, value=v)
+            for n in ("train/loss", "val/loss", "mae", "val_mae", HOSTILE)
+            for k, v in enumerate(values, 10 * seq)
+        ]
+        log = f"epoch {seq}\n{HOSTILE}\n".encode()
+        batch = ReportBatch(seq=seq, step=seq, objective=values[0], points=tuple(points), log=log)
+        batch = replace(batch, run_info=json.dumps({"name": HOSTILE, "tags": ["t1", "t2"]}))
+        store.beat(claim, who, batch, lease_ms=30_000)
+
+    send(1, 0.5, 0.25)
+    shown = serve().show(tab(), f"/sweep/{sweep.id}")
+    shown.page.click(f"#table tbody a[href='/sweep/{sweep.id}/1']")
+    shown.page.wait_for_url(f"**/sweep/{sweep.id}/1")
+    shown.until("document.querySelectorAll('#panels .main-svg').length > 0")
+    captions = shown.page.locator("#panels figcaption").all_inner_texts()
+    assert [c for c in captions if "train/loss 0.25" in c and "val/loss 0.25" in c]
+    assert [c for c in captions if "val_mae" in c and c.count("mae") == 2], "as Keras names them"
+    assert not any("acc" in c for c in captions), "one value is no curve"
+    assert HOSTILE in shown.text("#log") and "0.5000" in shown.text("h1")
+    assert HOSTILE in shown.text("h1") and "t1 t2" in shown.text("#listing .meta")
+    send(2, 0.625, 0.125)
+    shown.until("document.querySelector('#log').textContent.includes('epoch 2')")
+    shown.until("document.querySelector('#panels').textContent.includes('acc 0.625')")
+    assert "epoch 1" in shown.text("#log") and "0.6250" in shown.text("h1")
+    assert shown.count("img[src=x]") == 0 and "owned" not in shown.page.title()
+    assert shown.messages == []
 
 
-def test_a_log_that_arrives_after_the_panel_was_drawn_again_appears(
-    serve, sweep_of, begin, report, tab: Callable[..., Tab]
+def test_curves_that_did_not_change_are_not_sent_with_the_log(
+    serve, sweep_of, begin, report, store: TrialStore, who: WorkerPresence
 ) -> None:
-    """Each drawing of the panel asks for the trial; here the answers come after the last one."""
     sweep: SweepView = sweep_of(2)
-    claim = begin(0.1, 0.2, log=b"epoch 1\n")
-    shown, held, is_free = tab(), list[Any](), False
-    shown.page.route(
-        "**/trial/**", lambda route: route.continue_() if is_free else held.append(route)
+    claim, served = begin(0.1, 0.2), serve()
+
+    def poll(since: str) -> Any:
+        until = time.monotonic() + DEADLINE_S
+        while True:
+            status, _, text = served.get(f"/sweep/{sweep.id}/1/changes?since={since}")
+            if status != 304:
+                return json.loads(text)
+            assert time.monotonic() < until
+
+    first = poll("")
+    store.beat(claim, who, ReportBatch(seq=2, step=2, log=b"a line"), lease_ms=30_000)
+    second = poll(first["at"])
+    assert "data-points" in first["html"] and "data-points" not in second["html"]
+    report(claim, 3, 0.3)
+    assert "data-points" in poll(second["at"])["html"]
+    assert "data-points" in poll("")["html"]
+
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+INSIDE = {"_type": "image-file", "path": "media/hist_7_0a1b2c.png"}
+TABLE = {
+    "columns": ["id", HOSTILE],
+    "data": [[INSIDE, HOSTILE]] + [[n, HOSTILE] for n in range(299)],
+}
+
+
+def test_a_trials_page_has_its_files_and_serves_no_other_and_none_as_a_page(
+    serve, environ, tmp_path, sweep_of, store, take, keys, redis, tab: Callable[..., Tab]
+) -> None:
+    environ["HPQ_STORE"] = str(tmp_path / "store")
+    shelf, sid = Shelf(tmp_path / "store", redis, keys), sweep_of(2).id
+    kept = {
+        "media/hist_7_0a1b2c.png": PIXEL,
+        "media/hist_7_1a1b2c.png": PIXEL + b"second",
+        "media/hist_8_0a1b2c.png": PIXEL,
+        "media/rows_3.table.json": json.dumps(TABLE).encode(),
+        "media/other.json": b"[]",
+        "media/captions.json": json.dumps({"media/hist_7_0a1b2c.png": HOSTILE}).encode(),
+        "media/broken_3.table.json": b"[]",
+        "a b/#?%.html": HOSTILE.encode(),
+        "x.svg": b"<svg/>",
+    }
+    claim = take()
+    left = shelf.artifacts(claim)
+    for name, data in kept.items():
+        with shelf.files.write(f"{left.path}/{name}") as file:
+            file.write(data)
+    sizes = {name: len(data) for name, data in kept.items()} | {
+        "gone": 1,
+        "../file": 1,
+        "x.svg": 5000,
+    }
+    sizes |= {f"shard-{n}": 1 for n in range(600)}
+    end(store, claim, 0.5, artifacts=replace(left, files=sizes))
+    served = serve()
+    shown = served.show(tab(), f"/sweep/{sid}/1")
+    shown.until("document.querySelector('img').naturalWidth === 1")
+    shown.until("document.querySelectorAll('[data-table] tr').length === 101")
+    shown.until("document.querySelector('#listing').textContent.includes('not a table')")
+    assert "media/other" not in shown.text("#listing h3")
+    assert "step 8" in shown.text("figure:has(img)") and "100 of 300" in shown.text("#listing")
+    pictures = "[...document.querySelectorAll('figure > a img')].map((one) => one.alt)"
+    newest = sorted((n for n in kept if n.endswith("png")), key=lambda n: (-int(n[11]), n))
+    shown.until("document.querySelectorAll('figcaption')[1].textContent.includes('<img')")
+    assert "captions" not in shown.text("section:has(> div .strip)")
+    assert shown.page.evaluate(pictures) == newest, "those of a step as the script's list"
+    shown.until("document.querySelector('td img').naturalWidth === 1")
+    assert shown.messages == [] and "owned" not in shown.page.title()
+    assert shown.count("a[download]") == 499 and "../file" in shown.text("#listing")
+    at = f"/sweep/{sid}/1/file/"
+    assert served.get(at + quote("a b/#?%.html"))[2] == HOSTILE
+    for name in ("a b/#?%.html", "x.svg", "media/rows_3.table.json"):
+        _, headers, sent = served.get(at + quote(name))
+        assert sent == kept[name].decode(), "not as many bytes as the trial has recorded"
+        assert headers["content-type"] == "application/octet-stream", name
+        assert headers["content-disposition"].startswith("attachment"), name
+        assert headers["x-content-type-options"] == "nosniff"
+    assert served.get(at + quote("x.svg"), Cookie="")[0] == 403
+    (folder := tmp_path / "store" / left.path).joinpath("shard-1").symlink_to(__file__)
+    os.mkfifo(folder / "shard-2")
+    others = (
+        "shard-1",
+        "shard-2",
+        "gone",
+        "file",
+        "../file",
+        "..%2Ffile",
+        "media",
+        "%2Fetc%2Fpasswd",
+        "media/../x.svg",
     )
-    serve().show(shown, f"/sweep/{sweep.id}#{sweep.id}/1")
-    before = len(held)
-    report(claim, 3, 0.625)
-    shown.until("document.querySelector('#table tbody').textContent.includes('0.625')")
-    assert len(held) > before > 0
-    is_free = True
-    for route in held:
-        route.continue_()
-    shown.until("document.querySelector('#trial pre') !== null")
-    assert "epoch 1" in shown.text("#trial pre") and shown.messages == []
+    for name in others:
+        assert served.get(at + name)[0] == 404, name
+    assert served.get(f"/sweep/{sid}/2/file/x.svg")[0] == 404
+    assert served.get(f"/sweep/{sid}/3")[0] == 404
 
 
 def test_new_sweeps_and_workers_appear_in_the_lists(
@@ -276,7 +318,47 @@ def test_new_sweeps_and_workers_appear_in_the_lists(
     assert workers.messages == []
 
 
-def test_a_list_that_did_not_change_is_not_sent_again(serve, sweep_of) -> None:
+def test_sweeps_chosen_in_the_list_are_overlaid_by_any_metric_and_followed(
+    serve, sweep_of, take, store, who, control: SweepControl, tab: Callable[..., Tab]
+) -> None:
+    claims = {}
+    for sid in ("one-00000", "two-00000"):
+        sweep_of(1, sid)
+        claim = claims[sid] = take()
+        points = tuple(Point(step=k, name=n, value=k) for k in (1, 2) for n in ("acc", "train/acc"))
+        batch = ReportBatch(seq=1, step=2, objective=2.0, points=points)
+        store.beat(claim, who, batch, lease_ms=30_000)
+    served = serve()
+    shown = served.show(tab())
+    for sid in claims:
+        shown.page.check(f"[value='{sid}']")
+    shown.page.focus("[value='one-00000']")
+    sweep_of(1, "new-00000")
+    shown.until("document.querySelector('[value=new-00000]') !== null")
+    assert shown.page.evaluate("document.activeElement.value") == "one-00000"
+    assert shown.count("#listing :checked") == 2, "the new list has the boxes of the old one"
+    shown.page.click("#compare")
+    shown.page.wait_for_url("**/sweep/*")
+    shown.until("document.body.dataset.ready === 'yes'")
+    assert "acc, 1 and 1 trials" in shown.text("#overlay-n")
+    shown.page.select_option("#overlay-metric", "train/acc")
+    shown.until("document.querySelector('#overlay-n').textContent.startsWith('train/acc, 1 and 1')")
+    assert {u.rpartition("/")[2] for u in shown.requests if "/curves/" in u} == {
+        f"{sid}?metric=train%2Facc" for sid in claims
+    }
+    finish(store, claims["two-00000"], 0.75)
+    shown.until(
+        "document.querySelector('[data-of=two-00000]').textContent.includes('0.7500')"
+        " && document.querySelector('[data-sweep=two-00000] h1').textContent.includes('0.7500')"
+    )
+    assert shown.messages == [] and served.get("/sweep/one-00000+none-00000")[0] == 404
+    control.remove("one-00000")
+    shown.until("document.querySelector('#live').textContent === 'live; one-00000 was removed'")
+    assert "0.7500" in shown.text("[data-sweep=two-00000] h1")
+    assert shown.count("[data-of]") == 1
+
+
+def test_a_list_that_did_not_change_is_not_sent_again(serve, sweep_of, redis: Redis) -> None:
     served = serve()
     moment = json.loads(served.get("/changes")[2])["at"]
     assert served.get(f"/changes?since={moment}")[0] == 304
@@ -285,7 +367,12 @@ def test_a_list_that_did_not_change_is_not_sent_again(serve, sweep_of) -> None:
     while (answer := served.get(f"/changes?since={moment}"))[0] == 304:
         assert time.monotonic() < until
         time.sleep(0.02)
-    assert sweep.id in json.loads(answer[2])["html"]
+    answer = json.loads(answer[2])
+    assert sweep.id in answer["html"]
+    redis.config_resetstat()
+    while commands(redis, "zrange", "zrevrange") < 4:  # seconds later, the sweep is older
+        assert served.get(f"/changes?since={answer['at']}")[0] == 304
+        assert time.monotonic() < until
 
 
 def test_a_click_that_a_new_sweep_interrupts_opens_its_link(
@@ -448,7 +535,7 @@ def test_a_poll_of_ten_thousand_trials_with_eight_running_is_twenty_kilobytes(
     data = made(sets[:9_900], sid="wide-00000", metric="acc", points=1, spec=RANGES)
     sid = data.sweep.id
     writer.add_rows(sid, 1, [encode_new(ParameterSet(one), 0) for one in sets])
-    writer.stage_results(sid, ((t.id.number, t) for t in data.trials))
+    writer.stage_results(data.sweep, ((t.id.number, t) for t in data.trials))
     assert writer.seal(replace(data.sweep, counts=Counts())) is None
     claims = [take() for _ in range(8)]
     for k, claim in enumerate(claims):
@@ -540,9 +627,31 @@ def test_a_page_of_another_host_is_refused(serve) -> None:
     assert served.get("/", Host="evil.example")[0] == 421
     assert served.get("/", Host="localhost:1")[0] == 200
     assert served.get("/", Host="[")[0] == 421
+    for path, method in (("/no/such", "GET"), ("/", "PUT"), ("/workers/", "GET")):
+        assert served.get(path, method, Host="evil.example")[0] == 421, path
+        assert served.get(path, method)[1]["x-content-type-options"] == "nosniff", path
     status, headers, _ = served.get("/")
     policy = headers["content-security-policy"]
     assert status == 200 and "frame-ancestors 'none'" in policy and "unsafe-eval" not in policy
+
+
+def test_behind_a_proxy_the_pages_answer_by_its_name_alone(serve, hpq) -> None:
+    served = serve("--no-token", "--host", "0.0.0.0", "--allow-host", "hpq.Example.org")
+    for host in ("hpq.example.org", "hpq.example.org:443", "localhost:8765", "10.0.0.7:8765"):
+        assert served.get("/", Host=host)[0] == 200, host
+    for host in ("evil.example", "x.hpq.example.org", "hpq.example.org.evil.example", ""):
+        assert served.get("/", Host=host)[0] == 421, host
+    assert served.get("/livez")[2] == "ok\n"
+    for name in ("https://hpq.example.org", "hpq.example.org:443", "*", "*.example.org", "a b"):
+        refused(hpq("dashboard", "--port", "0", "--allow-host", name), "usage", name, exit=2)
+
+
+def test_a_host_with_capital_letters_opens_its_link(serve) -> None:
+    served = serve("--host", "0X7F.1")  # an address, which browsers ask for in lower case
+    assert urlsplit(served.link).netloc.startswith("0X7F.1:")
+    assert served.get("/", Host=urlsplit(served.link).netloc.lower())[0] == 200
+    status, _, text = served.get("/", Host="other.example")
+    assert status == 421 and "hpq dashboard --allow-host other.example" in text
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -551,7 +660,9 @@ def test_a_token_is_needed_once(serve, sweep_of, host: str) -> None:
     served = serve("--host", host)
     name, token = served.cookie
     assert len(token) > 20
-    pages = ("/", "/workers", f"/sweep/{sweep.id}", f"/trial/{sweep.id}/1", "/plotly.js")
+    pages = ("/", "/workers", f"/sweep/{sweep.id}", "/plotly.js")
+    pages += ("/no/such", f"/sweep/{sweep.id}/{'9' * 5000}")
+    pages += tuple(f"/sweep/{sweep.id}/1{part}" for part in ("", "/log", "/file/x", "/changes"))
     polls = ("/changes", f"/sweep/{sweep.id}/changes?since=0")
     for path in (*pages, *polls, "/?token=wrong", "/?token=", "/?token=%C3%A9"):
         for cookie in ("", f"{name}=", f"{name}=wrong", f"{name}=\xe9"):
@@ -593,8 +704,11 @@ def test_without_a_token_the_dashboard_names_its_readers(serve, host: str) -> No
 def test_a_sweep_or_trial_that_does_not_exist_is_not_found(serve, sweep_of) -> None:
     sweep_of(1)
     served = serve()
-    for path in ("/sweep/nothing", "/trial/demo-00000/9", "/no/such", "/no/changes"):
+    numbers = ("9", "0", "x", "01", "٣", "9" * 5000)
+    paths = [f"/sweep/demo-00000/{n}{part}" for n in numbers for part in ("", "/log", "/changes")]
+    for path in ("/sweep/nothing", "/sweep/+", "/no/such", "/no/changes", *map(quote, paths)):
         assert served.get(path)[0] == 404, path
+    assert served.get("/sweep/demo-00000+")[0] == 200
 
 
 def test_a_port_in_use_is_one_line(serve, hpq) -> None:

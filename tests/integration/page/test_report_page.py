@@ -6,14 +6,23 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 
+from hpq.domain.sweep import Goal
 from hpq.domain.trial import Failure, FailureKind, Json, Params, TrialId, TrialState, TrialView
 from hpq_producer.page.sweep_data import SweepData
 from hpq_producer.terminal.text import duration
 from tests.integration.page.conftest import Tab
-from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
+from tests.support.made_sweeps import (
+    RANGES,
+    SETS_OF_ARTICLE,
+    drawn_sets,
+    made,
+    made_front,
+    of_trials,
+)
 
 pytest.importorskip("plotly", reason="plotly is not installed")
 render = pytest.importorskip("hpq_producer.page.render", reason="jinja2 is not installed")
@@ -83,9 +92,15 @@ def test_a_brush_keeps_its_trials_in_every_block_below(show: Open) -> None:
     assert f"{kept} trials" in shown.text("#parallel-n") or f"{kept} of" in shown.text(
         "#parallel-n"
     )
-    points = "document.querySelector('#history-plot').data[1].x.length"
-    assert shown.page.evaluate(points) == kept
+    for plot in ("history", "pair"):
+        points = f"document.querySelector('#{plot}-plot').data[1].x.length"
+        assert shown.page.evaluate(points) == kept
     shown.page.click("#unbrush")
+    first, second = (shown.page.input_value(f"#pair-{axis}") for axis in "xy")
+    shown.page.select_option("#pair-y", first)
+    titles = [shown.page.text_content(f"#pair .{axis}title") for axis in "xy"]
+    assert titles == [second, first] and first != second
+    assert shown.page.evaluate(points) == 16
     assert shown.count("#table tbody tr") == 16 and is_clean(shown)
 
 
@@ -243,12 +258,22 @@ def test_a_bad_input_is_a_page_like_any_other(case: str, show: Open) -> None:
 
 
 def test_several_sweeps_share_a_page_and_the_address_names_one(show: Open) -> None:
-    first, second = made(SETS_OF_ARTICLE), made(drawn_sets(20), sid="resnet-9c0de", spec=RANGES)
+    first = made(SETS_OF_ARTICLE)
+    second = made(drawn_sets(20), sid="resnet-9c0de", spec=RANGES, pruned=0.2)
+    done = {sweep.sweep.id: sweep.summary.results for sweep in (first, second)}
     shown = show(first, second)
     assert "is the best of 16" in shown.text("h1:visible")
+    assert f"test/acc, 16 and {len(done['resnet-9c0de'])} trials" in shown.text("#overlay-n")
+    ends = "document.querySelector('#overlay-plot').data.filter(t => t.name).map(t => t.y.at(-1))"
+    medians = [median(some) for some in done.values()]
+    assert shown.page.evaluate(ends) == pytest.approx(medians, abs=2e-4)
+    assert shown.count("#overlay .legend .traces") == 2 and shown.count("#overlay .y2title") == 1
     shown.page.click("nav a[href='#resnet-9c0de']")
     shown.until("document.querySelectorAll('#table tbody tr').length === 20")
     assert "is the best of 20" in shown.text("h1:visible")
+    said = f"{medians[1]:.4g} of {len(done['resnet-9c0de'])} finished"
+    assert said in shown.page.text_content("#sorted-plot .infolayer")
+    assert said in shown.text("nav tbody tr >> nth=1")
     assert is_clean(shown)
 
 
@@ -266,12 +291,15 @@ def test_blocks_without_data_are_hidden(show: Open) -> None:
     shown = show(_without_metric())
     for block in ("sorted", "slices", "curves", "history"):
         assert not shown.page.is_visible(f"#{block}"), block
-    assert "2 parameters" in shown.text("[aria-label='Which parameter matters']")
+    assert "no results" in shown.text(".winner")
 
 
+@pytest.mark.parametrize("data", [made(drawn_sets(40), spec=RANGES), made_front(40)])
 @pytest.mark.parametrize("more", [{"width": 390, "height": 844}, {"color_scheme": "dark"}])
-def test_no_block_is_wider_than_the_screen(more: dict[str, object], show: Open) -> None:
-    shown = show(made(drawn_sets(40), spec=RANGES), **more)
+def test_no_block_is_wider_than_the_screen(
+    data: SweepData, more: dict[str, object], show: Open
+) -> None:
+    shown = show(data, **more)
     assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert is_clean(shown)
 
@@ -355,3 +383,92 @@ def test_each_metric_can_be_chosen_and_training_stands_beside_validation(show: O
 def test_only_trials_with_a_result_are_lines_of_the_parameters(show: Open) -> None:
     shown = show(_twelve_metrics())
     assert shown.text("#parallel-n").startswith("11 trials, of those with a result")
+
+
+SYMBOLS = "document.querySelector('#front-plot').data[1].marker.symbol"
+
+
+def test_the_front_is_a_line_and_a_trial_off_it_says_why(show: Open) -> None:
+    data = made_front(60, constraints=["peak_gb <= 24"])
+    front = data.front
+    assert front and front.dominated and front.infeasible
+    shown = show(data)
+    said = f"{len(front.trials)} of {len(front.trials) + front.dominated} results are on the front"
+    assert said in shown.text("h1") and "hypervolume" in shown.text("h1")
+    line = shown.page.evaluate("document.querySelector('#front-plot').data[0]")
+    assert line["line"]["shape"] == "hv" and len(line["x"]) == len(front.trials)
+    assert shown.page.evaluate(SYMBOLS).count("circle-open") == front.infeasible
+    assert not shown.page.is_visible("#sorted")
+    assert shown.text("#history h2").startswith("Hypervolume over trials")
+    shares = shown.page.evaluate("document.querySelector('#history-plot').data[0].y")
+    assert shares[-1] == pytest.approx(data.volumes[-1][1])
+    rows = [shown.page.locator(f"#table tbody tr >> nth={k}") for k in (0, len(front.trials))]
+    best = front.trials[0]
+    assert rows[0].get_attribute("data-n") == str(best.id.number)
+    assert "on the front" in rows[0].inner_text() and "dominated by #" in rows[1].inner_text()
+    shown.page.click("#table th button >> nth=2")  # the worst first
+    assert "infeasible: peak_gb <= 24" in shown.text("#table tbody tr >> nth=0")
+    shown.page.locator("#front-plot .point").first.click(force=True)
+    assert "infeasible" in shown.text("#trial") and is_clean(shown)
+
+
+def test_each_of_several_metrics_can_be_the_one_of_the_charts(show: Open) -> None:
+    shown = show(made_front(60))
+    assert shown.text(".bars >> nth=0") and shown.text(".bars >> nth=1")
+    for menu in ("#goal", "#metric"):
+        for name in ("latency_ms", "val_acc"):
+            shown.page.select_option(menu, name)
+            shown.until(f"document.querySelector('#slices .ytitle').textContent === '{name}'")
+    assert not shown.page.is_visible("#front-x")
+    assert is_clean(shown)
+
+
+def test_two_of_three_metrics_are_drawn_with_the_front_of_these_two(show: Open) -> None:
+    goals = {"val_acc": Goal.MAXIMIZE, "latency_ms": Goal.MINIMIZE, "params": Goal.MINIMIZE}
+    data = made_front(60, metrics=goals)
+    assert data.front
+    shown = show(data)
+    shown.page.select_option("#front-y", "params")
+    shown.until("document.querySelector('#front .ytitle').textContent === 'params, minimize'")
+    line = shown.page.evaluate("document.querySelector('#front-plot').data[0]")
+    assert line["x"] == sorted(line["x"], reverse=True) and len(line["x"]) <= len(data.front.trials)
+    assert line["y"] == sorted(line["y"], reverse=True)
+    assert is_clean(shown)
+
+
+def test_a_front_of_five_thousand_is_a_page_of_few_nodes(show: Open) -> None:
+    data = made_front(5_000, is_all_front=True)
+    shown = show(data)
+    assert "5,000 of 5,000 results are on the front" in shown.text("h1") and is_clean(shown)
+    shown.page.locator("#front-plot .point").nth(7).click(force=True)
+    assert "on the front" in shown.text("#trial")
+
+
+@pytest.mark.parametrize("constraint", ["peak_gb <= 0", "nothing <= 1"])
+def test_a_sweep_without_any_feasible_trial_has_no_front(constraint: str, show: Open) -> None:
+    shown = show(made_front(12, constraints=[constraint]))
+    assert "0 of 0 results are on the front" in shown.text("h1")
+    assert "12 infeasible" in shown.text(".winner") and not shown.page.is_visible("#history")
+    assert ("reported nothing" in shown.text(".winner")) is ("nothing" in constraint)
+    assert set(shown.page.evaluate(SYMBOLS)) == {"circle-open"} and is_clean(shown)
+
+
+def test_trials_that_do_not_meet_the_constraints_rank_last_by_one_metric(show: Open) -> None:
+    data = made_front(20, metrics={"val_acc": Goal.MAXIMIZE}, constraints=["peak_gb <= 24"])
+    sweep = replace(data.sweep, objectives=())
+    shown = show(replace(data, status=replace(data.status, sweep=sweep)))
+    peaks = {t.id.number: t.metrics["peak_gb"] for t in data.trials}
+    numbers = "[...document.querySelectorAll('#table tbody tr')].map(row => +row.dataset.n)"
+    order = [peaks[n] > 24 for n in shown.page.evaluate(numbers)]
+    assert any(order) and order == sorted(order) and is_clean(shown)
+
+
+def test_sweeps_with_one_metric_and_with_two_share_a_page(show: Open) -> None:
+    shown = show(made(SETS_OF_ARTICLE), made_front(20))
+    shown.page.click("nav a[href='#nas-5c1d2']")
+    shown.until("document.querySelectorAll('#table tbody tr').length === 20")
+    shown.page.select_option("#goal", "latency_ms")
+    shown.page.click("nav a[href='#cifar10-16-3f2a1']")
+    shown.until("document.querySelectorAll('#table tbody tr').length === 16")
+    assert shown.page.is_visible("#sorted") and not shown.page.is_visible("#front")
+    assert shown.text("#history h2").startswith("Best so far") and is_clean(shown)

@@ -1,8 +1,11 @@
 // Parallel coordinates and curves, on 2-D canvases.
-function surface(id, draw) { // sharp on every screen; redrawn when its size changes
-  const box = $('#' + id), pen = box.getContext('2d', { willReadFrequently: true });
+function surface(id, draw) {
+  // sharp on every screen; redrawn when its size changes
+  const box = $('#' + id),
+    pen = box.getContext('2d', { willReadFrequently: true });
   const redraw = () => {
-    const ratio = devicePixelRatio || 1, [w, h] = [box.clientWidth, box.clientHeight];
+    const ratio = devicePixelRatio || 1,
+      [w, h] = [box.clientWidth, box.clientHeight];
     if (!w || !S.d) return;
     Object.assign(box, { width: w * ratio, height: h * ratio });
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -13,28 +16,29 @@ function surface(id, draw) { // sharp on every screen; redrawn when its size cha
   return { box, draw: redraw };
 }
 const batch = {};
-function inSlices(id, some, stroke, then) { // a long list must not freeze the page
-  const mine = batch[id] = (batch[id] ?? 0) + 1;
+function inSlices(id, some, stroke, then) {
+  // a long list must not freeze the page
+  const mine = (batch[id] = (batch[id] ?? 0) + 1);
   const step = (from) => {
     for (const end = Math.min(some.length, from + 1500); from < end; from++) stroke(some[from]);
-    if (from < some.length) return requestAnimationFrame(() => mine === batch[id] && S.d && step(from));
+    if (from < some.length)
+      return requestAnimationFrame(() => mine === batch[id] && S.d && step(from));
     then();
   };
   step(0);
 }
 function ticks(low, high, most = 5) {
-  const raw = (high - low) / most, size = 10 ** Math.floor(Math.log10(raw)), step = size * ([1, 2, 5].find((k) => k * size >= raw) ?? 10);
+  const raw = (high - low) / most,
+    size = 10 ** Math.floor(Math.log10(raw)),
+    step = size * ([1, 2, 5].find((k) => k * size >= raw) ?? 10);
   const found = [];
-  for (let v = Math.ceil(low / step) * step; v <= high + step * 1e-9 && found.length < 20; v += step) found.push(Math.abs(v) < step / 1e6 ? 0 : v);
+  for (
+    let v = Math.ceil(low / step) * step;
+    v <= high + step * 1e-9 && found.length < 20;
+    v += step
+  )
+    found.push(Math.abs(v) < step / 1e6 ? 0 : v);
   return found;
-}
-function logTicks(low, high) { // of logarithms: decades, and 2 and 5 between few
-  const few = high - low < 2.2, found = [];
-  for (let k = Math.floor(low); k <= high; k++) for (const m of few ? [1, 2, 5] : [1]) {
-    const at = k + Math.log10(m);
-    if (at >= low - 1e-9 && at <= high + 1e-9) found.push([at, num(m * 10 ** k)]);
-  }
-  return found.length > 1 && found.length < 9 ? found : [low, high].map((v) => [v, num(10 ** v, 3)]);
 }
 const short = (text, pen, room) => {
   text = String(text);
@@ -43,98 +47,182 @@ const short = (text, pen, room) => {
   return text + '…';
 };
 
-const NONE = -.09; // the place of a missing value, below the axis
-function axesOf(d) { // how each axis places a trial between 0 and 1
+const NONE = -0.09; // the place of a missing value, below the axis
+function axesOf(d) {
+  // how each axis places a trial between 0 and 1
   const varies = d.axes.filter((a) => new Set(a.values).size > 1).slice(0, 11);
   const axes = varies.map((a, k) => ({ ...a, ...placing(a, random(k + 7)) }));
-  const place = (i) => (d.trials.y[i] === null ? NONE : clamp((d.to(d.trials.y[i]) - d.low) / (d.high - d.low), 0, 1));
-  const flip = (v) => (d.max || v === NONE ? v : 1 - v);
-  const found = d.log ? logTicks(d.low, d.high) : ticks(d.low, d.high).map((v) => [v, num(v)]);
-  const marks = found.map(([v, text]) => [flip((v - d.low) / (d.high - d.low)), text]);
-  if (d.metric) axes.push({ name: d.metric, kind: d.log ? 'log' : '', place: (i) => flip(place(i)), marks, last: true });
+  for (const one of d.measured.filter((metric) => metric.name)) {
+    const { low, high } = one,
+      at = (v) => (one.max ? v - low : high - v) / (high - low),
+      marks = one.log ? logTicks(low, high) : ticks(low, high).map((v) => [v, num(v)]);
+    axes.push({
+      name: one.name,
+      kind: one.log ? 'log' : '',
+      place: (i) => (one.value(i) === null ? NONE : clamp(at(one.to(one.value(i))), 0, 1)),
+      marks: marks.map(([v, text]) => [at(v), text]),
+      isMetric: true,
+    });
+  }
   return axes;
 }
 function placing(a, next) {
-  const known = a.values.filter((v) => v !== null), jitter = a.values.map(() => next() - .5);
+  const known = a.values.filter((v) => v !== null),
+    jitter = a.values.map(() => next() - 0.5);
   const at = (to) => (i) => (a.values[i] === null ? NONE : clamp(to(a.values[i], i), 0, 1));
   if (a.kind === 'category') {
-    const names = [...new Set(known)].sort((x, y) => String(x).localeCompare(String(y), 'en', { numeric: true }));
-    const slot = new Map(names.map((v, k) => [v, (k + .5) / names.length])), wide = .5 / names.length;
-    return { place: at((v, i) => slot.get(v) + jitter[i] * wide), marks: names.length > 12 ? [] : names.map((v) => [slot.get(v), v]) };
+    const names = [...new Set(known)].sort((x, y) =>
+      String(x).localeCompare(String(y), 'en', { numeric: true }),
+    );
+    const slot = new Map(names.map((v, k) => [v, (k + 0.5) / names.length])),
+      wide = 0.3 / names.length;
+    return {
+      place: at((v, i) => slot.get(v) + jitter[i] * wide),
+      marks: names.length > 12 ? [] : names.map((v) => [slot.get(v), v]),
+    };
   }
   const to = { linear: (v) => v, log: Math.log10 }[a.kind];
-  const ends = known.map(to).reduce((m, v) => [Math.min(m[0], v), Math.max(m[1], v)], [Infinity, -Infinity]);
-  const distinct = [...new Set(known)], few = distinct.length <= 8, reach = (ends[1] - ends[0]) * 1.08 || 1, low = ends[0] - reach * .037;
-  const spread = few ? .025 : 0; // lines of equal values lie beside each other
-  const marks = few ? distinct.sort((x, y) => x - y).map((v) => [to(v), num(v)])
-    : a.kind === 'log' ? logTicks(...ends) : ticks(...ends).map((v) => [v, num(v)]);
-  return { place: at((v, i) => (to(v) - low) / reach + jitter[i] * spread), marks: marks.map(([v, text]) => [(v - low) / reach, text]) };
+  const ends = known
+    .map(to)
+    .reduce((m, v) => [Math.min(m[0], v), Math.max(m[1], v)], [Infinity, -Infinity]);
+  const distinct = [...new Set(known)],
+    few = distinct.length <= 8,
+    reach = (ends[1] - ends[0]) * 1.08 || 1,
+    low = ends[0] - reach * 0.037;
+  const spread = few ? 0.025 : 0; // lines of equal values lie beside each other
+  const marks = few
+    ? distinct.sort((x, y) => x - y).map((v) => [to(v), num(v)])
+    : a.kind === 'log'
+      ? logTicks(...ends)
+      : ticks(...ends).map((v) => [v, num(v)]);
+  return {
+    place: at((v, i) => (to(v) - low) / reach + jitter[i] * spread),
+    marks: marks.map(([v, text]) => [(v - low) / reach, text]),
+  };
 }
 
-const lines = () => drawn(S.brush.size ? Infinity : MANY, S.kept.filter(S.d.isRanked)); // others have no place on the metric's axis
+// Others have no place on the metric's axis.
+const lines = () => drawn(S.brush.size ? Infinity : MANY, S.kept.filter(S.d.isRanked));
 const PAD = { left: 24, right: 60, top: 34, bottom: 40 };
 const parallel = surface('parallel-canvas', (pen, w, h) => {
-  const d = S.d, axes = S.axes, high = h - PAD.top - PAD.bottom;
+  const d = S.d,
+    axes = S.axes,
+    high = h - PAD.top - PAD.bottom;
   if (!axes.length) return;
   const gap = (w - PAD.left - PAD.right) / Math.max(1, axes.length - 1);
-  axes.forEach((axis, k) => { axis.x = PAD.left + k * gap; });
+  axes.forEach((axis, k) => {
+    axis.x = PAD.left + k * gap;
+  });
   S.toY = (at) => PAD.top + (1 - at) * high;
-  const some = lines(), kept = new Set(some), thin = some.length > 100;
+  const some = lines(),
+    kept = new Set(some),
+    thin = some.length > 100;
   const line = (i, style, width) => {
     pen.beginPath();
     axes.forEach((axis, k) => {
       const y = S.toY(axis.place(i));
       if (!k) return pen.moveTo(axis.x, y);
-      const [x0, y0] = [axes[k - 1].x, S.toY(axes[k - 1].place(i))], mid = (x0 + axis.x) / 2;
-      if (some.length > 2000) pen.lineTo(axis.x, y); else pen.bezierCurveTo(mid, y0, mid, y, axis.x, y);
+      const [x0, y0] = [axes[k - 1].x, S.toY(axes[k - 1].place(i))],
+        mid = (x0 + axis.x) / 2;
+      if (some.length > 2000) pen.lineTo(axis.x, y);
+      else pen.bezierCurveTo(mid, y0, mid, y, axis.x, y);
     });
     pen.setLineDash(d.states[d.trials.state[i]] === 'pruned' ? [5, 4] : []);
     Object.assign(pen, { strokeStyle: style, lineWidth: width });
     pen.stroke();
   };
-  if (S.brush.size) for (const i of drawn(MANY, d.order)) if (!kept.has(i)) line(i, css('--line'), 1);
-  inSlices('parallel', some, (i) => line(i, color(i, thin ? .55 : .85), thin ? 1 : 1.6), () => {
-    pen.setLineDash([]);
-    if (S.sel >= 0 && (!S.brush.size || kept.has(S.sel))) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
-    pen.setLineDash([]);
-    axes.forEach((axis, k) => drawAxis(pen, axis, k, gap, high));
-  });
-  const hidden = d.axes.length - axes.filter((a) => !a.last).length;
-  title('parallel', (some.length ? `${shown(some.length, d.order.length)}, of those with a result` : 'no trial with a result is inside every range') + beyond() + (hidden ? `; ${hidden} constant or less important not shown` : '') + '; a missing value lies below its axis');
+  if (S.brush.size)
+    for (const i of drawn(MANY, d.order)) if (!kept.has(i)) line(i, css('--line'), 1);
+  inSlices(
+    'parallel',
+    some,
+    (i) => line(i, color(i, thin ? 0.55 : 0.85), thin ? 1 : 1.6),
+    () => {
+      pen.setLineDash([]);
+      if (S.sel >= 0 && (!S.brush.size || kept.has(S.sel))) {
+        line(S.sel, css('--card'), 6);
+        line(S.sel, css('--ink'), 3);
+      }
+      pen.setLineDash([]);
+      axes.forEach((axis, k) => drawAxis(pen, axis, k, gap, high));
+    },
+  );
+  const hidden = d.axes.length - axes.filter((a) => !a.isMetric).length;
+  title(
+    'parallel',
+    (some.length
+      ? `${shown(some.length, d.order.length)}, of those with a result`
+      : 'no trial with a result is inside every range') +
+      beyond() +
+      (hidden ? `; ${hidden} constant or less important not shown` : '') +
+      '; a missing value lies below its axis',
+  );
 });
 function drawAxis(pen, axis, k, gap, high) {
-  const isLast = k === S.axes.length - 1, room = isLast ? PAD.right - 10 : Math.max(30, gap - 14);
-  Object.assign(pen, { strokeStyle: css('--soft'), lineWidth: 1, lineJoin: 'round', textAlign: 'left', textBaseline: 'alphabetic' });
+  const isLast = k === S.axes.length - 1,
+    room = isLast ? PAD.right - 10 : Math.max(30, gap - 14);
+  Object.assign(pen, {
+    strokeStyle: css('--soft'),
+    lineWidth: 1,
+    lineJoin: 'round',
+    textAlign: 'left',
+    textBaseline: 'alphabetic',
+  });
   pen.strokeRect(axis.x, PAD.top, 0, high);
-  const halo = (text, x, y, style) => { // readable above the lines
-    const wide = pen.measureText(text).width, left = pen.textAlign === 'right' ? x - wide : x;
-    Object.assign(pen, { fillStyle: css('--card'), globalAlpha: .8 });
+  const halo = (text, x, y, style) => {
+    // readable above the lines
+    const wide = pen.measureText(text).width,
+      left = pen.textAlign === 'right' ? x - wide : x;
+    Object.assign(pen, { fillStyle: css('--card'), globalAlpha: 0.8 });
     pen.fillRect(left - 2, y - 11, wide + 4, 14);
     Object.assign(pen, { fillStyle: style, globalAlpha: 1 });
     pen.fillText(text, x, y);
   };
-  for (const [at, text] of axis.marks) halo(short(text, pen, room), axis.x + 6, S.toY(at) + 4, css('--soft'));
-  const kind = axis.kind === 'log' ? ' (log)' : '', edge = k && isLast;
+  for (const [at, text] of axis.marks)
+    halo(short(text, pen, room), axis.x + 6, S.toY(at) + 4, css('--soft'));
+  const kind = axis.kind === 'log' ? ' (log)' : '',
+    edge = k && isLast;
   pen.textAlign = edge ? 'right' : 'left';
-  halo(short(axis.name + kind, pen, edge ? gap + PAD.right - 40 : gap - 16), edge ? axis.x + PAD.right - 4 : axis.x - 8, PAD.top - 14, css('--ink'));
+  halo(
+    short(axis.name + kind, pen, edge ? gap + PAD.right - 40 : gap - 16),
+    edge ? axis.x + PAD.right - 4 : axis.x - 8,
+    PAD.top - 14,
+    css('--ink'),
+  );
   pen.textAlign = 'left';
   const brush = S.brush.get(k);
   if (!brush) return;
   const [low, top] = brush;
-  Object.assign(pen, { fillStyle: css('--accent'), strokeStyle: css('--accent'), lineWidth: 1.5, globalAlpha: .22 });
+  Object.assign(pen, {
+    fillStyle: css('--accent'),
+    strokeStyle: css('--accent'),
+    lineWidth: 1.5,
+    globalAlpha: 0.22,
+  });
   pen.fillRect(axis.x - 9, S.toY(top), 18, S.toY(low) - S.toY(top));
   pen.globalAlpha = 1;
   pen.strokeRect(axis.x - 9, S.toY(top), 18, S.toY(low) - S.toY(top));
 }
-parallel.reset = () => { S.axes = axesOf(S.d); parallel.box.style.minWidth = S.axes.length * 96 + 'px'; };
-parallel.mark = () => { $('#parallel').hidden = S.axes.length < 2; parallel.draw(); };
+parallel.reset = () => {
+  S.axes = axesOf(S.d);
+  parallel.box.style.minWidth = S.axes.length * 96 + 'px';
+};
+parallel.mark = () => {
+  $('#parallel').hidden = S.axes.length < 2;
+  parallel.draw();
+};
 
-const atY = (y) => clamp(1 - (y - PAD.top) / (parallel.box.clientHeight - PAD.top - PAD.bottom), NONE * 2, 1.02);
-const axisAt = (x) => S.axes.findIndex((axis) => x > axis.x - 16 && x < axis.x + 26); // its labels are on the right
-function lineAt(x, y) { // the drawn trial whose line is nearest
+const atY = (y) =>
+  clamp(1 - (y - PAD.top) / (parallel.box.clientHeight - PAD.top - PAD.bottom), NONE * 2, 1.02);
+// The labels of an axis are on its right.
+const axisAt = (x) => S.axes.findIndex((axis) => x > axis.x - 16 && x < axis.x + 26);
+function lineAt(x, y) {
+  // the drawn trial whose line is nearest
   const k = S.axes.findIndex((axis) => axis.x > x);
   if (k < 1) return -1;
-  const [a, b] = [S.axes[k - 1], S.axes[k]], t = (x - a.x) / (b.x - a.x), ease = t * t * (3 - 2 * t);
+  const [a, b] = [S.axes[k - 1], S.axes[k]],
+    t = (x - a.x) / (b.x - a.x),
+    ease = t * t * (3 - 2 * t);
   let [best, near] = [-1, 9];
   for (const i of lines()) {
     const away = Math.abs(S.toY(a.place(i) * (1 - ease) + b.place(i) * ease) - y);
@@ -161,9 +249,12 @@ parallel.box.addEventListener('pointermove', (event) => {
 });
 parallel.box.addEventListener('pointerup', (event) => {
   if (drag) {
-    const at = atY(event.offsetY), { k, from, old } = drag, isClick = Math.abs(at - from) < .015;
+    const at = atY(event.offsetY),
+      { k, from, old } = drag,
+      isClick = Math.abs(at - from) < 0.015;
     drag = null;
-    if (isClick) S.brush.delete(k); else S.brush.set(k, [Math.min(from, at), Math.max(from, at)]);
+    if (isClick) S.brush.delete(k);
+    else S.brush.set(k, [Math.min(from, at), Math.max(from, at)]);
     if (old || !isClick) return filter();
     parallel.draw();
   }
@@ -171,105 +262,197 @@ parallel.box.addEventListener('pointerup', (event) => {
   if (i >= 0) select(i);
 });
 parallel.box.addEventListener('pointerleave', (event) => tip(event, -1));
-$('#unbrush').addEventListener('click', () => { S.brush.clear(); filter(); });
+$('#unbrush').addEventListener('click', () => {
+  S.brush.clear();
+  filter();
+});
 
-const stem = (name) => name.replace(/(^|[^a-z])(train(ing)?|val(id(ation)?)?|test|eval)(?=[^a-z]|$)/i, '$1');
-function chosen() { // the metric, and the same of training beside validation
-  const d = S.d, name = d.metrics.includes(S.metric) ? S.metric : d.metrics[0];
-  const other = d.metrics.find((m) => m !== name && stem(m) === stem(name) && stem(m) !== m);
+function chosen() {
+  // the metric, and the same of training beside validation
+  const d = S.d,
+    name = d.metrics.includes(S.metric) ? S.metric : d.metrics[0];
+  const other = d.metrics.find((m) => m !== name && stem(m) === stem(name));
   return [name, other].filter((one) => one !== undefined);
 }
-async function load(d, name) { // of the dashboard, which sends a metric when it is shown
+async function load(d, name) {
+  // of the dashboard, which sends a metric when it is shown
   const old = d.sets.get(name);
   if (old && (!old.isOld || old.isAsked)) return;
   d.sets.set(name, { ...(old ?? { c: null, curve: new Map() }), isOld: true, isAsked: true });
-  const c = await S.onMetric?.(d, name);
+  const c = await S.onMetric?.(d, name).catch(() => null); // the next draw asks again
   d.sets.set(name, c ? { c, curve: unpack(c) } : { ...d.sets.get(name), isAsked: false });
-  if (c && d === S.d) curves.draw();
+  if (!c) return;
+  if (d === S.d) curves.draw();
+  overlay.reset();
+  overlay.draw();
 }
-function reach(names) { // one scale for both, if both are of a kind
-  const some = names.map((name) => S.d.sets.get(name)?.c).filter((c) => c?.n.length || S.d.curve.size && c === S.d.curves);
-  const ends = (all) => ({ low: Math.min(...all.map((c) => c.low)), high: Math.max(...all.map((c) => c.high)), last: Math.max(...all.map((c) => c.last)) });
+function reach(names) {
+  // one scale for both, if both are of a kind
+  const some = names
+    .map((name) => S.d.sets.get(name)?.c)
+    .filter((c) => c?.n.length || (S.d.curve.size && c === S.d.curves));
+  const ends = (all) => ({
+    low: Math.min(...all.map((c) => c.low)),
+    high: Math.max(...all.map((c) => c.high)),
+    last: Math.max(...all.map((c) => c.last)),
+  });
   return (c) => (some.includes(c) && some.every((one) => one.log === c.log) ? ends(some) : c);
 }
-const panes = ['curves-canvas', 'beside-canvas'].map((id, pane) => surface(id, (pen, w, h) => {
-  const d = S.d, names = chosen(), name = names[pane], set = d.sets.get(name), c = set?.c;
-  const all = c ? S.kept.filter((i) => set.curve.has(d.trials.n[i])) : [], curve = (i) => set.curve.get(d.trials.n[i]);
-  const isMany = all.length > MANY, some = drawn(S.brush.size ? Infinity : MANY, all);
-  panes[pane].view = null;
-  if (!c) return;
-  const { low, high, last } = reach(names)(c);
-  const view = { x: (v) => 54 + v / last * (w - 74), y: (v) => h - 46 - (v - low) / (high - low) * (h - 62), some, curve, last };
-  panes[pane].view = view;
-  Object.assign(pen, { lineWidth: 1, fillStyle: css('--soft'), strokeStyle: css('--line'), textAlign: 'right' });
-  for (const [v, text] of c.log ? logTicks(low, high) : ticks(low, high).map((v) => [v, num(v)])) {
-    pen.fillText(text, 46, view.y(v) + 4);
-    pen.strokeRect(54, view.y(v), w - 74, 0);
-  }
-  pen.textAlign = 'center';
-  for (const v of ticks(0, last, 8)) pen.fillText(num(v), view.x(v), h - 28);
-  pen.fillText('step', w / 2, h - 6);
-  if (names.length > 1) pen.fillText(short(name, pen, w - 74), w / 2, 12);
-  if (isMany) band(pen, view, all);
-  const line = (i, style, width) => {
-    const { x, y } = curve(i), dots = [];
-    pen.beginPath();
-    for (let k = 0; k < x.length; k++) { // NaN is a gap; a point without a neighbor is a dot
-      if (Number.isNaN(y[k])) continue;
-      const [isFirst, isLast] = [k - 1, k + 1].map((j) => !(y[j] === y[j] && j in y));
-      if (isFirst && isLast) dots.push(k);
-      pen[isFirst ? 'moveTo' : 'lineTo'](view.x(x[k]), view.y(y[k]));
+const panes = ['curves-canvas', 'beside-canvas'].map((id, pane) =>
+  surface(id, (pen, w, h) => {
+    const d = S.d,
+      names = chosen(),
+      name = names[pane],
+      set = d.sets.get(name),
+      c = set?.c;
+    const all = c ? S.kept.filter((i) => set.curve.has(d.trials.n[i])) : [],
+      curve = (i) => set.curve.get(d.trials.n[i]);
+    const isMany = all.length > MANY,
+      some = drawn(S.brush.size ? Infinity : MANY, all);
+    panes[pane].view = null;
+    if (!c) return;
+    const { low, high, last } = reach(names)(c);
+    const view = {
+      x: (v) => 54 + (v / last) * (w - 74),
+      y: (v) => h - 46 - ((v - low) / (high - low)) * (h - 62),
+      some,
+      curve,
+      last,
+    };
+    panes[pane].view = view;
+    Object.assign(pen, {
+      lineWidth: 1,
+      fillStyle: css('--soft'),
+      strokeStyle: css('--line'),
+      textAlign: 'right',
+    });
+    for (const [v, text] of c.log
+      ? logTicks(low, high)
+      : ticks(low, high).map((v) => [v, num(v)])) {
+      pen.fillText(text, 46, view.y(v) + 4);
+      pen.strokeRect(54, view.y(v), w - 74, 0);
     }
-    pen.setLineDash(d.states[d.trials.state[i]] === 'pruned' ? [4, 3] : []);
-    Object.assign(pen, { strokeStyle: style, fillStyle: style, lineWidth: width });
-    pen.stroke();
-    for (const k of dots) { pen.beginPath(); pen.arc(view.x(x[k]), view.y(y[k]), width + 1.2, 0, 7); pen.fill(); }
-  };
-  inSlices(id, some, (i) => (isMany && d.rank.get(i) < BEST ? line(i, color(i), 1.8) : line(i, color(i, isMany ? .3 : .85), isMany ? .8 : 1.6)), () => {
-    if (all.includes(S.sel)) { line(S.sel, css('--card'), 6); line(S.sel, css('--ink'), 3); }
-    pen.setLineDash([]);
-  });
-  if (pane) return;
-  const gaps = all.filter((i) => curve(i).y.some(Number.isNaN)).length;
-  title('curves', `${names.join(' and ')} by step${c.log ? ', logarithmic' : ''}; ${shown(some.length, all.length)}` + (c.cut ? '; values beyond the scale at its edge' : '') +
-    (isMany ? ', the band holds 80%' : '') + (gaps ? `; ${gaps} with NaN, drawn as a gap` : ''));
-}));
-function band(pen, view, all) {
-  const rows = [];
-  for (let k = 0; k <= 60; k++) {
-    const at = k / 60 * view.last, found = [];
-    for (const i of all) {
-      const { x, y } = view.curve(i), j = x.findIndex((v) => v >= at);
+    pen.textAlign = 'center';
+    for (const v of ticks(0, last, 8)) pen.fillText(num(v), view.x(v), h - 28);
+    pen.fillText('step', w / 2, h - 6);
+    if (names.length > 1) pen.fillText(short(name, pen, w - 74), w / 2, 12);
+    if (isMany) band(pen, view, all);
+    const line = (i, style, width) => {
+      const { x, y } = curve(i),
+        dots = [];
+      pen.beginPath();
+      for (let k = 0; k < x.length; k++) {
+        // NaN is a gap; a point without a neighbor is a dot
+        if (Number.isNaN(y[k])) continue;
+        const [isFirst, isLast] = [k - 1, k + 1].map((j) => !(y[j] === y[j] && j in y));
+        if (isFirst && isLast) dots.push(k);
+        pen[isFirst ? 'moveTo' : 'lineTo'](view.x(x[k]), view.y(y[k]));
+      }
+      pen.setLineDash(d.states[d.trials.state[i]] === 'pruned' ? [4, 3] : []);
+      Object.assign(pen, { strokeStyle: style, fillStyle: style, lineWidth: width });
+      pen.stroke();
+      for (const k of dots) {
+        pen.beginPath();
+        pen.arc(view.x(x[k]), view.y(y[k]), width + 1.2, 0, 7);
+        pen.fill();
+      }
+    };
+    inSlices(
+      id,
+      some,
+      (i) =>
+        isMany && d.rank.get(i) < BEST
+          ? line(i, color(i), 1.8)
+          : line(i, color(i, isMany ? 0.3 : 0.85), isMany ? 0.8 : 1.6),
+      () => {
+        if (all.includes(S.sel)) {
+          line(S.sel, css('--card'), 6);
+          line(S.sel, css('--ink'), 3);
+        }
+        pen.setLineDash([]);
+      },
+    );
+    if (pane) return;
+    const gaps = all.filter((i) => curve(i).y.some(Number.isNaN)).length;
+    title(
+      'curves',
+      `${names.join(' and ')} by step${c.log ? ', logarithmic' : ''}; ` +
+        shown(some.length, all.length) +
+        (c.cut ? '; values beyond the scale at its edge' : '') +
+        (isMany ? ', the band holds 80%' : '') +
+        (gaps ? `; ${gaps} with NaN, drawn as a gap` : ''),
+    );
+  }),
+);
+function spread(some, last, parts, least) {
+  // rows of a step, and quantiles of at least so many curves there
+  const steps = [...new Set(some.flatMap((c) => c.x))].sort((a, b) => a - b),
+    rows = [];
+  for (const at of steps.length > 60
+    ? Array.from({ length: 61 }, (_, k) => (k / 60) * last)
+    : steps) {
+    const found = [];
+    for (const { x, y } of some) {
+      const j = x.findIndex((v) => v >= at);
       if (j >= 0 && x[0] <= at && !Number.isNaN(y[j])) found.push(y[j]);
     }
-    if (found.length > 9) { found.sort((a, b) => a - b); rows.push([at, quantile(found, .1), quantile(found, .9)]); }
+    if (found.length >= least) {
+      found.sort((a, b) => a - b);
+      rows.push([at, ...parts.map((q) => quantile(found, q))]);
+    }
   }
+  return rows;
+}
+function band(pen, view, all) {
+  const rows = spread(all.map(view.curve), view.last, [0.1, 0.9], 10);
   pen.beginPath();
   for (const [at, low] of rows) pen.lineTo(view.x(at), view.y(low));
   for (const [at, , high] of rows.reverse()) pen.lineTo(view.x(at), view.y(high));
-  Object.assign(pen, { fillStyle: css('--accent'), globalAlpha: .16 });
+  Object.assign(pen, { fillStyle: css('--accent'), globalAlpha: 0.16 });
   pen.fill();
   pen.globalAlpha = 1;
 }
-const curves = { draw() {
-  const d = S.d, names = chosen(), menu = $('#metric');
-  $('#curves').hidden = !names.length;
-  if (!names.length) return;
-  if ([...menu.options].map((o) => o.value).join('\n') !== d.metrics.join('\n')) menu.replaceChildren(...d.metrics.map((m) => el('option', m, { value: m })));
-  menu.value = names[0];
-  panes[1].box.hidden = names.length < 2;
-  for (const name of names) load(d, name);
-  for (const pane of panes) pane.draw();
-} };
+function fillMenu(menu, names, chosen) {
+  if ([...menu.options].map((o) => o.value).join('\n') !== names.join('\n'))
+    menu.replaceChildren(...names.map((m) => el('option', m, { value: m })));
+  menu.value = chosen;
+}
+function choose(name) {
+  S.metric = name;
+  if (S.d.objectives?.some((one) => one.name === name)) {
+    S.d.metric = name;
+    prepare(S.d);
+    repaint();
+    refresh('mark');
+  }
+  curves.draw();
+  overlay.reset();
+  overlay.draw();
+}
+const curves = {
+  draw() {
+    const d = S.d,
+      names = chosen(),
+      menu = $('#metric');
+    $('#curves').hidden = !names.length;
+    if (!names.length) return;
+    fillMenu(menu, d.metrics, names[0]);
+    panes[1].box.hidden = names.length < 2;
+    for (const name of names) load(d, name);
+    for (const pane of panes) pane.draw();
+  },
+};
 curves.mark = curves.draw;
-$('#metric').addEventListener('change', (event) => { S.metric = event.target.value; curves.draw(); });
+for (const menu of ['#metric', '#goal'])
+  $(menu).addEventListener('change', (event) => choose(event.target.value));
 for (const pane of panes) {
   const at = (event) => {
     let [best, near] = [-1, 144];
     for (const i of pane.view?.some ?? []) {
       const { x, y } = pane.view.curve(i);
       for (let k = 0; k < x.length; k++) {
-        const away = (pane.view.x(x[k]) - event.offsetX) ** 2 + (pane.view.y(y[k]) - event.offsetY) ** 2;
+        const away =
+          (pane.view.x(x[k]) - event.offsetX) ** 2 + (pane.view.y(y[k]) - event.offsetY) ** 2;
         if (away <= near) [best, near] = [i, away];
       }
     }
@@ -277,6 +460,9 @@ for (const pane of panes) {
   };
   pane.box.addEventListener('pointermove', (event) => tip(event, at(event)));
   pane.box.addEventListener('pointerleave', (event) => tip(event, -1));
-  pane.box.addEventListener('pointerup', (event) => { const i = at(event); if (i >= 0) select(i); });
+  pane.box.addEventListener('pointerup', (event) => {
+    const i = at(event);
+    if (i >= 0) select(i);
+  });
 }
 S.blocks.push(parallel, curves);

@@ -2,95 +2,284 @@
 const $ = (query, inside = document) => inside.querySelector(query);
 const $$ = (query, inside = document) => [...inside.querySelectorAll(query)];
 const S = { all: [], d: null, sel: -1, brush: new Map(), kept: [], blocks: [] };
-const MANY = 500, BEST = 20, SAMPLE = 300;
-const VIRIDIS = ['440154', '482878', '3e4a89', '31688e', '26828e', '1f9e89', '35b779', '6ece58', 'b5de2b', 'fde725']
-  .map((c) => [0, 2, 4].map((at) => parseInt(c.slice(at, at + 2), 16)));
+const MANY = 500,
+  BEST = 20,
+  SAMPLE = 300;
+// From the best to the worst rank: each at least 3.7:1 against both backgrounds, blue to orange
+// for color-blind readers.
+const RAMP = ['2878c8', '7069c8', '9a62bd', 'b8579c', 'cf5a66', 'c96a1a'].map((c) =>
+  [0, 2, 4].map((at) => parseInt(c.slice(at, at + 2), 16)),
+);
 
 async function inflate(id) {
   const bytes = Uint8Array.from(atob($('#' + id).textContent), (c) => c.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).text();
+  return new Response(
+    new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip')),
+  ).text();
 }
 const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 const isDark = () => !S.print && matchMedia('(prefers-color-scheme: dark)').matches;
-const el = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text ?? '' }, more);
+const el = (tag, text, more = {}) =>
+  Object.assign(document.createElement(tag), { textContent: text ?? '' }, more);
 const clamp = (v, low, high) => Math.max(low, Math.min(high, v));
-const quantile = (sorted, q) => sorted[clamp(Math.round(q * (sorted.length - 1)), 0, sorted.length - 1)];
+const quantile = (sorted, q) => {
+  // between two values in proportion: the median of an even count is the mean of the middle two
+  const at = q * (sorted.length - 1),
+    low = Math.floor(at);
+  return sorted[low] + (at > low ? (at - low) * (sorted[low + 1] - sorted[low]) : 0);
+};
 const count = (n) => n.toLocaleString('en');
 
-function num(v, digits = 4) { // a number as people write it
+function num(v, digits = 4) {
+  // a number as people write it
   if (typeof v !== 'number') return v ?? '';
   if (Number.isSafeInteger(v)) return String(v); // a seed is not rounded
   const size = Math.abs(v);
-  return size && (size < 1e-4 || size >= 1e6) ? (+v.toPrecision(digits)).toExponential().replace('e+', 'e') : String(+v.toPrecision(digits));
+  return size && (size < 1e-4 || size >= 1e6)
+    ? (+v.toPrecision(digits)).toExponential().replace('e+', 'e')
+    : String(+v.toPrecision(digits));
 }
-function time(s) { // as the terminal's: 0.4s, 13s, 1m23s, 2h05m, 3d04h
-  const two = (high, unit, low, name) => `${high}${unit}${String(low).padStart(2, '0')}${name}`, whole = Math.round(s), minutes = Math.round(s / 60), hours = Math.round(s / 3600);
+function time(s) {
+  // as the terminal's: 0.4s, 13s, 1m23s, 2h05m, 3d04h
+  const two = (high, unit, low, name) => `${high}${unit}${String(low).padStart(2, '0')}${name}`,
+    whole = Math.round(s),
+    minutes = Math.round(s / 60),
+    hours = Math.round(s / 3600);
   if (s < 0.95) return s ? Math.max(0.1, s).toFixed(1) + 's' : '0s';
-  if (whole < 3600) return whole < 60 ? `${whole}s` : two(Math.floor(whole / 60), 'm', whole % 60, 's');
-  return minutes < 1440 ? two(Math.floor(minutes / 60), 'h', minutes % 60, 'm') : two(Math.floor(hours / 24), 'd', hours % 24, 'h');
+  if (whole < 3600)
+    return whole < 60 ? `${whole}s` : two(Math.floor(whole / 60), 'm', whole % 60, 's');
+  return minutes < 1440
+    ? two(Math.floor(minutes / 60), 'h', minutes % 60, 'm')
+    : two(Math.floor(hours / 24), 'd', hours % 24, 'h');
 }
-function random(seed) { // mulberry32
-  return () => { let t = (seed += 0x6d2b79f5); t = Math.imul(t ^ (t >>> 15), t | 1); t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32; };
+function random(seed) {
+  // mulberry32
+  return () => {
+    let t = (seed += 0x6d2b79f5);
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
 }
 
-function prepare(d) { // ranks, scale and curves from the columns
-  const t = d.trials, sign = d.max ? -1 : 1;
+const ages = (inside) => {
+  for (const one of $$('time', inside))
+    one.textContent = new Date(one.dateTime).toLocaleString(undefined, {
+      year: 'numeric',
+      month: 'short',
+      day: 'numeric',
+      hour: 'numeric',
+      minute: '2-digit',
+      timeZoneName: 'short',
+    });
+};
+const stem = (name) =>
+  name
+    .replace(/(^|[^a-z])(train(ing)?|val(id(ation)?)?|test|eval)(?=[^a-z]|$)/i, '$1')
+    .replace(/^[-_./: ]+|[-_./: ]+$/g, ''); // loss, of val_loss or loss/train
+function logTicks(low, high) {
+  // of logarithms: decades, and 2 and 5 between few
+  const few = high - low < 2.2,
+    found = [];
+  for (let k = Math.floor(low); k <= high; k++)
+    for (const m of few ? [1, 2, 5] : [1]) {
+      const at = k + Math.log10(m);
+      if (at >= low - 1e-9 && at <= high + 1e-9) found.push([at, num(m * 10 ** k)]);
+    }
+  return found.length > 1 && found.length < 9
+    ? found
+    : [low, high].map((v) => [v, num(10 ** v, 3)]);
+}
+const safe = (text) =>
+  String(text)
+    .replaceAll('<', '‹')
+    .replaceAll('>', '›')
+    .replaceAll('&', '＆')
+    .replaceAll('$', '＄')
+    .replaceAll('\n', '<br>');
+function layout(height, more = {}) {
+  const axis = {
+    gridcolor: css('--line'),
+    zeroline: false,
+    linecolor: css('--line'),
+    title: { font: { size: 12.5 } },
+  };
+  const { xaxis, yaxis, ...rest } = more;
+  return {
+    height,
+    margin: { l: 64, r: 16, t: 8, b: 40 },
+    paper_bgcolor: 'rgba(0,0,0,0)',
+    plot_bgcolor: 'rgba(0,0,0,0)',
+    showlegend: false,
+    hovermode: 'closest',
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css('--soft') },
+    dragmode: 'zoom',
+    hoverlabel: {
+      bgcolor: css('--ink'),
+      bordercolor: css('--ink'),
+      font: { color: css('--bg'), size: 12 },
+      align: 'left',
+    },
+    xaxis: { ...axis, ...xaxis },
+    yaxis: { ...axis, ...yaxis },
+    ...rest,
+  };
+}
+const level = (values) => {
+  // the range around a constant, which plotly draws from -1 to 1 more: a small one would read as 0
+  const [v, ...rest] = new Set(values.filter(Number.isFinite));
+  return v && !rest.length ? { range: [v - 0.1 * Math.abs(v), v + 0.1 * Math.abs(v)] } : {};
+};
+const decades = (values) => {
+  const logs = values
+      .filter((v) => v !== null)
+      .map(Math.log10)
+      .sort((a, b) => a - b),
+    marks = logTicks(logs[0], logs.at(-1));
+  return { tickvals: marks.map(([at]) => 10 ** at), ticktext: marks.map(([, text]) => text) };
+};
+
+function prepare(d) {
+  // ranks, scale and curves from the columns
+  const t = d.trials,
+    shown = d.objectives?.find((one) => one.name === d.metric);
+  if (shown) {
+    // of several metrics, the one that the charts of one metric show
+    const { max, scale, log, shares } = shown,
+      k = d.objectives.indexOf(shown);
+    Object.assign(d, { max, scale, log });
+    t.y = t.all.map((values) => values[k]);
+    for (const axis of d.axes) axis.share = shares[axis.name] ?? null;
+  } else d.log = d.curves.log; // the server's choice, for every panel
+  const sign = d.max ? -1 : 1;
   d.at_of = new Map(t.n.map((n, i) => [n, i]));
   d.isRanked = (i) => t.y[i] !== null && ['finished', 'pruned'].includes(d.states[t.state[i]]);
   d.order = t.n.map((_, i) => i).filter(d.isRanked);
-  const sums = new Map(), set = (i) => Math.floor((t.n[i] - 1) / d.replicates); // as hpq best: replicates by their mean
-  for (const i of d.order) { const [sum, of] = sums.get(set(i)) ?? [0, 0]; sums.set(set(i), [sum + t.y[i], of + 1]); }
+  const sums = new Map(),
+    set = (i) => Math.floor((t.n[i] - 1) / d.replicates); // as hpq best: replicates by their mean
+  for (const i of d.order) {
+    const [sum, of] = sums.get(set(i)) ?? [0, 0];
+    sums.set(set(i), [sum + t.y[i], of + 1]);
+  }
   const mean = new Map(d.order.map((i) => [i, sums.get(set(i))[0] / sums.get(set(i))[1]]));
-  d.order.sort((a, b) => sign * (mean.get(a) - mean.get(b)) || a - b);
+  d.isFinished = (i) => d.states[t.state[i]] === 'finished';
+  const members = new Set(d.front?.map(([n]) => Math.floor((n - 1) / d.replicates)));
+  d.isFront = (i) => d.isFinished(i) && members.has(set(i));
+  d.isOut = (i) => d.isRanked(i) && t.ok?.[i] === false; // it does not meet the constraints
+  d.order.sort(
+    (a, b) =>
+      d.isOut(a) - d.isOut(b) ||
+      d.isFront(b) - d.isFront(a) ||
+      sign * (mean.get(a) - mean.get(b)) ||
+      a - b,
+  );
   d.rank = new Map(d.order.map((i, rank) => [i, rank]));
-  d.log = d.curves.log; // the server's choice, for every panel
-  d.to = d.log ? (v) => (v > 0 ? Math.log10(v) : -Infinity) : (v) => v;
-  d.from = d.log ? (v) => 10 ** v : (v) => v;
-  const [low, high] = d.scale, pad = (high - low || Math.abs(high) || 1) * .04;
-  d.low = low - pad; d.high = high + pad;
-  for (const axis of d.axes) axis.values = t.p[d.axes.indexOf(axis)];
+  Object.assign(d, scaled(d));
+  d.measured = d.objectives
+    ? d.objectives.map((one, k) => ({ ...one, ...scaled(one), value: (i) => t.all[i][k] }))
+    : [{ ...d, name: d.metric, value: (i) => t.y[i] }];
+  for (const [k, axis] of d.axes.entries()) axis.values ??= t.p[k];
+  if (shown) d.axes.sort((a, b) => b.share - a.share);
   if (d.curve) return;
   d.curve = unpack(d.curves);
   d.sets = new Map(Object.entries(d.more).map(([name, c]) => [name, { c, curve: unpack(c) }]));
+  d.first = d.metric; // whose curves come with the trials
   if (d.metric) d.sets.set(d.metric, { c: d.curves, curve: d.curve });
 }
-function unpack(c) { // curves by number
-  const words = (text) => new Uint16Array(Uint8Array.from(atob(text), (x) => x.charCodeAt(0)).buffer);
+function scaled({ log, scale: [low, high] }) {
+  const pad = (high - low || Math.abs(high) || 1) * 0.04;
+  return {
+    low: low - pad,
+    high: high + pad,
+    to: log ? (v) => (v > 0 ? Math.log10(v) : -Infinity) : (v) => v,
+    from: log ? (v) => 10 ** v : (v) => v,
+  };
+}
+function standing(i) {
+  const d = S.d;
+  if (d.isOut(i)) return 'infeasible';
+  if (!d.front) return d.rank.has(i) ? `rank ${d.rank.get(i) + 1}` : '';
+  if (d.isFront(i)) return 'on the front';
+  const by = rival(i);
+  return by === undefined ? '' : `dominated by #${by}`;
+}
+function rival(i) {
+  // the first of the front that is as good in every metric and better in one
+  const d = S.d,
+    mine = d.trials.all[i];
+  if (!d.isFinished(i) || mine.includes(null)) return undefined;
+  const gain = (k, v) => (d.objectives[k].max ? v - mine[k] : mine[k] - v);
+  return d.front.find(
+    ([, ...its]) => its.every((v, k) => gain(k, v) >= 0) && its.some((v, k) => gain(k, v) > 0),
+  )?.[0];
+}
+function unpack(c) {
+  // curves by number
+  const words = (text) =>
+    new Uint16Array(Uint8Array.from(atob(text), (x) => x.charCodeAt(0)).buffer);
   const [x, y] = [words(c.x), words(c.y)];
   let at = 0;
-  return new Map(c.n.map((n, i) => {
-    const some = { x: [], y: [] };
-    for (const end = at + c.len[i]; at < end; at++) {
-      some.x.push(x[at] / 65534 * c.last);
-      some.y.push(y[at] > 65534 ? NaN : c.low + y[at] / 65534 * (c.high - c.low));
-    }
-    return [n, some];
-  }));
+  return new Map(
+    c.n.map((n, i) => {
+      const some = { x: [], y: [] };
+      for (const end = at + c.len[i]; at < end; at++) {
+        some.x.push((x[at] / 65534) * c.last);
+        some.y.push(y[at] > 65534 ? NaN : c.low + (y[at] / 65534) * (c.high - c.low));
+      }
+      return [n, some];
+    }),
+  );
 }
-function color(i, alpha = 1) { // viridis by rank; the best has the most contrast
-  const rank = S.d.rank.get(i);
-  if (rank === undefined) return isDark() ? `rgba(150,155,165,${alpha})` : `rgba(130,134,140,${alpha})`;
-  const worse = rank / Math.max(1, S.d.order.length - 1) * .93;
-  const at = (isDark() ? 1 - worse : worse) * (VIRIDIS.length - 1), low = Math.min(Math.floor(at), VIRIDIS.length - 2);
-  const rgb = VIRIDIS[low].map((v, k) => Math.round(v + (at - low) * (VIRIDIS[low + 1][k] - v)));
+function color(i, alpha = 1) {
+  const d = S.d,
+    rank = d.front ? 0 : d.rank.get(i);
+  if (!d.rank.has(i) || d.isOut(i) || (d.front && !d.isFront(i)))
+    return isDark() ? `rgba(150,155,165,${alpha})` : `rgba(130,134,140,${alpha})`;
+  const at = (rank / Math.max(1, S.d.order.length - 1)) * (RAMP.length - 1),
+    low = Math.min(Math.floor(at), RAMP.length - 2);
+  const rgb = RAMP[low].map((v, k) => Math.round(v + (at - low) * (RAMP[low + 1][k] - v)));
   return `rgba(${rgb},${alpha})`;
 }
-function drawn(most = MANY, among = S.kept) { // all, or the best and a seeded sample; worst first
-  const rank = (i) => S.d.rank.get(i) ?? Infinity, sorted = [...among].sort((a, b) => rank(b) - rank(a));
+function drawn(most = MANY, among = S.kept) {
+  // all, or the best and a seeded sample; worst first
+  const rank = (i) => S.d.rank.get(i) ?? Infinity,
+    sorted = [...among].sort((a, b) => rank(b) - rank(a));
   if (sorted.length <= most) return sorted;
-  const next = random(1), best = Math.min(BEST, most), rest = sorted.slice(0, -best);
+  const next = random(1),
+    best = Math.min(BEST, most),
+    rest = sorted.slice(0, -best);
   const few = Math.min(SAMPLE, most - best);
-  for (let k = 0; k < few; k++) { const j = k + Math.floor(next() * (rest.length - k)); [rest[k], rest[j]] = [rest[j], rest[k]]; }
-  const chosen = new Set([...rest.slice(0, few), ...sorted.slice(-best), ...(among.includes(S.sel) ? [S.sel] : [])]);
+  for (let k = 0; k < few; k++) {
+    const j = k + Math.floor(next() * (rest.length - k));
+    [rest[k], rest[j]] = [rest[j], rest[k]];
+  }
+  const chosen = new Set([
+    ...rest.slice(0, few),
+    ...sorted.slice(-best),
+    ...(among.includes(S.sel) ? [S.sel] : []),
+  ]);
   return sorted.filter((i) => chosen.has(i));
 }
-const shown = (some, all = S.d.trials.n.length) => some === all ? `${count(all)} ${all === 1 ? 'trial' : 'trials'}` : `${count(some)} of ${count(all)} drawn`;
-const title = (id, text) => { $(`#${id}-n`).textContent = text; };
-function about(i) { // a trial in a few lines
-  const t = S.d.trials, rank = S.d.rank.get(i), value = t.y[i] === null ? '' : `  ${S.d.metric} ${num(t.y[i])}`;
-  const params = S.d.axes.slice(0, 8).map((a) => `${a.name} = ${num(a.values[i]) === '' ? 'none' : num(a.values[i])}`);
-  return [`#${t.n[i]}  ${S.d.states[t.state[i]]}${value}${rank === undefined ? '' : `  rank ${rank + 1}`}`, ...params].join('\n');
+const shown = (some, all = S.d.trials.n.length) =>
+  some === all
+    ? `${count(all)} ${all === 1 ? 'trial' : 'trials'}`
+    : `${count(some)} of ${count(all)} drawn`;
+const title = (id, text) => {
+  $(`#${id}-n`).textContent = text;
+};
+function about(i) {
+  // a trial in a few lines
+  const t = S.d.trials,
+    values = S.d.measured
+      .filter((one) => one.name && one.value(i) !== null)
+      .map((one) => `  ${one.name} ${num(one.value(i))}`);
+  const params = S.d.axes
+    .slice(0, 8)
+    .map((a) => `${a.name} = ${num(a.values[i]) === '' ? 'none' : num(a.values[i])}`);
+  return [
+    `#${t.n[i]}  ${S.d.states[t.state[i]]}${values.join('')}  ${standing(i)}`.trimEnd(),
+    ...params,
+  ].join('\n');
 }
 function tip(event, i) {
   const box = $('#tip');
@@ -101,29 +290,85 @@ function tip(event, i) {
   box.style.top = clamp(event.clientY + 14, 0, innerHeight - box.offsetHeight - 8) + 'px';
 }
 
-function refresh(what = 'draw') { for (const block of S.blocks) block[what]?.(); }
+// What names an element among those beside it, in an old and a new state of the page.
+const nameOf = (one) => {
+  const link = one.nodeName === 'TR' || one.nodeName === 'FIGURE' ? $('a, [data-table]', one) : one;
+  const { verb, key, n, of, table } = { ...link?.dataset, ...one.dataset };
+  return [one.nodeName, one.id, link?.getAttribute?.('href'), verb, key, n, of, table].join(' ');
+};
+// Change the content of `old` to that of `now`: what stays keeps its focus, scroll and open state.
+function morph(old, now) {
+  const held = document.activeElement;
+  morphInside(old, now);
+  if (held === document.activeElement) return;
+  const other = held.closest('.acts') ? $('.acts button') : null; // of an action that ended
+  (held.isConnected ? held : other)?.focus({ preventScroll: true });
+}
+function morphInside(old, now) {
+  let next = old.firstChild;
+  for (const part of [...now.childNodes]) {
+    let same = next;
+    while (same && nameOf(same) !== nameOf(part)) same = same.nextSibling;
+    if (!same) {
+      old.insertBefore(part, next);
+      continue;
+    }
+    if (same === next) next = next.nextSibling;
+    else old.insertBefore(same, next);
+    if (same.dataset?.table || same.isEqualNode(part)) continue; // a table was fetched
+    if (same.nodeType !== Node.ELEMENT_NODE) same.data = part.data;
+    else {
+      morphAttributes(same, part);
+      morphInside(same, part);
+    }
+  }
+  while (next) {
+    const gone = next;
+    next = next.nextSibling;
+    gone.remove();
+  }
+}
+function morphAttributes(old, now) {
+  for (const { name } of [...old.attributes])
+    if (name !== 'open' && !now.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of now.attributes)
+    if (name !== 'open' && old.getAttribute(name) !== value) old.setAttribute(name, value);
+}
+
+function refresh(what = 'draw') {
+  for (const block of S.blocks) block[what]?.();
+}
 function select(i) {
   S.sel = i === S.sel ? -1 : i;
   const hash = S.sel < 0 ? S.d.id : `${S.d.id}/${S.d.trials.n[S.sel]}`;
   history.replaceState(null, '', '#' + hash);
   refresh('mark');
 }
-function keep() { // the trials inside every brush
+function keep() {
+  // the trials inside every brush
   const all = S.d.trials.n.map((_, i) => i);
-  S.kept = all.filter((i) => [...S.brush].every(([axis, [low, high]]) => {
-    const at = S.axes?.[axis]?.place(i);
-    return at !== null && at >= low && at <= high;
-  }));
+  S.kept = all.filter((i) =>
+    [...S.brush].every(([axis, [low, high]]) => {
+      const at = S.axes?.[axis]?.place(i);
+      return at !== null && at >= low && at <= high;
+    }),
+  );
 }
 function filter() {
   keep();
   $('#unbrush').hidden = !S.brush.size;
   refresh('draw');
 }
-function follow() { // show what the URL's fragment names
+function follow() {
+  // show what the URL's fragment names
   const [sid, n] = location.hash.slice(1).split('/');
   const d = S.all.find((one) => one.id === sid) ?? S.d ?? S.all[0];
-  if (d !== S.d) { S.d = d; S.brush.clear(); S.sel = -1; S.blocks.forEach((b) => b.reset?.()); }
+  if (d !== S.d) {
+    S.d = d;
+    S.brush.clear();
+    S.sel = -1;
+    S.blocks.forEach((b) => b.reset?.());
+  }
   for (const part of $$('[data-sweep]')) part.hidden = part.dataset.sweep !== d.id;
   $('#saved').textContent = $(`[data-sweep="${d.id}"] [data-saved]`)?.textContent ?? '';
   S.sel = d.at_of.get(+n) ?? -1;

@@ -1,87 +1,192 @@
-// The dashboard: polls for what changed, and what the server alone knows of a trial.
+// The dashboard: polls for what changed.
 const LIVE = document.body.dataset.live; // the path that answers polls
 const clock = () => new Date().toLocaleTimeString();
-const say = (text) => { $('#live').textContent = text; };
-function apply(patch) {
-  const d = S.d, t = d.trials;
+const updated = el('span'); // outside the live region, which would be read aloud each second
+$('#live').after(updated);
+const say = (text) => {
+  if ($('#live').textContent !== text) $('#live').textContent = text;
+};
+const partsOf = (html) => {
+  const { content } = el('template', '', { innerHTML: html }); // the server escapes every value
+  ages(content);
+  return content;
+};
+function apply(d, patch) {
+  const t = d.trials;
   patch.trials.n.forEach((n, k) => {
     let i = d.at_of.get(n);
-    if (i === undefined) { i = t.n.length; d.at_of.set(n, i); }
+    if (i === undefined) {
+      i = t.n.length;
+      d.at_of.set(n, i);
+    }
     for (const name of Object.keys(t)) if (name !== 'p') t[name][i] = patch.trials[name][k];
-    for (const axis of d.axes) axis.values[i] = patch.trials.p[patch.names.indexOf(axis.name)]?.[k] ?? null;
+    for (const axis of d.axes)
+      axis.values[i] = patch.trials.p[patch.names.indexOf(axis.name)]?.[k] ?? null;
   });
-  const more = patch.curves, c = d.curves;
+  const more = patch.curves,
+    c = d.curves;
   if (more.n.length) {
     const [low, high, last] = d.curve.size ? [c.low, c.high, c.last] : [Infinity, -Infinity, 0];
     for (const [n, curve] of unpack(more)) d.curve.set(n, curve);
-    Object.assign(c, { low: Math.min(low, more.low), high: Math.max(high, more.high), last: Math.max(last, more.last), cut: c.cut || more.cut });
+    Object.assign(c, {
+      low: Math.min(low, more.low),
+      high: Math.max(high, more.high),
+      last: Math.max(last, more.last),
+      cut: c.cut || more.cut,
+    });
   }
-  d.winner = patch.winner; d.scale = patch.scale; d.metrics = patch.metrics;
+  Object.assign(d, patch.objectives);
+  d.winner = patch.winner;
+  d.scale = patch.scale;
+  d.metrics = patch.metrics;
+  d.at = patch.at;
   prepare(d);
+  // The other metrics are read anew.
+  for (const name of d.sets.keys()) if (name !== d.first) d.sets.get(name).isOld = true;
   keep();
   later();
   whenCalm(() => {
-    $('.sweep').innerHTML = patch.head; // the server's template, which escapes every value
-    ages();
+    morph($(`.sweep[data-sweep="${d.id}"]`), partsOf(patch.head));
+    $$(`nav tr[data-of="${d.id}"] td`)
+      .slice(1)
+      .forEach((cell, k) => {
+        cell.textContent = patch.row[k + 1];
+      });
+    if (d !== S.d) return;
     for (const block of [table, failures, curves, panel]) (block.draw ?? block.mark)();
+  }, d);
+}
+// Of a page without data.
+const sent = $('#data') ? [] : [...$('#listing').children].map((part) => part.outerHTML);
+function show(html) {
+  // the parts that changed
+  const old = [...$('#listing').children];
+  [...partsOf(html).children].forEach((part, k) => {
+    if (sent[k] === part.outerHTML) return;
+    sent[k] = part.outerHTML;
+    if (old[k].nodeName !== part.nodeName) return old[k].replaceWith(part);
+    morphAttributes(old[k], part);
+    morph(old[k], part);
+    S.onPart?.(old[k]);
   });
 }
-let waiting = 0;
-function whenCalm(act) { // new rows would end a click or a selection of text that has begun
-  clearTimeout(waiting);
-  if ($(':active') || !getSelection().isCollapsed) waiting = setTimeout(whenCalm, 100, act);
+const waiting = new Map(); // by sweep
+function whenCalm(act, d) {
+  // new rows would end a click or a selection of text that has begun
+  clearTimeout(waiting.get(d));
+  if ($(':active') || !getSelection().isCollapsed)
+    waiting.set(d, setTimeout(whenCalm, 100, act, d));
   else act();
 }
-let due = 0, cost = 100;
-function later() { // charts take a second of a busy machine: they may wait
-  due ||= setTimeout(() => {
-    const began = performance.now();
-    due = 0;
-    for (const name of [...S.d.sets.keys()]) if (name !== S.d.metric) S.d.sets.get(name).isOld = true; // read anew
-    repaint();
-    refresh('mark');
-    cost = performance.now() - began;
-  }, 300 + 4 * cost);
+let due = 0,
+  cost = 100;
+function later() {
+  // charts take a second of a busy machine: they may wait
+  due ||= setTimeout(
+    () => {
+      const began = performance.now();
+      due = 0;
+      repaint();
+      refresh('mark');
+      cost = performance.now() - began;
+    },
+    300 + 4 * cost,
+  );
 }
-const SOON = 1000, IDLE = 5000, AWAY = 30_000; // ms until the next poll
-let since = '', wait = SOON, timer = 0, seen = clock(), updated = seen;
+const SOON = 1000,
+  IDLE = 5000,
+  AWAY = 30_000; // ms until the next poll
+let wait = SOON,
+  timer = 0,
+  seen = clock();
 async function poll() {
-  let patch = null, trouble = '';
+  let trouble = '',
+    shown = [],
+    patches = [];
   try {
-    const answer = await fetch(`${LIVE}?since=${since || (S.d?.at ?? '')}`, { signal: AbortSignal.timeout(20_000) });
-    if (answer.status === 404) return say('this sweep was removed; the page shows its last state');
-    if (answer.ok) patch = await answer.json();
-    else if (answer.status === 403) trouble = 'hpq dashboard refuses this page; open the link that it printed'; // another start, another token
-    else if (answer.status !== 304) trouble = `the dashboard cannot read Redis (${(await answer.text()).trim()}); trying again`;
-  } catch { trouble = 'the dashboard does not answer; trying again'; }
-  wait = trouble ? Math.min(2 * wait, AWAY) : patch ? SOON : Math.min(1.1 * wait, IDLE);
+    const ask = (d) =>
+      fetch(`${d ? `/sweep/${d.id}/changes` : LIVE}?since=${(d ?? S).at ?? ''}`, {
+        signal: AbortSignal.timeout(20_000),
+      });
+    const asked = S.d ? S.all : [null];
+    let answers = await Promise.all(asked.map(ask));
+    const gone = asked.filter((_, k) => answers[k].status === 404);
+    if (gone.length === asked.length)
+      return say('this sweep was removed; the page shows its last state');
+    shown = asked.filter((d) => !gone.includes(d));
+    answers = answers.filter((one) => one.status !== 404);
+    if (gone.length) drop(gone);
+    const answer = answers.find((one) => !one.ok && one.status !== 304) ?? answers[0];
+    patches = await Promise.all(answers.map((one) => one.ok && one.json()));
+    // Another start of the dashboard has another token.
+    if (answer.status === 403)
+      trouble = 'hpq dashboard refuses this page; open the link that it printed';
+    else if (!answer.ok && answer.status !== 304)
+      trouble = `the dashboard cannot read Redis (${(await answer.text()).trim()}); trying again`;
+  } catch {
+    trouble = 'the dashboard does not answer; trying again';
+  }
+  wait = trouble
+    ? Math.min(2 * wait, AWAY)
+    : patches.some(Boolean)
+      ? SOON
+      : Math.min(1.1 * wait, IDLE);
   clearTimeout(timer); // of a poll that began when the page was shown again
   timer = setTimeout(poll, document.hidden ? AWAY : wait);
   if (trouble) return say(`not live since ${seen}: ${trouble}`);
   seen = clock();
-  if (patch?.reset) return location.reload();
-  if (patch) {
-    [since, updated] = [patch.at, seen];
-    if (S.d) apply(patch);
-    else whenCalm(() => { $('#listing').innerHTML = patch.html; document.body.dataset.ready = 'yes'; });
-  }
-  say(`live, updated ${updated}`);
+  if (patches.some((patch) => patch.reset)) return location.reload();
+  patches.forEach((patch, k) => {
+    if (!patch) return;
+    updated.textContent = `updated ${seen}`;
+    if (S.d) return apply(shown[k], patch);
+    S.at = patch.at;
+    whenCalm(() => {
+      show(patch.html);
+      mark();
+      document.body.dataset.ready = 'yes';
+    });
+  });
+  updated.textContent ||= `updated ${seen}`;
+  say(['live', ...removed].join('; '));
 }
+const removed = []; // of several sweeps
+function drop(gone) {
+  for (const { id } of gone) {
+    removed.push(`${id} was removed`);
+    $(`nav tr[data-of="${id}"]`)?.remove();
+    $(`.sweep[data-sweep="${id}"]`)?.remove();
+  }
+  S.all = S.all.filter((d) => !gone.includes(d));
+  if (gone.includes(S.d)) {
+    S.d = null;
+    follow();
+  }
+  overlay.reset();
+  later();
+}
+S.link = (n) => `/sweep/${S.d.id}/${n}`;
 S.onMetric = async (d, name) => {
   const answer = await fetch(`/curves/${d.id}?metric=${encodeURIComponent(name)}`);
   if (answer.ok) return answer.json();
 };
-let told = []; // a trial, and what the server said of it
-S.onTrial = async (box) => { // attempts, artifacts and the end of the log
-  const path = `/trial/${S.d.id}/${S.d.trials.n[S.sel]}`, more = el('div');
-  const show = (html) => { more.innerHTML = html; more.lastElementChild.scrollTop = 1e9; };
-  box.append(more);
-  if (told[0] === path) show(told[1]); // the panel is made anew with each update
-  const answer = await fetch(path);
-  if (!answer.ok) return;
-  const html = await answer.text();
-  if (!more.hasChildNodes() || told[0] !== path || told[1] !== html) show(html); // another panel may have it
-  told = [path, html];
-};
+const picked = new Set(); // sweeps of the list to compare
+function mark() {
+  // a new list has new boxes
+  const link = $('#compare');
+  ages();
+  for (const box of $$('#listing [type=checkbox]')) box.checked = picked.has(box.value);
+  if (link)
+    Object.assign(link, {
+      hidden: picked.size < 2,
+      href: `/sweep/${[...picked].join('+')}`,
+      textContent: `Compare ${picked.size} sweeps`,
+    });
+}
+addEventListener('change', ({ target }) => {
+  if (target.type !== 'checkbox') return;
+  picked[target.checked ? 'add' : 'delete'](target.value);
+  mark();
+});
 document.addEventListener('visibilitychange', () => document.hidden || poll());
 if (!$('#data')) poll(); // a list

@@ -1,109 +1,295 @@
 // Failures, the table of trials, the selected trial; then the start of the page.
-const failures = { draw() {
-  const t = S.d.trials, groups = new Map(), failed = S.kept.filter((i) => S.d.states[t.state[i]] === 'failed');
-  for (const i of failed) { // the same reason, whatever its numbers
-    const key = t.why[i].replace(/[-+.\d][-+.\de]*/g, '0');
-    groups.set(key, [...(groups.get(key) ?? []), i]);
-  }
-  $('#failures').hidden = !failed.length;
-  title('failures', `${count(failed.length)} of ${count(S.kept.length)} trials`);
-  $('#failures tbody').replaceChildren(...[...groups.values()].sort((a, b) => b.length - a.length).slice(0, 20).map((some) => {
-    const row = el('tr'), links = el('td'), why = t.why[some[0]];
-    for (const i of some.slice(0, 3)) links.append(el('a', `#${t.n[i]}`, { href: `#${S.d.id}/${t.n[i]}` }), ' ');
-    row.append(el('td', count(some.length), { className: 'num' }), links, el('td', why, { title: why }));
-    return row;
-  }));
-} };
+const failures = {
+  draw() {
+    const t = S.d.trials,
+      groups = new Map(),
+      failed = S.kept.filter((i) => S.d.states[t.state[i]] === 'failed');
+    for (const i of failed) {
+      // the same reason, whatever its numbers
+      const key = t.why[i].replace(/[-+.\d][-+.\de]*/g, '0');
+      groups.set(key, [...(groups.get(key) ?? []), i]);
+    }
+    $('#failures').hidden = !failed.length;
+    title('failures', `${count(failed.length)} of ${count(S.kept.length)} trials`);
+    const rows = el('tbody');
+    rows.append(
+      ...[...groups.values()]
+        .sort((a, b) => b.length - a.length)
+        .slice(0, 20)
+        .map((some) => {
+          const row = el('tr'),
+            links = el('td'),
+            why = t.why[some[0]];
+          for (const i of some.slice(0, 8))
+            links.append(el('a', `#${t.n[i]}`, { href: `#${S.d.id}/${t.n[i]}` }), ' ');
+          row.append(
+            el('td', count(some.length), { className: 'num' }),
+            links,
+            el('td', why, { title: why }),
+          );
+          return row;
+        }),
+    );
+    morph($('#failures tbody'), rows);
+  },
+};
 const WIDE = 24; // parameters in a row
 const table = {
-  sort: 'y', isDown: false, page: 0,
+  sort: 'y',
+  isDown: false,
+  page: 0,
   columns() {
-    const d = S.d, t = d.trials, on = (name) => (i) => t[name][i];
-    return [{ id: 'n', name: '#', value: on('n') }, { id: 'state', name: 'state', value: (i) => d.states[t.state[i]] },
-      ...(d.metric ? [{ id: 'y', name: d.metric, value: (i) => (table.sort !== 'y' || d.rank.has(i) ? t.y[i] : null), text: (_, i) => num(t.y[i]) }] : []),
-      ...d.axes.slice(0, WIDE).map((a, k) => ({ id: 'p' + k, name: a.name, value: (i) => a.values[i] ?? '' })),
-      { id: 'step', name: 'step', value: (i) => t.step[i] || '' }, { id: 'took', name: 'time', value: (i) => t.took[i] || null, text: (v) => (v ? time(v) : '') },
-      { id: 'worker', name: 'worker', value: on('worker') }, { id: 'why', name: 'why', value: on('why') }];
+    const d = S.d,
+      t = d.trials,
+      on = (name) => (i) => t[name][i];
+    return [
+      { id: 'n', name: '#', value: on('n') },
+      { id: 'state', name: 'state', value: (i) => d.states[t.state[i]] },
+      ...(d.front || t.ok
+        ? [
+            {
+              id: 'rank',
+              name: d.front ? 'front' : 'rank',
+              value: (i) => d.rank.get(i) ?? null,
+              text: (_, i) => standing(i),
+            },
+          ]
+        : []),
+      ...d.measured
+        .filter((one) => one.name)
+        .map((one, k) => ({
+          id: 'y' + (k || ''),
+          name: one.name,
+          max: one.max,
+          value: (i) => (table.sort[0] !== 'y' || d.rank.has(i) ? one.value(i) : null),
+          text: (_, i) => num(one.value(i)),
+        })),
+      ...d.axes
+        .slice(0, WIDE)
+        .map((a, k) => ({ id: 'p' + k, name: a.name, value: (i) => a.values[i] ?? '' })),
+      { id: 'step', name: 'step', value: (i) => t.step[i] || '' },
+      {
+        id: 'took',
+        name: 'time',
+        value: (i) => t.took[i] || null,
+        text: (v) => (v ? time(v) : ''),
+      },
+      { id: 'worker', name: 'worker', value: on('worker') },
+      { id: 'why', name: 'why', value: on('why') },
+    ];
   },
   order(columns) {
-    const { value } = columns.find((c) => c.id === table.sort) ?? columns[0], best = table.isFalling() ? -1 : 1;
+    const column = columns.find((c) => c.id === table.sort) ?? columns[0],
+      { value } = column,
+      best = table.isFalling(column) ? -1 : 1;
     const isNone = (v) => v === null || v === '';
-    const compare = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b), 'en', { numeric: true }));
-    return [...S.kept].sort((a, b) => { const [v, w] = [value(a), value(b)]; return isNone(v) || isNone(w) ? isNone(v) - isNone(w) || a - b : best * compare(v, w) || a - b; });
+    const compare = (a, b) =>
+      typeof a === 'number' && typeof b === 'number'
+        ? a - b
+        : String(a).localeCompare(String(b), 'en', { numeric: true });
+    return [...S.kept].sort((a, b) => {
+      const [v, w] = [value(a), value(b)];
+      return isNone(v) || isNone(w)
+        ? isNone(v) - isNone(w) || a - b
+        : best * compare(v, w) || a - b;
+    });
   },
-  isFalling: () => (table.sort === 'y' && S.d.max) !== table.isDown,
+  isFalling: ({ max = false }) => max !== table.isDown,
   draw() {
-    const columns = table.columns(), size = clamp(Math.floor(1600 / columns.length), 10, 50), order = table.order(columns), pages = Math.max(1, Math.ceil(order.length / size));
-    if (table.to !== undefined && order.includes(table.to)) table.page = Math.floor(order.indexOf(table.to) / size);
+    const columns = table.columns(),
+      size = clamp(Math.floor(1600 / columns.length), 10, 50),
+      order = table.order(columns),
+      pages = Math.max(1, Math.ceil(order.length / size));
+    if (table.to !== undefined && order.includes(table.to))
+      table.page = Math.floor(order.indexOf(table.to) / size);
     table.to = undefined;
     table.page = clamp(table.page, 0, pages - 1);
-    const from = table.page * size, isNumber = (v) => typeof v === 'number';
-    title('table', `${count(order.length)} of ${count(S.d.trials.n.length)}${pages > 1 ? `, page ${table.page + 1} of ${pages}` : ''}${S.d.axes.length > WIDE ? `; the ${WIDE} most important parameters` : ''}`);
+    const from = table.page * size,
+      isNumber = (v) => typeof v === 'number';
+    title(
+      'table',
+      `${count(order.length)} of ${count(S.d.trials.n.length)}` +
+        (pages > 1 ? `, page ${table.page + 1} of ${pages}` : '') +
+        (S.d.axes.length > WIDE ? `; the ${WIDE} most important parameters` : ''),
+    );
     for (const button of $$('[data-page]')) button.hidden = pages < 2;
-    const head = el('tr');
+    const head = el('tr'),
+      top = el('thead'),
+      rows = el('tbody');
     for (const c of columns) {
-      const cell = el('th'), button = el('button', c.name, { title: `Sort by ${c.name}` });
-      cell.onclick = () => { table.isDown = table.sort === c.id && !table.isDown; table.sort = c.id; table.page = 0; table.draw(); };
-      if (c.id === table.sort) { cell.ariaSort = table.isFalling() ? 'descending' : 'ascending'; button.textContent += table.isFalling() ? ' ↓' : ' ↑'; }
+      const cell = el('th'),
+        button = el('button', c.name, { title: `Sort by ${c.name}` });
+      cell.dataset.key = c.id;
+      if (c.id === table.sort) {
+        cell.ariaSort = table.isFalling(c) ? 'descending' : 'ascending';
+        button.textContent += table.isFalling(c) ? ' ↓' : ' ↑';
+      }
       if (order.length && isNumber(c.value(order[0]))) cell.className = 'num';
       cell.append(button);
       head.append(cell);
     }
-    const focused = document.activeElement?.title;
-    $('#table thead').replaceChildren(head);
-    if (focused) $$('#table th button').find((b) => b.title === focused)?.focus();
-    $('#table tbody').replaceChildren(...order.slice(from, from + size).map((i) => {
-      const row = el('tr', '', { tabIndex: 0, ariaSelected: String(i === S.sel) });
-      row.dataset.n = S.d.trials.n[i];
-      row.append(...columns.map((c) => { const v = c.value(i), text = c.text ? c.text(v, i) : num(v); return el('td', text, { className: isNumber(v) || (v === null && text) ? 'num' : '', title: String(text).length > 30 ? text : '' }); }));
-      row.onclick = () => select(i);
-      row.onkeydown = (event) => { if (event.key === 'Enter') select(i); };
-      return row;
-    }));
+    top.append(head);
+    rows.append(
+      ...order.slice(from, from + size).map((i) => {
+        const row = el('tr', '', { tabIndex: 0, ariaCurrent: String(i === S.sel) });
+        row.dataset.n = S.d.trials.n[i];
+        row.append(
+          ...columns.map((c) => {
+            const v = c.value(i),
+              text = c.text ? c.text(v, i) : num(v),
+              cell = el('td', text, {
+                className: isNumber(v) || (v === null && text) ? 'num' : '',
+                title: String(text).length > 30 ? text : '',
+              });
+            if (c.id === 'n' && S.link) cell.replaceChildren(el('a', text, { href: S.link(v) }));
+            return cell;
+          }),
+        );
+        return row;
+      }),
+    );
+    morph($('#table thead'), top);
+    morph($('#table tbody'), rows);
   },
   mark() {
-    if (S.sel >= 0 && !$(`#table tr[data-n="${S.d.trials.n[S.sel]}"]`)) { table.to = S.sel; return table.draw(); }
-    for (const row of $$('#table tbody tr')) row.ariaSelected = String(+row.dataset.n === S.d.trials.n[S.sel]);
+    if (S.sel >= 0 && !$(`#table tr[data-n="${S.d.trials.n[S.sel]}"]`)) {
+      table.to = S.sel;
+      return table.draw();
+    }
+    for (const row of $$('#table tbody tr'))
+      row.ariaCurrent = String(+row.dataset.n === S.d.trials.n[S.sel]);
   },
-  reset() { Object.assign(table, { sort: S.d.metric ? 'y' : 'n', isDown: false, page: 0 }); },
+  reset() {
+    const sort = S.d.front || S.d.trials.ok ? 'rank' : S.d.metric ? 'y' : 'n';
+    Object.assign(table, { sort, isDown: false, page: 0 });
+  },
 };
-const panel = { mark() {
-  const box = $('#trial'), d = S.d, t = d.trials, i = S.sel;
-  box.hidden = i < 0;
-  if (i < 0) return;
-  const close = el('button', 'Close', { onclick: () => select(i) }), tools = el('div', '', { className: 'tools' }), top = el('div', '', { className: 'title' }), list = el('dl', '', { className: 'pairs' });
-  const rank = d.rank.get(i), best = d.order[0];
-  tools.append(close);
-  const rows = [['state', d.states[t.state[i]]], [d.metric, num(t.y[i], 6)], ['rank', rank === undefined ? '' : `${rank + 1} of ${d.order.length}`], ['why', t.why[i]],
-    ...d.axes.slice(0, 3 * WIDE).map((a) => [a.name, a.values[i] === null ? 'none' : num(a.values[i], 6), best !== undefined && a.values[i] !== a.values[best]]),
-    ['step', t.step[i] || ''], ['time', t.took[i] ? time(t.took[i]) : ''], ['worker', t.worker[i]]];
-  for (const [label, text, differs] of rows) if (text !== '') list.append(el('dt', label), el('dd', text + (differs ? '  (the best: ' + (num(d.axes.find((a) => a.name === label)?.values[best], 4) ?? 'none') + ')' : '')));
-  top.append(el('h2', `Trial #${t.n[i]}`), tools);
-  box.replaceChildren(top, list, el('p', `hpq show ${d.id}/${t.n[i]}`, { className: 'soft' }));
-  S.onTrial?.(box);
-} };
-const listed = { mark() { for (const a of $$('nav tbody a')) a.closest('tr').ariaSelected = String(a.hash.slice(1) === S.d.id); } };
+const panel = {
+  mark() {
+    const box = $('#trial'),
+      d = S.d,
+      t = d.trials,
+      i = S.sel;
+    box.hidden = i < 0;
+    if (i < 0) return;
+    const tools = el('div', '', { className: 'tools' }),
+      top = el('div', '', { className: 'title' }),
+      list = el('dl', '', { className: 'pairs' }),
+      now = el('div');
+    const rank = d.rank.get(i),
+      best = d.front ? d.at_of.get(rival(i)) : d.order[0];
+    tools.append(el('button', 'Close'));
+    const rows = [
+      ['state', d.states[t.state[i]]],
+      ...d.measured.map((one) => [one.name, num(one.value(i), 6)]),
+      ['rank', d.front || rank === undefined ? '' : `${rank + 1} of ${d.order.length}`],
+      ['result', d.front || d.isOut(i) ? standing(i) : ''],
+      ['why', t.why[i]],
+      ...d.axes
+        .slice(0, 3 * WIDE)
+        .map((a) => [
+          a.name,
+          a.values[i] === null ? 'none' : num(a.values[i], 6),
+          best !== undefined && a.values[i] !== a.values[best],
+        ]),
+      ['step', t.step[i] || ''],
+      ['time', t.took[i] ? time(t.took[i]) : ''],
+      ['worker', t.worker[i]],
+    ];
+    for (const [label, text, differs] of rows)
+      if (text !== '')
+        list.append(
+          el('dt', label),
+          el(
+            'dd',
+            text +
+              (differs
+                ? `  (${d.front ? `#${t.n[best]}` : 'the best'}: ` +
+                  (num(d.axes.find((a) => a.name === label)?.values[best], 4) ?? 'none') +
+                  ')'
+                : ''),
+          ),
+        );
+    top.append(el('h2', `Trial #${t.n[i]}`), tools);
+    now.append(
+      top,
+      list,
+      S.link
+        ? el('a', 'Curves, log and files', { href: S.link(t.n[i]) })
+        : el('p', `hpq show ${d.id}/${t.n[i]}`, { className: 'soft' }),
+    );
+    morph(box, now);
+  },
+};
+const listed = {
+  mark() {
+    for (const a of $$('nav tbody a'))
+      a.closest('tr').ariaCurrent = String(a.hash.slice(1) === S.d.id);
+  },
+};
+const selectRow = ({ target }) => {
+  const row = target.closest('tr');
+  if (row) select(S.d.at_of.get(+row.dataset.n));
+};
+$('#table tbody').addEventListener('click', selectRow);
+$('#table tbody').addEventListener('keydown', (event) => {
+  if (event.key === 'Enter') selectRow(event);
+});
+$('#table thead').addEventListener('click', ({ target }) => {
+  const id = target.closest('th')?.dataset.key;
+  if (!id) return;
+  table.isDown = table.sort === id && !table.isDown;
+  table.sort = id;
+  table.page = 0;
+  table.draw();
+});
+$('#trial').addEventListener('click', ({ target }) => target.matches('button') && select(S.sel));
 S.blocks.push(failures, table, panel, listed);
 
-for (const button of $$('[data-page]')) button.onclick = () => { table.page += +button.dataset.page; table.draw(); };
+for (const button of $$('[data-page]'))
+  button.onclick = () => {
+    table.page += +button.dataset.page;
+    table.draw();
+  };
 addEventListener('click', async (event) => {
   if (!event.target.matches('[data-copy]')) return;
-  const code = event.target.previousElementSibling, old = event.target.textContent;
-  try { await navigator.clipboard.writeText(code.textContent); event.target.textContent = 'Copied'; }
-  catch { getSelection().selectAllChildren(code); event.target.textContent = 'Press Ctrl-C'; }
-  setTimeout(() => { event.target.textContent = old; }, 1500);
+  const code = event.target.previousElementSibling,
+    old = event.target.textContent;
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    event.target.textContent = 'Copied';
+  } catch {
+    getSelection().selectAllChildren(code);
+    event.target.textContent = 'Press Ctrl-C';
+  }
+  setTimeout(() => {
+    event.target.textContent = old;
+  }, 1500);
 });
-addEventListener('keydown', (event) => { if (event.key === 'Escape' && S.sel >= 0 && event.target.tagName !== 'CANVAS') select(S.sel); });
+addEventListener('keydown', (event) => {
+  if (event.key === 'Escape' && S.sel >= 0 && event.target.tagName !== 'CANVAS') select(S.sel);
+});
 addEventListener('hashchange', follow);
-const repaint = () => { if (S.d) { S.blocks.forEach((b) => b !== table && b.reset?.()); filter(); } };
+const repaint = () => {
+  if (S.d) {
+    S.blocks.forEach((b) => b !== table && b.reset?.());
+    filter();
+  }
+};
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
-const ages = () => { for (const one of $$('time')) one.textContent = new Date(one.dateTime).toLocaleString(undefined, { year: 'numeric', month: 'short', day: 'numeric', hour: 'numeric', minute: '2-digit', timeZoneName: 'short' }); };
 
 async function loadPlotly() {
   const script = el('script');
   if ($('#plotly')) script.textContent = await inflate('plotly');
-  else await new Promise((done, fail) => { Object.assign(script, { src: '/plotly.js', onload: done, onerror: fail }); document.head.append(script); });
-  if ($('#plotly')) { document.head.append(script); $('#plotly').remove(); }
+  else
+    await new Promise((done, fail) => {
+      Object.assign(script, { src: '/plotly.js', onload: done, onerror: fail });
+      document.head.append(script);
+    });
+  if ($('#plotly')) {
+    document.head.append(script);
+    $('#plotly').remove();
+  }
 }
 async function start() {
   ages();
@@ -118,7 +304,9 @@ async function start() {
     refresh('mark');
     document.body.dataset.ready = 'yes';
   } catch (error) {
-    for (const box of $$('.plot')) if (!box.children.length) box.textContent = 'This browser cannot draw the charts; a version of 2023 or later can.';
+    for (const box of $$('.plot'))
+      if (!box.children.length)
+        box.textContent = 'This browser cannot draw the charts; a version of 2023 or later can.';
     throw error;
   }
 }

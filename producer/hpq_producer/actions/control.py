@@ -1,0 +1,152 @@
+"""Pause, resume, stop, cancel and retry a sweep or its trials; each returns a line for the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hpq.domain.sweep import SweepState, SweepView
+from hpq.domain.trial import TrialId, TrialState, TrialView
+from hpq.errors import OverBudget
+from hpq_producer.query.filter import Filter
+from hpq_producer.query.selection import Selection
+from hpq_producer.session import Session
+from hpq_producer.terminal.text import number, trials_of
+
+Ask = Callable[[str], None]  # raises unless the user agrees
+
+
+def sweep_verbs(sweep: SweepView) -> list[str]:
+    """Return what a user may do in the sweep's state; `priority` and `note` are keys of `set`."""
+    is_open, state = not sweep.state.is_over, sweep.state
+    allowed = {
+        "pause": state is SweepState.RUNNING,
+        "resume": state in (SweepState.PAUSED, SweepState.HELD) and not sweep.is_over_budget,
+        "stop": is_open and state is not SweepState.STOPPING,
+        "cancel": is_open,
+        "retry": sweep.counts.failed > 0,
+        "priority": is_open,
+        "note": True,
+    }
+    return [verb for verb, is_allowed in allowed.items() if is_allowed]
+
+
+def trial_verbs(trial: TrialView) -> list[str]:
+    """Return what a user may do in the trial's state."""
+    return ["retry" if trial.state.is_terminal else "cancel"]
+
+
+def pause(session: Session, sweep: SweepView) -> str:
+    """Start no further trial of a sweep. Raises as `SweepControl.pause`."""
+    session.control().pause(sweep.id)
+    return f"{sweep.id}: paused; {_running(session, sweep.id)}"
+
+
+def resume(session: Session, sweep: SweepView) -> str:
+    """Continue a paused or held sweep. Raises as `SweepControl.resume`.
+
+    Raises:
+        OverBudget: no waiting trial fits its budget.
+    """
+    session.control().resume(sweep.id)
+    now = session.reader.sweeps.get(sweep.id)
+    if now.is_over_budget:
+        raise OverBudget(f"{sweep.id} is held: {now.why_held}; {now.resumed_by}")
+    return f"{sweep.id}: {now.state}"
+
+
+def stop(session: Session, sweep: SweepView, ask: Ask) -> str:
+    """Cancel the queued trials of a sweep; the running ones finish."""
+    if sweep.state.is_over:
+        return _already_over(sweep)
+    ask(f"Stop {sweep.id}? {trials_of(sweep.counts.queued, 'queued trial')} will not start.")
+    touched = session.control().stop(sweep.id)
+    queued, rest = trials_of(touched, "queued trial"), _running(session, sweep.id)
+    return f"{sweep.id}: {queued} will not start; {rest}"
+
+
+def cancel(session: Session, sweep: SweepView, numbers: Sequence[int], ask: Ask) -> str:
+    """Stop a sweep, or the trials with these numbers, now.
+
+    Raises:
+        NotFound: one of the trials does not exist; none was stopped.
+    """
+    states = [_trial(session, sweep, n).state for n in dict.fromkeys(numbers)]
+    if sweep.state.is_over:
+        return _already_over(sweep)
+    total, ended = sweep.counts.total, sweep.counts.ended
+    if states:
+        total, ended = len(states), sum(state.is_terminal for state in states)
+    if total == ended == 1 and states:
+        trial = TrialId(sweep=sweep.id, number=numbers[0])
+        return f"{trial} is already over ({states[0]}); nothing was cancelled"
+    if states and total == ended:  # a search may still add trials to a sweep
+        return f"{sweep.id}: these {ended} trials have ended; nothing was cancelled"
+    named = f"#{numbers[0]}" if len(states) == 1 else trials_of(total)
+    what = f"{named} of {sweep.id}" if states else sweep.id
+    stay = f"; {trials_of(ended, 'ended trial')} {'stays' if ended == 1 else 'stay'}"
+    ask(f"Cancel {what}? {_ends_now(total - ended)}{stay if ended else ''}.")
+    touched = session.control().cancel(sweep.id, numbers)
+    done = f"{trials_of(touched)} cancelled" if touched else "cancelled; no trial was open"
+    running = TrialState.RUNNING in states or (not states and sweep.counts.running)
+    return f"{sweep.id}: {done}{'; running trials end within seconds' if running else ''}"
+
+
+def retry(
+    session: Session,
+    sweep: SweepView,
+    numbers: Sequence[int],
+    ask: Ask,
+    *,
+    state: TrialState = TrialState.FAILED,
+    where: Filter | None = None,
+) -> tuple[int, str]:
+    """Queue trials again: those with these numbers, or all in one state; return how many.
+
+    Raises:
+        NotFound: one of the trials does not exist; none was queued.
+    """
+    with_result = (TrialState.FINISHED, TrialState.PRUNED)
+    if not numbers:
+        trials = Selection(
+            reader=session.reader,
+            sweep=sweep,
+            where=where,
+            begun=state is not TrialState.CANCELLED,
+        ).trials()
+        numbers = [t.id.number for t in trials if t.state is state]
+    else:
+        named = [_trial(session, sweep, n) for n in dict.fromkeys(numbers)]
+        if lost := [trial for trial in named if trial.state in with_result]:
+            ask(_lost(session, sweep, lost))
+    touched = session.control().retry(sweep.id, numbers)
+    done = f"{trials_of(touched)} queued again" if touched else "no trial to retry"
+    return touched, f"{sweep.id}: {done}"
+
+
+def _ends_now(count: int) -> str:
+    return f"{trials_of(count, 'open trial')} {'ends' if count == 1 else 'end'} now"
+
+
+def _lost(session: Session, sweep: SweepView, lost: Sequence[TrialView]) -> str:
+    """Return the question before a retry of trials that have results."""
+    best = session.reader.trials.best_objectives([sweep])[0]
+    has_best = best is not None and best in [trial.objective for trial in lost]
+    if lost[1:]:
+        also = ", the best among them," if has_best else ""
+        return f"Run {len(lost)} trials of {sweep.id} again? Their results{also} are lost."
+    result = lost[0].objective
+    value = "" if result is None else f" {number(result)}{' (the best)' if has_best else ''}"
+    return f"Run #{lost[0].id.number} of {sweep.id} again? Its result{value} is lost."
+
+
+def _trial(session: Session, sweep: SweepView, n: int) -> TrialView:
+    return session.reader.trials.get(TrialId(sweep=sweep.id, number=n))
+
+
+def _running(session: Session, sid: str) -> str:
+    running = session.reader.sweeps.get(sid).counts.running
+    return f"{trials_of(running)} {'continues' if running == 1 else 'continue'}"
+
+
+def _already_over(sweep: SweepView) -> str:
+    return f"{sweep.id} is already over ({sweep.state})"

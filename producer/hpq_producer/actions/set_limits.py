@@ -1,0 +1,139 @@
+"""Parse KEY=VALUE words, and change the limits, the tags and the note of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+from hpq.code.signing import resigned
+from hpq.domain.sweep import FEATURE_SCHEMA, PERSONAL_SCHEMA, SweepView
+from hpq.errors import UserError
+from hpq.store.wire.fields import MOST_TEXT, dumps, number
+from hpq_producer.actions.limits import FIELDS, TAG, in_words
+from hpq_producer.analysis.owner_limits import check_priority
+from hpq_producer.session import Session
+from hpq_producer.sweepfile.check import value_of
+from hpq_producer.sweepfile.model import SweepFile
+from hpq_producer.sweepfile.yaml_reader import resolve
+from hpq_producer.terminal.text import trials_of
+
+_CLOSE = 0.75  # similarity of a typo; at difflib's 0.6, metric would match retries
+
+
+def set_limits(session: Session, sweep: SweepView, fields: Mapping[str, str]) -> str:
+    """Change fields of a sweep, as `limits` returns them; return a line for the user.
+
+    Raises:
+        UserError: the signature covers the priority, and this machine's key did not sign the sweep.
+    """
+    rest = dict(fields)
+    done = in_words({name: text for name, text in fields.items() if name != "note"})
+    if "note" in fields:
+        saved = "note saved" if fields["note"] else "note removed"
+        done = f"{done}; {saved}" if done else saved
+    cap = rest.pop("run_cap", None)
+    if sweep.budget is None and rest.keys() & {"budget_ms", "until_ms"}:
+        rest = {"budget_ms": "0"} | rest | {"schema": str(max(sweep.schema, FEATURE_SCHEMA))}
+    if "priority" in rest:
+        check_priority(session.reader, sweep.owner, int(rest["priority"]))
+        if sweep.schema >= PERSONAL_SCHEMA:
+            rest["signature"] = resigned(session.settings, sweep, priority=int(rest["priority"]))
+    if rest:
+        session.control().set(sweep.id, rest)
+    capped = _set_run_cap(session, sweep, int(cap)) if cap is not None else ""
+    now = session.reader.sweeps.get(sweep.id)
+    held = f"; held: {now.why_held}; `{now.resumed_by}`" if now.is_over_budget else ""
+    return f"{sweep.id}: {done}{capped}{held}"
+
+
+def limits(changes: Sequence[str]) -> dict[str, str]:
+    """Return the fields of a sweep that KEY=VALUE words set.
+
+    Raises:
+        UserError: a key is unknown or a value is not allowed; the text names the allowed ones.
+    """
+    fields: dict[str, str] = {}
+    for text in changes:
+        key, equals, value = text.partition("=")
+        if not equals or key not in FIELDS:
+            raise _no_limit(text, key)
+        try:
+            fields[FIELDS[key]] = _stored(key, value)
+        except ValueError as error:
+            raise UserError(f"{text}: {error}", code="invalid-value") from None
+    if not fields:
+        raise UserError(f"no KEY=VALUE: write at least one, KEY one of {', '.join(FIELDS)}")
+    return fields
+
+
+def _stored(key: str, text: str) -> str:
+    """Return a value as the store holds it.
+
+    Raises:
+        ValueError: a sweep file does not accept the value.
+    """
+    if key == "tags":
+        return _tags(text)
+    if key == "note":
+        return _note(text)
+    if key.startswith("budget."):
+        return _budget(key.removeprefix("budget."), text)
+    if (key, text) == ("run_cap", "0"):  # no limit, which a sweep file writes by leaving it out
+        return text
+    value = value_of(key, resolve(text) if text else text)
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _budget(name: str, text: str) -> str:
+    if text in ("0", "none"):
+        return "" if name == "until" else "0"
+    limits = value_of("budget", {name: text if name == "until" else resolve(text)}).budget()
+    return str(limits.until_ms if name == "until" else limits.budget_ms)
+
+
+def _tags(text: str) -> str:
+    words = [word for word in text.split(",") if word]
+    if not all(TAG.fullmatch(word) for word in words):
+        raise ValueError("use words of A-Z a-z 0-9 _ . : - separated by commas (empty: no tags)")
+    return dumps(list(dict.fromkeys(words)))
+
+
+def _note(text: str) -> str:
+    if len(text) > MOST_TEXT:
+        raise ValueError(f"use at most {MOST_TEXT:,} characters (empty: no note)")
+    return text
+
+
+def _no_limit(text: str, key: str) -> UserError:
+    if key.partition(".")[0] in ("metric", "goal"):
+        return UserError(
+            f"{text}: a sweep's metric is fixed; change it in the file and run: hpq enqueue FILE"
+            " --reuse (which copies the finished trials instead of training them again)",
+            code="limit-fixed",
+        )
+    if key in SweepFile.model_fields and key != "name":
+        message = f"{text}: {key} is fixed; edit the file and enqueue it: hpq enqueue FILE"
+        return UserError(message, code="limit-fixed")
+    close = get_close_matches(key, FIELDS, n=1, cutoff=_CLOSE)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    line = f"{text}: write KEY=VALUE, KEY one of {', '.join(FIELDS)}{hint}"
+    return UserError(line, code="unknown-key")
+
+
+def _set_run_cap(session: Session, found: SweepView, most: int) -> str:
+    """Set run_cap; return how many trials were cancelled or queued again."""
+    done = session.writer().set_run_cap(found.id, most)
+    if done.dropped or done.back:
+        verb = "cancelled" if done.dropped else "queued again"
+        what = f"{trials_of(done.dropped or done.back)} {verb}"
+    else:
+        what = "none cancelled"
+    line = f"; {what}, {done.trials} in total"
+    if found.sampler:
+        line = f"; {what}, {done.trials} so far"
+    elif done.trials < most:
+        more = most - done.trials
+        line += f"; `hpq enqueue FILE --count {most} --into {found.id}` adds up to {more} more"
+    if most and done.trials > most:
+        line += "; trials that have started are not cancelled"
+    return line

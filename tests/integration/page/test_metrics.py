@@ -1,0 +1,185 @@
+"""`hpq dashboard --metrics-port`: the fleet's metrics, scraped as Prometheus does."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import WorkerPresence
+from hpq.store.control import SweepControl
+from hpq.store.keys import Keys
+from hpq.store.trials import TrialStore
+from hpq.store.worker_reader import WorkerReader
+from hpq_producer.manifests.acl import users
+from hpq_worker.attempt.environment import reserved_port
+from tests.support.constants import DEADLINE_S
+from tests.support.ids import ids
+from tests.support.server import Server, find_server
+
+parser = pytest.importorskip("prometheus_client.parser", reason="pip install prometheus-client")
+for library in ("starlette", "uvicorn", "jinja2", "plotly"):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+
+
+@pytest.fixture
+def metrics_port() -> Iterator[int]:
+    with reserved_port() as port:
+        yield port
+
+
+@pytest.fixture
+def scrape(serve: Callable[..., Any], metrics_port: int) -> Callable[[], str]:
+    """Start the dashboard; return a function that returns the text of /metrics."""
+    serve("--metrics-port", str(metrics_port))
+    return partial(get, metrics_port)
+
+
+def get(port: int) -> str:
+    """Scrape once."""
+    call = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
+    call.request("GET", "/metrics")
+    answer = call.getresponse()
+    text = answer.read().decode()
+    call.close()
+    assert answer.status == 200
+    return text
+
+
+def figures(text: str) -> dict[tuple[str, ...], float]:
+    """Each sample as (name, values of its labels by their names' order) → value."""
+    return {
+        (sample.name, *(sample.labels[label] for label in sorted(sample.labels))): sample.value
+        for family in parser.text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_without_a_worker_there_is_what_waits_by_queue_and_owner(
+    scrape, sweep_of, redis: Redis, keys: Keys, control: SweepControl
+) -> None:
+    sweep_of(3, "one-00000", owner="ana")
+    sweep_of(2, "two-00000", owner="ben")
+    sweep_of(4, "big-00000", owner="ana", queue="big")
+    control.pause("two-00000")
+    redis.hset(keys.counters, mapping={"leases_expired": 7, "tickets_set_aside": 2})
+    text = scrape()
+    found = figures(text)
+    assert found["hpq_redis_up",] == 1
+    assert (found["hpq_demand", "default"], found["hpq_demand", "big"]) == (3, 4)
+    # Labels in the order of their names: owner, queue.
+    assert found["hpq_trials_waiting", "ana", "default"] == 3
+    assert found["hpq_trials_waiting", "ben", "default"] == 2
+    assert found["hpq_trials_waiting", "ana", "big"] == 4
+    assert found["hpq_trials_running", "ana", "default"] == 0
+    assert found["hpq_leases_expired_total",] == 7 and found["hpq_set_aside_total",] == 2
+    assert found["hpq_redis_aof_ok",] == 0  # the server of tests keeps no file
+    assert not [name for name, *_ in found if name == "hpq_fleet_workers"]
+    if promtool := shutil.which("promtool"):
+        words = [promtool, "check", "metrics"]
+        done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_runs_and_the_states_of_workers_are_shown(
+    scrape, sweep_of, store: TrialStore, take, redis: Redis, keys: Keys
+) -> None:
+    sweep_of(3, owner="ana")
+    take()
+    for name, state in (("w1", "busy"), ("w2", "idle"), ("w3", "idle")):
+        fields = {"host": "h", "queue": "default", "state": state}
+        one = WorkerPresence(name=name, host="h", queue="default", fields=fields)
+        store.present(one, idle=state == "idle", lifetime_ms=90_000)
+    redis.hset(keys.spent, "ana", 7_200_000)
+    found = figures(scrape())
+    assert found["hpq_gpu_seconds_total", "ana"] == 7200
+    assert found["hpq_trials_running", "ana", "default"] == 1
+    assert found["hpq_trials_waiting", "ana", "default"] == 2
+    assert found["hpq_fleet_workers", "default", "idle"] == 2
+    assert found["hpq_fleet_workers", "default", "busy"] == 1
+
+
+def test_a_scrape_with_a_thousand_sweeps_is_one_command_each_and_kept(
+    scrape, sweep_of, redis: Redis, keys: Keys
+) -> None:
+    sweep_of(1, owner="ana")
+    names = {f"many-{n:05}": f"owner{n % 20}" for n in range(1_000)}
+    redis.hset(keys.queue("default", "owners"), mapping=names)
+    pipe = redis.pipeline()
+    for sid in names:
+        pipe.zadd(keys.sweep(sid, "waiting"), {"1": 1, "2": 2})
+    pipe.execute()
+
+    def sent() -> int:
+        return int(redis.info("stats")["total_commands_processed"])
+
+    before = sent()
+    found = figures(scrape())
+    after = sent()
+    again = figures(scrape())
+    assert found["hpq_trials_waiting", "owner7", "default"] == 100
+    assert found.items() <= again.items() and sent() - after <= 2
+    assert 1_000 < after - before < 1_030
+
+
+def test_redis_away_is_a_figure_and_no_error(
+    tmp_path: Path, environ: dict[str, str], serve, metrics_port: int
+) -> None:
+    server = Server(tmp_path, find_server())
+    server.start()
+    environ["HPQ_REDIS_URL"] = server.url
+    served = serve("--no-token", "--metrics-port", str(metrics_port))
+    server.kill()
+    try:
+        assert figures(get(metrics_port)) == {("hpq_redis_up",): 0}
+        assert served.get("/livez")[0] == 200
+        server.start()
+        until = time.monotonic() + DEADLINE_S
+        while not figures(get(metrics_port))["hpq_redis_up",]:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    finally:
+        server.kill()
+
+
+def test_a_value_that_another_client_damaged_hides_no_other(
+    scrape, sweep_of, store: TrialStore, redis: Redis, keys: Keys
+) -> None:
+    sweep_of(2, owner="ana")
+    redis.hset(keys.settle, "demand:broken", "x")
+    redis.hset(keys.counters, "stale_commits", "many")
+    for name in ("w1", "w2"):
+        fields = {"host": "h", "queue": "default", "state": "idle"}
+        one = WorkerPresence(name=name, host="h", queue="default", fields=fields)
+        store.present(one, idle=True, lifetime_ms=90_000)
+    redis.hset(keys.worker("w2"), "schema", "x")
+    found = figures(scrape())
+    assert found["hpq_fleet_workers", "default", "idle"] == 1
+    assert found["hpq_demand", "default"] == 2 and ("hpq_demand", "broken") not in found
+    assert found["hpq_stale_commits_total",] == 0
+
+
+def test_the_user_that_only_reads_may_read_it(
+    sweep_of, redis: Redis, redis_url: str, keys: Keys
+) -> None:
+    sweep_of(2, owner="ana")
+    version = tuple(map(int, redis.info("server")["redis_version"].split(".")[:2]))
+    (viewer,) = [one for one in users("hpq", version) if one.role == "viewer"]
+    redis.execute_command("ACL", "SETUSER", "seen", "reset", "on", ">pw", *viewer.rules)
+    with Redis.from_url(redis_url, username="seen", password="pw") as reads:
+        assert WorkerReader(reads, keys, 30_000).fleet().demand == {"default": 2}
+    redis.execute_command("ACL", "DELUSER", "seen")
+
+
+def test_a_port_that_is_taken_ends_the_command_with_one_line(serve, hpq, metrics_port) -> None:
+    serve("--metrics-port", str(metrics_port))
+    done = hpq("dashboard", "--port", "0", "--metrics-port", metrics_port)
+    assert done.returncode == 2 and ids(done.stderr) == ["port-unusable"]
