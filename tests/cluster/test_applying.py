@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from tests.cluster.conftest import MakeNamespace
 from tests.cluster.kube import wait_for
 from tests.cluster.place import Namespace
 
-WORDS = ("--gpus", 0, "--image", "docker.io/library/hpq-worker:none")
+WORDS = ("--create-namespace", "--gpus", 0, "--image", "docker.io/library/hpq-worker:none")
 
 
 @pytest.fixture
@@ -35,3 +38,65 @@ def test_an_apply_takes_back_a_change_that_redis_cannot_start_with(installed: Na
     installed.apply(installed.manifests(*WORDS))
     installed.rolled_out("statefulset/hpq-redis")
     assert installed.ready(redis)
+
+
+def test_a_server_side_apply_takes_over_without_a_conflict_and_no_apply_leaves_a_difference(
+    installed: Namespace,
+) -> None:
+    """What Argo CD and Flux need, where somebody began with `kubectl apply`."""
+    text = yaml.safe_dump_all(installed.manifests(*WORDS))
+    kubectl = installed.cluster.kubectl
+    assert kubectl("diff", "-f", "-", given=text) == ""
+    kubectl("apply", "--server-side", "-f", "-", given=text)
+    assert kubectl("diff", "-f", "-", given=text) == ""
+    assert kubectl("diff", "--server-side", "-f", "-", given=text) == ""
+    assert installed.get("deployment", "hpq-worker")["spec"]["replicas"] == 0
+
+
+QUEUES = """
+queues:
+  default: {gpus: 0}
+  chosen: {gpus: 0, cpu_limit: 2, node_selector: {hpq-test/gpu: %(name)s}}
+"""
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "cpus"},
+    "spec": {"hard": {"limits.cpu": "2"}},
+}
+
+
+def test_a_queue_takes_its_own_nodes_and_a_quota_on_cpus_takes_its_pods(
+    make_namespace: MakeNamespace, tmp_path: Path
+) -> None:
+    made = make_namespace()
+    path = tmp_path / "cluster.yaml"
+    path.write_text(QUEUES % {"name": made.name})
+    objects = made.manifests(*WORDS[0:1], *WORDS[3:], "-f", path)
+    made.apply([one for one in objects if one["kind"] == "Namespace"])
+    made.kubectl("apply", "-f", "-", given=yaml.safe_dump(QUOTA))
+    made.apply([one for one in objects if one["kind"] != "StatefulSet"])
+
+    def refused() -> str:
+        conditions = made.get("deployment", "hpq-worker")["status"].get("conditions", [])
+        return next((str(c["message"]) for c in conditions if c["type"] == "ReplicaFailure"), "")
+
+    assert "limits.cpu" in wait_for(refused, "a pod without a limit is refused", tell=made.tell)
+    chosen = "app.kubernetes.io/instance=hpq-worker-chosen"
+
+    def unscheduled() -> str:
+        conditions = [c for p in made.pods(chosen) for c in p["status"].get("conditions", [])]
+        return next((str(c.get("message")) for c in conditions if c["status"] == "False"), "")
+
+    assert "node affinity" in wait_for(unscheduled, "a pod waits for its node", tell=made.tell)
+    (node,) = made.cluster.get("nodes")["items"]
+    name = node["metadata"]["name"]
+    made.cluster.kubectl("label", "node", name, f"hpq-test/gpu={made.name}")
+    try:
+        wait_for(
+            lambda: [p["spec"].get("nodeName") for p in made.pods(chosen)] == [name],
+            "the pod is on the node with the label",
+            tell=made.tell,
+        )
+    finally:
+        made.cluster.kubectl("label", "node", name, "hpq-test/gpu-")

@@ -12,7 +12,6 @@ from hpq.domain.sweep import SweepState
 from tests.cluster.conftest import Images, MakeNamespace
 from tests.cluster.kube import Cluster, alone, wait_for
 from tests.cluster.place import Laptop, Namespace
-from tests.support.ids import ids
 
 PACE_S = 15  # between two pods that go
 COOL_S = 4
@@ -114,15 +113,6 @@ def test_pods_come_with_the_queue_and_the_last_goes_after_the_last_trial(
     user.ok("cancel", f"{sid}/3", "--yes")
     wait_wanted(scaled, 0)
     user.wait_over(sid)
-
-
-def test_nobody_scales_against_the_autoscaler_before_it_is_paused(
-    scaled: Namespace, user: Laptop
-) -> None:
-    refused = user.hpq("scale", 1, "--namespace", scaled.name)
-    assert (refused.returncode, ids(refused.stderr)) == (2, ["autoscaled"])
-    assert "autoscaling.keda.sh/paused=true" in refused.stderr
-    assert wanted(scaled) == 0
 
 
 def is_reached(user: Laptop) -> bool:

@@ -20,6 +20,7 @@ def test_the_doctor_finds_all_well_and_then_the_one_pod_whose_image_is_not_there
     namespace: Namespace, tmp_path: Path
 ) -> None:
     outside = Outside(namespace, tmp_path)
+    outside.ok("connect", "-n", namespace.name)
     code, found = findings(outside)
     assert code == 0 and "wrong" not in found.values(), found
     assert any("data-hpq-redis-0" in what for what in found)
@@ -27,7 +28,6 @@ def test_the_doctor_finds_all_well_and_then_the_one_pod_whose_image_is_not_there
 
     namespace.kubectl("set", "image", "deployment/hpq-worker", "worker=nowhere.invalid/hpq:1")
     try:
-        outside.ok("connect", "-n", namespace.name)
         why = "image nowhere.invalid/hpq:1"
         said = wait_for(
             lambda: why in (told := outside.hpq("workers").stderr) and told, "the pod's reason"

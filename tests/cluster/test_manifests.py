@@ -12,14 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpq_producer.manifests.components import parse
-from hpq_producer.manifests.render import (
-    ManifestOptions,
-    Yaml,
-    component_names,
-    manifests_folder,
-    render,
-)
+from hpq_producer.manifests.cluster_file import load
+from hpq_producer.manifests.components import KINDS
+from hpq_producer.manifests.render import Yaml, manifests_folder, render
 from tests.cluster.conftest import MakeNamespace
 from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace
@@ -31,24 +26,24 @@ NAME = "dry-run"
 OPERATORS = ("monitoring.coreos.com",)  # whose kinds the test cluster has not
 
 
-TREE = f"https://git.example.org/a.git@{'1' * 40}"
-
-
 def rendered(cluster: Cluster, which: str) -> str:
-    """An overlay as `kubectl apply -k` has it, or the base with one component, or all at once."""
+    """An overlay as `kubectl apply -k` has it, or a cluster file: a component, all, the example."""
     if which in OVERLAYS:
         return cluster.kubectl("kustomize", manifests_folder() / "overlays" / which)
+    if which == "example":
+        return render(load(text=(manifests_folder() / "cluster.yaml").read_text("utf-8")))
     words = {
-        "everything": "queue=big:4 queue=small:0 keda=5 tls kueue=team spot egress monitoring store"
-        f" nfs=nas:/data git-code={TREE}",
-        "queue": "queue=big:4",
-        "git-code": f"git-code={TREE}",
+        "everything": "keda=5 tls kueue=team spot egress monitoring store nfs=nas:/data"
+        " archive=@daily",
+        "archive": "store archive",
         "kueue": "kueue=team",
         "nfs": "nfs=nas:/data",
     }.get(which, which)
-    settings = {"HPQ_STORE": "s3://ours/x"} if which == "bucket" else {}
-    parts = tuple(map(parse, words.split()))
-    return render(ManifestOptions(namespace=NAME, parts=parts, settings=settings))
+    queues = "{default: {}, big: {gpus: 4}, small: {gpus: 0}}"
+    text = f"namespace: {NAME}\nqueues: {queues if which == 'everything' else '{default: {}}'}"
+    if which == "bucket":
+        text += "\nsettings: {HPQ_STORE: 's3://ours/x'}"
+    return render(load(text=text, components=words.split()))
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +51,7 @@ def objects(cluster: Cluster) -> list[Yaml]:
     """Every object of every overlay and component; what is the same in several is there once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", cluster.env["PATH"])
-        texts = [
-            rendered(cluster, which) for which in (*OVERLAYS, *component_names(), "everything")
-        ]
+        texts = [rendered(cluster, which) for which in (*OVERLAYS, *KINDS, "everything", "example")]
     texts += [(manifests_folder() / "components/dataset/fill.yaml").read_text("utf-8")]
     found = {json.dumps(o): o for text in texts for o in yaml.safe_load_all(text)}
     return list(found.values())

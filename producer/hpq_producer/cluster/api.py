@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
-from hpq_producer.connection_record import NAMESPACE, namespace_flags
 from hpq_producer.extras import library
 
-Object = Mapping[str, Any]
-_MERGE = "application/merge-patch+json"
 _CONNECT_S, _READ_S = 3.0, 10.0
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)  # YAML that is no kubeconfig
 
@@ -37,12 +36,8 @@ class KubernetesApi:
     a permission, NotFound if an object does not exist, UserError if the request is invalid.
     """
 
-    def __init__(
-        self, context: str | None, namespace: str, *, beside_connection: bool = False
-    ) -> None:
+    def __init__(self, context: str | None, namespace: str) -> None:
         """Load a context of the kubeconfig (None: the current one) without connecting.
-
-        `beside_connection`: commands without --context use a connection of `hpq connect`.
 
         Raises:
             OutOfReach: the kubeconfig is missing or unusable.
@@ -51,10 +46,8 @@ class KubernetesApi:
         # Here: the import takes half a second.
         kubernetes = library("kubernetes", "a command for clusters", "kubernetes")
         client, config = kubernetes.client, kubernetes.config
-        self.context, current = _context(config, context)
+        self.context = _context(config, context)
         self.namespace = namespace
-        defaults = ("", "") if beside_connection else (current, NAMESPACE)
-        self._is_default = (self.context == defaults[0], namespace == defaults[1])
         self._configuration = client.Configuration()
         try:
             config.load_kube_config(context=self.context, client_configuration=self._configuration)
@@ -68,14 +61,6 @@ class KubernetesApi:
         """The URL of the API server."""
         return str(self._configuration.host)
 
-    @property
-    def flags(self) -> str:
-        """The options that select this namespace in an hpq command; "" if it is the default."""
-        both = namespace_flags(self.context, self.namespace)
-        return "".join(
-            f for f, is_default in zip(both, self._is_default, strict=True) if not is_default
-        )
-
     def of(self, path: str) -> str:
         """Return the URL path of "pods" or "apps/v1/deployments/NAME" in this namespace."""
         group, _, rest = path.partition("/v1/")
@@ -84,11 +69,52 @@ class KubernetesApi:
 
     def get(self, path: str, **query: str) -> Any:
         """Send a GET request and return the JSON answer."""
-        return self._call("GET", path, query=query)
+        return self._send("GET", path, query=query)
 
-    def patch(self, path: str, body: Object) -> Any:
-        """Send a merge patch and return the JSON answer."""
-        return self._call("PATCH", path, body=body)
+    def apply(self, path: str, manifest: Mapping[str, object]) -> None:
+        """Create or replace what hpq wrote of an object."""
+        query = {"fieldManager": "hpq", "force": "true"}
+        self._send("PATCH", path, manifest, "application/apply-patch+yaml", query)
+
+    def merge(self, path: str, changes: Mapping[str, object]) -> None:
+        """Change fields of an object."""
+        self._send("PATCH", path, changes, "application/merge-patch+json")
+
+    def delete(self, path: str) -> None:
+        """Delete an object; it may be gone already."""
+        with suppress(NotFound):
+            self._send("DELETE", path)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object] | None = None,
+        kind: str = "application/json",
+        query: Mapping[str, str] = MappingProxyType({}),
+    ) -> Any:
+        from urllib3 import Timeout  # noqa: PLC0415
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415
+
+        try:
+            answer = self._pool.request(
+                method,
+                f"{self.server}{path}" + (f"?{urlencode(query)}" if query else ""),
+                headers={**self._headers(), "Accept": "application/json", "Content-Type": kind},
+                body=None if body is None else json.dumps(body),
+                retries=False,
+                timeout=Timeout(connect=_CONNECT_S, read=_READ_S),
+            )
+        except HTTPError as error:
+            raise self._unreachable(error) from None
+        text = answer.data.decode("utf-8", "replace")
+        if answer.status >= 300:
+            raise self._error_of_status(answer.status, text)
+        try:
+            return json.loads(text)
+        except ValueError:
+            line = f"{self.server}: the answer is not from a Kubernetes API; check: kubectl version"
+            raise OutOfReach(line, code="cluster-unreachable") from None
 
     def stream(self, path: str, **query: str | Sequence[str]) -> Any:
         """Open a websocket for port-forward or exec."""
@@ -113,39 +139,6 @@ class KubernetesApi:
             one["key"]: one["value"] for one in settings if one["in"] == "header" and one["value"]
         }
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Object | None = None,
-    ) -> Any:
-        from urllib3 import Timeout  # noqa: PLC0415
-        from urllib3.exceptions import HTTPError  # noqa: PLC0415
-
-        headers = {**self._headers(), "Accept": "application/json"}
-        headers |= {"Content-Type": _MERGE} if body else {}
-        try:
-            answer = self._pool.request(
-                method,
-                f"{self.server}{path}" + (f"?{urlencode(query)}" if query else ""),
-                body=None if body is None else json.dumps(body),
-                headers=headers,
-                retries=False,
-                timeout=Timeout(connect=_CONNECT_S, read=_READ_S),
-            )
-        except HTTPError as error:
-            raise self._unreachable(error) from None
-        text = answer.data.decode("utf-8", "replace")
-        if answer.status >= 300:
-            raise self._error_of_status(answer.status, text)
-        try:
-            return json.loads(text)
-        except ValueError:
-            line = f"{self.server}: the answer is not from a Kubernetes API; check: kubectl version"
-            raise OutOfReach(line, code="cluster-unreachable") from None
-
     def _unreachable(self, error: Exception) -> HpqError:
         return OutOfReach(
             f"cluster of context {self.context}, {self.server}: no answer: {_last_message(error)};"
@@ -167,8 +160,8 @@ class KubernetesApi:
             )
         if status == 403 and "exceeded quota" not in message:
             return Forbidden(
-                f"{where}: {message}; ask an administrator to bind you to the Role hpq-operator"
-                " (hpq-viewer for reading only)",
+                f"{where}: {message}; ask an administrator of the namespace for this right"
+                " (hpq's Roles: hpq-viewer, hpq-member, hpq-operator)",
                 code="cluster-forbidden",
             )
         if status == 404:
@@ -179,8 +172,8 @@ class KubernetesApi:
         return UserError(f"{where}: {message}", code="cluster-refused")
 
 
-def _context(config: Any, wanted: str | None) -> tuple[str, str]:
-    """Return the chosen context and the current one."""
+def _context(config: Any, wanted: str | None) -> str:
+    """Return the chosen context, else the current one."""
     from yaml import YAMLError  # noqa: PLC0415  # as the kubernetes library reads it
 
     files = config.kube_config
@@ -206,7 +199,7 @@ def _context(config: Any, wanted: str | None) -> tuple[str, str]:
     if wanted is None and not current:
         text = f"the kubeconfig has no current context; choose one: --context NAME (it has {has})"
         raise UserError(text, code="context-unknown")
-    return wanted if wanted is not None else current, current
+    return wanted if wanted is not None else current
 
 
 def _last_message(error: object) -> str:

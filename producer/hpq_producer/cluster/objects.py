@@ -10,13 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hpq.domain.sweep import DEFAULT_QUEUE
-
-COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 CONTAINER = "worker"
 WORKER_SELECTOR = "app.kubernetes.io/name=hpq-worker"
 _SAYS_NOTHING = ("ContainerCreating", "PodInitializing", "")
 _COUNT = re.compile(r"^\d+ ")
+_UNSET = re.compile(r"failed quota: (\S+): must specify ([\w.,/-]+)")
 _QUOTA = re.compile(r"exceeded quota: ([^,]+), requested: ([^,]+), used: ([^,]+), limited: ([^,]+)")
 _MAX_LENGTH = 160
 _BY_SIGNAL = 128  # a shell's exit code of a process killed by signal N is 128 + N
@@ -35,9 +33,6 @@ class Pod:
     reason: str = ""
     is_ready: bool = False
     restarts: int = 0
-    cost: int = 0
-    made: str = ""  # RFC 3339, in UTC: text compares as time does
-    owner: str = ""  # the name of its ReplicaSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +45,13 @@ class Deployment:
     present: int
     ready: int
     reason: str = ""
-    is_rolling: bool = False  # some pods are of an older template
-    selector: str = ""
     autoscaler: str = ""  # "ScaledObject NAME" or "HPA NAME" that scaled it to 0
-
-    @property
-    def flag(self) -> str:
-        """The option that selects it in `hpq scale N`: " --queue NAME"; "" for `default`."""
-        return "" if self.queue == DEFAULT_QUEUE else f" --queue {self.queue}"
 
 
 def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
     """Parse a pod; `events` are warnings about it, used if its status gives no reason."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     is_ending = bool(meta.get("deletionTimestamp"))
-    owners = meta.get("ownerReferences") or [{}]
     found = _statuses(status)
     return Pod(
         name=meta["name"],
@@ -74,24 +61,13 @@ def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
         reason=_reason(spec, status, found) or _reason_from_events(status, found, events),
         is_ready=not is_ending and _has_condition(status, "Ready"),
         restarts=sum(int(one.get("restartCount", 0)) for one in found),
-        cost=_deletion_cost(meta),
-        made=str(meta.get("creationTimestamp", "")),
-        owner=str(owners[0].get("name", "")),
     )
-
-
-def is_done(raw: Object) -> bool:
-    """Return True for an ended pod that is only a record, or that its Job has replaced."""
-    phase = raw.get("status", {}).get("phase")
-    owners = raw["metadata"].get("ownerReferences") or [{}]
-    return bool(phase == "Succeeded" or (phase == "Failed" and owners[0].get("kind") == "Job"))
 
 
 def deployment_of(raw: Object) -> Deployment:
     """Parse a Deployment."""
     spec, status = raw["spec"], raw.get("status", {})
     template = spec["template"]
-    labels = spec["selector"].get("matchLabels", {})
     return Deployment(
         name=raw["metadata"]["name"],
         queue=queue_of(template["metadata"], template["spec"]),
@@ -99,8 +75,6 @@ def deployment_of(raw: Object) -> Deployment:
         present=int(status.get("replicas", 0)),
         ready=int(status.get("readyReplicas", 0)),
         reason=_replica_failure(status),
-        is_rolling=int(status.get("updatedReplicas", 0)) < int(status.get("replicas", 0)),
-        selector=",".join(f"{key}={value}" for key, value in sorted(labels.items())),
     )
 
 
@@ -120,13 +94,6 @@ def container_of(spec: Object) -> Object:
     containers = spec["containers"]
     found: Object = next((c for c in containers if c["name"] == CONTAINER), containers[0])
     return found
-
-
-def _deletion_cost(meta: Object) -> int:
-    try:
-        return int(meta.get("annotations", {}).get(COST_ANNOTATION, 0))
-    except ValueError:
-        return 0
 
 
 def _statuses(status: Object) -> list[Object]:
@@ -211,12 +178,19 @@ def _replica_failure(status: Object) -> str:
     """Return why a Deployment cannot create pods."""
     for one in status.get("conditions", ()):
         if one["type"] == "ReplicaFailure" and one["status"] == "True":
-            said = str(one.get("message", ""))
-            if over := _QUOTA.search(said):
-                name, asked, used, limit = over.groups()
-                return f"quota {name} is exhausted: {asked} requested, {used} used, {limit} allowed"
-            return _shorten(f"{one.get('reason', '')}: {said}")
+            return refusal(f"{one.get('reason', '')}: {one.get('message', '')}")
     return ""
+
+
+def refusal(message: str) -> str:
+    """Return why the API server refuses a pod, from its controller's message."""
+    if over := _QUOTA.search(message):
+        name, asked, used, limit = over.groups()
+        return f"quota {name} is exhausted: {asked} requested, {used} used, {limit} allowed"
+    if missing := _UNSET.search(message):
+        name, values = missing.groups()
+        return f"without {values}, quota {name} refuses the pod"
+    return _shorten(message)
 
 
 def _shorten(text: str) -> str:

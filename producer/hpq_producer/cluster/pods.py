@@ -21,7 +21,6 @@ from hpq_producer.cluster.objects import (
     Deployment,
     Pod,
     deployment_of,
-    is_done,
     pod_of,
 )
 from hpq_producer.cluster.redis_access import explain_missing
@@ -33,14 +32,13 @@ _DEPLOYMENT = "hpq-worker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """The workers in a namespace; `at` is time.monotonic(), `flags` are `KubernetesApi.flags`."""
+    """The workers in a namespace; `at` is time.monotonic()."""
 
     context: str
     namespace: str
     deployments: tuple[Deployment, ...]
     pods: tuple[Pod, ...]
     at: float
-    flags: str = ""
 
     def deployment_of(self, queue: str) -> Deployment | None:
         """Return the Deployment of a queue, if any."""
@@ -64,7 +62,6 @@ def read_cluster(api: KubernetesApi) -> ClusterStatus:
             one if one.wanted else replace(one, autoscaler=names.get(one.name, "")) for one in found
         ]
     raws = api.get(api.of("pods"), labelSelector=WORKER_SELECTOR)["items"]
-    raws = [raw for raw in raws if not is_done(raw)]
     pods = [pod_of(raw) for raw in raws]
     if any(p.phase in ("Pending", "Running") and not (p.reason or p.is_ready) for p in pods):
         events = warning_events(api)
@@ -78,7 +75,6 @@ def read_cluster(api: KubernetesApi) -> ClusterStatus:
         deployments=tuple(found),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         at=time.monotonic(),
-        flags=api.flags,
     )
 
 
@@ -95,13 +91,11 @@ def deployments(api: KubernetesApi) -> list[Any]:
     return found
 
 
-def autoscaler_of(api: KubernetesApi, name: str) -> str:
-    """Return the autoscaler of a Deployment, e.g. "ScaledObject hpq-worker"; "" if none."""
-    return autoscalers(api).get(name, "")
-
-
 def autoscalers(api: KubernetesApi) -> dict[str, str]:
-    """Return the autoscalers by Deployment name; a paused ScaledObject counts as none."""
+    """Return the autoscalers by Deployment name, e.g. "ScaledObject hpq-worker".
+
+    A paused ScaledObject counts as none.
+    """
     try:
         found = api.get(
             f"/apis/autoscaling/v2/namespaces/{api.namespace}/horizontalpodautoscalers"

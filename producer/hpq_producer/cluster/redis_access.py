@@ -10,7 +10,8 @@ from typing import Any
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import pod_of
-from hpq_producer.connection_record import kubectl_command
+from hpq_producer.connection_record import doctor_command, kubectl_command
+from hpq_producer.manifests.acl import person_of, personal_role
 
 SERVICE, CODE_KEY, CERTIFICATE = "hpq-redis", "hpq-code-key", "hpq-redis-tls"
 SECRETS = (
@@ -28,19 +29,41 @@ class RedisCredentials:
     user: str
     password: str
     ca: str = ""
+    code_key: str = ""  # of a single person
 
     def prefix(self, role: str) -> str:
         """Return the key prefix of the user, which is the start of its name."""
         return self.user.removesuffix(f"-{role}")
 
 
+def _read(api: KubernetesApi, name: str) -> dict[str, str]:
+    data = api.get(api.of(f"secrets/{name}")).get("data") or {}
+    return {key: base64.b64decode(text).decode() for key, text in data.items()}
+
+
+def installed(api: KubernetesApi, prefix: str) -> tuple[str, list[str]]:
+    """Return the code key of a namespace, and the lines of its aclfile for single people.
+
+    Raises:
+        NotFound: the namespace has no Secrets of hpq yet.
+        HpqError: they cannot be read.
+    """
+    key = _read(api, CODE_KEY).get("key", "")
+    lines = _read(api, f"{SERVICE}-users").get("users.acl", "").splitlines()
+    return key, [one for one in lines if one.startswith(f"user {prefix}-{personal_role('')}")]
+
+
+def secret_of(role: str) -> str:
+    """Return the name of the Secret with the credentials of a role."""
+    return f"hpq-{role}" if person_of(role) else f"{SERVICE}-{role}"
+
+
 class RedisService:
     """The Redis Service of one namespace."""
 
     def __init__(self, api: KubernetesApi) -> None:
-        """Read the Service; raise NotFound if it does not exist, and as `KubernetesApi`."""
-        self.api = self._api = api
-        self.name = SERVICE
+        """Read the Service; NotFound is raised if it does not exist, else the errors of `get`."""
+        self.api = api
         try:
             self._spec = api.get(api.of(f"services/{SERVICE}"))["spec"]
         except NotFound:
@@ -59,33 +82,49 @@ class RedisService:
             OutOfReach: no pod is ready.
         """
         labels = ",".join(f"{k}={v}" for k, v in self._spec["selector"].items())
-        pods = self._api.get(self._api.of("pods"), labelSelector=labels)["items"]
+        pods = self.api.get(self.api.of("pods"), labelSelector=labels)["items"]
         ready = [pod for pod in pods if pod_of(pod).is_ready]
         if not ready:
             found = ", ".join(p["metadata"]["name"] for p in pods)
             raise OutOfReach(
-                f"namespace {self._api.namespace}: no ready pod behind Service {SERVICE}"
-                + (f"; see: {kubectl_of(self._api)} describe pod {found}" if found else ""),
+                f"namespace {self.api.namespace}: no ready pod behind Service {SERVICE}; see: "
+                + (
+                    f"{kubectl_of(self.api)} describe pod {found}"
+                    if found
+                    else doctor_command(self.api.context, self.api.namespace)
+                ),
                 code="redis-pod-not-ready",
             )
         pod = ready[0]
-        path = self._api.of(f"pods/{pod['metadata']['name']}/portforward")
-        return self._api.stream(path, ports=str(self._target(pod)))
+        path = self.api.of(f"pods/{pod['metadata']['name']}/portforward")
+        return self.api.stream(path, ports=str(self._target(pod)))
 
     def credentials(self, role: str, prefix: str) -> RedisCredentials:
         """Read the Secret of a role; the user's name is PREFIX-ROLE if the Secret has none.
 
+        The role of a single person is user-NAME.
+
         Raises:
             NotFound, Forbidden: the Secret does not exist, or may not be read.
         """
+        name = secret_of(role)
         try:
-            data = self._secret(f"hpq-redis-{role}")
+            data = self._secret(name)
+        except NotFound:
+            if not (person := person_of(role)):
+                raise
+            text = f"namespace {self.api.namespace} has no Secret {name}; an administrator makes it"
+            raise NotFound(
+                f"{text}: hpq invite --user {person}", code="cluster-object-missing"
+            ) from None
         except Forbidden as error:
-            hint = "; for reading only: --role viewer" if role != "viewer" else ""
-            raise Forbidden(f"{error}{hint}", code="cluster-forbidden") from None
+            raise Forbidden(f"{error}{_way_in(role)}", code="cluster-forbidden") from None
         user = data.get("username") or f"{prefix}-{role}"
         return RedisCredentials(
-            user=user, password=data.get("password", ""), ca=data.get("ca.crt", "")
+            user=user,
+            password=data.get("password", ""),
+            ca=data.get("ca.crt", ""),
+            code_key=data.get("code-key", ""),
         )
 
     def code_key(self) -> str:
@@ -96,23 +135,21 @@ class RedisService:
             return ""
 
     def _secret(self, name: str) -> dict[str, str]:
+        """Return the texts of a Secret. Raises as `credentials`."""
         try:
-            data = self._api.get(self._api.of(f"secrets/{name}")).get("data") or {}
+            return _read(self.api, name)
         except NotFound as error:
             raise NotFound(f"{error}; {self._remedy()}", code="cluster-object-missing") from None
-        return {key: base64.b64decode(text).decode() for key, text in data.items()}
 
     def _remedy(self) -> str:
         try:
-            is_first = not self._api.get(self._api.of("secrets"), labelSelector=PART_OF_HPQ)[
-                "items"
-            ]
+            is_first = not self.api.get(self.api.of("secrets"), labelSelector=PART_OF_HPQ)["items"]
         except Forbidden:
             is_first = False  # the Service exists, so the other Secrets most likely do
         if not is_first:  # the password of a single new Secret would not match the others
-            return recreate_secrets(self._api)
+            return recreate_secrets(self.api)
         with_tls = " --with tls" if self.scheme == "rediss" else ""
-        return f"create it: {_create(self._api, with_tls)}"
+        return f"create it: {_create(self.api, with_tls)}"
 
     def _target(self, pod: Any) -> int:
         target = self._port.get("targetPort", self._port["port"])
@@ -127,8 +164,8 @@ def recreate_secrets(api: KubernetesApi) -> str:
     """Return the commands that recreate all Secrets together, with TLS also the certificate."""
     kubectl = kubectl_of(api)
     return (
-        f"recreate all Secrets: {kubectl} delete secret -l {PART_OF_HPQ};"
-        f" {_create(api, ' --with tls' if _is_tls(api) else '')};"
+        "recreate all Secrets:"
+        f" {_create(api, ' --with tls' if _is_tls(api) else '', 'replace --force')};"
         f" {kubectl} rollout restart statefulset,deployment -l {PART_OF_HPQ}"
     )
 
@@ -145,9 +182,20 @@ def expected_secrets(api: KubernetesApi) -> Iterator[str]:
         yield CERTIFICATE
 
 
-def _create(api: KubernetesApi, with_tls: str) -> str:
+def _create(api: KubernetesApi, with_tls: str, verb: str = "create") -> str:
     made = f"hpq manifests --secrets{with_tls} --namespace {api.namespace}"
-    return f"{made} | {kubectl_of(api)} create -f -"
+    return f"{made} | {kubectl_of(api)} {verb} -f -"
+
+
+def _way_in(role: str) -> str:
+    """Return who may read the Secret of a role, for a message."""
+    if person := person_of(role):
+        return f"; `hpq invite --user {person}` prints the commands that grant it"
+    ways = {
+        "admin": "; no Role of hpq has it",
+        "producer": "; with a user of your own: --user NAME; for reading only: --role viewer",
+    }
+    return ways.get(role, "")
 
 
 def _is_tls(api: KubernetesApi) -> bool:
@@ -164,18 +212,21 @@ def _scheme(service: Any) -> str:
 
 def explain_missing(api: KubernetesApi, what: str = f"Service {SERVICE}") -> str:
     """Explain a missing object: the namespace does not exist, or hpq is not installed in it."""
-    where = f"context {api.context}: "
+    where, kubectl = f"context {api.context}: ", kubectl_of(api)
+    install = f"hpq manifests --image IMAGE --namespace {api.namespace}"
     try:
         api.get(f"/api/v1/namespaces/{api.namespace}")
     except NotFound:
-        return f"{where}namespace {api.namespace} does not exist; choose one: --namespace NAME"
+        return (
+            f"{where}namespace {api.namespace} does not exist; choose one: --namespace NAME, or"
+            f" create it with hpq: {install} --create-namespace | {kubectl} apply -f -"
+        )
     except HpqError:  # reading namespaces is forbidden
         return (
             f"{where}no {what} in namespace {api.namespace}, if that exists;"
             " choose another: --namespace NAME"
         )
     return (
-        f"{where}no {what} in namespace {api.namespace}; install hpq: hpq manifests"
-        f" --image IMAGE --namespace {api.namespace} | {kubectl_of(api)} apply -f - (without GPUs:"
-        " --gpus 0), or choose another: --namespace NAME"
+        f"{where}no {what} in namespace {api.namespace}; install hpq: {install} | {kubectl} apply"
+        " -f - (without GPUs: --gpus 0), or choose another: --namespace NAME"
     )

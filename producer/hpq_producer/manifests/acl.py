@@ -2,15 +2,19 @@
 
 Each role may use only the keys of its prefix; producers and workers also RQ's keys for tickets and
 the register of workers. No role may list keys; only producers and workers run hpq's scripts.
+
+The keys of operators, PREFIX.limits and others, lie outside PREFIX:*, since a prefix has no dot. No
+role can write the limits. Below Redis 7.0, which lacks the right to read only, roles can write all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
+_PERSONAL = "user-"  # and the person's name: a role of its own
 Version = tuple[int, int]
 # `default` cannot log in, but keeps its rights: Redis 7.0 replays its append-only file as
 # `default`, and skips commands that `default` may not run.
@@ -18,7 +22,7 @@ DEFAULT_OFF = "user default off resetpass ~* &* +@all"
 
 # What hpq and RQ send, and what the scripts call. AUTH and HELLO need no right.
 _LINK = "ping select"
-_READS = f"""{_LINK} exists get hexists hget hgetall hkeys hlen hmget info memory|usage scard
+_READS = f"""{_LINK} exists get hexists hget hgetall hkeys hlen hmget hvals info scard
     smembers smismember time xrange xread xrevrange zcard zcount zdiff zmscore zrange zrangebyscore
     zrevrange zscore"""
 _WRITES = f"""{_READS} del evalsha exec expire hdel hincrby hset hsetnx llen ltrim
@@ -44,10 +48,12 @@ def users(prefix: str, version: Version) -> list[User]:
     tickets = ("~rq:queues", f"~rq:queue:hpq:{prefix}:*", f"~rq:job:hpq_{prefix}_*")
     register = ("~rq:workers", f"~rq:workers:hpq:{prefix}:*", "~rq:worker:*")
     own = (f"~{prefix}", f"~{prefix}:*")  # the prefix alone is the one key that scripts declare
+    limits = f"{reads}{prefix}.*"  # of owners: below 7.0 a producer can raise its own
+    ledger = (f"{reads}{prefix}.limits", f"~{prefix}.running:*", f"~{prefix}.spent")
     keys_of = {
-        "producer": (*own, *tickets),
-        "worker": (*own, *tickets, *register),
-        "viewer": (f"{reads}{prefix}:*",),
+        "producer": (*own, limits, *tickets),
+        "worker": (*own, *ledger, *tickets, *register),
+        "viewer": (f"{reads}{prefix}:*", limits),
         "autoscaler": (f"~{prefix}:demand:*",),  # EVAL requires write access to its keys
     }
     sends = {"producer": _WRITES, "worker": _WORKS, "viewer": _READS, "autoscaler": _SCALES}
@@ -64,6 +70,28 @@ def users(prefix: str, version: Version) -> list[User]:
         )
         for role in ROLES
     ]
+
+
+def personal_role(name: str) -> str:
+    """Return the role of one person's Redis user."""
+    return f"{_PERSONAL}{name}"
+
+
+def person_of(role: str) -> str:
+    """Return the person whose Redis user has a role; "" for a role of hpq."""
+    return role.removeprefix(_PERSONAL) if role.startswith(_PERSONAL) else ""
+
+
+def personal_user(name: str, prefix: str, version: Version) -> User:
+    """Return the Redis user of one person, who has the rights of a producer."""
+    (producer,) = (user for user in users(prefix, version) if user.role == "producer")
+    role = personal_role(name)
+    return replace(producer, role=role, name=f"{prefix}-{role}")
+
+
+def administrator(prefix: str) -> User:
+    """Return the user that may do everything on the server."""
+    return User(role="admin", name=f"{prefix}-admin", rules=("~*", "&*", "+@all"))
 
 
 def line(user: User, passwords: Mapping[str, str], *, aclfile: bool) -> str:

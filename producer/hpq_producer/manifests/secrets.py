@@ -9,15 +9,15 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpq import __version__
 from hpq.errors import UserError
-from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES, line, users
+from hpq_producer.manifests.acl import DEFAULT_OFF, administrator, line, users
 
 _DAYS = 3650
-_SERVER = (7, 0)  # the version in k8s/base
+SERVER = (7, 0)  # the version in k8s/base
 Manifest = dict[str, object]
 
 
@@ -52,39 +52,59 @@ def tls_secret(namespace: str) -> Manifest:
             raise UserError(line, code="openssl-failed")
         text = certificate.read_text("ascii")
         made = {"tls.crt": text, "tls.key": key.read_text("ascii"), "ca.crt": text}
-    return _secret(namespace, "hpq-redis-tls", made)
+    return secret(namespace, "hpq-redis-tls", made)
 
 
 def secret_objects(
-    prefix: str, namespace: str, code_key: str, tls: Manifest | None = None
+    prefix: str,
+    namespace: str,
+    code_key: str,
+    tls: Manifest | None = None,
+    people: Sequence[str] = (),
 ) -> list[Manifest]:
     """Generate the Secrets of the server's users, of each role's password, and of the code key.
 
-    The server's default user is off. With the Secret `tls`, each role's Secret has the CA, so that
+    `people` are lines of the aclfile to keep: those of single people. The server's default user is
+    off. With the Secret `tls`, each role's Secret has the CA, so that
     no role needs to read the server's private key.
     """
     files = tls["stringData"] if tls else {}
     assert isinstance(files, dict)
     ca = {"ca.crt": files["ca.crt"]} if files else {}
-    passwords = {role: secrets.token_urlsafe(32) for role in ROLES}
-    lines = [line(user, passwords, aclfile=True) for user in users(prefix, _SERVER)]
+    # KEDA is in another namespace, where a short name of Redis leads to no Service. It looks up
+    # each key, also of a server without TLS.
+    of_keda = {
+        "address": f"hpq-redis.{namespace}.svc:6379",
+        "tls": "enable" if tls else "disable",
+        "ca.crt": ca.get("ca.crt", ""),
+    }
+    made = [*users(prefix, SERVER), administrator(prefix)]
+    passwords = {user.role: secrets.token_urlsafe(32) for user in made}
+    lines = [line(user, passwords, aclfile=True) for user in made]
+    acl = "\n".join([DEFAULT_OFF, *lines, *people, ""])
     found = [
-        _secret(namespace, "hpq-redis-users", {"users.acl": "\n".join([DEFAULT_OFF, *lines, ""])}),
+        secret(namespace, "hpq-redis-users", {"users.acl": acl}),
         *(
-            _secret(
+            secret(
                 namespace,
-                f"hpq-redis-{role}",
-                {"username": f"{prefix}-{role}", "password": passwords[role], **ca},
+                f"hpq-redis-{user.role}",
+                {
+                    "username": user.name,
+                    "password": passwords[user.role],
+                    **ca,
+                    **(of_keda if user.role == "autoscaler" else {}),
+                },
             )
-            for role in ROLES
+            for user in made
         ),
-        _secret(namespace, "hpq-code-key", {"key": code_key}),
+        secret(namespace, "hpq-code-key", {"key": code_key}),
         *([tls] if tls else []),
     ]
     return found
 
 
-def _secret(namespace: str, name: str, data: Mapping[str, str]) -> Manifest:
+def secret(namespace: str, name: str, data: Mapping[str, str]) -> Manifest:
+    """Return a Secret of hpq."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -1,8 +1,9 @@
-"""/metrics is what Prometheus reads, and the alerts of k8s/ ask for what is on it."""
+"""/metrics is what Prometheus reads; alerts and graphs of k8s/ ask for what is on it."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shutil
 import subprocess
@@ -12,57 +13,102 @@ from typing import Any
 import pytest
 import yaml
 
-from hpq.store.worker_reader import COUNTED
+from hpq.domain.status import Fleet
 from hpq_producer.manifests.render import manifests_folder
 from hpq_worker.health.health import Health, WorkerHealth
 from hpq_worker.health.telemetry import TelemetryMessage
-from tests.support.constants import DATA
+from tests.support.constants import DATA, ROOT
 
-metrics = pytest.importorskip("hpq_worker.health.prometheus", reason="pip install 'hpq[worker]'")
+client = pytest.importorskip("prometheus_client", reason="pip install 'hpq[worker]'")
+metrics = pytest.importorskip("hpq_worker.health.prometheus")
+fleet_metrics = pytest.importorskip("hpq_producer.page.metrics")
 parser = pytest.importorskip("prometheus_client.parser")
 
-# Each has a handful of values, whatever the number of sweeps, trials and pods.
-LABELS = {"outcome", "kind", "le", "state", "queue", "version", "schema"}
-SERVER = {
-    "demand": 3.0,
-    "redis_memory_ratio": 0.5,
-    "redis_aof_ok": 1.0,
-    **dict.fromkeys(COUNTED, 2.0),
-}
+# Each has few values, whatever the number of sweeps, trials and pods; an owner is a person.
+LABELS = {"outcome", "kind", "le", "state", "queue", "owner", "version", "schema", "worker"}
+BY_SCRAPE = {"namespace", "pod"}  # labels that Prometheus adds
+FLEET = Fleet(
+    demand={"big": 3},
+    waiting={("big", "ana"): 2},
+    running={("big", "ana"): 1},
+    workers={("big", "busy"): 1},
+    gpu_ms={"ana": 3_600_000},
+    counters={},
+    memory_ratio=0.5,
+    is_aof_ok=True,
+)
 NAME = re.compile(r"hpq_[a-z_]+")
+BY = re.compile(r"(?:by|on) \(([^)]*)\)")
+LABEL = re.compile(r'([a-z_]+)(?:=|!=|=~|!~)"')
 
 
-def page(figures: Any, **headers: str) -> str:
+def page(app: Any, **headers: str) -> str:
     """What /metrics answers."""
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", **headers}
-    return b"".join(figures.page(environ, lambda *_: None)).decode()
+    return b"".join(app(environ, lambda *_: None)).decode()
+
+
+def worker_page() -> Any:
+    health = Health({0: WorkerHealth()})
+    figures = metrics.WorkerMetrics(health, "big")
+    figures.started()
+    health.receive(0, TelemetryMessage(kind="redis"))
+    figures.receive(TelemetryMessage(kind="end", status="failed", reason="user_error", seconds=3.0))
+    usage = {"gpu.util": 80.0, "gpu.memory_gb": 2.0, "gpu.power_w": 300.0, "rss_gb": 1.0}
+    health.receive(0, TelemetryMessage(kind="usage", usage=usage))
+    return figures.page
+
+
+class FleetPage:
+    def collect(self) -> Any:
+        return fleet_metrics.metrics_of(FLEET)
+
+
+def exporter_page() -> Any:
+    registry = client.CollectorRegistry()
+    registry.register(FleetPage())
+    return client.make_wsgi_app(registry)
 
 
 @pytest.fixture
 def families() -> dict[str, Any]:
-    """What a worker's page says, as Prometheus reads it."""
-    health = Health({0: WorkerHealth()})
-    figures = metrics.WorkerMetrics(health, "big")
-    figures.started()
-    health.receive(0, TelemetryMessage(kind="redis", server=SERVER))
-    figures.receive(TelemetryMessage(kind="end", status="failed", reason="user_error", seconds=3.0))
-    text = page(figures)
-    found = {f.name: f for f in parser.text_string_to_metric_families(text)}
-    in_openmetrics = page(figures, HTTP_ACCEPT="application/openmetrics-text; version=1.0.0")
-    openmetrics = importlib.import_module("prometheus_client.openmetrics.parser")
-    again = openmetrics.text_string_to_metric_families(in_openmetrics)
-    assert {s.name for family in again for s in family.samples} == {
-        s.name for family in found.values() for s in family.samples
-    }
-    for family in found.values():
-        assert f"# HELP {family.name}" in text and f"# TYPE {family.name}" in text
-    return found
+    """What the pages of a worker and of the exporter say, as Prometheus reads them."""
+    every: dict[str, Any] = {}
+    for app in (worker_page(), exporter_page()):
+        text = page(app)
+        found = {f.name: f for f in parser.text_string_to_metric_families(text)}
+        in_openmetrics = page(app, HTTP_ACCEPT="application/openmetrics-text; version=1.0.0")
+        openmetrics = importlib.import_module("prometheus_client.openmetrics.parser")
+        again = openmetrics.text_string_to_metric_families(in_openmetrics)
+        assert {s.name for family in again for s in family.samples} == {
+            s.name for family in found.values() for s in family.samples
+        }
+        for family in found.values():
+            assert f"# HELP {family.name}" in text and f"# TYPE {family.name}" in text
+        assert not every.keys() & found.keys(), "a figure has one home"
+        every |= found
+    return every
 
 
 def rules() -> list[dict[str, Any]]:
     file = manifests_folder() / "components/monitoring/alerts.yaml"
     (group,) = yaml.safe_load(file.read_text("utf-8"))["spec"]["groups"]
     return list(group["rules"])
+
+
+def panels() -> list[dict[str, Any]]:
+    file = manifests_folder() / "components/monitoring/grafana.json"
+    return list(json.loads(file.read_text("utf-8"))["panels"])
+
+
+def check_query(query: str, families: dict[str, Any]) -> None:
+    """Assert that a query asks for names and labels that are on the pages."""
+    there = {s.name: set(s.labels) for f in families.values() for s in f.samples}
+    asked = set(NAME.findall(query))
+    assert asked and asked <= set(there), query
+    labels = {one.strip() for found in BY.findall(query) for one in found.split(",")}
+    labels |= set(LABEL.findall(query))
+    assert labels - BY_SCRAPE <= set().union(*(there[name] for name in asked)), query
 
 
 def test_the_page_has_prometheus_names_types_and_few_labels(families: dict[str, Any]) -> None:
@@ -75,16 +121,25 @@ def test_the_page_has_prometheus_names_types_and_few_labels(families: dict[str, 
     assert families["hpq_demand"].samples[0].labels == {"queue": "big"}
 
 
+def test_every_metric_has_its_line_in_the_reference(families: dict[str, Any]) -> None:
+    text = (ROOT / "docs/reference/metrics.md").read_text("utf-8")
+    lines = set(re.findall(r"^\| `(hpq_[a-z_]+)", text, re.MULTILINE))
+    names = {f.name + "_total" * (f.type == "counter") for f in families.values()}
+    assert lines == {name for name in names if not name.endswith("_created")}
+
+
 def test_every_alert_asks_for_what_is_on_the_page(families: dict[str, Any]) -> None:
-    there = {s.name: set(s.labels) for f in families.values() for s in f.samples}
-    assert len(rules()) == 4
+    assert len(rules()) == 6
     for rule in rules():
-        asked = set(NAME.findall(rule["expr"]))
-        assert asked and asked <= set(there), rule["alert"]
-        for grouped in re.findall(r"by \(([^)]*)\)", rule["expr"]):
-            labels = {label.strip() for label in grouped.split(",")} - {"namespace"}
-            assert labels <= set().union(*(there[name] for name in asked)), rule["alert"]
+        check_query(rule["expr"], families)
         assert set(rule["annotations"]) == {"summary", "remedy"}
+
+
+def test_every_graph_asks_for_what_is_on_the_page(families: dict[str, Any]) -> None:
+    assert panels()
+    for panel in panels():
+        for target in panel["targets"]:
+            check_query(target["expr"], families)
 
 
 @pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not on PATH")

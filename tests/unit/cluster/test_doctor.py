@@ -15,7 +15,7 @@ KUBECTL = "kubectl --context moon -n apollo"
 class Server:
     """An API server that has these objects."""
 
-    context, namespace, flags = "moon", "apollo", " --namespace apollo"
+    context, namespace = "moon", "apollo"
 
     def __init__(self, has: dict[str, Any]) -> None:
         self._has = has
@@ -72,7 +72,9 @@ def test_a_refused_pod_is_reported_with_the_reason() -> None:
     raws = [deployment("hpq-worker", "default"), deployment("hpq-worker-big", "big", QUOTA)]
     (big,) = of_workers({"deployments": raws}, "wrong")
     assert big.code == "pods-refused" and "quota few" in big.what
-    assert big.remedy == f"{KUBECTL} describe replicaset -l a=b"
+    assert "quota" in big.remedy and big.remedy.endswith(
+        f"{KUBECTL} get events --field-selector type=Warning"  # which hpq's Roles permit
+    )
 
 
 def test_a_pod_that_does_not_work_is_told_with_what_to_do() -> None:
@@ -88,17 +90,27 @@ def test_a_pod_that_does_not_work_is_told_with_what_to_do() -> None:
 
 def test_of_a_redis_that_is_not_ready_it_is_told_what_makes_it_so() -> None:
     def of_redis(*pods: dict[str, Any]) -> list[Finding]:
-        claim = {"metadata": {"name": "data-hpq-redis-0"}, "status": {"phase": "Pending"}}
-        has = {"pods": list(pods), "events": [mount], "persistentvolumeclaims": [claim]}
+        claims = [
+            {"metadata": {"name": name}, "status": {"phase": "Pending"}}
+            for name in ("data-hpq-redis-0", "of-another-application")
+        ]
+        has = {"pods": list(pods), "events": events, "persistentvolumeclaims": claims}
         return list(_redis(Server(has)))  # type: ignore[arg-type]
 
     mount = {
         "reason": "FailedMount",
         "message": 'MountVolume.SetUp failed for volume "tls" : secret "hpq-redis-tls" not found',
     }
+    events = [
+        mount,
+        {"reason": "ProvisioningFailed", "message": 'storageclass "nope" not found'},
+        {"reason": "FailedCreate", "message": f"create Pod hpq-redis-0 failed error: {QUOTA}"},
+    ]
     none, claim = of_redis()
     assert (none.code, claim.code) == ("redis-pod-missing", "volume-unbound")
-    assert none.remedy == f"{KUBECTL} describe statefulset hpq-redis"
+    assert "quota few" in none.what and '"nope"' in claim.what
+    assert f"{KUBECTL} delete statefulset/hpq-redis pvc/data-hpq-redis-0" in claim.remedy
+    assert none.remedy.endswith(f"; {KUBECTL} describe statefulset hpq-redis")
     old, _ = of_redis(pod("hpq-redis-0", phase="Pending"))
     assert old.code == "redis-pod-not-ready" and '"hpq-redis-tls"' in old.what
     assert f"{KUBECTL} delete pod hpq-redis-0" in old.remedy
@@ -106,7 +118,18 @@ def test_of_a_redis_that_is_not_ready_it_is_told_what_makes_it_so() -> None:
     assert [one.code for one in of_redis(ready)] == ["volume-unbound"]
 
 
-def test_another_code_key_is_told_with_the_connection_that_has_the_right_one() -> None:
-    told = keys_agree("a", b"other", " --namespace apollo")
+def test_a_claim_that_waits_for_its_pod_is_no_problem_of_its_own() -> None:
+    claim = {"metadata": {"name": "data-hpq-redis-0"}, "status": {"phase": "Pending"}}
+    message = 'pods "hpq-redis-0" is forbidden: failed quota: few: must specify limits.cpu for: a'
+    events = [{"reason": "FailedCreate", "message": message}]
+    has = {"pods": [], "events": events, "persistentvolumeclaims": [claim]}
+    (missing,) = _redis(Server(has))  # type: ignore[arg-type]
+    assert missing.code == "redis-pod-missing"
+    assert "without limits.cpu, quota few refuses the pod" in missing.what
+    assert "cpu_limit" in missing.remedy
+
+
+def test_another_code_key_than_that_of_the_workers_is_told() -> None:
+    told = keys_agree("a", "other")
     assert told is not None and told.code == "code-key-differs"
-    assert "hpq connect --namespace apollo" in told.remedy
+    assert "HPQ_CODE_KEY" in told.remedy

@@ -10,7 +10,7 @@ import pytest
 
 from hpq.connection import tls
 from hpq.errors import Forbidden, NotFound
-from hpq_producer.cluster.connect import start
+from hpq_producer.cluster import start_forwarder
 from hpq_producer.cluster.redis_access import (
     RedisService,
     expected_secrets,
@@ -48,9 +48,10 @@ class Server:
 def test_a_missing_secret_beside_others_means_recreating_all(others: list[str] | None) -> None:
     with pytest.raises(NotFound) as told:
         RedisService(Server(others)).credentials("viewer", "hpq")  # type: ignore[arg-type]
-    order = ["delete secret -l app.kubernetes.io/part-of=hpq;", "create -f -;", "rollout restart"]
+    order = ["hpq manifests --secrets", "replace --force -f -;", "rollout restart"]
     places = [str(told.value).find(words) for words in order]
     assert -1 < places[0] < places[1] < places[2]
+    assert "delete" not in str(told.value)  # of which the code key and the people's users are read
 
 
 def test_missing_secrets_are_created_by_one_command() -> None:
@@ -85,18 +86,20 @@ def test_the_command_that_installs_hpq_names_the_context_and_an_image() -> None:
 def test_a_certificate_that_a_connection_does_not_trust_is_told_with_the_secret_that_has_its_ca(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(start, "KubernetesApi", lambda *_: Server(["one"], "rediss"))
+    monkeypatch.setattr(start_forwarder, "KubernetesApi", lambda *_: Server(["one"], "rediss"))
     found = ConnectionRecord(
-        name="1", pid=1, port=1, context="moon", namespace="apollo", service="hpq-redis",
+        pid=1, port=1, context="moon", namespace="apollo", service="hpq-redis",
         user="hpq-viewer", prefix="hpq", password_file="p", scheme="rediss",
     )  # fmt: skip
     refused = tls.why_refused(ssl.SSLError("certificate verify failed: self-signed certificate"))
-    told = start._explain_certificate(found, refused)
+    told = start_forwarder._explain_certificate(found, refused)
     assert (
         "Secret hpq-redis-viewer " in told and "ca.crt" in told and "--secrets --with tls" in told
     )
-    told = start._explain_certificate(replace(found, ca_file="/proc/1/fd/7"), refused)
+    told = start_forwarder._explain_certificate(replace(found, ca_file="/proc/1/fd/7"), refused)
     assert "Secret hpq-redis-viewer " in told and "no ca.crt" not in told
     elsewhere = tls.why_refused(ssl.SSLError("IP address mismatch, certificate is not valid"))
-    assert start.connection_record.HOST in start._explain_certificate(found, elsewhere)
-    assert start._explain_certificate(found, "no Redis answers") == ""
+    assert start_forwarder.connection_record.HOST in start_forwarder._explain_certificate(
+        found, elsewhere
+    )
+    assert start_forwarder._explain_certificate(found, "no Redis answers") == ""

@@ -1,8 +1,7 @@
-"""Forward a local port to a cluster's Redis: `python -m hpq_producer.cluster.connect.forwarder`.
+"""Forward a local port to a cluster's Redis: `python -m hpq_producer.cluster.forwarder`.
 
-The process prints one line of JSON when it serves or cannot. `hpq connect` ends it by a signal;
-that of one command (`hpq scale`) ends when the command closes its stdin. The port and the passwords
-end with it.
+The process prints one line of JSON when it serves or cannot. `hpq connect --stop` ends it by a
+signal; the port and the passwords end with it.
 
 Each connection opens its own stream through the API server to the pod that is ready then, so a
 replaced pod or a network outage needs no repair.
@@ -28,7 +27,7 @@ from typing import Any
 from hpq.errors import HpqError, UserError
 from hpq_producer import connection_record
 from hpq_producer.cluster.api import KubernetesApi
-from hpq_producer.cluster.redis_access import RedisService
+from hpq_producer.cluster.redis_access import SERVICE, RedisService
 from hpq_producer.connection_record import HOST, ConnectionRecord
 
 _CHUNK = 65_536
@@ -201,8 +200,7 @@ class Forwarder:
         credentials = self._service.credentials(self._role, self._prefix)
         self._read_at = time.monotonic()
         self._service.dial().shutdown()  # a missing permission fails here, not at the first use
-        name = str(request["name"]) or str(os.getpid())
-        self._record_lock = connection_record.acquire_lock(self._home, name)
+        self._record_lock = connection_record.acquire_lock(self._home)
         if self._record_lock is None:
             text = "another `hpq connect` is starting; see: hpq connect --status"
             raise UserError(text, code="connection-changing")
@@ -212,17 +210,17 @@ class Forwarder:
             text = f"--port {request['port']}: {error.strerror}"
             raise UserError(text, code="port-unusable") from None
         self._password = SecretFile(self._home, "password", credentials.password)
-        key = self._service.code_key() if self._role == "producer" else ""
+        signs = self._role in ("producer", "admin")
+        key = self._service.code_key() if signs else credentials.code_key
         self._key = SecretFile(self._home, "code-key", key) if key else None
         ca = credentials.ca if self._service.scheme == "rediss" else ""
         self._ca = SecretFile(self._home, "ca", ca) if ca else None
         self.connection = ConnectionRecord(
-            name=name,
             pid=os.getpid(),
             port=self._forward.port,
             context=api.context,
             namespace=api.namespace,
-            service=self._service.name,
+            service=SERVICE,
             user=credentials.user,
             prefix=credentials.prefix(self._role),
             password_file=self._password.path,
@@ -237,11 +235,9 @@ class Forwarder:
         try:
             self._forward.serve(until)
         finally:
-            self._password.forget()
-            for kept in (self._key, self._ca):
-                if kept is not None:
-                    kept.forget()
-            connection_record.remove_record(self._home, self.connection.name)
+            for kept in filter(None, (self._password, self._key, self._ca)):
+                kept.forget()
+            connection_record.remove_record(self._home)
 
     def _dial(self) -> Any:
         stream = self._service.dial()
@@ -274,21 +270,6 @@ def _signal_descriptor() -> int:
     return reader
 
 
-def _end_descriptor(request: dict[str, Any]) -> int:
-    signalled = _signal_descriptor()
-    if request["name"] == connection_record.BACKGROUND:
-        return signalled
-    both, end = os.pipe()
-
-    def wait(fd: int) -> None:
-        os.read(fd, 1)
-        os.write(end, b".")
-
-    for fd in (signalled, 0):  # a signal, or the command has ended
-        threading.Thread(target=wait, args=(fd,), daemon=True).start()
-    return both
-
-
 def _reply(words: dict[str, Any]) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
     null = os.open(os.devnull, os.O_RDWR)
@@ -304,14 +285,14 @@ def main() -> None:
     os.setsid()
     os.umask(0o077)
     try:
-        until = _end_descriptor(request)
+        until = _signal_descriptor()
         forwarder = Forwarder(request)
     except HpqError as error:
         return _reply({"error": str(error), "code": error.code, "exit_code": int(error.exit_code)})
     except Exception as error:  # stderr is not shown
         why = f"{type(error).__name__}: {error}"
         return _reply({"error": f"the connection failed by an error in hpq: {why}"})
-    _reply({"name": forwarder.connection.name})
+    _reply({})
     forwarder.serve(until)
 
 

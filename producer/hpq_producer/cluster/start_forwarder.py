@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect
@@ -16,7 +16,7 @@ from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach, UserError
 from hpq.settings import Settings
 from hpq_producer import connection_record
 from hpq_producer.cluster.api import KubernetesApi
-from hpq_producer.cluster.redis_access import recreate_secrets
+from hpq_producer.cluster.redis_access import recreate_secrets, secret_of
 from hpq_producer.connection_record import ConnectionRecord
 
 _KINDS = {int(kind.exit_code): kind for kind in (UserError, NotFound, OutOfReach)}
@@ -32,48 +32,37 @@ class ForwardRequest:
     port: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningForward:
-    """A running forwarder: in the background, or as long as a process holds `alive` open."""
-
-    connection: ConnectionRecord
-    alive: int
-
-
-def start_forwarder(settings: Settings, request: ForwardRequest, name: str = "") -> RunningForward:
-    """Start a forwarder through which Redis answers.
+def start_forwarder(settings: Settings, request: ForwardRequest) -> ConnectionRecord:
+    """Start a forwarder in the background, through which Redis answers.
 
     Raises:
         HpqError: the cluster cannot be reached or refuses, or its Redis does.
     """
-    connection_record.remove_stale_records(settings.home)
-    here = {"home": str(settings.home), "prefix": settings.prefix, "name": name}
+    here = {"home": str(settings.home), "prefix": settings.prefix}
     command_line = [
         sys.executable,
         "-P",
         "-m",
-        "hpq_producer.cluster.connect.forwarder",
+        "hpq_producer.cluster.forwarder",
         json.dumps(here | asdict(request)),
     ]
-    process = subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with process:  # it forks; the child ends when `alive` is closed
-        assert process.stdin is not None and process.stdout is not None
-        alive = os.dup(process.stdin.fileno())
-        answer = json.loads(process.stdout.readline() or "{}")
+    done = subprocess.run(
+        command_line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
+    )
+    answer: dict[str, Any] = {"error": "the connection ended before it was ready; try again"}
+    if done.stdout:
+        answer = json.loads(done.stdout)
+    if "error" in answer:
+        kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
+        raise kind(answer["error"], code=answer.get("code", "connection-lost"))
+    connection = connection_record.read_record(settings.home)
+    assert connection is not None
     try:
-        if "name" not in answer:
-            kind: type[HpqError] = _KINDS.get(answer.get("exit_code", 0), OutOfReach)
-            text = answer.get("error", "the connection ended before it was ready; try again")
-            raise kind(text, code=answer.get("code", "connection-lost"))
-        connection = connection_record.read_record(settings.home, answer["name"])
-        assert connection is not None
         _check_redis(connection, settings)
     except BaseException:
-        os.close(alive)
-        if name and "name" in answer:
-            connection_record.stop_background(settings.home)
+        connection_record.stop_background(settings.home)
         raise
-    return RunningForward(connection=connection, alive=alive)
+    return connection
 
 
 def _check_redis(connection: ConnectionRecord, settings: Settings) -> None:
@@ -81,12 +70,11 @@ def _check_redis(connection: ConnectionRecord, settings: Settings) -> None:
     try:
         check_server(connect(url, patience_s=FIRST_S), url)
     except Forbidden:
-        secret = f"hpq-redis-{connection.role}"
-        kubectl = connection_record.kubectl_command(connection.context, connection.namespace)
+        secret = secret_of(connection.role)
         recreate = recreate_secrets(KubernetesApi(connection.context, connection.namespace))
         raise Forbidden(
             f"{connection.where}: Redis rejects the password of Secret {secret}: the Secret is"
-            f" newer than the running server; restart it: {kubectl} rollout restart"
+            f" newer than the running server; restart it: {connection.kubectl} rollout restart"
             f" statefulset/hpq-redis; if only {secret} was recreated, {recreate}",
             code="redis-password-refused",
         ) from None
@@ -100,7 +88,7 @@ def _check_redis(connection: ConnectionRecord, settings: Settings) -> None:
 def _explain_certificate(connection: ConnectionRecord, message: str) -> str:
     """Return the remedy for a rejected certificate of Redis."""
     if tls.UNTRUSTED in message:
-        secret = f"Secret hpq-redis-{connection.role}"
+        secret = f"Secret {secret_of(connection.role)}"
         why = f"{secret} has the CA of another" if connection.ca_file else f"{secret} has no ca.crt"
         remedy = recreate_secrets(KubernetesApi(connection.context, connection.namespace))
         return (

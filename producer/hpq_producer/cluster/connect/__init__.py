@@ -1,1 +1,0 @@
-"""`hpq connect`: forward a local port to the cluster's Redis."""

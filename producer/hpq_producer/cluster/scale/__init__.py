@@ -1,1 +1,0 @@
-"""`hpq scale` and `hpq drain`: change how many worker pods run."""

@@ -1,0 +1,299 @@
+"""cluster.yaml: what is accepted, what is refused in which words, and what becomes of each key."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from hpq_producer.cli import app
+from hpq_producer.manifests.cluster_file import (
+    SCHEMA_FILE,
+    ClaimKeys,
+    ClusterFile,
+    QueueKeys,
+    RedisKeys,
+    load,
+)
+from hpq_producer.manifests.render import manifests_folder, render
+from tests.support.ids import ids
+
+NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
+VALIDATOR = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
+
+
+def manifests(*words: str, given: str = "") -> Result:
+    return CliRunner().invoke(app, ["manifests", *words], input=given)
+
+
+def queue(text: str) -> str:
+    return f"queues: {{a: {{{text}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("imge: x", "unknown-key", "1:1: imge: unknown key; did you mean 'image'"),
+        (queue("nodeSelector: {a: b}"), "unknown-key", "did you mean 'node_selector'"),
+        ("redis:\n  memry: 2Gi", "unknown-key", "2:3: redis.memry"),
+        ("queues: {Big: {}}", "invalid-value", "1 to 52"),
+        (f"queues: {{{'b' * 53}: {{}}}}", "invalid-value", "1 to 52"),
+        ("queues: {a: {}, a: {}}", "cluster-file-invalid", "1:17: duplicate key 'a'"),
+        ("queues: {}", "invalid-value", "empty"),
+        ("queues: {a: 4}", "invalid-value", "is not a mapping"),
+        (queue("gpus: 65"), "invalid-value", "from 0 to 64"),
+        (queue("gpus: 0, gpu_resource: amd.com/gpu"), "conflicting-keys", "gpus: 0"),
+        (queue("gpus: 2, gpus_per_trial: 4"), "invalid-value", "a pod has 2"),
+        (queue("gpu_resource: a100"), "invalid-value", "nvidia.com/gpu"),
+        (queue("memory: 64"), "invalid-value", "64Gi"),
+        (queue("shm: 64GB"), "invalid-value", "64Gi"),
+        (queue("memory: 4Gi, shm: 8Gi"), "invalid-value", "part of memory"),
+        (queue("cpu: lots"), "invalid-value", "500m"),
+        (queue("cpu_limit: 0"), "invalid-value", "500m"),
+        (queue("cpu: 1, cpu_limit: 500m"), "invalid-value", "at most that"),
+        (queue("node_selector: {a: true}"), "invalid-value", "quotes"),
+        (queue("node_selector: {a b: x}"), "invalid-value", "label of nodes"),
+        (queue("tolerations: {key: a}"), "invalid-value", "is not a list"),
+        (queue("max_pods: 3"), "missing-key", "keda"),
+        (
+            queue("spot: true, affinity: {nodeAffinity: "
+                  "{requiredDuringSchedulingIgnoredDuringExecution: {}}}"),
+            "conflicting-keys", "node_selector",
+        ),
+        ("with: [clouds]", "component-unknown", "choose from archive"),
+        ("with: [tsl]", "component-unknown", "did you mean 'tls'"),
+        ("with: [queue=a:4]", "component-unknown", "queues: {NAME"),
+        ("with: [cpu]", "component-unknown", "gpus: 0"),
+        ("with: [keda=0]", "invalid-value", "keda=MAX"),
+        ("with: [tls=3]", "invalid-value", "write tls"),
+        ("with: [nfs]", "invalid-value", "nfs=SERVER:/PATH"),
+        ("with: ['nfs=server']", "invalid-value", "nfs=SERVER:/PATH"),
+        ("with: [kueue]", "invalid-value", "kueue=LOCALQUEUE"),
+        ("with: [dataset, 'nfs=nas:/x']", "conflicting-keys", "dataset and nfs"),
+        ("with: [archive]", "missing-key", "add store"),
+        ("with: [archive=daily]", "invalid-value", "archive='M H DAY MONTH WEEKDAY'"),
+        ("with: [bucket]", "setting-missing", "--set HPQ_STORE="),
+        ("with: [spot]\nsettings: {HPQ_GRACE_S: 11}", "setting-invalid", "at most 10"),
+        ("namespace: A", "invalid-value", "a-z"),
+        ("redis: {storage: big}", "invalid-value", "64Gi"),
+        ("store: {storage_class: A_b}", "invalid-value", "name of an object"),
+        ("- a", "cluster-file-invalid", "--example"),
+        ("", "cluster-file-invalid", "empty"),
+        ("a: [", "cluster-file-invalid", "not YAML"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_wrong_is_refused_with_its_line(text: str, code: str, words: str) -> None:
+    done = manifests("-f", "-", given=text)
+    assert (done.exit_code, ids(done.stderr)) == (2, [code]), done.stderr
+    assert re.match(r"hpq: stdin:\d+:\d+: ", done.stderr) and words in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("HPQ_CODE_KEY=abc", "setting-secret", "`hpq manifests --secrets`"),
+        ("HPQ_STORE=s3://me:hidden@host/bucket", "setting-secret", "ConfigMap"),
+        ("LOG=debug", "setting-unknown", "write HPQ_NAME"),
+        ("LOG", "usage", "--set HPQ_NAME=VALUE"),
+        ("HPQ_LEASE_S=soon", "setting-invalid", "use seconds"),
+        ("HPQ_NOPE=1", "setting-unknown", "HPQ_NOPE"),
+        ("HPQ_QUEUE=foo", "setting-fixed", "use queues"),
+        ("HPQ_IMAGE=a:1", "setting-fixed", "use image"),
+        ("HPQ_CPUS=4", "setting-fixed", "use cpu"),
+        ("HPQ_POD_GRACE_S=600", "setting-fixed", "use HPQ_GRACE_S"),
+        ("HPQ_NODE=n", "setting-fixed", "HPQ_NODE"),
+        ("HPQ_PORT=9200", "setting-fixed", "9108"),
+    ],
+)
+def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(
+    text: str, code: str, words: str
+) -> None:
+    done = manifests("--set", text)
+    assert (done.exit_code, ids(done.stderr)) == (2, [code]) and words in done.stderr
+    assert "hidden" not in done.output and f"--set {text.partition('=')[0]}" in done.stderr
+
+
+def test_every_variable_that_the_deployment_sets_is_refused_as_a_setting() -> None:
+    text = (manifests_folder() / "worker/deployment.yaml").read_text("utf-8")
+    (container,) = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"]
+    for one in container["env"]:
+        done = manifests("--set", f"{one['name']}=1")
+        assert ids(done.stderr)[0] in ("setting-fixed", "setting-secret"), one
+
+
+def test_one_reading_reports_every_problem_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("imge: a\nqueues:\n  a: {gpus: -1}\nwith: [tsl]\n")
+    done = manifests("-f", str(path), "--with", "clouds", "--gpus", "70")
+    assert ids(done.stderr) == [
+        "invalid-value", "component-unknown",  # flags first
+        "unknown-key", "invalid-value", "component-unknown",
+    ]  # fmt: skip
+    assert "hpq: --gpus 70: queues.default.gpus: " in done.stderr
+    assert f"{path}:3:7: queues.a.gpus: " in done.stderr
+    assert ids(manifests("-f", str(tmp_path / "nope.yaml")).stderr) == ["file-not-found"]
+
+
+def test_a_flag_overrides_its_key_and_adds_components_and_settings() -> None:
+    text = "image: a:1\nwith: [tls, keda=3]\nsettings: {HPQ_LOG: debug, HPQ_KEEP_DAYS: 3}"
+    flags: dict[tuple[str, ...], Any] = {
+        ("image",): ("--image b:2", "b:2"),
+        ("settings", "HPQ_LOG"): ("--set HPQ_LOG", "warning"),
+        ("queues", "default", "gpus"): ("--gpus 0", 0),
+    }
+    file = load(text=text, flags=flags, components=["egress", "keda=5"])
+    assert file.image == "b:2" and file.queues["default"].gpus == 0
+    assert file.settings == {"HPQ_LOG": "warning", "HPQ_KEEP_DAYS": "3"}
+    assert {(one.name, one.value) for one in file.parts} == {
+        ("tls", ""), ("keda", "5"), ("egress", ""),
+    }  # fmt: skip
+
+
+def test_the_example_has_every_key_and_is_valid() -> None:
+    done = manifests("--example")
+    data = yaml.safe_load(done.stdout)
+    assert done.exit_code == 0 and done.stdout.startswith("# yaml-language-server: $schema=file:")
+    load(text=done.stdout)
+    VALIDATOR.validate(data)
+    for model, keys in (
+        (ClusterFile, data),
+        (QueueKeys, data["queues"]["a100x4"]),
+        (RedisKeys, data["redis"]),
+        (ClaimKeys, data["store"]),
+    ):
+        assert {f.alias or n for n, f in model.model_fields.items()} == keys.keys(), model
+
+
+@pytest.mark.parametrize(
+    ("text", "is_accepted"),
+    [
+        ("imge: x", False),
+        (queue("gpus: 65"), False),
+        (queue("memory: 64"), False),
+        (queue("cpu: 2.5"), True),
+        ("with: [keda, keda=4, 'nfs=nas:/x', tls, store, 'archive=0 3 * * 1-5']", True),
+        ("with: [tls=3]", False),
+        ("with: [queue]", False),
+        ("queues: {Big: {}}", False),
+    ],
+)
+def test_the_schema_for_editors_says_the_same_as_the_model(text: str, is_accepted: bool) -> None:
+    assert VALIDATOR.is_valid(yaml.safe_load(text)) == is_accepted
+    assert (manifests("-f", "-", given=text).exit_code == 0) == is_accepted
+
+
+@NEEDS_KUBECTL
+def test_each_key_of_a_queue_is_in_its_pod_and_in_no_other() -> None:
+    found = {
+        (o["kind"], o["metadata"]["name"]): o
+        for o in yaml.safe_load_all(render(load(text=manifests("--example").stdout)))
+    }
+    pod = found["Deployment", "hpq-worker-a100x4"]["spec"]["template"]["spec"]
+    (worker,) = pod["containers"]
+    amounts = {"cpu": "16", "memory": "128Gi", "ephemeral-storage": "50Gi", "nvidia.com/gpu": 4}
+    assert worker["resources"] == {"requests": amounts, "limits": {**amounts, "cpu": "32"}}
+    assert pod["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+    assert (pod["priorityClassName"], pod["runtimeClassName"]) == ("batch", "nvidia")
+    keys = [one["key"] for one in pod["tolerations"]]
+    assert {"nvidia.com/gpu", "team", "cloud.google.com/gke-spot"} <= set(keys)
+    affinity = pod["affinity"]["nodeAffinity"]
+    assert len(affinity) == 2  # the file's, and that of spot nodes
+    sizes = {v["name"]: v["emptyDir"]["sizeLimit"] for v in pod["volumes"] if "emptyDir" in v}
+    assert sizes == {"cache": "50Gi", "shm": "16Gi"}
+    other = found["Deployment", "hpq-worker"]["spec"]["template"]["spec"]
+    assert not other.keys() & {"nodeSelector", "affinity", "priorityClassName", "runtimeClassName"}
+    assert found["ScaledObject", "hpq-worker-a100x4"]["spec"]["maxReplicaCount"] == 8
+    assert found["ScaledObject", "hpq-worker"]["spec"]["maxReplicaCount"] == 4
+    (claim,) = found["StatefulSet", "hpq-redis"]["spec"]["volumeClaimTemplates"]
+    assert claim["spec"]["resources"]["requests"] == {"storage": "20Gi"}
+    assert claim["spec"]["storageClassName"] == "standard"
+    (server,) = found["StatefulSet", "hpq-redis"]["spec"]["template"]["spec"]["containers"]
+    assert server["resources"] == {
+        "requests": {"cpu": "250m", "memory": "2Gi"},
+        "limits": {"cpu": "2", "memory": "2Gi"},
+    }
+    (conf,) = (o["data"]["redis.conf"] for (_, n), o in found.items() if "redis-conf" in n)
+    assert f"\nmaxmemory {3 * 2**29}\n" in conf and "\nappendonly yes\n" in conf
+    for name, size in (("hpq-store", "200Gi"), ("hpq-dataset", "500Gi")):
+        spec = found["PersistentVolumeClaim", name]["spec"]
+        assert (spec["resources"]["requests"]["storage"], spec["storageClassName"]) == (size, "nfs")
+
+
+@NEEDS_KUBECTL
+def test_a_pod_asks_for_the_named_resource_alone() -> None:
+    slices = "nvidia.com/mig-1g.10gb"
+    text = render(load(text=queue(f"gpu_resource: {slices}, gpus: 2, gpus_per_trial: 1")))
+    (deployment,) = (o for o in yaml.safe_load_all(text) if o["kind"] == "Deployment")
+    (worker,) = deployment["spec"]["template"]["spec"]["containers"]
+    limits = worker["resources"]["limits"]
+    assert limits[slices] == 2 and "nvidia.com/gpu" not in limits
+    assert {"name": "HPQ_GPUS_PER_TRIAL", "value": "1"} in worker["env"]
+
+
+@NEEDS_KUBECTL
+@pytest.mark.parametrize(("limit", "asked"), [("1", "1"), ("1500m", "1500m"), ("8", "4")])
+def test_a_pod_asks_for_no_more_cpus_than_its_limit(limit: str, asked: str) -> None:
+    text = render(load(text=queue(f"gpus: 2, cpu_limit: {limit}")))
+    (deployment,) = (o for o in yaml.safe_load_all(text) if o["kind"] == "Deployment")
+    resources = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]
+    assert (resources["requests"]["cpu"], resources["limits"]["cpu"]) == (asked, limit)
+
+
+@NEEDS_KUBECTL
+def test_a_quota_on_cpus_takes_the_pods_of_every_component() -> None:
+    text = (
+        f"{queue('gpus: 0, cpu_limit: 1')}\nredis: {{cpu_limit: 1}}\nstore: {{}}\n"
+        "with: [archive, dashboard, monitoring]"
+    )
+    seen = []
+    for one in yaml.safe_load_all(render(load(text=text))):
+        spec = one.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        for container in spec.get("template", {}).get("spec", {}).get("containers", ()):
+            seen.append(container["name"])
+            assert "cpu" in container["resources"]["limits"], container["name"]
+    assert sorted(seen) == ["archive", "dashboard", "redis", "worker"]
+
+
+@NEEDS_KUBECTL
+def test_fields_of_a_pod_that_cannot_be_merged_are_refused_with_what_is_wrong() -> None:
+    done = manifests("-f", "-", given=queue("pod: {containers: 3}"))
+    assert (done.exit_code, ids(done.stderr)) == (2, ["kustomize-failed"])
+    assert "expected SequenceNode but got ScalarNode" in done.stderr and "pod" in done.stderr
+
+
+@NEEDS_KUBECTL
+def test_a_file_without_the_queue_default_runs_only_its_own_queues() -> None:
+    text = render(load(text=f"{queue('gpus: 1')}\nwith: [keda]"))
+    kinds = ("Deployment", "PodDisruptionBudget", "ScaledObject")
+    found = [(o["kind"], o["metadata"]["name"]) for o in yaml.safe_load_all(text)]
+    assert [one for one in found if one[0] in kinds and one[1] != "hpq-redis"] == [
+        (kind, "hpq-worker-a") for kind in kinds
+    ]
+
+
+@NEEDS_KUBECTL
+def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None:
+    def per_trial(settings: str) -> list[Any]:
+        text = render(load(text=f"{queue('gpus: 8')}\nsettings: {settings}"))
+        (one,) = (o for o in yaml.safe_load_all(text) if o["kind"] == "Deployment")
+        env = one["spec"]["template"]["spec"]["containers"][0]["env"]
+        return [e["value"] for e in env if e["name"] == "HPQ_GPUS_PER_TRIAL"]
+
+    assert (per_trial("{}"), per_trial("{HPQ_GPUS_PER_TRIAL: 4}")) == (["8"], [])
+
+
+def test_secrets_are_of_the_namespace_and_the_components_of_the_file() -> None:
+    done = manifests("-f", "-", "--secrets", given="namespace: team\n")
+    found = {o["metadata"]["name"]: o for o in yaml.safe_load_all(done.stdout)}
+    assert {o["metadata"]["namespace"] for o in found.values()} == {"team"}
+    of_keda = found["hpq-redis-autoscaler"]["stringData"]
+    assert (of_keda["address"], of_keda["tls"]) == ("hpq-redis.team.svc:6379", "disable")

@@ -1,0 +1,115 @@
+"""The component dashboard, as kubectl's kustomize renders it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hpq.errors import UserError
+from hpq_producer.manifests.cluster_file import load
+from hpq_producer.manifests.render import render
+
+pytestmark = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
+Objects = dict[tuple[str, str], dict[str, Any]]
+
+
+def rendered(*words: str) -> Objects:
+    text = render(load(text="{image: ours/hpq:7, namespace: team}", components=words))
+    return {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
+
+
+def container(found: Objects) -> dict[str, Any]:
+    (one,) = found["Deployment", "hpq-dashboard"]["spec"]["template"]["spec"]["containers"]
+    return dict(one)
+
+
+def env(found: Objects) -> dict[str, Any]:
+    return {e["name"]: e.get("value", e.get("valueFrom")) for e in container(found)["env"]}
+
+
+def test_one_small_pod_reads_with_the_viewers_password_and_changes_nothing() -> None:
+    found = rendered("dashboard=hpq.example.org")
+    spec = found["Deployment", "hpq-dashboard"]["spec"]
+    pod, one = spec["template"]["spec"], container(found)
+    assert spec["replicas"] == 1 and one["image"] == "ours/hpq:7"
+    assert "--no-token" in one["args"] and one["args"][-1] == "--allow-host=hpq.example.org"
+    assert "--allow-actions" not in one["args"] and "nvidia.com/gpu" not in json.dumps(spec)
+    secrets = {v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v}
+    assert secrets == {"hpq-redis-viewer", "hpq-redis-tls"}
+    (ca,) = [v["secret"] for v in pod["volumes"] if v["name"] == "ca"]
+    assert ca["optional"] and [item["key"] for item in ca["items"]] == ["ca.crt"]
+    assert env(found)["REDIS_USER"]["secretKeyRef"]["name"] == "hpq-redis-viewer"
+    assert "HPQ_CODE_KEY" not in env(found)
+    # Pod Security "restricted", as the workers have it.
+    (worker,) = found["Deployment", "hpq-worker"]["spec"]["template"]["spec"]["containers"]
+    assert one["securityContext"] == worker["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"]
+    assert {"requests", "limits"} <= one["resources"].keys()
+    assert {"startupProbe", "livenessProbe", "readinessProbe"} <= one.keys()
+
+
+def test_only_a_labelled_pod_and_with_monitoring_prometheus_reach_it() -> None:
+    found = rendered("monitoring")
+    labels = found["Deployment", "hpq-dashboard"]["spec"]["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/part-of"] == "hpq" and labels["hpq/reaches-redis"] == "true"
+    policy = found["NetworkPolicy", "hpq-dashboard"]["spec"]
+    (rule,) = policy["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"hpq/reaches-dashboard": "true"}}}]
+    assert [port["port"] for port in rule["ports"]] == [8765]
+    scraped = found["NetworkPolicy", "hpq-worker-from-monitoring"]["spec"]
+    assert [port["port"] for port in scraped["ingress"][0]["ports"]] == [9108]
+    wanted = [{"key": "app.kubernetes.io/name", "operator": "In",
+               "values": ["hpq-worker", "hpq-dashboard"]}]  # fmt: skip
+    assert scraped["podSelector"]["matchExpressions"] == wanted
+    monitor = found["PodMonitor", "hpq-worker"]["spec"]
+    assert monitor["selector"]["matchExpressions"] == wanted
+    (port,) = monitor["podMetricsEndpoints"]
+    assert {"name": port["port"], "containerPort": 9108} in container(found)["ports"]
+
+
+def test_grafana_finds_its_dashboard_by_the_label_of_the_config_map() -> None:
+    made = rendered("monitoring")["ConfigMap", "hpq-grafana"]
+    assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(made["data"]["hpq.json"])["uid"] == "hpq"
+
+
+@pytest.mark.parametrize(
+    ("workers", "own"),
+    [
+        ("redis://hpq-worker@hpq-redis:6379/0", "redis://v@hpq-redis:6379/0"),
+        ("rediss://hpq-worker@h:1/0?ssl_ca_certs=/a/b", "rediss://v@h:1/0?ssl_ca_certs=/a/b"),
+        ("redis://h:1", "redis://v@h:1"),
+        ("redis+sentinel://u@a:1,b:1/main/0", "redis+sentinel://v@a:1,b:1/main/0"),
+    ],
+)
+def test_it_reads_the_redis_of_the_workers_as_another_user(
+    workers: str, own: str, tmp_path: Path
+) -> None:
+    one = container(rendered("dashboard"))
+    (tmp_path / "hpq").write_text('#!/bin/sh\necho "$HPQ_REDIS_URL" "$@"\n')
+    (tmp_path / "hpq").chmod(0o755)
+    given = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HPQ_REDIS_URL": workers, "REDIS_USER": "v"}
+    words = [*one["command"], *one["args"]]
+    done = subprocess.run(words, env=given, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [own, "dashboard", *one["args"]]
+
+
+def test_tls_gives_it_the_authority_where_its_url_names_it() -> None:
+    found = rendered("dashboard", "tls")
+    (settings,) = (o for key, o in found.items() if key[1].startswith("hpq-settings"))
+    authority = settings["data"]["HPQ_REDIS_URL"].partition("ssl_ca_certs=")[2]
+    mounts = {mount["mountPath"] for mount in container(found)["volumeMounts"]}
+    assert authority.rpartition("/")[0] in mounts
+
+
+@pytest.mark.parametrize("text", ["", "https://hpq.example.org", "Hpq.example.org", "*", "a:80"])
+def test_a_host_that_is_no_name_is_refused(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(components=[f"dashboard={text}"])
+    assert "dashboard=HOST" in str(caught.value)
