@@ -6,7 +6,29 @@ from typing import Annotated
 
 import typer
 
+from hpq.errors import UserError
+from hpq.settings import parse_name
 from hpq_producer.terminal.output import Format
+
+
+def checked_name(option: str, text: str) -> str:
+    """Return the value of an option that is a name for keys of Redis and of Kubernetes.
+
+    Raises:
+        UserError: it is none.
+    """
+    try:
+        return parse_name(text)
+    except ValueError as error:
+        raise UserError(f"{option} {text}: {error}") from None
+
+
+def _no_parquet(output: Format) -> Format:
+    """Refuse Parquet before a command has changed anything."""
+    if output is Format.PARQUET:
+        raise UserError("-o parquet: only `hpq results` writes it; use -o csv", code="usage")
+    return output
+
 
 Output = Annotated[
     Format,
@@ -15,6 +37,7 @@ Output = Annotated[
         "-o",
         metavar="FORMAT",
         help="Print table, json, jsonl, yaml or csv; --json is short for -o json.",
+        callback=_no_parquet,
     ),
 ]
 Context = Annotated[

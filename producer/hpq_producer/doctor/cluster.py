@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from hpq.code.signing import fingerprint
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq_producer.cluster.api import KubernetesApi
-from hpq_producer.cluster.objects import pod_of
-from hpq_producer.cluster.pods import ClusterStatus, autoscaler_of, read_cluster, warning_events
+from hpq_producer.cluster.objects import pod_of, refusal
+from hpq_producer.cluster.pods import ClusterStatus, autoscalers, read_cluster, warning_events
 from hpq_producer.cluster.redis_access import (
     SERVICE,
     RedisService,
@@ -69,7 +69,9 @@ def _redis(api: KubernetesApi) -> Iterator[Finding]:
         return
     if not raws:
         describe = f"{kubectl} describe statefulset {SERVICE}"
-        yield wrong("redis-pod-missing", f"StatefulSet {SERVICE} has no pod", describe)
+        why = _last_warning(api, SERVICE, "FailedCreate")
+        remedy = _remedies(why.removeprefix(": ")) + describe
+        yield wrong("redis-pod-missing", f"StatefulSet {SERVICE} has no pod{why}", remedy)
     for raw in raws:
         pod = pod_of(raw, warning_events(api, raw["metadata"]["name"]))
         if not pod.is_ready:
@@ -81,15 +83,29 @@ def _redis(api: KubernetesApi) -> Iterator[Finding]:
             )
     for claim in claims:
         name, phase = claim["metadata"]["name"], claim["status"].get("phase")
+        if not name.startswith(("hpq-", f"data-{SERVICE}-")):
+            continue  # of another application
         if phase == "Bound":
             yield good("volume", f"PersistentVolumeClaim {name} is bound")
         else:
-            yield wrong(
-                "volume-unbound",
-                f"PersistentVolumeClaim {name} is {phase}",
-                f"{kubectl} describe pvc {name}; without a default StorageClass, set"
-                " storageClassName",
-            )
+            why = _last_warning(api, name, "ProvisioningFailed")
+            if phase == "Pending" and not (why or raws):
+                continue  # many classes bind a claim only when its pod exists
+            remedy = f"{kubectl} describe pvc {name}"
+            if phase == "Pending":  # a claim that was bound may have data
+                owner = f"statefulset/{SERVICE} " if name.startswith("data-") else ""
+                remedy = (
+                    f"compare {kubectl} describe pvc {name} with kubectl get storageclass; a claim"
+                    f" keeps its class, so for another: {kubectl} delete {owner}pvc/{name}, then"
+                    " apply with that storage_class"
+                )
+            yield wrong("volume-unbound", f"PersistentVolumeClaim {name} is {phase}{why}", remedy)
+
+
+def _last_warning(api: KubernetesApi, name: str, reason: str) -> str:
+    """Return ": MESSAGE" of the last warning about an object; "" if there is none."""
+    found = [e for e in warning_events(api, name) if e.get("reason") == reason]
+    return f": {refusal(str(found[-1].get('message', '')))}" if found else ""
 
 
 # The start of a pod's reason, and what to do about it.
@@ -97,50 +113,53 @@ _REMEDIES = {
     "ErrImagePull": "push the image to the registry; a private one needs imagePullSecrets",
     "ImagePullBackOff": "push the image to the registry; a private one needs imagePullSecrets",
     "Insufficient nvidia.com/gpu": (
-        "hpq scale to fewer pods, add nodes, or install the NVIDIA GPU operator; without GPUs:"
+        "scale to fewer pods, add nodes, or install the NVIDIA GPU operator; without GPUs:"
         " hpq manifests --gpus 0"
     ),
     "OOMKilled": "raise the memory limit, or train with smaller batches",
+    "quota ": "scale to fewer pods, or ask for a larger quota",
+    "without limits.cpu": (
+        "set cpu_limit of the queue, and of redis, in a cluster file (hpq manifests --example)"
+    ),
     "CrashLoopBackOff": "the log of its last attempt: kubectl logs --previous",
 }
 
 
 def _workers(api: KubernetesApi, cluster: ClusterStatus) -> Iterator[Finding]:
     """Check each Deployment of workers, and its pods."""
-    kubectl = kubectl_of(api)
+    kubectl, scaled_by = kubectl_of(api), autoscalers(api)
     for one in cluster.deployments:
         label = f"Deployment {one.name} (queue {one.queue})"
         if one.reason:
-            remedy = f"{kubectl} describe replicaset -l {one.selector}"
+            remedy = _remedies(one.reason) + f"{kubectl} get events --field-selector type=Warning"
             yield wrong("pods-refused", f"{label}: {one.reason}", remedy)
         counts = f"{label}: {one.wanted} pods wanted, {one.ready} ready"
         if one.ready >= one.wanted:
             yield good("pods", counts)
         else:
             yield note("pods-not-ready", counts, f"{kubectl} logs deployment/{one.name}")
-        if name := autoscaler_of(api, one.name):
+        if name := scaled_by.get(one.name):
             yield good("autoscaled", f"{name} sets the number of pods of {one.name}")
     for pod in cluster.pods:
         if pod.reason:
-            starts = (text for mark, text in _REMEDIES.items() if pod.reason.startswith(mark))
-            remedy = "".join(f"{text}; " for text in starts)
-            remedy += f"{kubectl} describe pod {pod.name}"
+            remedy = f"{_remedies(pod.reason)}{kubectl} describe pod {pod.name}"
             yield wrong("pod-trouble", f"pod {pod.name}, {pod.phase}: {pod.reason}", remedy)
 
 
-def keys_agree(ours: str, key: bytes | None, flags: str) -> Finding | None:
-    """Compare the code key here with that of the workers; None if one of them is not known.
+def _remedies(reason: str) -> str:
+    return "".join(f"{text}; " for mark, text in _REMEDIES.items() if reason.startswith(mark))
 
-    `flags` are `KubernetesApi.flags`.
-    """
-    theirs = fingerprint(key)
+
+def keys_agree(ours: str, key: str) -> Finding | None:
+    """Compare the code key here with that of the connection; None if one of them is not known."""
+    theirs = fingerprint(key.encode())
     if not theirs or not ours:
         return None
     if ours == theirs:
-        return good("code-key", f"Secret hpq-code-key has the code key used here, {ours}")
+        return good("code-key", f"the code key used here is that of the connection, {ours}")
     return poor(
         "code-key-differs",
-        f"Secret hpq-code-key has code key {theirs}, and yours is {ours}: workers reject code"
+        f"the connection has code key {theirs}, and yours is {ours}: workers reject code"
         " that you sign",
-        f"unset HPQ_CODE_KEY and run hpq connect{flags}",
+        "unset HPQ_CODE_KEY",
     )

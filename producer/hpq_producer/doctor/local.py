@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from hpq import datasets
 from hpq.code.command import interpreter, is_own
-from hpq.code.signing import fingerprint, key_of
+from hpq.code.signing import fingerprint, is_personal, key_of, verifying_key
 from hpq.connection.credentials import redact
 from hpq.connection.server import ServerStatus, read_acl, read_status
 from hpq.domain.status import Worker
@@ -27,8 +27,8 @@ from hpq.store.worker_reader import server_memory
 from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.home_files import bytes_of
-from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES
-from hpq_producer.session import Session, open_session
+from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES, person_of
+from hpq_producer.session import Server, Session, open_session
 from hpq_producer.terminal.text import size, trials_of
 
 _STORE = "HPQ_STORE=/a/directory/that/all/workers/see, or a URL"
@@ -57,8 +57,8 @@ good, note, poor, wrong = (partial(Finding, level) for level in ("good", "note",
 def checkup(settings: Settings, *, in_cluster: str | None = None) -> list[Finding]:
     """Run all checks; a check that fails with an error is a finding, too.
 
-    `in_cluster` has the flags that select the cluster of Redis; then the checks of this machine's
-    workers are skipped.
+    `in_cluster` is `kubectl` with the cluster of Redis; then the checks of this machine's workers
+    are skipped.
     """
     found: list[Finding] = []
     try:
@@ -88,7 +88,7 @@ def _server(session: Session) -> Iterator[Finding]:
             "redis-memory",
             f"{memory.used / memory.limit:.0%} of maxmemory is used: hpq enqueue fails"
             + (", and no trial starts" if memory.is_full else ""),
-            "find large sweeps with `hpq ls --all --size`, then `hpq archive` and `hpq rm`"
+            "find large sweeps with `hpq ls --all`, then `hpq archive` and `hpq rm`"
             " them; or raise maxmemory",
         )
     if not memory.limit and not session.is_private:
@@ -107,6 +107,7 @@ def _server(session: Session) -> Iterator[Finding]:
     user = urlsplit(session.url).username or ""
     if user.rpartition("-")[2] not in ROLES:
         yield from _users(session, status.config_file)
+    yield from _limits(session, user)
     if status.role != "master":
         yield wrong(
             "redis-replica", f"the server is a {status.role}", "set HPQ_REDIS_URL to the primary"
@@ -137,7 +138,7 @@ def _replicas(status: ServerStatus, waits: int) -> Iterator[Finding]:
 
 
 def _users(session: Session, config: str) -> Iterator[Finding]:
-    """Yield what a restart of the server would lose because of its ACL users.
+    """Report ACL users that a restart of the server would lose, or that would lose its data.
 
     Only an administrator may read them: attempts by hpq's own users would fill the ACL LOG.
     """
@@ -158,15 +159,41 @@ def _users(session: Session, config: str) -> Iterator[Finding]:
     )
 
 
+def _limits(session: Session, user: str) -> Iterator[Finding]:
+    """Yield why limits of owners, if any are set, are advice.
+
+    hpq's own users may not change them: their attempts would fill the ACL LOG.
+    """
+    role = user.removeprefix(f"{session.settings.prefix}-")
+    owners = session.reader.owners
+    if session.is_private or not owners.all():
+        return
+    if tuple(map(int, session.version.split(".")[:2])) < (7, 0):
+        yield note(
+            "limits-advice",
+            f"limits of owners are advice: Redis {session.version} has no keys that users may only"
+            " read",
+            "upgrade the server to Redis 7.0 or newer, and load the users of `hpq redis-acl` again",
+        )
+    elif role not in ROLES and not person_of(role) and owners.may_write():
+        yield note(
+            "limits-advice",
+            f"the Redis user {user or 'default'} may change limits of owners: they are advice for"
+            " all who have its password",
+            "keep it to administrators; `hpq invite --user NAME` makes a user for each person",
+        )
+
+
 def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
     workers = session.reader.workers.live()
     if not workers:
-        remedy = how_to_start(session.server)
+        remedy = how_to_start(session.server, kubectl=session.kubectl)
         if in_cluster is not None:  # the checks of the cluster report why pods do not start
-            remedy = f"`hpq scale N{in_cluster}` starts N pods"
+            remedy = how_to_start(Server.CLUSTER, kubectl=in_cluster)
         yield note("no-worker", "no worker is running", remedy)
     yield from _stores(workers)
-    own_key = _fingerprint(session.settings)
+    key = verifying_key(session.settings)
+    own_key = "" if is_personal(key) else fingerprint(key)  # workers derive personal keys
     for worker in workers:
         if own_key and worker.key not in ("", own_key):
             yield poor(
@@ -199,12 +226,6 @@ def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
             + (", and sweeps that ended stay in Redis" if without == [*workers] else ""),
             POD_STORE if any(w.pod for w in without) else _STORE,
         )
-
-
-def _fingerprint(settings: Settings) -> str:
-    with suppress(HpqError):  # `_check_machine` reports it
-        return fingerprint(key_of(settings, make=False))
-    return ""
 
 
 def _store(settings: Settings) -> Finding:
@@ -293,6 +314,7 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
+        which += f", personal: you work as {settings.user}" if is_personal(key) else ""
         what = f"HPQ_HOME is {settings.home} ({size(bytes_of(settings.home))}), code key {which}"
         yield good("code-key", what)
     except HpqError as error:

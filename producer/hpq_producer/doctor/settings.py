@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from itertools import zip_longest
 from textwrap import wrap
 
-from hpq.code.signing import fingerprint, key_of
+from hpq.code.signing import fingerprint, is_personal, verifying_key
 from hpq.domain.trial import Json
-from hpq.errors import UserError
 from hpq.settings import ABOUT, Settings, describe, read, variable
 from hpq_producer import connection_record
 from hpq_producer.session import load_settings
@@ -59,11 +57,11 @@ _COLUMNS = (
 
 def _key(settings: Settings) -> dict[str, Json]:
     """Return the fingerprint of the code key: HPQ_CODE_KEY, else the key under HPQ_HOME."""
-    with suppress(UserError):  # `hpq doctor` reports it
-        if mark := fingerprint(key_of(settings, make=False)):
-            where = "" if settings.code_key else ", under HPQ_HOME"
-            return {variable("code_key"): f"*** (key {mark}{where})"}
-    return {}
+    key = verifying_key(settings)
+    mark = fingerprint(key)
+    where = "" if settings.code_key else ", under HPQ_HOME"
+    where += f", of user {settings.user}" if is_personal(key) else ""
+    return {variable("code_key"): f"*** (key {mark}{where})"} if mark else {}
 
 
 def _text(value: Json) -> str:

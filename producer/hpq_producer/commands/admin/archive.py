@@ -11,14 +11,14 @@ from typer import Argument, Exit, Option
 
 from hpq.archive.format import Header
 from hpq.archive.restore import restore
-from hpq.archive.write import named_errors, put, write
-from hpq.domain.sweep import MovedSweep
-from hpq.errors import ExitCode, HpqError, NotFound, UserError
-from hpq_producer.archive.stored_files import files_of
+from hpq.archive.write import put, write
+from hpq.domain.status import MovedSweep
+from hpq.errors import ExitCode, HpqError, NotFound, UserError, writing
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.history import fetch
+from hpq_producer.moved_sweeps import fetch
 from hpq_producer.session import Session, open_session
+from hpq_producer.stored_files import files_of
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.text import WHY_THINNED, size, trials_of
@@ -100,10 +100,8 @@ def _chosen(
     if file is not None:
         yield session.reader.sweeps.resolve(sweep, session.settings.user), file
     if backup is not None:
-        try:
+        with writing(backup):
             backup.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{backup}: {error.strerror}", code="file-unwritable") from None
         moved = session.reader.sweeps.all_moved()
         old = [one.view.id if isinstance(one, MovedSweep) else one.id for one in moved]
         for sid in (*session.reader.sweeps.ids(), *old):
@@ -116,7 +114,7 @@ def _write(session: Session, sid: str, path: Path, *, replaces: bool) -> Header:
     if moved is None:
         return write(session.context(), sid, path, replaces=replaces)
     with (
-        named_errors(path),
+        writing(path),
         TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder,
     ):
         put(fetch(session.settings, moved, Path(folder)), path, replaces=replaces)
@@ -124,11 +122,10 @@ def _write(session: Session, sid: str, path: Path, *, replaces: bool) -> Header:
 
 
 def _restore(session: Session, what: Path) -> Header:
-    """Restore the sweep of a file, or one of the history."""
+    """Restore the sweep of a file, or a moved one."""
 
-    def check(trials: int, weight: int) -> None:
-        for _ in check_capacity(session, trials, weight=weight):
-            pass
+    def check(trials: int, weight: int) -> object:
+        return check_capacity(session, trials, weight=weight)
 
     session.control().finish_removals()
     moved = None if what.exists() else _find_moved(session, str(what))
@@ -139,7 +136,7 @@ def _restore(session: Session, what: Path) -> Header:
 
 
 def _find_moved(session: Session, ref: str) -> MovedSweep | None:
-    """Return the sweep of the history that a reference names; None if it names no sweep."""
+    """Return the moved sweep that a reference names; None if it names no sweep."""
     sweeps = session.reader.sweeps
     try:
         sid = sweeps.resolve(ref, session.settings.user)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -10,11 +9,14 @@ from typer import Option
 
 from hpq.code.signing import fingerprint, key_of
 from hpq.errors import ExitCode, HpqError
-from hpq_producer.cluster.connect.session import api_of, settings_for
+from hpq_producer.cluster.api import KubernetesApi
+from hpq_producer.cluster.redis_access import kubectl_of
 from hpq_producer.commands.common_flags import Context, Namespace, Output
+from hpq_producer.connection_record import NAMESPACE, connection_of_url, namespace_flags
 from hpq_producer.doctor.cluster import cluster_checkup, keys_agree
-from hpq_producer.doctor.local import Finding, checkup
+from hpq_producer.doctor.local import Finding, checkup, note
 from hpq_producer.doctor.settings import show_settings
+from hpq_producer.doctor.slurm import slurm_checkup
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.output import Format, show_data
@@ -24,6 +26,9 @@ from hpq_producer.terminal.style import Span
 def doctor(
     cluster: Annotated[
         bool, Option("--cluster", help="Check the cluster; with `hpq connect` also its Redis.")
+    ] = False,
+    slurm: Annotated[
+        bool, Option("--slurm", help="Check Slurm, and run one short job on a compute node.")
     ] = False,
     settings: Annotated[
         bool, Option("--settings", help="Print the settings in use instead; hide secrets.")
@@ -41,6 +46,8 @@ def doctor(
     if settings:
         return show_settings(output)
     found = _of_cluster(context, namespace) if cluster else checkup(load_settings())
+    if slurm:
+        found = [*slurm_checkup(load_settings(), found), *found]
     if output.is_data:
         keys = ("level", "code", "what", "remedy")
         show_data([{key: getattr(f, key) for key in keys} for f in found], output)
@@ -54,27 +61,24 @@ def doctor(
 
 
 def _of_cluster(context: str | None, namespace: str | None) -> list[Finding]:
-    """Check the cluster first; then its Redis, if it can be reached."""
+    """Check the named cluster, else that of the connection, else the kubeconfig's current one."""
     settings = load_settings()
+    connection = connection_of_url(settings.home, settings.redis_url)
+    if context is None and connection is not None:
+        context, namespace = connection.context, namespace or connection.namespace
     try:
-        api = api_of(context, namespace, settings)
+        api = KubernetesApi(context, namespace or NAMESPACE)
     except HpqError as error:
         return [Finding.of(error)]
     found = list(cluster_checkup(api))
-    if any(f.level == "wrong" and f.exit_code != int(ExitCode.OUT_OF_REACH) for f in found):
-        return found  # without the cluster its Redis cannot be reached
-    try:
-        with ExitStack() as stack:
-            try:
-                inside = settings_for(api, settings, stack)
-            except HpqError as error:
-                if error.code != "cluster-forbidden":
-                    raise
-                inside = settings_for(api, settings, stack, "viewer")
-            ours = fingerprint(key_of(settings, make=False))
-            agrees = keys_agree(ours, inside.code_key.encode(), api.flags)
-            found += [agrees] if agrees else []
-            found += checkup(inside, in_cluster=api.flags)
-    except HpqError as error:
-        found.append(Finding.of(error))
-    return found
+    if connection is None and not settings.redis_url:
+        remedy = "hpq connect" + "".join(namespace_flags(api.context, api.namespace))
+        return [*found, note("not-connected", "no connection: Redis itself is not checked", remedy)]
+    if connection is not None:
+        if (connection.context, connection.namespace) != (api.context, api.namespace):
+            what = f"connected to {connection.where}: the Redis of this namespace is not checked"
+            return [*found, note("not-connected", what, "hpq connect --stop")]
+        ours = fingerprint(key_of(settings, make=False))
+        agrees = keys_agree(ours, connection.environ().get("HPQ_CODE_KEY", ""))
+        found += [agrees] if agrees else []
+    return found + checkup(settings, in_cluster=kubectl_of(api))

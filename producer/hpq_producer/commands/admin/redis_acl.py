@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from typer import Option
 
-from hpq.code.signing import fingerprint, key_of
+from hpq.code.signing import fingerprint, is_personal, key_of
 from hpq.connection import credentials as passwords_of
 from hpq.connection import sentinel
 from hpq.connection.client import check_server, connect, guard
@@ -55,15 +55,20 @@ def redis_acl(
     aclfile: Annotated[bool, Option(help="Print lines for an aclfile, not for redis-cli.")] = False,
     rotate: Annotated[
         bool,
-        Option(help="Change the password of HPQ_REDIS_URL's user and the code key; disconnect."),
+        Option(help="Change the password of HPQ_REDIS_URL's user, and disconnect its clients."),
+    ] = False,
+    new_code_key: Annotated[
+        bool,
+        Option("--new-code-key", help="With --rotate: replace the code key, too."),
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Print the ACL users for producers, workers, viewers and autoscalers.
 
-    --rotate ends all tokens of `hpq invite`: it changes the password and the code key, and
-    disconnects the user's clients. It writes both into their files; what a variable holds, it
-    prints. With --passwords DIR, it changes the passwords of the roles in DIR.
+    --rotate ends all tokens of `hpq invite`: it changes the password, disconnects the user's
+    clients, and writes the password into its file; what a variable holds, it prints. With
+    --passwords DIR, it changes the passwords of the roles in DIR. Sweeps that run go on: the code
+    key stays. --new-code-key replaces it if a former holder must not sign code any more.
 
     Examples:
       hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
@@ -71,9 +76,11 @@ def redis_acl(
       hpq redis-acl --server-version 7.2 --passwords DIR --aclfile > users.acl
     """
     settings = load_settings()
+    if new_code_key and not rotate:
+        raise UserError("--new-code-key: add --rotate")
     if rotate:
-        return _rotate(settings, passwords)
-    found = users(settings.prefix, _version(settings, server_version))
+        return _rotate(settings, passwords, new_code_key=new_code_key)
+    found = users(settings.prefix, version_of(settings, server_version))
     if output.is_data:
         return show_data([asdict(user) for user in found], output)
     known = _passwords(passwords) if passwords else {}
@@ -86,14 +93,17 @@ def redis_acl(
         )
 
 
-def _rotate(settings: Settings, folder: Path | None) -> None:
-    """Change the code key, and passwords on the server and in the files that hold them."""
+def _rotate(settings: Settings, folder: Path | None, *, new_code_key: bool) -> None:
+    """Change passwords on the server and in the files that hold them, and the code key if asked."""
     url = settings.redis_url
     if not url:
         line = "no server whose password can change: set HPQ_REDIS_URL to the server's URL"
         raise UserError(line, code="setting-missing")
     each = "change passwords on each server, then the files"
     sentinel.refuse(url, f"have no common users: {each} (docs/guides/redis.md)")
+    if new_code_key and is_personal(key_of(settings, make=False)):
+        text = f"your code key signs for {settings.user} only; the holder of the cluster's key can"
+        raise UserError(f"{text} replace that", code="code-key-differs")
     plain, user, file = passwords_of.split(url)
     parts = urlsplit(plain)
     files: dict[str, Path | None] = {user or parts.username or "default": file}
@@ -114,7 +124,8 @@ def _rotate(settings: Settings, folder: Path | None) -> None:
                 changed = with_place(parts, netloc)
                 print(shell_line(["export", f"HPQ_REDIS_URL={changed}"]))
     print_message(f"password changed: {', '.join(files)}; tokens with the old one no longer work")
-    _change_key(settings)
+    if new_code_key:
+        _change_key(settings)
     if not is_saved:
         line = "the server has no aclfile and no redis.conf: restart it with the new password only"
         warn(Notice("acl-unsaved", line))
@@ -143,7 +154,12 @@ def _draft(path: Path, password: str) -> Path:
     return draft
 
 
-def _version(settings: Settings, text: str | None) -> Version:
+def version_of(settings: Settings, text: str | None = None) -> Version:
+    """Return the version of Redis in a text, or of the server.
+
+    Raises:
+        UserError: it is below 6.2, or no server is known.
+    """
     if text is None:
         if not settings.redis_url:
             line = "the server's version is unknown; set HPQ_REDIS_URL, or add --server-version 7.2"

@@ -12,12 +12,13 @@ from hpq.connection import sentinel
 from hpq.errors import ExitCode, UserError
 from hpq.settings import Settings, read
 from hpq_producer import connection_record
-from hpq_producer.cluster.connect.start import ForwardRequest, start_forwarder
-from hpq_producer.commands.common_flags import Context, Namespace, Output
+from hpq_producer.cluster.start_forwarder import ForwardRequest, start_forwarder
+from hpq_producer.commands.common_flags import Context, Namespace, Output, checked_name
+from hpq_producer.manifests.acl import person_of, personal_role
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
 
-_ROLES = ("producer", "worker", "viewer")
+_ROLES = ("producer", "worker", "viewer", "admin")
 
 
 def connect(
@@ -25,7 +26,11 @@ def connect(
     namespace: Namespace = None,
     role: Annotated[
         str | None,
-        Option(metavar="ROLE", help="Redis user: producer or viewer. Default: producer."),
+        Option(metavar="ROLE", help="Redis user: producer, viewer or admin. Default: producer."),
+    ] = None,
+    user: Annotated[
+        str | None,
+        Option(metavar="NAME", help="User of one person, from `hpq invite --user`."),
     ] = None,
     port: Annotated[int, Option(min=0, max=65535, help="Local port; 0 chooses a free one.")] = 0,
     stop: Annotated[bool, Option("--stop", help="End the connection.")] = False,
@@ -43,6 +48,10 @@ def connect(
         raise UserError("use only one of --stop and --status")
     if role is not None and role not in _ROLES:
         raise UserError(f"--role {role}: use one of {', '.join(_ROLES)}")
+    if user is not None:
+        if role is not None:
+            raise UserError("use only one of --role and --user")
+        role = personal_role(checked_name("--user", user))
     if stop:
         return _stop(settings)
     if status:
@@ -63,10 +72,11 @@ def _connect(
 ) -> connection_record.ConnectionRecord:
     current = connection_record.read_record(settings.home)
     if current is None or not connection_record.is_alive(settings.home):
-        return start_forwarder(settings, request, connection_record.BACKGROUND).connection
+        return start_forwarder(settings, request)
     asked = (request.context or current.context, request.namespace)
     is_other = has_choice and asked != (current.context, current.namespace)
-    is_other |= role is not None and current.role in _ROLES and role != current.role
+    is_known = current.role in _ROLES or bool(person_of(current.role))
+    is_other |= role is not None and is_known and role != current.role
     if is_other or request.port not in (0, current.port):
         raise UserError(
             f"already connected to {current.where} as {current.user}, port {current.port};"
@@ -82,10 +92,7 @@ def _stop(settings: Settings) -> None:
 
 
 def _status(settings: Settings, output: Format) -> None:
-    try:
-        record = connection_record.background_connection(settings.home)
-    finally:
-        connection_record.remove_stale_records(settings.home)
+    record = connection_record.background_connection(settings.home)
     if output.is_data:
         show_data(_record(record), output)
     elif record is None:

@@ -1,31 +1,23 @@
-"""`hpq drain`: workers finish their trials and claim no more; then their pods are deleted."""
+"""`hpq drain`: let workers finish their trials and claim no more."""
 
 from __future__ import annotations
 
 import math
-import os
 import time
-from contextlib import ExitStack
+from collections.abc import Collection, Sequence
 from typing import Annotated
 
 from typer import Argument, Option
 
 from hpq.domain.status import Worker
-from hpq.errors import Held, HpqError, NotFound, UserError
-from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
-from hpq_producer.cluster.connect.session import api_of, open_cluster
-from hpq_producer.cluster.scale.drain import (
-    keep_drained_pods,
-    remove_drained_pods,
-    select_workers,
-)
-from hpq_producer.commands.common_flags import Context, Namespace
+from hpq.errors import Held, NotFound, UserError
+from hpq_producer.connection_record import scale_command
 from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
 _POLL_S = 1.0
-_HOW_TO_START = "`hpq worker` starts one, in a cluster `hpq scale N`"
+_FIRST_TO_GO = "controller.kubernetes.io/pod-deletion-cost=-1 --overwrite"
 
 
 def drain(
@@ -34,15 +26,14 @@ def drain(
     ] = None,
     every: Annotated[bool, Option("--all", help="Drain all workers.")] = False,
     undo: Annotated[bool, Option("--undo", help="Let drained workers claim trials again.")] = False,
-    stay: Annotated[bool, Option("--stay", help="Keep the pods of drained workers.")] = False,
     timeout: Annotated[
         float,
         Option(min=0, help="Give up waiting for running trials after this time; 0: no limit."),
     ] = 0,
-    context: Context = None,
-    namespace: Namespace = None,
 ) -> None:
-    """Let workers finish their trials and claim no more; then delete their pods.
+    """Let workers finish their trials and claim no more; wait until they are idle.
+
+    A drained worker keeps running: stop it, or delete its pod.
 
     Examples:
       hpq drain hpq-worker-7d4f9
@@ -51,51 +42,43 @@ def drain(
     if bool(names) == every:
         text = "name workers or pods, or use --all; `hpq workers` lists them"
         raise UserError(text, code="worker-missing")
-    with ExitStack() as stack:
-        session = _open(stack, context, namespace)
+    with open_session(load_settings()) as session:
         live = session.reader.workers.live()
-        drained = live if every else select_workers(live, names or ())
-        pods = {w.pod for w in drained if w.pod}
-        # Before the first drain, so that a cluster out of reach leaves all workers as they are.
-        goes = pods and not undo and not stay
-        api = api_of(context, namespace, session.settings) if goes else None
+        drained = live if every else _select(live, names or ())
+        if not drained:
+            start = f"`hpq worker` starts one; in a cluster {scale_command(session.kubectl)}"
+            if undo:
+                text = f"no worker is running, so no drain to undo; {start}"
+                raise NotFound(text, code="no-worker")
+            return print_message(f"no worker is running; {start}")
         for worker in drained:
             at = session.control().drain(worker.name, undo=undo)
             print_message(f"{clean(worker.name)}: {_describe(at, undo)}")
-        if not drained:
-            if undo:
-                text = f"no worker is running, so no drain to undo; {_HOW_TO_START}"
-                raise NotFound(text, code="no-worker")
-            print_message(f"no worker is running; {_HOW_TO_START}")
-        elif api is not None:
-            _wait_and_remove(api, session, drained, pods, timeout)
-        elif undo:
-            _keep_pods(context, namespace, session, pods)
-        else:
-            print_message(
-                "drained workers keep running; stop them on their machines, or `hpq drain --undo`"
-            )
+        if not undo:
+            _wait(session, {worker.name for worker in drained}, timeout)
+            print_message(_how_to_stop(session, drained))
 
 
-def _open(stack: ExitStack, context: str | None, namespace: str | None) -> Session:
-    """Open the Redis of the named cluster; without a name, that of other commands."""
-    if context is None and namespace is None:
-        return stack.enter_context(open_session(load_settings()))
-    session = stack.enter_context(open_cluster(context, namespace)).session
-    assert session is not None
-    return session
+def _select(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
+    """Return the live workers by the name of a worker or a pod, or the start of one.
 
-
-def _keep_pods(
-    context: str | None, namespace: str | None, session: Session, pods: set[str]
-) -> None:
-    """Clear the mark with which an autoscaler deletes drained pods first."""
-    if not pods or not has_kubeconfig(os.environ):
-        return
-    try:
-        keep_drained_pods(api_of(context, namespace, session.settings), pods)
-    except HpqError as error:
-        print_message(clean(f"an autoscaler may delete {', '.join(sorted(pods))}: {error}"))
+    Raises:
+        NotFound: no worker has the name.
+        UserError: a start matches workers of more than one pod.
+    """
+    found: dict[str, Worker] = {}
+    for name in names:
+        exact = [w for w in workers if name in (w.name, w.pod)]
+        fits = exact or [w for w in workers if w.name.startswith(name) or w.pod.startswith(name)]
+        if not fits:
+            text = f"no live worker or pod is named {name!r}; list them: hpq workers"
+            raise NotFound(text, code="worker-not-found")
+        homes = sorted({w.pod or w.name for w in fits})
+        if len(homes) > 1:
+            text = f"{name!r} matches {', '.join(homes[:5])}; type more of the name"
+            raise UserError(text, code="worker-ambiguous")
+        found |= {w.name: w for w in fits}
+    return list(found.values())
 
 
 def _describe(at: str | None, undo: bool) -> str:
@@ -106,24 +89,16 @@ def _describe(at: str | None, undo: bool) -> str:
     return f"finishes {clean(at)} and claims no more" if at else "idle; claims no more"
 
 
-def _wait_and_remove(
-    api: KubernetesApi, session: Session, drained: list[Worker], pods: set[str], timeout: float
-) -> None:
-    """Wait for running trials; delete each pod when all its workers are done.
+def _wait(session: Session, names: set[str], timeout: float) -> None:
+    """Wait until no live worker of these names runs a trial.
 
     Raises:
         Held: trials still run after `timeout` seconds; 0 is no limit.
     """
-    control, names, gone = session.control(), {w.name for w in drained}, set[str]()
-    until = time.monotonic() + (timeout or math.inf)
+    control, until = session.control(), time.monotonic() + (timeout or math.inf)
     while True:
         live = [w for w in session.reader.workers.live() if w.name in names]
         busy = [w for w in live if control.drain(w.name)]
-        done = pods - {w.pod for w in busy} - gone
-        if done:
-            for line in remove_drained_pods(api, session.reader, done):
-                print_message(clean(line))
-        gone |= done
         if not busy:
             return
         left_s = until - time.monotonic()
@@ -136,6 +111,19 @@ def _wait_and_remove(
                 f"{trials_of(len(busy), 'worker')} still draining; `hpq drain --undo` stops that"
             )
             raise
+
+
+def _how_to_stop(session: Session, drained: Sequence[Worker]) -> str:
+    """Return how to stop drained workers; Kubernetes removes pods of a lower cost first."""
+    pods = " ".join(sorted({clean(w.pod) for w in drained if w.pod}))
+    if not pods:
+        undo = f"hpq drain {' '.join(clean(w.name) for w in drained)} --undo"
+        return f"drained; stop the workers on their machines, or let them go on: {undo}"
+    return (
+        "drained; so that Kubernetes removes these pods first:"
+        f" {session.kubectl} annotate pod {pods} {_FIRST_TO_GO};"
+        f" then {scale_command(session.kubectl)}"
+    )
 
 
 def _explain_timeout(busy: list[Worker], timeout: float) -> str:

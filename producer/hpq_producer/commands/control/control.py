@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 from typer import Argument, Option
 
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import TrialId, TrialState, TrialView
+from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import UserError
-from hpq.store.control import SweepControl
+from hpq_producer.actions import control
 from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.diagnosis.notices import print_if_edited, print_if_not_running
 from hpq_producer.query.filter import Filter
@@ -21,7 +21,6 @@ from hpq_producer.reports.ranking import column_names, result_columns, result_ro
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef, complete_sweep_ids, confirm, owned_sweep, parse_targets
 from hpq_producer.terminal.console import discard_stdout, print_message, show_table
-from hpq_producer.terminal.text import trials_of
 
 Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 Other = Annotated[bool, Option("--force", help="Allow another user's sweep.")]
@@ -64,12 +63,8 @@ def pause(sweep: SweepRef = None, force: Other = False) -> None:
 
     Example: hpq pause digits-3f2a1
     """
-    _control(
-        SweepControl.pause,
-        sweep,
-        force,
-        lambda s: f"{s.id}: paused; {_describe_running(s.counts.running)}",
-    )
+    with open_session() as session:
+        print_message(control.pause(session, owned_sweep(session, sweep, force)))
 
 
 def resume(sweep: SweepRef = None, force: Other = False) -> None:
@@ -77,33 +72,11 @@ def resume(sweep: SweepRef = None, force: Other = False) -> None:
 
     Example: hpq resume digits-3f2a1
     """
-    _control(SweepControl.resume, sweep, force, lambda s: f"{s.id}: {s.state}", continues=True)
-
-
-def _describe_running(running: int) -> str:
-    return f"{trials_of(running)} {'continues' if running == 1 else 'continue'}"
-
-
-def _control(
-    act: Callable[[SweepControl, str], None],
-    ref: str | None,
-    force: bool,
-    line: Callable[[SweepView], str],
-    continues: bool = False,
-) -> None:
     with open_session() as session:
-        sweep = owned_sweep(session, ref, force)
-        act(session.control(), sweep.id)
-        print_message(line(session.reader.sweeps.get(sweep.id)))
-        if continues and sweep.counts.waits:
-            print_if_not_running(session, sweep.id)
-
-
-def _is_over(found: SweepView) -> bool:
-    """Return true, and print a line, if the sweep is over."""
-    if found.state.is_over:
-        print_message(f"{found.id} is already over ({found.state})")
-    return found.state.is_over
+        found = owned_sweep(session, sweep, force)
+        print_message(control.resume(session, found))
+        if found.counts.waits:
+            print_if_not_running(session, found.id)
 
 
 def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None:
@@ -112,12 +85,7 @@ def stop(sweep: SweepRef = None, yes: Yes = False, force: Other = False) -> None
     Example: hpq stop digits-3f2a1
     """
     with open_to_end(sweep, "stop", force) as (session, found):
-        if _is_over(found):
-            return
-        confirm(f"Cancel {trials_of(found.counts.queued, 'queued trial')} of {found.id}?", yes)
-        touched = session.control().stop(found.id)
-        rest = _describe_running(session.reader.sweeps.get(found.id).counts.running)
-        print_message(f"{found.id}: {trials_of(touched, 'queued trial')} cancelled; {rest}")
+        print_message(control.stop(session, found, lambda question: confirm(question, yes)))
 
 
 def cancel(
@@ -137,21 +105,12 @@ def cancel(
         raise UserError("cancel: name trials or use --where, not both")
     expression = Filter.of(where) if where is not None else None
     with open_to_end(ref, "cancel", force, may_mean_trials=bool(numbers)) as (session, found):
-        for one in numbers:
-            session.reader.trials.get(TrialId(sweep=found.id, number=one))  # raises NotFound
-        if _is_over(found):
-            return
-        if expression is not None:
+        if expression is not None and not found.state.is_over:
             numbers = _pick(session, found, expression)
             if not numbers:
                 return
-        left, what = _left_to_cancel(session, found, numbers)
-        if not left:
-            print_message(f"{what}; nothing was cancelled")
-            return
-        confirm(f"Cancel {what}?", yes)
-        touched = session.control().cancel(found.id, numbers)
-        print_message(f"{found.id}: {trials_of(touched)} cancelled or stopping")
+        line = control.cancel(session, found, numbers, lambda question: confirm(question, yes))
+        print_message(line)
 
 
 _SHOWN = 20  # trials
@@ -183,21 +142,6 @@ def _show_picked(sweep: SweepView, left: list[TrialView]) -> None:
     sys.stdout.flush()
 
 
-def _left_to_cancel(session: Session, found: SweepView, numbers: list[int]) -> tuple[int, str]:
-    """Return how many trials a cancel would end, in words: `2 trials of X (1 has ended)`."""
-    total, ended = found.counts.total, found.counts.ended
-    if numbers:
-        ids = [TrialId(sweep=found.id, number=n) for n in dict.fromkeys(numbers)]
-        states = [session.reader.trials.get(one).state for one in ids]
-        total, ended = len(ids), sum(state.is_terminal for state in states)
-        if total == ended == 1:
-            return 0, f"{ids[0]} is already over ({states[0]})"
-    have = "has" if ended == 1 else "have"
-    what = f"{trials_of(total - ended)} of {found.id}"
-    # A search may still add trials to a sweep.
-    return total - ended if numbers else 1, what + (f" ({ended} {have} ended)" if ended else "")
-
-
 def retry(
     targets: Targets = None,
     cancelled: Annotated[
@@ -221,26 +165,15 @@ def retry(
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
         found = owned_sweep(session, ref, force)
-        if not numbers:
-            wanted = TrialState.CANCELLED if cancelled else TrialState.FAILED
-            trials = Selection(
-                reader=session.reader, sweep=found, where=only, begun=not cancelled
-            ).trials()
-            numbers = [t.id.number for t in trials if t.state is wanted]
-        elif results := _with_results(session, found, numbers):
-            question = f"Drop the results of {trials_of(results, 'finished trial')} of {found.id}?"
-            confirm(question, yes)
-        touched = session.control().retry(found.id, numbers)
-        done = f"{trials_of(touched)} queued again" if touched else "no trial to retry"
-        print_message(f"{found.id}: {done}")
+        touched, line = control.retry(
+            session,
+            found,
+            numbers,
+            lambda question: confirm(question, yes),
+            state=TrialState.CANCELLED if cancelled else TrialState.FAILED,
+            where=only,
+        )
+        print_message(line)
         if touched:
             print_if_edited(session, found)
             print_if_not_running(session, found.id)
-
-
-def _with_results(session: Session, found: SweepView, numbers: list[int]) -> int:
-    """Count the trials with a result, which a retry drops."""
-    trials = [
-        session.reader.trials.get(TrialId(sweep=found.id, number=n)) for n in dict.fromkeys(numbers)
-    ]
-    return sum(t.state in (TrialState.FINISHED, TrialState.PRUNED) for t in trials)

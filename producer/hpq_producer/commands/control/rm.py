@@ -13,9 +13,9 @@ from hpq.notice import Notice
 from hpq.store.archive import due_sweeps
 from hpq.store.file_garbage import FileGarbage
 from hpq_producer import durations
-from hpq_producer.archive.stored_files import files_of, store_here
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
+from hpq_producer.stored_files import files_of, store_here
 from hpq_producer.sweepfile.yaml_reader import resolve
 from hpq_producer.targets import SweepRef, check_owner, confirm
 from hpq_producer.terminal.console import print_message
@@ -31,29 +31,26 @@ def rm(
     keep_files: Annotated[
         bool, Option("--keep-files", help="Keep its checkpoints and artifacts in the store.")
     ] = False,
-    finished: Annotated[
-        bool, Option("--finished", help="Delete all your sweeps that have ended.")
-    ] = False,
     older: Annotated[
         str | None,
-        Option(metavar="AGE", help="Delete your sweeps that ended more than AGE ago, e.g. 7d."),
+        Option(metavar="AGE", help="Delete your sweeps that ended more than AGE ago: 7d; 0: all."),
     ] = None,
     yes: Yes = False,
     force: Anyway = False,
 ) -> None:
     """Delete a sweep, or all ended sweeps, with results, checkpoints and artifacts.
 
-    --finished and --older never delete a sweep with trials that run or wait. Add --force for
-    the sweeps of other users.
+    --older never deletes a sweep with trials that run or wait. Add --force for the sweeps of
+    other users.
 
     Examples:
       hpq rm digits-3f2a1 --keep-files --yes
       hpq rm --older 7d
     """
-    if finished or older is not None:
+    if older is not None:
         if sweep is not None:
-            raise UserError("--finished and --older choose the sweeps; remove the id")
-        return _remove_over(_age_s(older) if older else 0.0, keep_files, yes, force)
+            raise UserError("--older chooses the sweeps; remove the id")
+        return _remove_over(_age_s(older), keep_files, yes, force)
     if sweep is not None and (
         _finish_removal(sweep, keep_files) or _remove_moved(sweep, keep_files, yes, force)
     ):
@@ -113,7 +110,7 @@ def _finish_removal(sid: str, keep_files: bool) -> bool:
 
 
 def _remove_moved(ref: str, keep_files: bool, yes: bool, force: bool) -> bool:
-    """Delete a sweep of the history; false if it is none."""
+    """Delete a moved sweep; false if it is none."""
     with open_session() as session:
         sweeps = session.reader.sweeps
         sid = sweeps.resolve(ref, session.settings.user)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from typer import Option
@@ -9,28 +10,46 @@ from typer import Option
 from hpq.code.command import arguments
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Params, TrialId, TrialView, flatten
-from hpq.errors import UserError
+from hpq.errors import HpqError, UserError
 from hpq.shell import shell_line
+from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.analysis.winner import judge_winner
+from hpq_producer.analysis.winner import judge_together, judge_winner, merge_ranked
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.query.filter import Filter
-from hpq_producer.query.selection import best_trials, refuse_altered, refuse_unsigned
-from hpq_producer.reports.ranking import show_ranking, write_trials
+from hpq_producer.query.selection import (
+    best_trials,
+    no_best,
+    read_front,
+    refuse_altered,
+    refuse_incomparable,
+    refuse_unknown_metric,
+    refuse_unsigned,
+)
+from hpq_producer.reports.ranking import front_lines, show_ranking, write_trials
 from hpq_producer.reports.summary_page import winner_lines
 from hpq_producer.session import Session, open_session
-from hpq_producer.targets import SweepRef
+from hpq_producer.targets import SweepRefs, find_target
 from hpq_producer.terminal.console import print_message, show_lines
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of, value
 
+_FRONT = 20  # trials of a front that are shown
+
 
 def best(
-    sweep: SweepRef = None,
-    n: Annotated[int, Option("-n", "--top", min=1, help="Number of best trials.")] = 1,
+    sweep: SweepRefs = None,
+    n: Annotated[
+        int | None,
+        Option("-n", "--top", min=1, help="Number of best trials. Default: 1, or 20 of a front."),
+    ] = None,
+    by: Annotated[
+        str | None,
+        Option(metavar="METRIC", help="Of several metrics: the best trial by this one."),
+    ] = None,
     where: WhereExpr = None,
     as_yaml: Annotated[bool, Option("--yaml", help="Print the parameters as YAML.")] = False,
     output: Output = Format.TABLE,
@@ -43,16 +62,23 @@ def best(
         Option(
             min=2,
             metavar="SEEDS",
-            help="Queue a new sweep that repeats the best N trials, each with SEEDS new seeds.",
+            help="Queue a new sweep that repeats the best N trials (default 2), or the front, each"
+            " with SEEDS new seeds; for several sweeps, one for each that has some of these.",
         ),
     ] = None,
 ) -> None:
     """Print the best trial's parameters, and whether its lead is larger than the noise.
 
+    Several sweeps are ranked together; their metric, its goal and its value must be the same. With
+    several metrics, print the front: the trials that no other trial dominates.
+
     Examples:
       hpq best --yaml > best.yaml
+      hpq best --by latency_ms
+      hpq best digits-3f2a1/7 --args
       hpq best -n 5 --where 'width <= 64'
       hpq best -n 2 --confirm 5
+      hpq best digits-3f2a1 digits-9c0de -n 3 --confirm 5
     """
     only = Filter.of(where) if where is not None else None
     if as_yaml and as_args:
@@ -60,69 +86,159 @@ def best(
     if confirm and (as_yaml or as_args):
         raise UserError("--confirm queues a sweep and prints its id; remove --yaml and --args")
     with open_session() as session:
-        found = session.verifiable(sweep)
+        named = _named(session, sweep, by or where)
+        sweeps = session.several([trial.id.sweep for trial in named] or sweep)
+        refuse_incomparable(sweeps)
         if as_args and not unsigned:
-            refuse_unsigned(session.settings, found, "prints its parameters")
-        # One trial alone has no rival to compare with.
-        trials = best_trials(session.reader, found, max(n, 2) if confirm else n, only)
-        if confirm or as_args or as_yaml or n == 1:
-            refuse_altered(trials)  # a ranking marks them
+            for one in sweeps:
+                refuse_unsigned(session.settings, one, "prints its parameters")
+        is_front = bool(sweeps[0].objectives) and not (named or by)
+        count = n or len(named) or (_FRONT if is_front else 1)
+        is_list = is_front or count > 1
+        most = count if sweeps[0].objectives else max(count, 2)  # one alone has no rival
+        every, front = (named, None) if named else _chosen(session, sweeps, most, only, by)
+        if (as_args or as_yaml) and is_front and not n:
+            _refuse_several(every)
         if confirm:
-            return _confirm(session, found, trials, confirm, output)
-        is_text = not (as_yaml or output.is_data or as_args or only)
-        winner = judge_winner(session.reader, found) if is_text else None
-    _show(found, trials, n > 1, as_yaml, output, as_args)
-    show_lines(winner_lines(winner, found.id), whole=True)
+            of_each = [(s, [t for t in every[:most] if t.id.sweep == s.id]) for s in sweeps]
+            return _confirm(session, [pair for pair in of_each if pair[1]], confirm, output)
+        if as_args or as_yaml or not is_list:
+            refuse_altered(every[:count])  # a ranking marks them
+        winner = None
+        if not (as_yaml or output.is_data or as_args or only or named):
+            several = judge_together(session.reader, sweeps, every) if sweeps[1:] else None
+            winner = several or judge_winner(session.reader, sweeps[0])
+    _show(sweeps, every[:count], is_list, as_yaml, output, as_args, front)
+    show_lines(winner_lines(winner, " ".join(one.id for one in sweeps)), whole=True)
+
+
+def _named(session: Session, refs: list[str] | None, options: str | None) -> list[TrialView]:
+    """Return the trials that the command line names, as SWEEP/7."""
+    named = [ref for ref in refs or () if "/" in ref]
+    if named and (options or len(named) < len(refs or ())):
+        text = f"{clean(named[0])} names a trial; remove --by, --where and sweeps without a number"
+        raise UserError(text, code="usage")
+    reader, user = session.reader, session.settings.user
+    found = [find_target(reader, ref, user) for ref in named]
+    return [reader.trials.get(one) for one in found if isinstance(one, TrialId)]
+
+
+def _refuse_several(members: Sequence[TrialView]) -> None:
+    if members[1:]:
+        text = f"the front has {len(members)} trials; choose one with --by METRIC, or name it:"
+        raise UserError(f"{text} hpq best {members[0].id}", code="usage")
+
+
+def _chosen(
+    session: Session, sweeps: list[SweepView], most: int, only: Filter | None, by: str | None
+) -> tuple[list[TrialView], Front | None]:
+    """Return the best trials of all sweeps, best first; of several metrics, with the front.
+
+    Raises:
+        HpqError: none of them has a result, or one that matches.
+        UserError: no trial of any has a name of the filter, or there is no such metric.
+    """
+    refuse_unknown_metric(sweeps[0], by)
+    if not sweeps[0].objectives:
+        return _ranking(session, sweeps, most, only), None
+    front = read_front(session.reader, sweeps, only)
+    if not front.trials:
+        raise no_best(session.reader, sweeps, only, front)
+    return front.best_by(by) if by else list(front.trials), front
+
+
+def _ranking(
+    session: Session, sweeps: list[SweepView], most: int, only: Filter | None
+) -> list[TrialView]:
+    """Return the best trials of all sweeps, at most N of each, in one ranking.
+
+    Raises:
+        HpqError: none of them has a result, or one that matches.
+        UserError: no trial of any has a name of the filter.
+    """
+    ranked, why = list[list[TrialView]](), list[HpqError]()
+    for one in sweeps:
+        session.find(one.id)  # one of them may have been moved
+        try:
+            ranked.append(best_trials(session.reader, one, most, only, checks_names=False))
+        except HpqError as error:
+            if error.code != "no-result":
+                raise
+            why.append(error)
+    if only:
+        only.check_names()
+    if not ranked:
+        raise type(why[0])("; ".join(map(str, why)), code="no-result")
+    return merge_ranked(sweeps, ranked)
 
 
 def _confirm(
-    session: Session, sweep: SweepView, trials: list[TrialView], seeds: int, output: Format
+    session: Session,
+    ranked: list[tuple[SweepView, list[TrialView]]],
+    seeds: int,
+    output: Format,
 ) -> None:
-    """Queue the best trials again with other seeds, and print how to follow them."""
+    """Queue the best trials of each sweep again with other seeds; print how to follow them."""
     # Here, since it imports the model of sweep files.
-    from hpq_producer.enqueue.confirm import enqueue_confirmation  # noqa: PLC0415
+    from hpq_producer.enqueue.confirm import (  # noqa: PLC0415
+        enqueue_confirmation,
+        refuse_unconfirmable,
+    )
 
-    done = enqueue_confirmation(session, sweep, trials, seeds)
+    for sweep, trials in ranked:
+        refuse_unconfirmable(session, sweep, trials, seeds)
+    done = [enqueue_confirmation(session, sweep, trials, seeds) for sweep, trials in ranked]
     if output.is_data:
-        show_data({"sweep": done.sid, "new": done.is_new, "trials": done.trials}, output)
+        records = [{"sweep": one.sid, "new": one.is_new, "trials": one.trials} for one in done]
+        show_data(records if records[1:] else records[0], output)
     else:
-        print(done.sid)
-    best = trials_of(len(trials))
-    what = f"{best} of {sweep.id} with {seeds} seeds each" if done.is_new else "already queued"
-    many = f" -n {len(trials)}" if trials[1:] else ""
-    trains = f"hpq run {done.sid} trains them here, or hpq worker"
-    if sweep.launch.is_function:
-        trains = f"to train them: wandb.agent({done.sid!r}, function=…) in the script"
-    print_message(f"{done.sid}: {what}; {trains}")
-    if not sweep.launch.trainer:
+        print(*(one.sid for one in done), sep="\n")
+    ended = [not one.is_new and session.reader.sweeps.get(one.sid).state.is_over for one in done]
+    for one, is_over, (sweep, trials) in zip(done, ended, ranked, strict=True):
+        if is_over:
+            print_message(f"{one.sid}: done; all its trials have ended")
+            continue
+        best = trials_of(len(trials))
+        what = f"{best} of {sweep.id} with {seeds} seeds each" if one.is_new else "already queued"
+        trains = f"hpq run {one.sid} trains them here, or hpq worker"
+        if sweep.launch.is_function:
+            trains = f"to train them: wandb.agent({one.sid!r}, function=…) in the script"
+        print_message(f"{one.sid}: {what}; {trains}")
+    if not (all(ended) or all(sweep.launch.trainer for sweep, _ in ranked)):
         print_message("the script must read its seed from HPQ_SEED; else all runs give one value")
-    print_message(f"then compare them: hpq best {done.sid}{many}")
-    print_if_not_running(session, done.sid)
+    many = sum(len(trials) for _, trials in ranked)
+    compare = "to compare them" if all(ended) else "then compare them"
+    print_message(f"{compare}: hpq best {' '.join(one.sid for one in done)} -n {many}")
+    print_if_not_running(session, done[0].sid)
 
 
 def _show(
-    sweep: SweepView,
+    sweeps: list[SweepView],
     trials: list[TrialView],
     several: bool,
     as_yaml: bool,
     output: Format,
     as_args: bool,
+    front: Front | None,
 ) -> None:
+    by_id = {sweep.id: sweep for sweep in sweeps}
     if as_yaml:
         sets = [dict(t.params) for t in trials]
         show_data(sets if several else sets[0], Format.YAML)
     elif output is Format.CSV:  # the columns of `hpq results -o csv`
-        write_trials(sweep, lambda: trials)
+        write_trials(sweeps, lambda: trials)
     elif output.is_data:
-        records = [trial_record(t, sweep) for t in trials]
+        records = [trial_record(t, by_id[t.id.sweep]) for t in trials]
         show_data(records if several else records[0], output)
     elif as_args:
         for trial in trials:
-            print(to_args(trial.params, sweep.launch.command, trial.id))
+            print(to_args(trial.params, by_id[trial.id.sweep].launch.command, trial.id))
     elif several:
-        show_ranking(sweep, trials)
+        show_ranking(sweeps, trials)
+        if front:
+            show_lines(front_lines(sweeps[0], front, len(trials)), whole=True)
     else:
-        _show_one(sweep, trials[0])
+        _show_one(by_id[trials[0].id.sweep], trials[0])
 
 
 def to_args(params: Params, command: tuple[str, ...] = (), of: TrialId | str = "") -> str:
@@ -137,7 +253,10 @@ def to_args(params: Params, command: tuple[str, ...] = (), of: TrialId | str = "
 def _show_one(sweep: SweepView, trial: TrialView) -> None:
     name = clean(sweep.metric.name) if sweep.metric else "objective"
     row = TrialRow(trial=trial, sweep=sweep)
-    rows = {name: row.objective}
+    rows = {clean(metric.name): row.metric(metric.name) for metric in sweep.objectives}
+    rows = rows or {name: row.objective}
+    if row.unmet:
+        rows["infeasible"] = row.unmet
     if row.source:
         rows["result of"] = row.source
     rows |= {clean(k): value(v) for k, v in flatten(trial.params).items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 import socket
 from typing import Annotated
@@ -12,7 +13,9 @@ from typer import Option
 from hpq.errors import UserError
 from hpq_producer.extras import library
 from hpq_producer.session import open_session
-from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.console import print_message, warn
+
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def dashboard(
@@ -21,21 +24,55 @@ def dashboard(
     no_token: Annotated[
         bool, Option("--no-token", help="Serve the pages without a token in the address.")
     ] = False,
+    allow_host: Annotated[
+        str,
+        Option(metavar="NAME", help="Host name by which a proxy in front serves the pages."),
+    ] = "",
+    metrics_port: Annotated[
+        int,
+        Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Serve the fleet's metrics for Prometheus, without a token; 0: no metrics.",
+        ),
+    ] = 0,
+    allow_actions: Annotated[
+        bool,
+        Option("--allow-actions", help="Let the pages change sweeps as your commands may."),
+    ] = False,
 ) -> None:
-    """Serve live pages of all sweeps and workers, until Ctrl-C; it changes nothing.
+    """Serve live pages of all sweeps and workers, until Ctrl-C.
 
-    The command prints a link. Its token opens the pages; the browser keeps it as a cookie.
+    The command prints a link. Its token opens the pages; the browser keeps it as a cookie. The
+    pages change nothing without --allow-actions.
 
     Examples:
       hpq dashboard
       hpq dashboard --host 0.0.0.0
+      hpq dashboard --allow-actions
+      hpq dashboard --metrics-port 9108
     """
+    if allow_actions and no_token:
+        raise UserError("--allow-actions needs the token; remove --no-token")
+    if allow_host and not _HOST.fullmatch(allow_host):
+        raise UserError(f"--allow-host {allow_host}: write the name alone, e.g. hpq.example.org")
     for name in ("starlette", "uvicorn", "jinja2", "plotly"):
         library(name, "hpq dashboard", "starlette uvicorn plotly jinja2")
+    if metrics_port:
+        library("prometheus_client", "--metrics-port", "prometheus-client")
     # Here, since the modules above may be missing.
+    from hpq_producer.page.actions import Actions  # noqa: PLC0415
     from hpq_producer.page.dashboard import serve  # noqa: PLC0415
 
     with open_session() as session, _listener(host, port) as listener:
+        if metrics_port:
+            from hpq_producer.page.metrics import serve_metrics  # noqa: PLC0415  likewise
+
+            serve_metrics(session, host, metrics_port)
+        actions = Actions(session, allowed=allow_actions)
+        if allow_actions and actions.refusal:
+            warn(actions.refusal.notice)
         token = "" if no_token else secrets.token_urlsafe(24)
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         name = f"[{name}]" if ":" in name else name
@@ -44,8 +81,9 @@ def dashboard(
         who = "anyone with this link"
         if no_token:
             who = "every user of this machine" if _is_loopback(host) else "every machine in reach"
-        print_message(f"hpq: {who} can read every sweep; Ctrl-C ends it")
-        serve(session, host, listener, token)
+        acts = "" if actions.refusal else f", and change sweeps as {session.settings.user}"
+        print_message(f"hpq: {who} can read every sweep{acts}; Ctrl-C ends it")
+        serve(session, {host, allow_host.lower()} - {""}, listener, token, actions)
 
 
 def _is_loopback(host: str) -> bool:

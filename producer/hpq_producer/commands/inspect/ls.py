@@ -7,21 +7,22 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from hpq.domain.budget import Budget, hours
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.status import UnreadableSweep
-from hpq.domain.sweep import MovedSweep, SweepView
+from hpq.domain.status import MovedSweep, UnreadableSweep
+from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso, sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep
 from hpq_producer.query.filter import Filter
 from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
-from hpq_producer.session import Session, open_session
+from hpq_producer.session import open_session
 from hpq_producer.terminal.console import print_message, show_table
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, size, trials_of
+from hpq_producer.terminal.text import clean, trials_of
 
 
 def ls(
@@ -29,9 +30,6 @@ def ls(
     everything: Annotated[
         bool,
         Option("--all", "-a", help="List all sweeps, with those that were moved to a file store."),
-    ] = False,
-    sizes: Annotated[
-        bool, Option("--size", help="Print the approximate size of each sweep in Redis.")
     ] = False,
     tag: Annotated[str | None, Option(help="List only sweeps with this tag.")] = None,
     where: WhereSweep = None,
@@ -61,19 +59,19 @@ def ls(
             found = list(sweeps)
             waits = {one.id: waits[one.id] for one in sweeps if one.id in waits}
         in_redis = [one for one in sweeps if one.id not in moved]
-        took = _sizes(session, in_redis) if sizes else None
         if output.is_data:
-            show_data([_record(one, best, waits, took, moved) for one in found], output)
+            show_data([_record(one, best, waits, moved) for one in found], output)
         elif found:
             now_ms = reader.now_ms()
             rows = [sweep_row(one, best, waits, now_ms) for one in found]
             columns, rows = _with_tags(_with_moved(rows, moved))
-            if sizes:
-                columns = [*columns, _ABOUT]
-                rows = [
-                    [*row, Span(_size(one, took))] for row, one in zip(rows, found, strict=True)
-                ]
+            budgets = [getattr(one, "budget", None) for one in found]
+            if any(budgets):
+                columns = [*columns, Column(title="GPU-hours", keep=35, right=True)]
+                rows = [[*row, Span(_hours(of))] for row, of in zip(rows, budgets, strict=True)]
             show_table(columns, rows)
+            if any(budgets):
+                print_message(_by_owner(sweeps))
             for line in _reasons(waits):
                 print_message(line)
             for sid, words in _doubts(reader, in_redis, best).items():
@@ -127,7 +125,6 @@ def _picked(
 
 
 _RECENT_MS = 7 * 86_400_000
-_ABOUT = Column(title="about", keep=95, right=True)
 
 
 def _with_moved(rows: list[list[Span]], moved: Collection[str]) -> list[list[Span]]:
@@ -147,13 +144,22 @@ def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span
     return COLUMNS[:-1], [row[:-1] for row in rows]
 
 
-def _sizes(session: Session, sweeps: Sequence[SweepView]) -> dict[str, int]:
-    taken = session.reader.sweeps.approximate_bytes(sweeps)
-    return dict(zip((s.id for s in sweeps), taken, strict=True))
+def _hours(budget: Budget | None) -> str:
+    if budget is None:
+        return ""
+    return hours(budget.used_hours) + (f"/{budget.gpu_hours:.6g}" if budget.budget_ms else "")
 
 
-def _size(one: SweepView | UnreadableSweep, took: Mapping[str, int] | None) -> str:
-    return size(took[one.id]) if took and one.id in took else ""
+def _by_owner(sweeps: Sequence[SweepView]) -> str:
+    """Return the GPU-hours that the sweeps with a budget used, by owner."""
+    spent: dict[str, Budget] = {}
+    for sweep in sweeps:
+        if of := sweep.budget:
+            sum_ = spent.get(sweep.owner, Budget())
+            spent[sweep.owner] = Budget(
+                spent_ms=sum_.spent_ms + of.spent_ms, useful_ms=sum_.useful_ms + of.useful_ms
+            )
+    return "; ".join(f"{clean(owner)}: {of.usage}" for owner, of in spent.items())
 
 
 def _reasons(waits: Mapping[str, Notice]) -> Iterator[str]:
@@ -183,11 +189,10 @@ def _record(
     one: SweepView | UnreadableSweep,
     best: Mapping[str, float | None],
     waits: Mapping[str, Notice],
-    took: Mapping[str, int] | None = None,
     moved: Mapping[str, MovedSweep] | None = None,
 ) -> dict[str, Any]:
     if isinstance(one, UnreadableSweep):
         return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
     record = sweep_record(one, best[one.id], waits.get(one.id))
     record["moved_to"] = moved[one.id].store if moved and one.id in moved else None
-    return record if took is None else record | {"about_bytes": took.get(one.id, 0)}
+    return record

@@ -5,24 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
-from hpq.errors import UserError
+from hpq.errors import writing
 from hpq_producer.extras import library
 from hpq_producer.session import open_session
-from hpq_producer.targets import complete_sweep_ids
+from hpq_producer.targets import SweepRefs
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import size
 
 
 def report(
-    sweep: Annotated[
-        list[str] | None,
-        Argument(
-            help="Id of a sweep, or its first characters. Default: your last sweep.",
-            autocompletion=complete_sweep_ids,
-        ),
-    ] = None,
+    sweep: SweepRefs = None,
     out: Annotated[
         Path | None, Option(metavar="FILE", help="File to write. Default: SWEEP.html.")
     ] = None,
@@ -46,10 +40,10 @@ def report(
     file = out or Path(f"{ids[0]}.html")
     draft = file.with_name(f".{file.name}.new")
     try:
-        draft.write_text(page, "utf-8")
-        draft.replace(file)
-    except OSError as error:
+        with writing(file):
+            draft.write_text(page, "utf-8")
+            draft.replace(file)
+    finally:
         draft.unlink(missing_ok=True)
-        raise UserError(f"{file}: {error.strerror}", code="file-unwritable") from None
     print(file)
     print_message(f"hpq: {size(len(page.encode()))}; open it in a browser, or send it to someone")

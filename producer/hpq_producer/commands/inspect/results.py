@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Annotated
 
 from typer import Option
 
-from hpq.domain.trial import Curve
-from hpq_producer.analysis.records import trial_record
-from hpq_producer.commands.common_flags import Output, WhereExpr
+from hpq.domain.sweep import SweepView
+from hpq.domain.trial import Curve, Json, TrialView, flatten
+from hpq.errors import UserError
+from hpq.store.reader import StoreReader
+from hpq_producer.analysis.front import metrics_of
+from hpq_producer.analysis.records import flat_record, trial_record
+from hpq_producer.commands.common_flags import WhereExpr
+from hpq_producer.extras import library
+from hpq_producer.python_api.frames import history_frame, trials_frame, write_parquet
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import HISTORY_COLUMNS, history_records, read_curves
 from hpq_producer.query.selection import Selection, names_in
@@ -32,7 +39,15 @@ _SHOWN = ("", *"objective trial number state step duration duration_s".split())
 
 def results(
     sweep: SweepRef = None,
-    output: Output = Format.TABLE,
+    output: Annotated[
+        Format,
+        Option(
+            "--output",
+            "-o",
+            metavar="FORMAT",
+            help="Print table, json, jsonl, yaml, csv or parquet; --json is short for -o json.",
+        ),
+    ] = Format.TABLE,
     sort: Annotated[
         str,
         Option(
@@ -48,19 +63,22 @@ def results(
         bool, Option(help="Show every metric in the table, not only the objective.")
     ] = False,
     history: Annotated[
-        bool, Option(help="Print every value of every metric of these trials, one per row.")
+        bool, Option(help="Print every kept value of every metric of these trials, one per row.")
     ] = False,
 ) -> None:
-    """Print the trials of a sweep that began, or their curves; the table shows what varies.
+    """Print the trials of a sweep that started, or their curves; the table shows what varies.
 
-    CSV, JSON and YAML have all parameters (param.NAME), the last value of each metric (last.NAME)
-    and the best value of the sweep's metric (best.NAME).
+    CSV, Parquet, JSON and YAML have all parameters (param.NAME), the last value of each metric
+    (last.NAME), the best value of the sweep's metric (best.NAME), and what a trial used of its
+    machine (rss_gb, gpu.memory_gb, …).
 
     Examples:
       hpq results -o csv > results.csv
       hpq results digits-3f2a1 --where 'state == failed' --sort=-duration
       hpq results --where 'state == queued'
+      hpq results --where 'gpu.memory_gb < 20'
       hpq results --history -o jsonl > curves.jsonl
+      hpq results -o parquet > results.parquet
     """
     only = Filter.of(where) if where is not None else None
     with open_session() as session:
@@ -71,19 +89,42 @@ def results(
         if begun and (rest := found.counts.queued):
             queued = trials_of(rest, "queued trial")
             print_message(f"{queued}: hpq results {found.id} --where 'state == queued'")
+        if output is Format.PARQUET:
+            return _write_parquet(reader, found, list(chosen.trials()), history)
         if history:
             return _show_history(read_curves(reader, chosen.trials()), output)
         if output is Format.CSV:
-            return write_trials(found, chosen.trials)
+            return write_trials([found], chosen.trials)
         if output.is_data:
             return show_rows((trial_record(t, found) for t in chosen.trials()), output)
         metrics = names_in(reader, found)[1] if all_metrics else []
         key = re.sub(r"^-?(param\.|last\.)?", "", sort)
-        own = found.metric.name if found.metric else ""
-        key = "" if key in (*_SHOWN, own, *found.varying, *metrics) else key
+        own = (metric.name for metric in metrics_of(found))
+        key = "" if key in (*_SHOWN, *own, *found.varying, *metrics) else key
         cells = (result_row(t, found, metrics, key) for t in chosen.trials())
         named = column_names(found, metrics)
         show_table(result_columns(found, metrics, key), cells, explain=named)
+
+
+def _write_parquet(
+    reader: StoreReader, sweep: SweepView, trials: Sequence[TrialView], history: bool
+) -> None:
+    if sys.stdout.isatty():
+        text = "-o parquet is no text for a terminal; run: hpq results -o parquet > results.parquet"
+        raise UserError(text, code="usage")
+    library("pyarrow", "-o parquet", "pandas pyarrow")
+    if history:
+        frame = history_frame(reader, sweep, trials, None)
+    else:
+        shown = trials or islice(reader.trials.all(sweep.id), 1)  # for the columns
+        frame = trials_frame([_exact_record(trial, sweep) for trial in shown])[: len(trials)]
+    write_parquet(frame, sys.stdout.buffer)
+
+
+def _exact_record(trial: TrialView, sweep: SweepView) -> dict[str, Json]:
+    """Return the row of CSV, also with infinities, which JSON lacks."""
+    exact = flatten({"objective": trial.objective, "last": dict(trial.metrics)})
+    return {name: exact.get(name, v) for name, v in flat_record(trial, sweep).items()}
 
 
 def _show_history(curves: Iterable[Curve], output: Format) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from hpq.code.signing import fingerprint, is_signed, key_of, keys_apart
+from hpq.code.signing import is_signed, key_of, keys_apart
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
@@ -15,9 +16,11 @@ from hpq.errors import UserError
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempts_of
+from hpq_producer.analysis.front import place_of
 from hpq_producer.analysis.records import attempt_record, finite, iso, sweep_record, trial_record
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.commands.common_flags import Output
+from hpq_producer.query.selection import read_front
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.provenance import provenance_record, write_code
 from hpq_producer.reports.show import shown_metrics, sweep_lines, trial_lines
@@ -118,10 +121,10 @@ def _signed(settings: Settings, sweep: SweepView) -> str:
     except UserError as error:
         return f"unknown: {error}"
     if key is None:
-        return f"unknown: this machine has no key{keys_apart(sweep, 'none')}"
+        return f"unknown: this machine has no key{keys_apart(None, sweep)}"
     if is_signed(key, settings.prefix, sweep):
         return "yes"
-    which = keys_apart(sweep, fingerprint(key))
+    which = keys_apart(key, sweep)
     return f"not by your key{which}: signed with another key, or changed after signing"
 
 
@@ -131,13 +134,18 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
         name: reader.trials.metric_history(found, name) for name in shown_metrics(trial, sweep)
     }
     ran_on = reader.trials.provenance(trial.provenance)
+    front = read_front(reader, [sweep]) if sweep.objectives else None
+    if front:
+        trial = replace(trial, is_front=trial.id.number in front.numbers)
     attempts = attempts_of(reader.events.of_trial(found), trial)
     if not output.is_data:
         log, _ = read_log(reader, found, _TAIL)
         text = log.decode("utf-8", "replace")
         columns = stdout_info().columns
-        row = TrialRow(trial=trial, sweep=sweep)
-        lines = trial_lines(row, curves, ran_on, text, attempts=attempts, columns=columns)
+        row, place = TrialRow(trial=trial, sweep=sweep), front and place_of(sweep, front, trial)
+        lines = trial_lines(
+            row, curves, ran_on, text, attempts=attempts, place=place or "", columns=columns
+        )
         return show_lines(lines, whole=True)
     history = {n: [[p.step, finite(p.value)] for p in points] for n, points in curves.items()}
     records = [attempt_record(one) for one in attempts]

@@ -9,9 +9,10 @@ import typer
 from typer import Option
 
 from hpq_producer.analysis.records import sweep_record
+from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.settle import settle
-from hpq_producer.diagnosis.verdict import exit_code
+from hpq_producer.diagnosis.verdict import exit_code, needed_actions, next_commands
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import print_message
@@ -29,9 +30,12 @@ def wait(
     """Wait until a sweep ends; the exit code is its result.
 
     0: each trial finished, was pruned, or was cancelled by `hpq cancel SWEEP/7` or `hpq stop`.
-    1: a trial failed, also by divergence; the sweep was cancelled; or no trial has the metric.
-    5: the sweep is held, or the timeout passed. `hpq run` exits by the same rule. It waits also
-    while no worker runs; --timeout ends that.
+    1: a trial failed, also by divergence; the sweep was cancelled; or no trial has the metric and
+    meets the constraints.
+    5: the sweep is held, or the timeout passed.
+    6: no waiting trial fits its budget. `hpq run` exits by the same rule. It waits also while no
+    worker runs; --timeout ends that. Data (-o json) also has the verdict on the winner, what needs
+    you, and the next commands.
 
     Examples:
       hpq wait && hpq best --yaml
@@ -42,11 +46,17 @@ def wait(
         done = settle(session, sid, timeout)
         found, best = done.status.sweep, done.status.best
         objective = best[0].objective if best else None
-        record = sweep_record(found, objective, done.why)
+        if output.is_data:
+            winner = judge_winner(session.reader, found) if best else None
+            record = sweep_record(found, objective, done.why) | {
+                "verdict": dict(winner.lines(sid)).get("verdict") if winner else None,
+                "needs_you": [one.record() for one in needed_actions(done.status, done.why)],
+                "next": next_commands(done.status, done.why),
+            }
         if done.late is None:
             if output.is_data:
                 show_data(record, output)
-            say_verdict(done.status, sys.stderr, done.why)
+            say_verdict(session.reader, done.status, sys.stderr, done.why)
             raise typer.Exit(exit_code(found, objective))
         if not output.is_data:
             raise done.late

@@ -16,18 +16,18 @@ from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.pods import cluster_record, explain_waiting
 from hpq_producer.diagnosis.verdict import exit_code, needed_actions, time_left
+from hpq_producer.reports.sweep_table import COLUMNS, read_sweeps
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import terminal_info
+from hpq_producer.terminal.console import show_table, terminal_info
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import paint
 from hpq_producer.watch.app import watch_sweep
-from hpq_producer.watch.event_log import print_lines
 from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import SceneReader
 from hpq_producer.watch.view import View
 
-_MOST = 500  # running trials in -o json
+_MOST = 500  # running trials in -o json, and sweeps in a list
 
 
 def watch(
@@ -38,19 +38,21 @@ def watch(
     once: Annotated[bool, Option("--once", help="Print one frame and exit.")] = False,
     several: Annotated[bool, Option("--all", help="Start with the list of sweeps.")] = False,
     output: Output = Format.TABLE,
-    lines: Annotated[
-        bool, Option(help="Print one line per event instead of the live table.")
-    ] = False,
 ) -> None:
     """Show a sweep live: arrows move, Enter opens a trial, ? lists the keys, q quits.
+
+    If stdout is no terminal, it prints one line per event.
 
     Example: hpq watch digits-3f2a1 --once -o json
     """
     if output.is_data and not once:
         raise UserError("-o needs --once; `hpq watch --once -o json` prints the current state")
-    if several and (once or lines or not sys.stdout.isatty()):
-        raise UserError("--all needs a terminal; `hpq ls` prints the sweeps", code="usage")
+    if several and (output.is_data or not (once or sys.stdout.isatty())):
+        text = "--all needs a terminal or --once; `hpq ls -o json` prints the sweeps"
+        raise UserError(text, code="usage")
     with open_session() as session:
+        if several and once:
+            return show_table(COLUMNS, read_sweeps(session.reader, _MOST, session.server).rows())
         if several:
             watch_sweep(session, "", several=True)
             return
@@ -59,11 +61,8 @@ def watch(
             return _data(session, sid, output)
         if once:
             return _frame(session, sid)
-        if lines:
-            print_lines(session, sid, sys.stdout)
-        else:
-            watch_sweep(session, sid, until_done=until_done)
-        if until_done or lines or not sys.stdout.isatty():
+        watch_sweep(session, sid, until_done=until_done)
+        if until_done or not sys.stdout.isatty():
             ended = session.reader.sweeps.get(sid)
             raise typer.Exit(exit_code(ended, *session.reader.trials.best_objectives([ended])))
 

@@ -13,7 +13,7 @@ from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.notices import cluster_hint
 from hpq_producer.diagnosis.pods import count_pods, pod_rows
-from hpq_producer.diagnosis.waiting import how_to_scale, how_to_start
+from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message, show_table, stdout_info
 from hpq_producer.terminal.output import Format, show_data
@@ -38,7 +38,7 @@ def workers(output: Output = Format.TABLE) -> None:
             for line in _refused(session, found):
                 print_message(line)
         elif cluster is None:
-            start = how_to_scale() if session.connection else how_to_start(session.server)
+            start = how_to_start(session.server, kubectl=session.kubectl)
             print_message(f"no worker is running; {start}{cluster_hint(session)}")
         if cluster:
             print_message(count_pods(cluster))

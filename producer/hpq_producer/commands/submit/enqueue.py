@@ -12,6 +12,7 @@ from pathlib import Path
 from hpq.code.command import interpreter, is_in_users_directory
 from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Launch, SweepState, SweepView
+from hpq_producer.actions.limits import check_tags
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import Appended, append, print_appended
@@ -23,12 +24,10 @@ from hpq_producer.enqueue.predecessor import explain_predecessor
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
-from hpq_producer.sweep_limits import check_tags
 from hpq_producer.terminal.console import print_message, progress_bar, warn
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.text import clean, size, trials_of
+from hpq_producer.terminal.text import clean, first_of, size, trials_of
 
-_MOST_NAMES = 5  # files that are not in a snapshot
 _NO_METRIC = (
     "the file has no metric, so hpq cannot rank the trials; add metric: {name: val_loss,"
     " goal: minimize}, and print val_loss=0.3 or call hpq.report({...}) in each trial"
@@ -113,9 +112,7 @@ def describe_snapshot(code: DiscoveredCode) -> list[str]:
     if code.note:
         lines.append(f"{code.note}; its other files run as they are on this machine")
     if names := code.left_out:
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        what = "not frozen" if code.launch.is_frozen else "not sent"
-        lines.append(f"{what}: {clean(', '.join(names[:_MOST_NAMES]))}{more}")
+        lines.append(f"not in the snapshot: {first_of(names)}")
     return lines
 
 
@@ -174,7 +171,7 @@ def print_enqueued(
         print_message(line)
     if sweep.launch.is_frozen:
         for folder in _not_frozen(session, sweep):
-            print_message(f"not frozen: {folder}, an editable install")
+            print_message(f"not in the snapshot: {folder}, an editable install")
     if sweep.launch.code_dir:
         print_message(f"runs {sweep.launch.what}{describe_place(sweep.launch)}")
 
@@ -198,8 +195,8 @@ def _report(
     else:
         _print_existing(sweep, options.reuse)
         print_owner_and_name(session, sweep, submission.spec.name)
-    if isinstance(done, Appended) and sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        print_message(f"{sweep.id} is {sweep.state}; `hpq resume {sweep.id}` continues it")
+    if sweep.state in (SweepState.PAUSED, SweepState.HELD):
+        print_message(f"{sweep.id} is {sweep.state}; `{sweep.resumed_by}` continues it")
     elif isinstance(done, Enqueued) or done.added:
         print_if_not_running(session, sweep.id)
     print(sweep.id)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from hpq.errors import UserError
+from hpq.errors import UserError, writing
 from hpq.shell import shell_hint
 from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.template import sweep_file, unfilled
@@ -72,6 +72,9 @@ def init(
         print_message(f"! {place}")
     if spec.metric is None:
         print_message("! found no metric: see the comment in the file")
+        if near := found.unread:
+            fix = f"{near.name}=NUMBER"
+            print_message(f"! {program}:{near.line}: {near.name} is not read; print {fix}")
     print_message(f"next: {shell_hint(['hpq', 'plan', str(out)])}")
     print(out)
 
@@ -98,10 +101,8 @@ def _copy(source: Path, target: Path) -> None:
     if target.exists() and target.read_text("utf-8") != text:
         text = f"{target} exists; choose another directory with --out"
         raise UserError(text, code="file-exists")
-    try:
+    with writing(target):
         target.write_text(text, "utf-8")
-    except OSError as error:
-        raise UserError(f"{target}: {error.strerror}", code="file-unwritable") from None
 
 
 def _seen_from(script: Path, folder: Path) -> str:

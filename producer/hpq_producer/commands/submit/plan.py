@@ -10,7 +10,8 @@ from typing import Annotated
 from typer import Option
 
 from hpq.domain.sweep import Launch
-from hpq_producer.analysis.pruning import describe_rule
+from hpq_producer.analysis.pruning import describe_idle, describe_rule
+from hpq_producer.analysis.records import budget_record
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import show_plan
 from hpq_producer.commands.submit.enqueue import describe_place, describe_snapshot
@@ -20,6 +21,8 @@ from hpq_producer.enqueue.append import plan_append
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.scaffold.template import unfilled
 from hpq_producer.session import open_session
+from hpq_producer.sweepfile.field_types import IdleKeys
+from hpq_producer.sweepfile.set_counts import describe_share
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
 from hpq_producer.terminal.console import print_message, show_lines, warn
@@ -54,6 +57,7 @@ def plan(
             "sets": some,
             "replicates": spec.keys.replicates,
             "early_terminate": asdict(spec.early) if spec.early else None,
+            **budget_record(spec.budget),
             "code": submission.code.launch.code,
             "files": list(submission.code.manifest),
             "warnings": [warning.record() for warning in submission.warnings],
@@ -95,9 +99,16 @@ def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
         how_many += f" ({spec.keys.replicates} replicates of each set)"
     where = f"queue {spec.queue}, seed {spec.keys.seed}"
     yield f"name {spec.name}, method {spec.method}, {how_many}, {where}"
-    what = spec.keys.trainer or spec.keys.program or " ".join(spec.command)
-    yield f"runs {what}" + describe_place(launch)
-    if spec.metric:
-        yield f"metric {spec.metric.name}, {spec.metric.goal}"
+    if share := describe_share(spec):
+        yield share
+    yield f"runs {launch.what}{describe_place(launch)}"
+    for metric in spec.objectives or filter(None, [spec.metric]):
+        yield f"metric {metric.name}, {metric.goal}"
+    for constraint in spec.constraints:
+        yield f"constraint {constraint}"
     if spec.early:
         yield f"stops trials early: {describe_rule(spec.early)}"
+    if isinstance(idle := spec.keys.stall, IdleKeys):
+        yield f"ends trials at {describe_idle(idle.gpu_below, idle.lasting)}, on workers with NVML"
+    if spec.budget:
+        yield f"budget {spec.budget.limits}"

@@ -30,7 +30,8 @@ from hpq_producer.enqueue.submit import Enqueued
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_producer.reports.summary_page import print_summary
 from hpq_producer.session import Session, load_settings, open_session
-from hpq_producer.terminal.console import print_message, warn
+from hpq_producer.terminal.console import discard_stdout, print_message, warn
+from hpq_producer.terminal.screen import ask_key
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep
 
@@ -119,7 +120,7 @@ def _go_on(session: Session, sweep: SweepView) -> None:
         session.context()  # refuses a sweep that was moved
         raise UserError(
             f"{sweep.id} is {sweep.state}; `hpq best {sweep.id}` prints its best trial,"
-            f" `hpq retry {sweep.id}` queues its failed trials",
+            f" `hpq retry {sweep.id}` queues its failed trials (--cancelled: the cancelled ones)",
             code="sweep-over",
         )
     print_message(f"{sweep.id}: continues, {_left(sweep.counts)}")
@@ -165,7 +166,12 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     with LocalWorkers(session, session.reader.sweeps.get(sid), workers, offer) as local:
         stuck = Stuck(session, sid, local)
         local.wait_for_one(lambda: bool(stuck.takers()))
-        seen = _watch(session, sid, stuck, local)
+        try:
+            seen = _watch(session, sid, stuck, local)
+        except BrokenPipeError:  # `hpq run … | head` stops the workers, as Ctrl-C does
+            discard_stdout()
+            print_message(f"stdout was closed; {unfinished}")
+            return ExitCode.INTERRUPTED
     if seen is None:
         print_message(
             f"{sid}: its workers continue (log: {local.log}); `hpq run {sid}` attaches to them,"
@@ -174,11 +180,13 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
         return ExitCode.DONE
     state, why = seen
     sweep = session.reader.sweeps.get(sid)
+    if line := local.logged("file-overwritten"):
+        print_message(f"! {line}")
     if (state and state.is_over) or sweep.state.is_over:
         print_summary(session, sweep)
         return exit_code(sweep, *session.reader.trials.best_objectives([sweep]))
     if state is SweepState.HELD:
-        return ExitCode.HELD
+        return exit_code(sweep, None)
     if why is not None:
         raise Held(f"{sid}: {why.text} (the workers' log: {local.log})", code=why.code)
     print_message(unfinished)
@@ -198,12 +206,13 @@ def _watch(
             session, sid, until_done=True, leave=stuck.why, on_quit="leave (asks about the workers)"
         )
         why = stuck.now()
-        is_done = state is not None and (state.is_over or state is SweepState.HELD)
-        if is_done or why is not None or not _leaves():
-            return state, why
     except KeyboardInterrupt:
         if not _leaves():
             raise
+    else:
+        is_done = state is not None and (state.is_over or state is SweepState.HELD)
+        if is_done or why is not None or not _leaves():
+            return state, why
     local.leave()
     return None
 
@@ -212,11 +221,7 @@ def _leaves() -> bool:
     """Ask whether the workers should continue without this command; no terminal means no."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    try:
-        answer = input("[S]top the workers, or [l]eave them running? ")
-    except EOFError:
-        return False
-    return answer.strip().lower().startswith("l")
+    return ask_key("[S]top the workers, or [l]eave them running? ") in ("l", "L")
 
 
 class Stuck:

@@ -156,9 +156,12 @@ def _of_file(file: Path) -> tuple[SweepView, Params]:
         digest=submission.digest,
         launch=code.launch if code.files is None else _live(code.launch, code.folder),
         metric=spec.metric,
+        objectives=spec.objectives,
+        constraints=spec.constraints,
         early=spec.early,
         method=spec.method,
         seed=spec.keys.seed,
+        provenance=code.origin,
     )
     return sweep, next(parameter_sets(spec), {})
 

@@ -1,0 +1,153 @@
+"""`hpq slurm | sbatch` on a real Slurm: requeue, scancel, a time limit, a node that goes down."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from hpq.domain.attempt import Reason
+from hpq.domain.trial import TrialState
+from tests.slurm.conftest import PASSWORD, Student
+from tests.support.constants import ROOT
+from tests.support.lab import audit
+from tests.support.pages import blocks, script, typed
+
+TRIALS = 24
+SCRIPT = """
+import argparse, os, pathlib, signal, sys, time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--x", type=int)
+parser.add_argument("--seconds", type=float)
+x, seconds = vars(parser.parse_args()).values()
+saved = pathlib.Path(os.environ["HPQ_CHECKPOINT_DIR"]) / "seconds"
+done = float(saved.read_text()) if saved.exists() else 0.0
+while done < seconds and not os.path.exists("GO"):
+    time.sleep(0.5)
+    done += 0.5
+    if CHECKPOINTS:
+        draft = saved.with_name("draft")
+        draft.write_text(str(done))
+        draft.rename(saved)
+    print(f"loss={x}", flush=True)
+"""
+
+
+def sweep(student: Student, count: int, seconds: float, *, checkpoints: bool) -> str:
+    """Enqueue trials that take this long, or until the file `go` exists."""
+    code = student.folder / "code"
+    (code / "train.py").write_text(
+        SCRIPT.replace("CHECKPOINTS", str(checkpoints)).replace("GO", str(student.go))
+    )
+    (code / "sweep.yaml").write_text(
+        "program: train.py\nmethod: grid\nmetric: {name: loss, goal: minimize}\nparameters:\n"
+        f"  x: {{values: {list(range(count))}}}\n  seconds: {{value: {seconds}}}\n"
+    )
+    return student.ok("enqueue", "sweep.yaml").strip()
+
+
+def test_the_tutorial_works_as_it_is_printed(slurm, tmp_path, port) -> None:
+    student = Student(tmp_path, slurm, port)
+    try:
+        page = [b for b in blocks(ROOT / "docs" / "tutorial" / "slurm.md") if not b.stays]
+        changed = {"PASSWORD": PASSWORD, "SERVER": "127.0.0.1", "6379": str(port)}
+        text = script(page, tmp_path, cluster=False, changed=changed)
+        output = typed(text, tmp_path, student.env, 200)
+        student.jobs += re.findall(r"Submitted batch job (\d+)", output)
+        assert re.search(r"^lr +0.03$", output, re.M), output
+    finally:
+        student.end()
+
+
+def test_no_trial_is_lost_by_requeue_scancel_a_limit_and_a_node_that_goes_down(
+    student: Student,
+) -> None:
+    student.env |= {"HPQ_STORE": str(student.folder / "store"), "HPQ_LEASE_S": "12"}
+    student.env |= {"HPQ_GRACE_S": "6"}
+    (student.folder / "store").mkdir()
+    sid = sweep(student, TRIALS, 9.0, checkpoints=True)
+    job = student.submit("--partition", "gpu", "--time", "2", "--jobs", "4")
+
+    def running() -> list[str]:
+        return [task for task, state in student.tasks(job).items() if state == "R"]
+
+    def finished() -> int:
+        return student.reader.sweeps.get(sid).counts.finished
+
+    student.wait_until(lambda: finished() >= 2, "the first trials")
+    first, second = sorted(running())
+    student.tool("scontrol", "requeue", first)
+    student.wait_until(lambda: finished() >= 4, "trials on another node")
+    student.tool("scancel", second)
+    student.wait_until(lambda: len(running()) == 2, "the last task of the array")
+    node = student.tool("squeue", "-h", "-j", running()[-1], "-o", "%N").strip()
+    student.tool("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+    try:
+        student.wait_until(lambda: finished() >= 7, "trials on the other node")
+    finally:
+        if "down" in student.tool("sinfo", "-h", "-n", node, "-o", "%T"):  # else it came back
+            student.tool("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+    def reasons() -> list[str | None]:
+        return [event.fields.get("reason") for event in student.reader.events.read(sid)]
+
+    def is_over() -> bool:
+        student.hurry(job)
+        return student.reader.sweeps.get(sid).state.is_over
+
+    student.wait_until(lambda: Reason.TIME_UP in reasons() or is_over(), "the end of an allocation")
+    student.go.touch()  # the rest ends at once
+    student.wait_until(is_over, "the end of the sweep")
+    trials = list(student.reader.trials.all(sid))
+    assert [t.state for t in trials] == [TrialState.FINISHED] * TRIALS
+    audit(student.reader, sid)
+    assert student.ok("audit", sid)
+    assert Reason.TIME_UP in reasons()
+    assert set(reasons()) <= {None, "stopping", "time_up", "lost"}, "an attempt was charged"
+
+
+def test_a_trial_longer_than_an_allocation_is_not_begun_again_and_the_job_ends(
+    student: Student,
+) -> None:
+    student.env |= {"HPQ_GRACE_S": "1"}
+    sid = sweep(student, 2, 3600.0, checkpoints=False)
+    job = student.submit("--time", "1")
+
+    def is_cut() -> bool:
+        return student.reader.sweeps.get(sid).least_ms > 0
+
+    student.wait_until(is_cut, "the end of the time")
+    student.wait_until(lambda: "PD" in student.tasks(job).values(), "that the job requeues itself")
+
+    def is_gone() -> bool:
+        student.hurry(job)
+        return not student.tasks(job)
+
+    student.wait_until(is_gone, "that the job ends, as no trial fits")
+    began = [e for e in student.reader.events.read(sid) if e.what == "claimed"]
+    assert len(began) == 1, began
+    assert "[time-left-short]" in student.hpq("enqueue", "sweep.yaml").stderr
+
+
+def test_an_array_without_a_sweep_ends(student: Student) -> None:
+    text = student.ok("slurm", "--jobs", "2").replace("--until-idle 10m", "--until-idle 1s")
+    path = student.folder / "job.sh"
+    path.write_text(text)
+    job = student.tool("sbatch", "--parsable", str(path)).strip()
+    student.jobs.append(job)
+    began = time.monotonic()
+    student.wait_until(lambda: not student.tasks(job), "the end of the array")
+    assert time.monotonic() - began < 60, student.log()
+
+
+def test_doctor_names_what_a_job_would_meet(student: Student) -> None:
+    found = json.loads(student.hpq("doctor", "--slurm", "--json").stdout)
+    assert {"slurm-partition", "node-answers", "redis-local"} <= {one["code"] for one in found}
+    refused = student.hpq("doctor", "--slurm", "--json", SLURM_PARTITION="nope")
+    (one,) = [one for one in json.loads(refused.stdout) if one["code"] == "slurm-refused"]
+    assert one["level"] == "wrong" and "nope" in one["what"] and refused.returncode == 3
+    url = "redis://127.0.0.1:1/0"
+    there = json.loads(student.hpq("doctor", "--slurm", "--json", HPQ_REDIS_URL=url).stdout)
+    codes = [one["code"] for one in there if one["what"].startswith("on n")]
+    assert "redis-unreachable" in codes and "node-answers" not in codes
