@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import (
+    budget,
     checkpoint,
     cli,
     drain,
@@ -38,8 +39,12 @@ BENCHMARKS = {
     "drain": (drain.measure, "1,000 empty trials, one worker"),
     "preload": (preload.measure, "one-second programs that import torch, one worker"),
     "checkpoint": (checkpoint.measure, "copying a file of 1 GiB into the store"),
-    "reports": (reports.measure, "CPU time of a call that reports three metrics"),
+    "reports": (
+        reports.measure,
+        "CPU time of a call that reports three metrics, or more",
+    ),
     "recovery": (recovery.measure, "from the loss of a worker to the requeue of its trial"),
+    "budget": (budget.measure, "what 8 workers spend beyond a budget of 100 trials"),
     "suggest": (suggest.measure, "a set of a bayes sweep, CPU time; workers' gaps"),
     "trainer": (trainer.measure, "CIFAR10 on a CPU, a thread, the small sweep's sets"),
     "million": (million.measure, "a sweep of 1,000,000 trials, each command once"),

@@ -46,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="Rewrite tests/golden.")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to rewrite the golden files by several processes: each would lose others' sections."""
+    if config.getoption("--update-golden") and config.getoption("numprocesses", None):
+        raise pytest.UsageError("--update-golden needs one process; add -n 0")
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compare texts with the golden files."""

@@ -21,7 +21,7 @@ class Function:
 
     name: str
     parameters: dict[str, Any]
-    call: Callable[[Params], float]
+    call: Callable[[Params], Any]
     least: float = 0.0
 
 

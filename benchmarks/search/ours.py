@@ -77,7 +77,7 @@ def by_hand(function: Function, trials: int, seed: int, workers: int, **kw: Any)
             return values
         trial = study.ask()
         asked.append(trial)
-        values.append(function.call(_suggest(trial, function)))
+        values.append(function.call(suggest(trial, function)))
     raise AssertionError("unreachable")
 
 
@@ -95,7 +95,8 @@ def _places(seed: int, workers: int) -> Iterator[int | None]:
         number += 1
 
 
-def _suggest(trial: optuna.Trial, function: Function) -> dict[str, Any]:
+def suggest(trial: optuna.Trial, function: Function) -> dict[str, Any]:
+    """Suggest a set of a function by Optuna's interface."""
     out: dict[str, Any] = {}
     for name, keys in function.parameters.items():
         if "values" in keys:

@@ -1,10 +1,12 @@
-"""A program, and a trainer, that report three metrics many times and write what a call costs.
+"""A program, and a trainer, that report metrics many times and write what a call costs.
 
-Standard library only, besides hpq. The cost for the worker's parent counts all its threads.
+Standard library only, besides hpq, or W&B's package, whose config is in CALLS. The cost for the
+worker's parent counts all its threads.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -21,11 +23,17 @@ def train(params: dict[str, Any], trial: Any) -> None:
 
 
 def _measure(
-    report: Callable[[dict[str, float]], object], worker: int, file: str, calls: int, pause: float
+    report: Callable[[dict[str, float]], object],
+    worker: int,
+    file: str,
+    calls: int,
+    pause: float,
+    names: int,
 ) -> None:
     spent, before = 0.0, _cpu_s(worker)
     for i in range(calls):
-        values = {"loss": 1 / (i + 1), "acc": i / calls, "train/loss": 0.25}
+        values = {f"train/metric_{name}": (i + name) / 7 for name in range(names - 1)}
+        values["loss"] = 1 / (i + 1)
         begun = time.thread_time()
         report(values)
         spent += time.thread_time() - begun
@@ -47,5 +55,5 @@ def _stat(pid: int) -> list[str]:
 if __name__ == "__main__":
     import wandb  # type: ignore[import-not-found]
 
-    wandb.init()
+    wandb.init(config=json.loads(os.environ.get("CALLS", "{}")))
     _measure(wandb.log, int(_stat(os.getppid())[1]), **wandb.config)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from hpq.domain.status import FULL
 from hpq.errors import OutOfReach
 from hpq_producer.session import Session
@@ -12,10 +10,8 @@ from hpq_producer.terminal.text import size, trials_of
 TRIAL_BYTES = 450  # per queued trial, measured; excludes parameters beyond 200 bytes
 
 
-def check_capacity(
-    session: Session, trials: int, *, weight: int = 0, code: int = 0
-) -> Iterator[str]:
-    """Yield warnings about the server's memory before `trials` trials and their code are written.
+def check_capacity(session: Session, trials: int, *, weight: int = 0, code: int = 0) -> list[str]:
+    """Return warnings about the server's memory before `trials` trials and their code are written.
 
     `weight` is the estimated size of the trials in bytes (0: that of queued trials); `code` is
     the size of their code in bytes.
@@ -25,17 +21,16 @@ def check_capacity(
     """
     memory, more = session.reader.server_memory(), (weight or trials * TRIAL_BYTES) + code
     if memory is None:  # these credentials may not run INFO
-        return
+        return []
     if not memory.has_room(more):
         raise OutOfReach(
             f"Redis is full: {size(memory.used)} of maxmemory {size(memory.limit)} are used,"
             f" {trials_of(trials)} need about {size(more)}, and hpq fills at most {FULL:.0%}."
-            " `hpq ls --all --size` shows large sweeps; `hpq archive` and then `hpq rm` them, or"
+            " `hpq ls --all` shows large sweeps; `hpq archive` and then `hpq rm` them, or"
             f" raise maxmemory to at least {size((memory.used + more) / FULL * 1.01)}",
             code="redis-memory",
         )
-    if memory.limit and memory.evicts:
-        yield (
-            f"maxmemory-policy is {memory.policy}: a full server would delete trials;"
-            " run: redis-cli CONFIG SET maxmemory-policy noeviction"
-        )
+    if not (memory.limit and memory.evicts):
+        return []
+    what = f"maxmemory-policy is {memory.policy}: a full server would delete trials;"
+    return [f"{what} run: redis-cli CONFIG SET maxmemory-policy noeviction"]

@@ -47,6 +47,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "show": ("inspect.show", "Show a sweep or a trial in full"),
         "logs": ("inspect.logs", "Print the log of a trial"),
         "summary": ("inspect.summary", "Rank the trials; show what mattered and what failed"),
+        "diff": ("inspect.diff", "Compare two sweeps, two trials, or one with your files"),
         "best": ("inspect.best", "Print the parameters of the best trial"),
         "get": ("inspect.get", "Download a trial's file"),
         "dashboard": ("inspect.dashboard", "Serve live pages of all sweeps and workers"),
@@ -62,18 +63,19 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "stop": ("control.control", "Finish running trials, cancel queued ones"),
         "cancel": ("control.control", "Stop a sweep or a trial now"),
         "retry": ("control.control", "Queue failed or cancelled trials again"),
-        "set": ("control.set_limits:set_limits", "Change a sweep's limits and tags"),
+        "set": ("control.set_limits:set_limits", "Change a sweep's limits, tags and note"),
         "rm": ("control.rm", "Delete a sweep with all its results"),
     },
     "Cluster": {
-        "scale": ("cluster.scale", "Set the number of worker pods; idle pods stop first"),
-        "drain": ("cluster.drain", "Let workers finish their trials, then stop them"),
+        "drain": ("cluster.drain", "Let workers finish their trials and claim no more"),
         "connect": ("cluster.connect", "Connect this machine to a cluster's Redis"),
         "manifests": ("cluster.manifests", "Print the Kubernetes manifests"),
+        "slurm": ("cluster.slurm", "Print a job script of workers for Slurm"),
     },
     "Maintenance": {
         "data": ("admin.data", "Download CIFAR10 or MNIST for the built-in trainers"),
         "doctor": ("admin.doctor", "Check the server, the workers and the data"),
+        "user": ("admin.user", "List the owners of sweeps with their limits, or set limits"),
         "audit": ("admin.audit", "Verify from its events that a sweep lost no trial"),
         "redis-acl": (
             "admin.redis_acl",
@@ -102,6 +104,8 @@ _EXIT_CODES = {
     ExitCode.OUT_OF_REACH: "no answer from Redis or the cluster",
     ExitCode.UNKNOWN: "not found, or permission denied",
     ExitCode.HELD: "sweep held after failures, or no worker for it",
+    ExitCode.OVER_BUDGET: "sweep held by its budget",
+    ExitCode.TIME_UP: "a worker's time is up, and trials are left",
 }
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
@@ -287,8 +291,9 @@ class Lazy(TyperGroup):
             what = " ".join(f"{type(error).__name__}: {error}".split())
             text = f"internal error: {what}; `hpq --debug …` prints the traceback"
             error = HpqError(text, code="internal")
+        linked = importlib.import_module("hpq_producer.terminal.console").linked
         for notice in error.notices:
-            print(f"hpq: {notice}", file=sys.stderr)
+            print(f"hpq: {linked(notice)}", file=sys.stderr)
         if self.as_json:
             print(json.dumps({"error": error.record()}, indent=2))
         return int(error.exit_code if exit_code is None else exit_code)
@@ -314,7 +319,7 @@ def root(
     if version:
         typer.echo(f"hpq {__version__}")
     elif ctx.invoked_subcommand is None:
-        importlib.import_module("hpq_producer.commands.inspect.overview").show_overview()
+        typer.echo(ctx.get_help())
 
 
 def main() -> None:

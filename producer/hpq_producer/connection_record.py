@@ -1,8 +1,8 @@
-"""Records of connections, which `hpq connect` keeps under HPQ_HOME for other commands.
+"""The record of the connection that `hpq connect` keeps under HPQ_HOME for other commands.
 
-Each connection has a record, named `background` or by its process id, and a lock that its process
-holds while it lives: a record with a free lock belongs to a killed process. Passwords are in the
-process's memory, where the same user's commands read them through /proc, never on disk.
+Its process holds a lock while it lives: a record with a free lock belongs to a killed process.
+Passwords are in the process's memory, where the same user's commands read them through /proc, never
+on disk. The locks of this machine's workers are beside it.
 Standard library only: every command reads this module.
 """
 
@@ -21,14 +21,16 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from hpq.errors import OutOfReach
-from hpq.process import make_private, private_file
+from hpq.process import make_private, replace_private
 from hpq.shell import shell_hint
+from hpq.store.wire.records import record as decoded
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
 from hpq_producer.invitation import folder_of, joined
 
 NAMESPACE = "hpq"  # the default
 BACKGROUND = "background"
 HOST = "127.0.0.1"
+KUBECTL = "kubectl -n NAMESPACE"  # of a cluster that is not known
 _STOP_S = 5.0
 
 
@@ -36,7 +38,6 @@ _STOP_S = 5.0
 class ConnectionRecord:
     """A local port forwarded to a cluster's Redis; `trouble` is the current error, if any."""
 
-    name: str
     pid: int
     port: int
     context: str
@@ -58,13 +59,18 @@ class ConnectionRecord:
 
     @property
     def role(self) -> str:
-        """The role, which is the end of the user's name."""
-        return self.user.rpartition("-")[2]
+        """The role, which is the end of the user's name; user-NAME of a single person."""
+        return self.user.removeprefix(f"{self.prefix}-")
 
     @property
     def where(self) -> str:
         """The target, for messages."""
         return f"Service {self.service}, namespace {self.namespace}, context {self.context}"
+
+    @property
+    def kubectl(self) -> str:
+        """`kubectl` with the context and the namespace, for messages."""
+        return kubectl_command(self.context, self.namespace)
 
     def environ(self) -> dict[str, str]:
         """Return the environment variables that make a command use this connection."""
@@ -88,17 +94,18 @@ def _lock(home: Path, name: str) -> Path:
     return records_folder(home) / f"{name}.lock"
 
 
-def _record(home: Path, name: str) -> Path:
-    return records_folder(home) / f"{name}.json"
+def _record(home: Path) -> Path:
+    return records_folder(home) / "background.json"
 
 
-def acquire_lock(home: Path, name: str) -> int | None:
-    """Lock a connection as long as this process lives; None if another process holds the lock."""
+def acquire_lock(home: Path, name: str = BACKGROUND) -> int | None:
+    """Lock a name as long as this process lives; None if another process holds the lock."""
     make_private(records_folder(home))
     fd = open_lock(_lock(home, name))
     if try_lock(fd):
         os.ftruncate(fd, os.pwrite(fd, str(os.getpid()).encode(), 0))
-        _record(home, name).unlink(missing_ok=True)  # left by a killed process
+        if name == BACKGROUND:
+            remove_record(home)  # left by a killed process
         return fd
     os.close(fd)
     return None
@@ -114,36 +121,30 @@ def lock_holder(home: Path, name: str = BACKGROUND) -> int | None:
 
 def write_record(home: Path, record: ConnectionRecord) -> None:
     """Replace the record atomically."""
-    path = _record(home, record.name)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(draft, "w", encoding="utf-8", opener=private_file) as file:
-        json.dump(asdict(record), file)
-    draft.replace(path)
+    replace_private(_record(home), json.dumps(asdict(record)).encode())
 
 
-def remove_record(home: Path, name: str) -> None:
-    """Remove the record and its lock file; the background's lock file stays for waiters."""
-    _record(home, name).unlink(missing_ok=True)
-    if name != BACKGROUND:
-        _lock(home, name).unlink(missing_ok=True)
+def remove_record(home: Path) -> None:
+    """Remove the record; its lock file stays for waiters."""
+    _record(home).unlink(missing_ok=True)
 
 
-def read_record(home: Path, name: str = BACKGROUND) -> ConnectionRecord | None:
-    """Return the record of that name, whether its process lives or not."""
+def read_record(home: Path) -> ConnectionRecord | None:
+    """Return the record, whether its process lives or not."""
     try:
-        return ConnectionRecord(**json.loads(_record(home, name).read_text("utf-8")))
+        return decoded(ConnectionRecord, _record(home).read_text("utf-8"))  # of any version of hpq
     except (OSError, ValueError, TypeError):
         return None
 
 
 def current_trouble(home: Path, record: ConnectionRecord | None) -> str:
     """Return why a connection does not reach Redis at present; "" if unknown."""
-    now = read_record(home, record.name) if record else None
+    now = read_record(home) if record else None
     return now.trouble if now else ""
 
 
 def is_alive(home: Path, name: str = BACKGROUND) -> bool:
-    """Return True while the process of a connection lives."""
+    """Return True while the process that holds a lock lives."""
     try:
         fd = os.open(_lock(home, name), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
@@ -152,13 +153,6 @@ def is_alive(home: Path, name: str = BACKGROUND) -> bool:
         return not try_lock(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
-
-
-def remove_stale_records(home: Path) -> None:
-    """Remove the records of killed commands' connections."""
-    for path in records_folder(home).glob("*.lock"):
-        if path.stem != BACKGROUND and not is_alive(home, path.stem):
-            remove_record(home, path.stem)
 
 
 def background_connection(home: Path) -> ConnectionRecord | None:
@@ -186,14 +180,15 @@ def connection_of_url(home: Path, url: str) -> ConnectionRecord | None:
     parts = urlsplit(url)
     if parts.hostname != HOST:
         return None
-    found = (read_record(home, path.stem) for path in records_folder(home).glob("*.json"))
-    return next((r for r in found if r and r.port == parts.port and is_alive(home, r.name)), None)
+    record = read_record(home)
+    return record if record and record.port == parts.port and is_alive(home) else None
 
 
 def stop_background(home: Path) -> ConnectionRecord | None:
     """End the connection in the background; return its record, None if there was none."""
     record = read_record(home)
     _end(home, BACKGROUND, _STOP_S, signal.SIGKILL)
+    remove_record(home)
     return record
 
 
@@ -206,12 +201,21 @@ def _end(home: Path, name: str, patience_s: float, last: signal.Signals) -> None
                 os.kill(pid, number)
             number, until = last, time.monotonic() + patience_s
         time.sleep(0.02)
-    remove_record(home, name)
+
+
+def doctor_command(context: str, namespace: str) -> str:
+    """Return the command that explains the state of a namespace, for a message."""
+    return shell_hint(["hpq", "doctor", "--cluster", "--context", context, "-n", namespace])
 
 
 def kubectl_command(context: str, namespace: str) -> str:
     """Return `kubectl` with a context and a namespace, for a message."""
     return f"kubectl --context {shell_hint([context])} -n {namespace}"
+
+
+def scale_command(kubectl: str = KUBECTL, deployment: str = "hpq-worker") -> str:
+    """Return the command that sets the number of worker pods to N, for a message."""
+    return f"`{kubectl} scale deployment/{deployment} --replicas=N`"
 
 
 def namespace_flags(context: str, namespace: str) -> tuple[str, str]:
@@ -255,4 +259,5 @@ def stop_workers(home: Path, grace_s: float) -> int:
     live = [name for name in names if is_alive(home, name)]
     for name in names:
         _end(home, name, grace_s, signal.SIGTERM)  # a second one ends a worker at once
+        _lock(home, name).unlink(missing_ok=True)
     return len(live)

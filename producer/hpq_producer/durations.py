@@ -1,13 +1,15 @@
-"""Durations as people write them: 90s, 15m, 2h, 1d, or a number of seconds."""
+"""Durations as people write them: 90s, 15m, 2h, 1d, or a number of seconds; times of day."""
 
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 
 from hpq.domain.trial import Json
 
 PATTERN = r"[0-9]+(?:\.[0-9]+)?[smhd]"
 MAX_SECONDS = 365 * 86_400.0
+_CLOCK = re.compile(r"(?:[01]?[0-9]|2[0-3]):[0-5][0-9]")
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -26,6 +28,29 @@ def seconds(value: Json) -> float:
         what = f"{value!r} is not a duration; write seconds, or 90s, 15m, 2h (at most a year)"
         raise ValueError(what)
     return float(found)
+
+
+def until_ms(value: Json) -> int:
+    """Return the next time of day such as 08:00 on this machine, or a date with a time and a zone.
+
+    Raises:
+        ValueError: the value is no such time, or is in the past.
+    """
+    now = datetime.now()
+    if isinstance(value, str) and _CLOCK.fullmatch(value):
+        hour, minute = map(int, value.split(":"))
+        found = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        return int(1000 * (found + timedelta(days=found <= now)).timestamp())
+    try:
+        found = datetime.fromisoformat(str(value))
+    except ValueError:
+        found = now
+    if not isinstance(value, str) or found.tzinfo is None:
+        what = "write a time of day in quotes, '08:00', or a date with a time and a zone"
+        raise ValueError(f"{value!r} is not a time; {what}, '2027-01-31T08:00+01:00'")
+    if not now.astimezone() < found < now.astimezone() + timedelta(days=36_500):
+        raise ValueError(f"{value} is in the past or too far away; write another time")
+    return int(1000 * found.timestamp())
 
 
 def text(seconds: float) -> str:

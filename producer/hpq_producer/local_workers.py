@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from hpq.domain.sweep import SweepView
+from hpq.error_ids import Code
 from hpq.filestore.local import location
 from hpq.process import make_private, private_file
 from hpq_producer.embedded_redis import keeper
@@ -173,9 +174,17 @@ class LocalWorkers:
         while not is_there() and self.ended() is None and time.monotonic() < until:
             time.sleep(0.05)
 
+    def logged(self, code: Code) -> str:
+        """Return the first line of the log with an id, without its time and trial; "" if none."""
+        line = next((line for line in self._lines() if line.endswith(f"[{code}]")), "")
+        return line.split(": ", 2)[-1]
+
+    def _lines(self) -> list[str]:
+        return self.log.read_text("utf-8", "replace").strip().splitlines()
+
     def ended(self) -> str | None:
         """Return why the workers have ended; None while they run."""
         if self._is_running():
             return None
-        lines = self.log.read_text("utf-8", "replace").strip().splitlines()
+        lines = self._lines()
         return f"the workers ended: {lines[-1] if lines else f'see {self.log}'}"

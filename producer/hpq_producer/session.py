@@ -8,7 +8,7 @@ private server under HPQ_HOME.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -21,7 +21,8 @@ from hpq.acknowledged import MarkFile
 from hpq.code.signing import RowSigner, unverified
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
-from hpq.domain.sweep import MovedSweep, SweepView
+from hpq.domain.status import MovedSweep
+from hpq.domain.sweep import SweepView
 from hpq.errors import Forbidden, OutOfReach, sweep_moved
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.keys import Keys
@@ -87,7 +88,7 @@ class Session:
         """Build the context that the writers of the store share.
 
         Raises:
-            NotFound: the command has read a sweep of the history, which cannot be changed.
+            NotFound: the command has read a moved sweep, which cannot be changed.
         """
         if moved := self.reader.moved:
             raise sweep_moved(moved.view.id, moved.store)
@@ -128,6 +129,11 @@ class Session:
             warn(notice)
         return found
 
+    def several(self, refs: Sequence[str] | None) -> list[SweepView]:
+        """Return sweeps, as `verifiable`, once each; the readers read the last one's server."""
+        found = [self.verifiable(ref) for ref in refs or (None,)]
+        return list({sweep.id: sweep for sweep in found}.values())
+
     def trouble(self) -> str:
         """Return why `hpq connect` cannot reach Redis; "" if it logged no reason."""
         return connection_record.current_trouble(self.settings.home, self.connection)
@@ -136,6 +142,11 @@ class Session:
     def is_private(self) -> bool:
         """True on the embedded server, which only this user can reach."""
         return self.attached is not None
+
+    @property
+    def kubectl(self) -> str:
+        """`kubectl` with the cluster of the connection, for messages."""
+        return self.connection.kubectl if self.connection else connection_record.KUBECTL
 
     @property
     def server(self) -> Server:
@@ -149,7 +160,7 @@ def reader_of(redis: Redis, settings: Settings) -> StoreReader:
     """Return a reader that marks parameters that are not as this machine's key signed them."""
 
     def restored(moved: MovedSweep) -> StoreContext:
-        from hpq_producer.history import restored  # noqa: PLC0415  most commands need no archive
+        from hpq_producer.moved_sweeps import restored  # noqa: PLC0415  most commands need no archive
 
         return restored(settings, moved)
 

@@ -1,7 +1,9 @@
-"""The data folders of the wheel: k8s/ and configs/."""
+"""What the wheel installs beside its modules: the folders k8s/ and configs/, and `hpq`."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 from hpq.errors import UserError
@@ -20,3 +22,9 @@ def shipped(name: str) -> Path:
             return root / name
     text = f"{_HERE}: the folder {name} is missing; install hpq again"
     raise UserError(text, code="install-incomplete")
+
+
+def own_path() -> str:
+    """Return the path of `hpq`: a job on another machine need not have this shell's PATH."""
+    beside = Path(sys.executable).with_name("hpq")
+    return str(beside) if beside.exists() else shutil.which("hpq") or "hpq"

@@ -84,7 +84,7 @@ def owned_sweep(session: Session, ref: str | None, force: bool) -> SweepView:
     """Return the sweep that a reference names, if this user may change it.
 
     Raises:
-        NotFound: no sweep matches, several do, or it is in the history.
+        NotFound: no sweep matches, several do, or it has been moved.
         Forbidden: another user owns the sweep, and `force` is false.
     """
     sweeps = session.reader.sweeps
@@ -138,6 +138,14 @@ def complete_sweep_ids(incomplete: str) -> list[str]:
     return [sid for sid in ids if sid.startswith(incomplete)]
 
 
+SweepRefs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SWEEP",
+        help="Id of a sweep, or its first characters; several: compare. Default: your last.",
+        autocompletion=complete_sweep_ids,
+    ),
+]
 SweepRef = Annotated[
     str | None,
     typer.Argument(

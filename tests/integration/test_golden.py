@@ -30,14 +30,15 @@ def test_what_a_command_says_of_itself(golden: Golden, name: str) -> None:
 # What refuses beside one sweep of two trials, demo-00000; the file sweep.yaml asks for the same.
 REFUSED = (
     "archive", "audit nope", "best nope", "cancel demo-00000",
-    "cancel demo-00000 1 --where x", "connect --role admin", "connect --status --stop",
+    "cancel demo-00000 1 --where x", "connect --role owner", "connect --status --stop",
     "drain", "drain w-0", "enqueue nope.yaml", "enqueue sweep.yaml --set lr",
     "export nope x --to optuna",
     "enqueue sweep.yaml --set methd=grid", "enqueue sweep.yaml --set method=gird",
     "enqueue sweep.yaml --tag 'a b'", "get demo-00000", "get demo-00000/1", "init nope.py",
     "init .", "logs demo-00000", "logs nope/1", "ls --where 'x >'", "ls --where 'nope == 1'",
     "manifests --namespace A", "manifests --set HPQ_PORT=1", "manifests --set HPQ_NOPE=1",
-    "manifests --with clouds", "plan nope.yaml", "plan sweep.yaml --set run_cap=0", "pause nope",
+    "manifests --with clouds", "manifests -f nope.yaml", "plan nope.yaml",
+    "plan sweep.yaml --set run_cap=0", "pause nope",
     "redis-acl --server-version x", "results --sort nope --where 'state == queued'",
     "results nope", "resume nope",
     "retry demo-00000/9", "rm demo-00000", "set demo-00000", "set demo-00000 nope=1",

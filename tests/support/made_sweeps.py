@@ -6,7 +6,9 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats, SweepStatus
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
 from hpq.domain.trial import (
@@ -82,6 +84,32 @@ def made(
         if curve:
             curves[n] = curve
     return of_trials(trials, curves, sid=sid, metric=metric, spec=spec, text=text)
+
+
+def made_front(
+    count: int,
+    *,
+    metrics: Mapping[str, Goal] = {"val_acc": Goal.MAXIMIZE, "latency_ms": Goal.MINIMIZE},
+    constraints: Sequence[str] = (),
+    is_all_front: bool = False,
+) -> SweepData:
+    """Return a sweep whose metrics oppose each other; `peak_gb` grows with the layers."""
+    rng, data = random.Random(3), made(drawn_sets(count), metric=next(iter(metrics)), spec=RANGES)
+    trials = []
+    for trial in data.trials:
+        layers, dropout = (float(str(trial.params[name])) for name in ("layers", "dropout"))
+        at, noise = layers / 8 - rng.uniform(0, 0.12), 0.0 if is_all_front else 0.4 * dropout**2
+        others = (10 ** (1 + at ** (k + 2) + noise) for k in range(len(metrics) - 1))
+        values = dict(zip(metrics, (at - noise, *others), strict=True))
+        named = values | {"peak_gb": 4.0 * layers}
+        trials.append(replace(trial, objective=at - noise, metrics=named))
+    found = of_trials(trials, data.curves, sid="nas-5c1d2", metric=next(iter(metrics)), spec=RANGES)
+    sweep = replace(
+        found.sweep,
+        objectives=tuple(Metric(name=name, goal=goal) for name, goal in metrics.items()),
+        constraints=tuple(map(Constraint.parse, constraints)),
+    )
+    return replace(found, status=replace(found.status, sweep=sweep), winner=None)
 
 
 def of_trials(

@@ -87,12 +87,16 @@ def typed(text: str, folder: Path, env: Mapping[str, str], deadline_s: float) ->
     (home / "work").mkdir(parents=True, exist_ok=True)
     path, log = folder / "page.sh", folder / "page.log"
     path.write_text(text)
+    late = ""
     with log.open("wb") as file:  # a pipe would stay open while any process of the page runs
-        done = subprocess.run(
-            ["bash", "-x", path], cwd=home / "work", env={"HOME": str(home), **env},
-            stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-            timeout=deadline_s, check=False,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                ["bash", "-x", path], cwd=home / "work", env={**env, "HOME": str(home)},
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                timeout=deadline_s, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            late = f"\nnot done after {deadline_s:.0f} s"
     output = log.read_text("utf-8", "replace")
-    assert done.returncode == 0, output[-6000:]
+    assert not late and done.returncode == 0, output[-6000:] + late
     return output

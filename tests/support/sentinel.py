@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from redis import Redis
@@ -22,12 +23,13 @@ port {port}
 dir {folder}
 sentinel monitor {name} 127.0.0.1 {primary} 1
 sentinel auth-pass {name} {password}
-sentinel down-after-milliseconds {name} 300
-sentinel failover-timeout {name} 1000
+sentinel down-after-milliseconds {name} 1500
+sentinel failover-timeout {name} 3000
 sentinel parallel-syncs {name} 2
 """
-# A Sentinel of production looks less often.
-_QUICK = ("info-period", 100, "ping-period", 50, "publish-period", 100, "ask-period", 100)
+# A Sentinel of production looks less often. It promotes no replica whose last answer is older than
+# five pings: a busy machine takes a second to answer.
+_QUICK = ("info-period", 100, "ping-period", 300, "publish-period", 100, "ask-period", 100)
 
 
 # libfaketime does not start with jemalloc. Redis reads its clock by this function alone.
@@ -62,6 +64,7 @@ class Failover:
         self._environs = dict(zip(self.ports, environs, strict=False))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         sentinel, dead = _free_port(), _free_port()
+        self._sentinel = sentinel
         self.sentinel = Redis(port=sentinel, decode_responses=True)
         # The first of the two does not answer: clients must ask the other.
         self.url = f"redis+sentinel://:{PASSWORD}@127.0.0.1:{dead},127.0.0.1:{sentinel}/{NAME}/0"
@@ -142,18 +145,18 @@ class Failover:
         before = self.primary
         if kills:
             self.kill(before)
-        else:
-            self._until(self._may_switch, "the Sentinel to start a failover")
-        self._until(lambda: self.primary != before, "another primary")
+        # A Sentinel gives up a failover that it was asked for if no replica answered lately.
+        self._until(
+            lambda: self.primary != before or (not kills and self._ask_for_failover()),
+            "another primary",
+        )
         if kills:
             self.start(before, self.primary)
         self.settle()
 
-    def _may_switch(self) -> bool:
-        try:
-            return bool(self.sentinel.execute_command("SENTINEL", "FAILOVER", NAME))
-        except ResponseError:  # NOGOODSLAVE or INPROG: it has not heard of the replicas yet
-            return False
+    def _ask_for_failover(self) -> None:
+        with suppress(ResponseError):  # NOGOODSLAVE: it has not heard of the replicas yet; INPROG
+            self.sentinel.execute_command("SENTINEL", "FAILOVER", NAME)
 
     def settle(self) -> None:
         """Wait until both replicas follow the primary, and the Sentinel knows it."""
@@ -177,8 +180,13 @@ class Failover:
                     return
             except RedisError:
                 pass
-            assert time.monotonic() < until, f"not in time: {what}"
+            assert time.monotonic() < until, f"not in time: {what}\n{self._log()}"
             time.sleep(0.02)
+
+    def _log(self) -> str:
+        """Return the last lines of the Sentinel's log."""
+        log = self._folder / f"{self._sentinel}.log"
+        return "".join(log.read_text("utf-8").splitlines(keepends=True)[-60:])
 
     def end(self) -> None:
         """End all processes, and remove their data."""

@@ -20,6 +20,7 @@ from hpq.domain.attempt import (
     ReportBatch,
     WorkerPresence,
 )
+from hpq.domain.budget import Budget
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import EarlyTerminate, Goal, Launch, Metric, SweepView, TerminationRule
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialId, TrialState
@@ -33,7 +34,7 @@ from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow
 
-TRIALS, LEASE = 4, 30_000
+TRIALS, LEASE, HOUR = 4, 30_000, 3_600_000
 BANDS = (1, 2)
 SID = "machine-00000"
 GOOD = [TrialState.FINISHED, TrialState.PRUNED, TrialState.CANCELLED]
@@ -60,6 +61,7 @@ class Machine(RuleBasedStateMachine):
         self.store = TrialStore(self.store_context)
         self.writer = SweepWriter(self.store_context)
         self.control = SweepControl(self.store_context)
+        self.control.limit_owner("*", {"running": 1000})  # so that there is a ledger
         self.reader = StoreReader(self.redis, self.keys, LEASE)
         self.workers = [
             WorkerPresence(name=f"w{i}", host=f"h{i % 2}", queue="default") for i in range(3)
@@ -70,13 +72,23 @@ class Machine(RuleBasedStateMachine):
             EarlyTerminate(rule=TerminationRule.ASHA, bands=BANDS, eta=2),
         )
         self.enqueue(
-            SweepView(id=SID, name="m", digest="d", launch=launch, metric=metric, early=early)
+            SweepView(
+                id=SID,
+                name="m",
+                digest="d",
+                launch=launch,
+                metric=metric,
+                early=early,
+                budget=Budget.of_hours(1e6, 0),
+                timeout_s=60,
+            )
         )
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
         self.held: list[tuple[WorkerPresence, Claim]] = []  # all claims so far
         self.asked: dict[int, tuple[str, Claim | Nothing]] = {}  # the last claim of each worker
         self.seq = 0
         self.taken: Counter[str] = Counter()  # accepted commits by trial
+        self.hours: Counter[tuple[int, int]] = Counter()  # by number and attempt, beside ms
 
     def enqueue(self, sweep: SweepView) -> None:
         self.writer.add_rows(SID, 1, [row(number) for number in range(1, TRIALS + 1)])
@@ -167,6 +179,15 @@ class Machine(RuleBasedStateMachine):
             self.redis.zadd(self.keys.leases, {data.draw(st.sampled_from(names)): 0})
         self.store.reap("default", lease_ms=LEASE, lost_max=3)
 
+    @rule(data=st.data(), hours=st.sampled_from([-2, 1, 3]))
+    def age(self, data: st.DataObject, hours: int) -> None:
+        """Let hours pass for a running attempt; below 0: a failover to a clock that is behind."""
+        running = [t for t in self.reader.trials.all(SID) if t.state is TrialState.RUNNING]
+        if running:
+            trial = data.draw(st.sampled_from(running))
+            self.redis.hincrby(self.keys.trial(trial.id), "claimed_ms", -hours * HOUR)
+            self.hours[trial.id.number, trial.attempt] += hours
+
     @rule(verb=st.sampled_from(["pause", "resume", "stop", "cancel"]))
     def tell(self, verb: str) -> None:
         try:
@@ -218,6 +239,35 @@ class Machine(RuleBasedStateMachine):
         assert leases == {str(t.id) for t in trials if t.state is TrialState.RUNNING}
         ranked = {int(n) for n in self.redis.zrange(self.keys.sweep(SID, "rank"), 0, -1)}
         assert ranked == {t.id.number for t in trials if t.state in GOOD[:2]}
+
+    @invariant()
+    def what_is_reserved_is_of_running_trials(self) -> None:
+        running = self.redis.zrange(self.keys.sweep(SID, "running"), 0, -1)
+        trials = (TrialId(sweep=SID, number=int(n)) for n in running)
+        each = [int(self.redis.hget(self.keys.trial(t), "reserved_ms") or 0) for t in trials]
+        fields = ("reserved_ms", "useful_ms", "spent_ms")
+        reserved, useful, spent = (
+            int(n or 0) for n in self.redis.hmget(self.keys.sweep(SID), fields)
+        )
+        assert reserved == sum(each) and 0 <= useful <= spent
+
+    @invariant()
+    def the_ledger_has_each_running_attempt(self) -> None:
+        """And those that were lost, until their leases end."""
+        fields = {raw.decode() for raw in self.redis.hkeys(self.keys.running(""))}
+        for trial in self.reader.trials.all(SID):
+            if trial.state is TrialState.RUNNING:
+                nonce = self.redis.hget(self.keys.trial(trial.id), "nonce").decode()
+                assert f"{trial.id}/{trial.attempt}/{nonce}" in fields
+        assert len(fields) <= len(self.held)
+
+    @invariant()
+    def each_attempt_that_ended_is_spent_once(self) -> None:
+        trials = self.reader.trials.all(SID)
+        running = {(t.id.number, t.attempt) for t in trials if t.state is TrialState.RUNNING}
+        ended = [max(0, hours) for key, hours in self.hours.items() if key not in running]
+        spent = int(self.redis.hget(self.keys.sweep(SID), "spent_ms") or 0)
+        assert round(spent / HOUR) == sum(ended)
 
     @invariant()
     def the_demand_is_what_could_run(self) -> None:

@@ -18,6 +18,8 @@ from tests.support.golden import Golden
 from tests.support.sweep_schema import accepts, is_beyond
 
 _BLOCK = re.compile(r"^```yaml(?: sweep\.yaml)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Their YAML is of Kubernetes, or of `hpq manifests -f`.
+_CLUSTERS = {"choose-gpus", "gitops", "kubernetes", "kubernetes-maintenance", "monitoring"}
 # What an example of the docs leaves out.
 _REST = {
     "method": "method: random\n",
@@ -40,8 +42,13 @@ def whole(text: str) -> str:
 def _shipped() -> dict[str, str]:
     """Return the text of each sweep file of the repository, by its path and number."""
     files = [*ROOT.glob("configs/*.yaml"), *ROOT.glob("examples/*/*.yaml")]
-    found = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in sorted(files)}
-    for page in sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")]):
+    found = {
+        str(path.relative_to(ROOT)): path.read_text("utf-8")
+        for path in sorted(files)
+        if path.name != "hydra_config.yaml"  # Hydra's own
+    }
+    pages = [page for page in ROOT.glob("docs/**/*.md") if page.stem not in _CLUSTERS]
+    for page in sorted([ROOT / "README.md", *pages]):
         for number, block in enumerate(_BLOCK.findall(page.read_text("utf-8"))):
             found[f"{page.relative_to(ROOT)} {number}"] = block
     return found

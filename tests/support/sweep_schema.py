@@ -23,10 +23,16 @@ _BEYOND_A_SCHEMA = {
         ("",),
     ),
     # min < max, sums, sizes, NaN, what a built-in trainer accepts
-    "invalid-value": ("parameters.", "[0].", "when.", "metric.target", "early_terminate.max_iter"),
+    "invalid-value": (
+        "parameters.", "[0].", "when.", "metric.target", "early_terminate.m", "metrics",
+        "derive.", "require[", "zip[",
+        "budget.until",  # in the past, without a zone
+    ),
     # keys of a distribution, and whether the code is a trainer or a program
-    "conflicting-keys": ("parameters.", "resident"),
-    "missing-key": ("parameters.", "early_terminate", "metric", "command["),
+    "conflicting-keys": (
+        "parameters.", "resident", "metric", "keep.best", "sampler", "derive.", "points[", "zip[",
+    ),
+    "missing-key": ("parameters.", "early_terminate", "metric", "command[", "constraints"),
 }  # fmt: skip
 
 

@@ -57,6 +57,13 @@ def test_no_file_and_no_function_outgrows_a_reader() -> None:
                 assert lines < 70, f"{node.name} of {path} does not fit a screen"
 
 
+def test_no_line_of_a_pages_script_is_longer_than_those_of_python() -> None:
+    """`npx prettier --print-width 100 --single-quote` wraps all but strings and comments."""
+    for path in ROOT.glob("producer/**/assets/*.js"):
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            assert len(line) <= 100, f"wrap {path}:{number}"
+
+
 def test_every_module_says_what_it_is_for() -> None:
     assert [path for path in MODULES if not ast.get_docstring(tree_of(path))] == []
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
+from enum import StrEnum
 from pathlib import Path
+from typing import get_args
 
 import pytest
+import yaml
 
 from docs import generate
+from hpq.domain.retry_policy import RETRY_RULES
+from hpq.domain.sweep import SweepState
+from hpq.domain.trial import FailureKind, TrialState
+from hpq.error_ids import Code
 from tests.support.constants import ROOT
 from tests.support.desk import run_here
 from tests.support.pages import blocks
@@ -17,6 +27,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "test
 GOLDEN = sorted((ROOT / "tests" / "golden").glob("*.txt"))
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COLUMNS = 100
+DOCS = ROOT / "docs"
+FORGE = "https://github.com/hpq-project/hpq/blob/main/"
 
 
 def relative(path: Path) -> str:
@@ -37,9 +49,13 @@ def anchors(path: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", prose(page)):
+        if target.startswith(FORGE):  # a file outside docs/, which the site lacks
+            assert (ROOT / target.removeprefix(FORGE)).exists(), f"{page} links to {target}"
         if target.startswith(("http:", "https:")):
             continue
-        path = (page.parent / target) if target else page
+        path = ((page.parent / target) if target else page).resolve()
+        is_ours = DOCS in page.parents
+        assert not is_ours or DOCS in path.parents, f"{page}: the site lacks {target}; use {FORGE}"
         assert path.exists(), f"{page} links to {target}"
         assert not anchor or anchor in anchors(path), f"{page} links to {target}#{anchor}"
 
@@ -47,6 +63,62 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 @pytest.mark.parametrize("path", generate.PAGES, ids=relative)
 def test_a_generated_page_is_current(path: Path) -> None:
     assert path.read_text("utf-8") == generate.PAGES[path](), "`make reference` writes it"
+
+
+def test_each_id_of_an_error_is_explained_once_in_words_of_its_own() -> None:
+    text = generate.ERRORS.read_text("utf-8")
+    assert sorted(re.findall(r"^  ([a-z0-9-]+):$", text, re.M)) == sorted(get_args(Code))
+    explained = [one for ids in yaml.safe_load(text).values() for one in ids.values()]
+    assert all(one.keys() in ({"what", "why", "do"}, {"what"}) for one in explained)
+    whats = [one["what"] for one in explained]
+    assert len(set(whats)) == len(whats)
+
+
+CONCEPTS = DOCS / "explanation" / "concepts.md"
+
+
+def rows_below(heading: str) -> list[list[str]]:
+    """Return the rows of the table below a heading of the concepts page, without its head."""
+    part = CONCEPTS.read_text("utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [line for line in part.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[1:]]
+
+
+@pytest.mark.parametrize(
+    ("heading", "words"),
+    [
+        ("States of a trial", TrialState),
+        ("States of a sweep", SweepState),
+        ("Failure kinds", FailureKind),
+    ],
+)
+def test_the_concepts_page_has_each_word_of_the_code(heading: str, words: type[StrEnum]) -> None:
+    assert [row[0].strip("`") for row in rows_below(heading)] == [str(word) for word in words]
+
+
+def test_the_concepts_page_names_the_kinds_that_hpq_retries() -> None:
+    retried = {row[0].strip("`") for row in rows_below("Failure kinds") if row[-1] != "no"}
+    rules = {kind for kind, rule in RETRY_RULES.items() if rule.retries or rule.released}
+    assert retried == {FailureKind.LOST, *rules}
+
+
+def test_the_glossary_is_sorted() -> None:
+    words = [row[0] for row in rows_below("Glossary")]
+    assert words == sorted(words, key=str.lower)
+
+
+def _pages_of(nav: object) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    return [page for part in parts for page in _pages_of(part)]  # type: ignore[attr-defined]
+
+
+def test_the_site_lists_each_page_once() -> None:
+    """The page of the decisions links each of them (`make site` builds the site)."""
+    listed = _pages_of(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"])
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(p for p in pages if "/decisions/0" not in p)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
@@ -97,6 +169,22 @@ def test_a_text_has_no_word_that_hpq_does_not_use(path: Path) -> None:
 
 def test_the_list_of_commands_has_no_word_that_hpq_does_not_use() -> None:
     assert not WORDS.findall(run_here(["--help"]).stdout)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+def test_systemd_accepts_the_unit_of_the_guide(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "guides" / "machines.md"
+    (unit,) = [block for block in blocks(page) if block.language == "ini"]
+    path = tmp_path / unit.words[0]
+    path.write_text(unit.text.replace("%h/hpq/.venv/bin/hpq", shutil.which("true") or ""))
+    done = subprocess.run(
+        ["systemd-analyze", "--user", "verify", path],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # How hpq is installed until a package is on an index, in pages, messages and the notebook.

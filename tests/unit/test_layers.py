@@ -37,11 +37,11 @@ LAYERS = {
     "hpq_producer": """
         durations embedded_redis extras scaffold shipped terminal
         sweepfile
-        analysis cli commands home_files invitation manifests sweep_limits
-        audit connection_record history
+        analysis cli commands home_files invitation manifests
+        audit connection_record moved_sweeps
         __main__ query session
-        capacity cluster local_workers targets
-        archive cluster.connect cluster.scale diagnosis enqueue
+        actions capacity cluster local_workers targets
+        diagnosis enqueue stored_files
         commands.cluster doctor reports
         commands.admin commands.control page python_api watch
         commands.inspect commands.submit function_worker
@@ -67,7 +67,11 @@ HOMES = {
     ("optuna", "cmaes"): ("hpq_worker.suggest",),
     ("jinja2", "markupsafe", "starlette", "uvicorn"): ("hpq_producer.page",),
     ("pandas", "plotly"): ("hpq_producer.python_api",),
-    ("pydantic", "pydantic_core"): ("hpq_producer.sweepfile",),
+    ("pydantic", "pydantic_core"): (
+        "hpq_producer.sweepfile",
+        "hpq_producer.manifests.cluster_file",
+    ),
+    ("psutil", "pynvml"): ("hpq_worker.health.usage",),
 }
 
 

@@ -33,7 +33,7 @@ def attempts_of(story: Sequence[Event], trial: TrialView) -> list[Attempt]:
         old = found.get(event.attempt) or Attempt(number=event.attempt)
         found[event.attempt] = _apply(old, event)
     last = found.get(trial.attempt)
-    if last is not None:
+    if last is not None and last.end in ("", trial.state.value):
         found[trial.attempt] = replace(last, ran_ms=trial.duration_ms or last.ran_ms)
     return [found[number] for number in sorted(found)]
 
@@ -48,7 +48,8 @@ def _apply(attempt: Attempt, event: Event) -> Attempt:
         return replace(attempt, from_step=None, restarted=fields.get("why", ""))
     if event.what == "resumed":  # the worker returned after its lease had expired
         return replace(attempt, end="", kind="")
-    if event.what != "requeued" and event.what not in TERMINAL:
+    is_over = event.what == "cancelled" and attempt.end  # cancelled in the queue: no attempt ended
+    if is_over or (event.what != "requeued" and event.what not in TERMINAL):
         return attempt
     beat = fields.get("beat_ms", "")  # the last heartbeat of a lost attempt
     until_ms = int(beat) if beat.isdigit() and int(beat) else at_ms

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from typing import Any
 from hpq import __version__
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json, Params
-from hpq.process import make_private
+from hpq.process import replace_private
 from hpq_producer.terminal.text import clean, number, value
 
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
@@ -101,6 +100,12 @@ class Importance:
         return frozenset(one.param for one in self.shares if one.high < _NEXT_TO_NOTHING)
 
 
+def _why_none(sweep: SweepView, count: int) -> str:
+    if count and count < MIN_SETS and len(sweep.varying) > 1:
+        return f"needs {MIN_SETS} different trials, has {count}"
+    return "fewer than 2 parameters vary" if count else "no results"
+
+
 def importance_of(
     sweep: SweepView,
     sets: Sequence[Params],
@@ -120,16 +125,17 @@ def importance_of(
     means = [(params, math.fsum(v / len(same) for v in same)) for params, same in merged.values()]
     stride = max(1, math.ceil(len(means) / _MOST_SETS))
     rows, count = means[::stride], len(means)
-    columns = {name: _column([params.get(name) for params, _ in rows]) for name in sweep.varying}
+    derived = sweep.spec.get("derive")  # functions of other parameters
+    names = [n for n in sweep.varying if not (isinstance(derived, dict) and n in derived)]
+    columns = {name: _column([params.get(name) for params, _ in rows]) for name in names}
     varying = {name: column for name, column in columns.items() if column}
-    if len(varying) < 2:  # one parameter always explains all
-        return Importance(sets=count, why_none="unknown: needs results that differ in 2 parameters")
-    if count < MIN_SETS:
-        few = f"unknown: needs {MIN_SETS} different trials, has {count}"
-        return Importance(sets=count, why_none=few)
+    if count < MIN_SETS or len(varying) < 2:  # one parameter always explains all
+        return Importance(sets=count, why_none=f"not computed: {_why_none(sweep, count)}")
     file, digest = None, ""
     if cache is not None and sweep.state.is_over:
-        file = cache / "importance" / f"{sweep.id}.json"
+        metrics = [metric.name for metric in sweep.objectives]
+        place = metrics.index(sweep.metric.name) if metrics and sweep.metric else 0
+        file = cache / "importance" / f"{sweep.id}{f'.{place}' if place else ''}.json"
         basis = (__version__, sweep.varying, sweep.method, sweep.sampler, *merged.items())
         digest = _digest_of(basis)
         if known := _kept(file, digest):
@@ -173,10 +179,7 @@ def _kept(file: Path, digest: str) -> Importance | None:
 
 def _keep(file: Path, digest: str, found: Importance) -> None:
     with suppress(OSError):  # a full or read-only disk: it is computed again
-        make_private(file.parent)
-        draft = file.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps({"digest": digest, "found": asdict(found)}), "utf-8")
-        draft.replace(file)
+        replace_private(file, json.dumps({"digest": digest, "found": asdict(found)}).encode())
 
 
 def _column(values: Sequence[Json]) -> list[list[float]] | None:

@@ -6,6 +6,7 @@ from hpq.domain.status import Event
 from hpq.domain.sweep import EarlyTerminate, Goal, SweepView, TerminationRule
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.store.wire.records import record
+from hpq_producer import durations
 from hpq_producer.terminal.text import clean, number
 
 _FIRST = 4  # bands that are listed
@@ -73,3 +74,8 @@ def describe_target(sweep: SweepView) -> str:
     it, sign = sweep.reached, ">=" if sweep.metric.goal is Goal.MAXIMIZE else "<="
     name = clean(sweep.metric.name)
     return f"target reached: #{it.trial} has {name} {number(it.value)} {sign} {number(it.target)}"
+
+
+def describe_idle(below: float, seconds: float) -> str:
+    """Describe the use of GPUs at which trials count as stalled."""
+    return f"GPU use below {below:g} % for {durations.text(seconds)}"

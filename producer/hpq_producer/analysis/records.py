@@ -11,6 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from hpq.domain.budget import Budget
 from hpq.domain.status import SweepStatus, Worker
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, ReplicateGroup, TrialState, TrialView, flatten
@@ -38,6 +39,16 @@ def state_word(sweep: SweepView, why: Notice | None) -> str:
     return WAITING if is_waiting else sweep.state.value
 
 
+def budget_record(budget: Budget | None) -> dict[str, Any]:
+    """Return a budget as data under its key; nothing without one."""
+    if budget is None:
+        return {}
+    hours = {name: getattr(budget, name) for name in ("gpu_hours", "used_hours", "wasted_hours")}
+    return {
+        "budget": {**hours, "gpu_hours": budget.gpu_hours or None, "until": iso(budget.until_ms)}
+    }
+
+
 def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> dict[str, Any]:
     """Return a sweep as data; `why` is why no worker claims its trials."""
     counts = sweep.counts
@@ -54,6 +65,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         "diverged": counts.diverged,
         "metric": sweep.metric.name if sweep.metric else None,
         "goal": sweep.metric.goal.value if sweep.metric else None,
+        **_several(sweep),
         "best": finite(best),
         "target": sweep.metric.target if sweep.metric else None,
         "reached": asdict(sweep.reached) if sweep.reached else None,
@@ -64,8 +76,17 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         "priority": sweep.priority,
         "replicates": sweep.replicates,
         "tags": list(sweep.tags),
+        "note": sweep.note,
+        **budget_record(sweep.budget),
         "not_taken": why.record() if why else None,
     }
+
+
+def _several(sweep: SweepView) -> dict[str, Any]:
+    """Return what only a sweep with several metrics, or with constraints, has."""
+    metrics = {one.name: one.goal.value for one in sweep.objectives}
+    found = {"metrics": metrics, "constraints": [*map(str, sweep.constraints)]}
+    return {name: items for name, items in found.items() if items}
 
 
 def best_values(trial: TrialView, sweep: SweepView) -> dict[str, float]:
@@ -93,9 +114,12 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
         "seed": seed_of_result(sweep, trial),
         "replicate": replicate_of(sweep, number),
         "objective": finite(trial.objective),
+        **({"is_front": trial.is_front} if trial.is_front is not None else {}),
+        **({"feasible": sweep.is_feasible(trial.metrics)} if sweep.constraints else {}),
         **({"replicates": _group_record(trial.group)} if trial.group else {}),
         "last": {name: finite(value) for name, value in trial.metrics.items()},
         "best": best_values(trial, sweep),
+        "usage": dict(trial.usage),
         "run_info": dict(trial.run_info),
         "step": trial.step,
         "phase": trial.phase or None,
@@ -122,8 +146,9 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
 
 
 _GROUPS = tuple(
-    "sweep trial state param objective last best step seed replicate phase attempt worker host"
-    " started ended duration_s total_s restarted reused pruning checkpoint failure".split()
+    "sweep trial state param objective is_front feasible last best step seed replicate phase"
+    " attempt worker host started ended duration_s total_s gpu rss_gb cpu restarted reused pruning"
+    " checkpoint failure".split()
 )
 _NO_FAILURE = {"kind": None, "message": None}
 
@@ -136,6 +161,7 @@ def flat_record(trial: TrialView, sweep: SweepView) -> dict[str, Json]:
     record = trial_record(trial, sweep)
     rows = {name: value for name, value in record.items() if name in _GROUPS and value != {}}
     rows["failure"] = record["failure"] or _NO_FAILURE
+    rows |= trial.usage
     return flatten({n: v for n, v in rows.items() if v or n not in ("pruning", "checkpoint")})
 
 

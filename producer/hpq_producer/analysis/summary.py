@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from array import array
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
 from hpq_producer.analysis.importance import Importance, importance_of
+from hpq_producer.analysis.memory import MemoryNeeds
 from hpq_producer.terminal.text import clean, number, value
 
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
@@ -50,17 +52,18 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
-    """Trials that failed with the same kind of error."""
+    """Trials that failed with the same kind of error; `cause` is what they have in common."""
 
     kind: str
     count: int
     example: str
     message: str
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSaved:
-    """Trials that were stopped early, and the estimated time that this saved.
+    """Trials pruned before the usual last step, and the estimated time that this saved.
 
     `usual_ms` is the median of the finished trials (None: none has finished), `ran_ms` the total
     of all finished and stopped ones.
@@ -75,7 +78,10 @@ class TimeSaved:
 
 @dataclass(slots=True)
 class SweepSummary:
-    """Accumulates trials one by one, and keeps only the values that a summary needs."""
+    """Accumulates trials one by one, and keeps only the values that a summary needs.
+
+    Of several metrics it is about the one that is the sweep's `metric` (`summaries_of`).
+    """
 
     sweep: SweepView
     cache: Path | None = None  # the directory that keeps the importance of ended sweeps
@@ -89,7 +95,11 @@ class SweepSummary:
     _sets: list[tuple[dict[str, Json], float, bool]] = field(default_factory=list)  # True: finished
     _rng: random.Random = field(default_factory=lambda: random.Random(0))
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
-    _took: dict[TrialState, array[int]] = field(default_factory=dict)
+    _took: dict[TrialState, array[int]] = field(default_factory=dict)  # duration, step, duration, …
+    _memory: MemoryNeeds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._memory = MemoryNeeds(self.sweep.varying)
 
     def add(self, trials: Iterable[TrialView]) -> SweepSummary:
         """Add trials."""
@@ -99,11 +109,16 @@ class SweepSummary:
                 self.ran_on.add(trial.provenance)
             self.of_other_code += trial.reused.endswith(OTHER_CODE)
             if trial.state in _RANKED and not trial.reused:
-                self._took.setdefault(trial.state, array("q")).append(trial.duration_ms)
+                self._took.setdefault(trial.state, array("q")).extend(
+                    (trial.duration_ms, trial.step)
+                )
+            if trial.state in (*_RANKED, TrialState.FAILED):
+                self._memory.add(trial)
             self.total_ms += trial.total_ms
             self.before_ms += trial.before_ms
-            if trial.objective is not None and trial.state in _RANKED:
-                self._add_result(trial, trial.objective)
+            objective = self._objective(trial)
+            if objective is not None and trial.state in _RANKED:
+                self._add_result(trial, objective)
             if trial.failure is not None and (
                 trial.state is TrialState.FAILED or trial.failure.kind is FailureKind.UNREPORTED
             ):
@@ -116,6 +131,18 @@ class SweepSummary:
                     )
                 self._failed[kind] = new
         return self
+
+    @property
+    def metric_name(self) -> str:
+        """The name of the metric; "" without one."""
+        return self.sweep.metric.name if self.sweep.metric else ""
+
+    def _objective(self, trial: TrialView) -> float | None:
+        metric = self.sweep.metric
+        if metric is None or not self.sweep.objectives:
+            return trial.objective
+        found = trial.metrics.get(metric.name)
+        return found if found is not None and math.isfinite(found) else None
 
     def _add_result(self, trial: TrialView, objective: float) -> None:
         is_finished = trial.state is TrialState.FINISHED
@@ -148,15 +175,20 @@ class SweepSummary:
     def saved(self) -> TimeSaved | None:
         """The time saved by early termination; None if it stopped no trial."""
         none: array[int] = array("q")
-        stopped = self._took.get(TrialState.PRUNED, none)
-        finished = self._took.get(TrialState.FINISHED, none)
+        pruned = self._took.get(TrialState.PRUNED, none)
+        done = self._took.get(TrialState.FINISHED, none)
+        finished, last = done[::2], median(done[1::2]) if done else math.inf
+        # A trial that was pruned at the usual last step had nothing left to save.
+        stopped = [
+            took for took, step in zip(pruned[::2], pruned[1::2], strict=True) if step < last
+        ]
         if not stopped:
             return None
         usual = median(finished) if finished else None
         return TimeSaved(
             stopped=len(stopped),
             finished=len(finished),
-            ran_ms=sum(stopped) + sum(finished),
+            ran_ms=sum(pruned[::2]) + sum(finished),
             usual_ms=usual,
             ms=sum(max(0.0, usual - took) for took in stopped) if usual else 0.0,
         )
@@ -164,7 +196,9 @@ class SweepSummary:
     @property
     def failures(self) -> list[FailureGroup]:
         """The kinds of failure, the most frequent first."""
-        return sorted(self._failed.values(), key=lambda f: -f.count)
+        groups = sorted(self._failed.values(), key=lambda f: -f.count)
+        lacks = FailureKind.OUT_OF_MEMORY.value
+        return [replace(f, cause=self._memory.cause) if f.kind == lacks else f for f in groups]
 
     @property
     def importance(self) -> Importance:
@@ -189,6 +223,12 @@ class SweepSummary:
             for name in self.sweep.varying
         ]  # fmt: skip
         return sorted((e for e in found if e), key=lambda e: -e.size)
+
+
+def summaries_of(sweep: SweepView, cache: Path | None = None) -> list[SweepSummary]:
+    """Return a summary without trials for each metric of a sweep, or for its objective."""
+    views = [replace(sweep, metric=metric) for metric in sweep.objectives] or [sweep]
+    return [SweepSummary(view, cache) for view in views]
 
 
 def effect(param: str, values: Sequence[Json], objectives: Sequence[float]) -> Effect | None:

@@ -15,6 +15,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, Failure, Params, TrialState, TrialView, flatten
 from hpq.search.replicates import replicate_of, seed_of, seed_of_result
 from hpq_producer.analysis.eta import trial_left_ms
+from hpq_producer.analysis.front import violated
 from hpq_producer.analysis.pruning import describe_early_end
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.text import clean, duration, failure_words, measure, value
@@ -47,6 +48,14 @@ class TrialRow:
         return Span(self.trial.state.value, _STATE_STYLE[self.trial.state])
 
     @property
+    def run(self) -> dict[str, str]:
+        """The name, group and tags that a script gives its run; without those it does not set."""
+        info = self.trial.run_info
+        found = {name: info.get(name) for name in ("name", "group", "tags")}
+        lists = {k: v if isinstance(v, list) else [v] for k, v in found.items() if v}
+        return {k: clean(" ".join(map(str, v))) for k, v in lists.items()}
+
+    @property
     def progress(self) -> Span:
         """What a running trial does or how long it takes, how a trial failed, else the state."""
         if self.at and (silence := self.at.silence_ms(self.trial)):
@@ -58,7 +67,7 @@ class TrialRow:
         if trial.state is TrialState.FAILED and trial.failure:
             return self.failed
         if trial.state is not TrialState.RUNNING:
-            return self.reused or trial.state.value
+            return self.reused or ("infeasible" if self.unmet else trial.state.value)
         if not trial.step and trial.phase:
             return self.phase
         if at is None or at.is_stale:
@@ -74,8 +83,13 @@ class TrialRow:
 
     @property
     def newest_value(self) -> float | None:
-        """The objective; before the trial has one, the last value of the sweep's metric."""
+        """The objective; while the trial runs, the last value of the sweep's metric.
+
+        A queued trial has none: what it reported is of an earlier attempt.
+        """
         trial, metric = self.trial, self.sweep.metric
+        if trial.state is TrialState.QUEUED:
+            return None
         if trial.objective is not None or metric is None:
             return trial.objective
         return trial.metrics.get(metric.name)
@@ -90,6 +104,11 @@ class TrialRow:
         done = len(group.objectives)
         sign = f" ± {measure(group.spread)}" if done > 1 else ""
         return f"{measure(newest)}{sign} ({done} of {group.of})"
+
+    @property
+    def results(self) -> list[str]:
+        """The objective, or the last value of each of several metrics."""
+        return [self.metric(one.name) for one in self.sweep.objectives] or [self.objective]
 
     @cached_property
     def params(self) -> Params:
@@ -150,6 +169,13 @@ class TrialRow:
         return f"{last}{duration(self.trial.before_ms + self.taken_ms)} in all"
 
     @property
+    def usage(self) -> dict[str, str]:
+        """What the trial used of its machine: `21.4 (mean 18.2)` by name."""
+        used, names = self.trial.usage, [n for n in self.trial.usage if not n.endswith(".mean")]
+        means = {n: f" (mean {used[m]:.3g})" for n in names if (m := f"{n}.mean") in used}
+        return {n: f"{used[n]:.3g}{means.get(n, '')}" for n in names}
+
+    @property
     def worker(self) -> str:
         """The worker of the latest attempt and its host."""
         return clean(f"{self.trial.worker} on {self.trial.host}") if self.trial.worker else ""
@@ -190,9 +216,18 @@ class TrialRow:
 
     @property
     def why(self) -> str:
-        """Why the trial failed or was stopped early, or whose result it has."""
+        """Why the trial failed, is not ranked or was stopped early; or whose result it has."""
         failed = f"{self.failed}: {self.error}" if self.failure else ""
-        return failed or self.early_end or (f"of {self.source}" if self.trial.reused else "")
+        unmet = f"infeasible: {self.unmet}" if self.unmet else ""
+        where = "on the front" if self.trial.is_front else ""
+        source = f"of {self.source}" if self.trial.reused else ""
+        return failed or unmet or self.early_end or where or source
+
+    @property
+    def unmet(self) -> str:
+        """The constraints that a result does not meet: `peak_memory_gb <= 24`."""
+        found = violated(self.sweep, self.trial) if self.trial.state in _WITH_RESULT else ()
+        return clean(", ".join(map(str, found)))
 
     @property
     def checkpoint(self) -> str:

@@ -19,11 +19,12 @@ from hpq_producer.audit.results import Column, Results
 _Q, _R = TrialState.QUEUED, TrialState.RUNNING
 _ENDS = frozenset(s for s in TrialState if s.is_terminal)
 # Events that move no trial. `restarted`: the checkpoint of an attempt is gone; `prune`: the trial
-# shall stop; `target`: its value ends the sweep; `suggested`: a sampler added parameters;
+# shall stop; `target`: its value ends the sweep; `suggested`: a sampler added parameters; `budget`:
+# 80 % of it are spent;
 # `retry_ended`: waiting retried trials failed again unrun, each with an event of its own.
 NO_STEPS = frozenset(
     "created added suggested held pause resume stop cancel set restarted prune target"
-    " retry_ended".split()
+    " retry_ended budget".split()
 )
 
 # event → the states that allow it, and the state after it
@@ -187,12 +188,10 @@ class Replay:
         events = tuple(lines.split("\n")) if lines else ()
         return Violation(trial=number, what=what, events=events)
 
-    def judge(self, record: TrialRecord) -> bool:
+    def judge(self, record: TrialRecord) -> None:
         """Compare a trial with its events, and keep a difference as a violation."""
-        difference = self.differs(record)
-        if difference:
+        if difference := self.differs(record):
             self._differences.append((record.number, difference))
-        return difference is None
 
     def differs(self, record: TrialRecord) -> str | None:
         """Return the difference between a trial and its events, or None."""

@@ -14,7 +14,7 @@ from hpq.store.audit_reader import StoredResult
 _ENDS = frozenset(state.value for state in TrialState if state.is_terminal)
 _COUNTED = frozenset({"finished", "pruned", "reused"})
 _RANKED = frozenset({TrialState.FINISHED, TrialState.PRUNED})
-_ENDED, _HAS_VALUE, _COUNTS = 1, 2, 4
+_ENDED, _HAS_VALUE, _COUNTS, _INFEASIBLE = 1, 2, 4, 8
 _PAGE = 64  # trials
 
 
@@ -63,7 +63,9 @@ class Results:
             value, flags = _number(text), _ENDED
             if value is not None:
                 self._values[event.trial], flags = value, _ENDED | _HAS_VALUE
-        if self._replicates > 1 and text and event.what in _COUNTED:
+        if event.fields.get("infeasible"):
+            flags |= _INFEASIBLE
+        elif self._replicates > 1 and text and event.what in _COUNTED:
             flags |= _COUNTS
         if flags or self._flags[event.trial]:
             self._flags[event.trial] = flags
@@ -83,6 +85,7 @@ class Results:
             return f"it is {state}, but ranked by {stored.score}"
         if state in _RANKED and has_ended:
             value = value if self._is_ranked else stored.score
+            value = None if self._flags[number] & _INFEASIBLE else value
             if not _is_same(value, stored.score):
                 ranked = "not ranked" if stored.score is None else f"ranked by {stored.score}"
                 return f"it is {ranked}, but its last event has {value}"

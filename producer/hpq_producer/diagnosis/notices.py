@@ -12,6 +12,7 @@ from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
 from hpq.shell import shell_hint
+from hpq_producer.analysis.owner_limits import explain_limit
 from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.diagnosis.waiting import (
     CLUSTER_HINT,
@@ -76,7 +77,9 @@ def print_if_not_running(session: Session, sid: str) -> None:
     sweep = sweeps.get(sid)
     if sweep.state.is_over:
         return
-    if reason := explain_full_server(session.reader.server_memory()) or explain_unclaimed(
+    owner = session.reader.owners.of([sweep.owner]).get(sweep.owner)
+    reason = explain_full_server(session.reader.server_memory()) or explain_limit(sweep, owner)
+    if reason := reason or explain_unclaimed(
         sweep,
         session.reader.workers.live(sweep.queue),
         lambda: sweeps.ahead_of([sweep])[sid],

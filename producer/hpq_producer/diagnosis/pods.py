@@ -8,10 +8,10 @@ from typing import Any
 
 from hpq.domain.status import SweepStatus, Worker
 from hpq.notice import Notice
-from hpq.shell import shell_hint
+from hpq_producer.analysis.owner_limits import explain_limit
 from hpq_producer.cluster.objects import Deployment, Pod
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
-from hpq_producer.connection_record import kubectl_command
+from hpq_producer.connection_record import doctor_command, kubectl_command, scale_command
 from hpq_producer.diagnosis.waiting import CLUSTER_HINT, explain_full_server, explain_unclaimed
 from hpq_producer.session import Server
 from hpq_producer.terminal.style import Line, Span, Style
@@ -70,21 +70,24 @@ def explain_no_pod(cluster: ClusterStatus, queue: str) -> Notice | None:
         return Notice(
             "no-deployment",
             f"no worker of queue {queue!r} is running, and namespace {cluster.namespace} has no"
-            f" Deployment for it (queues: {queues}); "
-            + shell_hint(["hpq", "manifests", "--with", f"queue={queue}:GPUS"]),
+            f" Deployment for it (queues: {queues}); add `{queue}: {{gpus: N}}` to `queues` of the"
+            " cluster file, and apply `hpq manifests -f FILE`",
         )
     if deployment.wanted == 0:
         return Notice(
             "scaled-to-0", f"no worker is running: {_explain_scaled_to_zero(cluster, deployment)}"
         )
+    doctor = doctor_command(cluster.context, cluster.namespace)
     if deployment.reason:
-        text = f"no worker is running: Deployment {deployment.name}: {clean(deployment.reason)}"
+        why = f"Deployment {deployment.name}: {clean(deployment.reason)}"
+        text = f"no worker is running: {why}; what to do: {doctor}"
         return Notice("pods-refused", text)
     pods = [pod for pod in cluster.pods if pod.queue == queue and pod.phase != "Terminating"]
     for pod in pods:
         if pod.reason:
             others = f" (and {len(pods) - 1} more)" if pods[1:] else ""
-            text = f"no worker is running: pod {pod.name}{others}: {pod.phase}, {clean(pod.reason)}"
+            why = f"pod {pod.name}{others}: {pod.phase}, {clean(pod.reason)}"
+            text = f"no worker is running: {why}; what to do: {doctor}"
             return Notice("pod-trouble", text)
     if not pods:
         return None
@@ -96,13 +99,13 @@ def explain_no_pod(cluster: ClusterStatus, queue: str) -> Notice | None:
 def _explain_scaled_to_zero(cluster: ClusterStatus, deployment: Deployment) -> str:
     """Explain what scaled a Deployment to 0, with the remedy."""
     kind, _, name = deployment.autoscaler.partition(" ")
+    kubectl = kubectl_command(cluster.context, cluster.namespace)
     if kind == "ScaledObject":
-        kubectl = kubectl_command(cluster.context, cluster.namespace)
         return (
             f"{deployment.autoscaler} scaled Deployment {deployment.name} to 0; why: {kubectl}"
             f" describe scaledobject {name}"
         )
-    scale = f"`hpq scale 1{deployment.flag}{cluster.flags}`"
+    scale = scale_command(kubectl, deployment.name)
     if kind:
         return (
             f"Deployment {deployment.name} is scaled to 0, and {deployment.autoscaler} cannot scale"
@@ -158,6 +161,8 @@ def explain_waiting(
     """
     sweep, workers = status.sweep, status.workers
     if reason := explain_full_server(status.memory):
+        return reason
+    if reason := explain_limit(sweep, status.owner):
         return reason
     waits = sweep.counts.waits and not workers
     if cluster and waits and (reason := explain_no_pod(cluster, sweep.queue)):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator, Sequence
 
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.status import SweepStatus
+from hpq.domain.status import SweepStatus, event_ms
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
 from hpq.notice import Notice
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
+from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.records import WAITING, state_word
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.terminal.style import Line, Span, Style, flow
-from hpq_producer.terminal.text import clean, duration, fit, planned
+from hpq_producer.terminal.text import clean, duration, fit, measure, planned, trials_of
 
 STATE_STYLE = {
     SweepState.RUNNING: Style.GREEN,
@@ -36,11 +38,15 @@ def state_span(sweep: SweepView, why: Notice | None) -> Span:
 
 
 def status_lines(
-    status: SweepStatus, columns: int, why: Notice | None, best_rows: int = 2
+    status: SweepStatus,
+    columns: int,
+    why: Notice | None,
+    best_rows: int = 2,
+    front: Sequence[Line] = (),
 ) -> list[Line]:
     """Return name, state, counts, elapsed and remaining time; then the best trial so far.
 
-    `why` is why no worker claims the trials.
+    `why` is why no worker claims the trials. `front` are the `front_items` of several metrics.
     """
     sweep, counts = status.sweep, status.sweep.counts
     has_bar = columns >= _MIN_COLUMNS_FOR_BAR and not counts.is_open_ended
@@ -56,13 +62,16 @@ def status_lines(
         [*progress, Span(f"{counts.done}/{planned(counts)}")],
         *([Span(text)] for text in state_counts(sweep)),
         [Span(duration(elapsed_ms(status)))],
+        *([[Span(sweep.budget.usage)]] if sweep.budget else []),
     ]
     if left := time_left(status):
         items.append([Span(f"{left} left")])
     elif counts.is_open_ended:
         items.append([Span("open-ended")])
     lines = flow(items, columns)
-    if status.best and sweep.metric:
+    if front:
+        lines += flow(front, columns)[:best_rows]
+    elif status.best and sweep.metric and not sweep.objectives:
         lines += flow(best_items(status.best[0], sweep), columns)[:best_rows]
     if words := describe_target(sweep):
         lines += flow([[Span(words, Style.BOLD)]], columns)[:1]
@@ -85,8 +94,24 @@ def best_items(trial: TrialView, sweep: SweepView) -> list[Line]:
     row = TrialRow(trial=trial, sweep=sweep)
     return [
         [Span(f"best {name} "), Span(row.objective or "-", Style.BOLD)],
+        *(
+            [Span(f"{clean(m.name)} {row.metric(m.name)}")]
+            for m in sweep.objectives[1:]
+            if row.metric(m.name)
+        ),
         [Span(f"#{trial.id.number}", Style.BOLD)],
         *([Span(row.pairs([varying]))] for varying in sweep.varying),
+    ]
+
+
+def front_items(front: Front) -> list[Line]:
+    """Return `front 12 trials`, `hypervolume 0.8`, `150 dominated`, … for `flow`; takes long."""
+    volumes = front.hypervolumes()
+    rest = {"dominated": front.dominated, "infeasible": front.infeasible}
+    return [
+        [Span("front "), Span(trials_of(len(front.trials)), Style.BOLD)],
+        *([[Span("hypervolume "), Span(measure(volumes[-1][1]), Style.BOLD)]] if volumes else []),
+        *([Span(f"{n:,} {word}")] for word, n in rest.items() if n),
     ]
 
 
@@ -102,7 +127,7 @@ def elapsed_ms(status: SweepStatus) -> int:
     if sweep.state.is_over and status.recent:
         end = status.recent[0].ended_ms
     elif not sweep.counts.running:
-        end = int(status.last_event.partition("-")[0])
+        end = event_ms(status.last_event)
     return max(0, end - sweep.created_ms)
 
 
@@ -133,22 +158,18 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
     sweep = status.sweep
     unmet = explain_unreported_metric(status)
     out: list[Notice] = []
-    state, counts = sweep.state, sweep.counts
+    counts = sweep.counts
     failures = f"hpq results {sweep.id} --where 'state == failed'"
-    if state is SweepState.HELD:
-        out.append(Notice("sweep-held", f"held: {clean(sweep.held)}"))
-        out.append(Notice("sweep-held-remedy", _how_to_resume(sweep, unmet)))
-    elif state is SweepState.PAUSED:
-        out.append(Notice("sweep-paused", f"paused; resume: hpq resume {sweep.id}"))
-    elif counts.waits and unclaimed and not state.is_over:
-        out.append(unclaimed)
+    out += _why_waiting(sweep, unmet, unclaimed)
     if unmet:
         out.append(unmet)
+    elif sweep.constraints and counts.finished and not status.best:
+        limits = clean(", ".join(map(str, sweep.constraints)))
+        text = f"no finished trial meets the constraints: {limits}; hpq results {sweep.id}"
+        out.append(Notice("constraints-unmet", text))
     if sweep.retry_ended:
         text = f"{clean(sweep.retry_ended)}; the rest of the retry was not run and failed"
-        out.append(
-            Notice("retry-ended", f"{text}: hpq results {sweep.id} --where 'state == failed'")
-        )
+        out.append(Notice("retry-ended", f"{text}: {failures}"))
     if failed := counts.failed - counts.diverged:
         seen = [t for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
         if seen and seen[0].failure:
@@ -158,6 +179,43 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
             text = f"{failed} failed; {failures}"
         out.append(Notice("trials-failed", text))
     return out
+
+
+def _why_waiting(
+    sweep: SweepView, unmet: Notice | None, unclaimed: Notice | None
+) -> Iterator[Notice]:
+    """Yield why no trial starts, or soon will not."""
+    if sweep.is_over_budget:
+        yield Notice("budget-spent", f"held: {sweep.why_held}; {sweep.resumed_by}")
+    elif sweep.state is SweepState.HELD:
+        yield Notice("sweep-held", f"held: {clean(sweep.held)}")
+        yield Notice("sweep-held-remedy", _how_to_resume(sweep, unmet))
+    elif sweep.state is SweepState.PAUSED:
+        yield Notice("sweep-paused", f"paused; resume: hpq resume {sweep.id}")
+    elif not sweep.counts.waits or sweep.state.is_over:
+        return
+    elif unclaimed:
+        yield unclaimed
+    elif sweep.budget and sweep.budget.is_near:
+        yield Notice("budget-near", f"{sweep.budget.usage}; trials start while they fit")
+
+
+def next_commands(status: SweepStatus, unclaimed: Notice | None) -> list[str]:
+    """Return the commands that look into a sweep or go on with it, the most useful first."""
+    sweep, found = status.sweep, list[str]()
+    failed = [t.id for t in status.recent if t.failure and t.failure.kind.counts_as_failure]
+    if sweep.counts.failed:
+        found.append(f"hpq logs {failed[0]}" if failed else f"hpq summary {sweep.id}")
+        found.append(f"hpq retry {sweep.id}")
+    elif sweep.state in (SweepState.PAUSED, SweepState.HELD):
+        found.append(sweep.resumed_by)
+    if not sweep.state.is_over:
+        found += [f"hpq worker --sweep {sweep.id}"] if unclaimed else []
+        found.append(f"hpq wait {sweep.id}")
+    if status.best:
+        best = f"hpq best {sweep.id}" if sweep.objectives else f"hpq best {sweep.id} --yaml"
+        found += [best, f"hpq summary {sweep.id}"]
+    return list(dict.fromkeys(found))
 
 
 def explain_unreported_metric(status: SweepStatus) -> Notice | None:
@@ -194,13 +252,14 @@ def note_lines(text: str, columns: int, most: int | None = None) -> list[Line]:
 
 
 def exit_code(sweep: SweepView, best: float | None) -> ExitCode:
-    """Return 5 if the sweep is held, 1 if it is no success, or 0; `best` is its best objective.
+    """Return 5 if the sweep is held, 6 by its budget; 1 if it is no success, or 0.
 
-    It is no success if a trial failed, of whatever kind; if the sweep was cancelled; or if it ended
-    without an objective. Trials that were pruned, or cancelled one by one, are no failures.
+    `best` is its best objective. It is no success if a trial failed, of whatever kind; if the sweep
+    was cancelled; or if it ended without an objective. Trials that were pruned, or cancelled one by
+    one, are no failures.
     """
     if sweep.state is SweepState.HELD:
-        return ExitCode.HELD
+        return ExitCode.OVER_BUDGET if sweep.is_over_budget else ExitCode.HELD
     is_blank = sweep.state.is_over and sweep.metric is not None and best is None
     if sweep.counts.failed or sweep.flag == "cancelled" or is_blank:
         return ExitCode.SOME_FAILED

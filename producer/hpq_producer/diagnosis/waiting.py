@@ -7,17 +7,26 @@ starts, and `needed_actions` in verdict.py held and paused sweeps.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from hpq.domain.status import ServerMemory, Worker
-from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, MAX_PRIORITY, SweepState, SweepView
+from hpq.domain.sweep import (
+    DEFAULT_QUEUE,
+    FUNCTION,
+    MAX_PRIORITY,
+    PERSONAL_SCHEMA,
+    SweepState,
+    SweepView,
+)
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.notice import Notice
 from hpq.shell import shell_hint
+from hpq_producer.connection_record import KUBECTL, scale_command
 from hpq_producer.session import Server
-from hpq_producer.terminal.text import clean, size
+from hpq_producer.terminal.text import clean, duration, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")
 CLUSTER_HINT = " (this is the private Redis of this machine; for a cluster's: hpq connect)"
@@ -64,25 +73,21 @@ def explain_full_server(memory: ServerMemory | None) -> Notice | None:
 
 def how_to_run(sweep: SweepView, server: Server) -> str:
     """Return how to start a worker for a sweep."""
-    if server is Server.PRIVATE and not sweep.launch.is_function:
-        return f"run this sweep: hpq run {sweep.id}"
-    return how_to_start(server, sweep.queue)
+    more = "" if sweep.launch.is_function else f", or run the sweep here: hpq run {sweep.id}"
+    more = "; `hpq workers` shows the pods" if server is Server.CLUSTER else more
+    return how_to_start(server, sweep.queue) + more
 
 
-def how_to_start(server: Server, queue: str = DEFAULT_QUEUE) -> str:
+def how_to_start(server: Server, queue: str = DEFAULT_QUEUE, kubectl: str = KUBECTL) -> str:
     """Return how to start a worker of a queue."""
     if server is Server.CLUSTER:
-        return f"{how_to_scale(queue)}; `hpq workers` shows the pods"
+        name = "hpq-worker" if queue == DEFAULT_QUEUE else f"hpq-worker-{queue}"
+        scale = scale_command(kubectl, name)
+        return f"{scale} starts N pods, unless an autoscaler sets their number"
     if queue == FUNCTION:
         return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
     flag = "" if queue == DEFAULT_QUEUE else f" --queue {shell_hint([queue])}"
     return f"start one: hpq worker{flag}"
-
-
-def how_to_scale(queue: str = DEFAULT_QUEUE) -> str:
-    """Return how to start pods of a queue whose Deployment is not known."""
-    flag = "" if queue == DEFAULT_QUEUE else f" --queue {shell_hint([queue])}"
-    return f"`hpq scale N{flag}` starts N pods, unless an autoscaler sets their number"
 
 
 def explain_no_worker(
@@ -96,6 +101,8 @@ def explain_no_worker(
     of_queue = [w for w in workers if w.queue == sweep.queue]
     candidates = [w for w in of_queue if w.is_for(sweep.id)]
     if not candidates:
+        if sweep.least_ms and server is Server.SHARED and not of_queue:
+            return _explain_short(sweep)
         return _explain_none(sweep, of_queue, how_to_run(sweep, server))
     willing = [w for w in candidates if w.state not in _UNWILLING]
     if not willing:
@@ -129,6 +136,19 @@ def _explain_none(sweep: SweepView, pinned: Sequence[Worker], start: str) -> Not
     return Notice("workers-pinned", f"{who} runs only {which}; {start}")
 
 
+def _explain_short(sweep: SweepView) -> Notice:
+    """Explain that allocations ended before a trial did, which begins again each time."""
+    minutes = math.ceil(2 * sweep.least_ms / 60_000)
+    limit = f"{minutes // 60}:{minutes % 60:02}:00"
+    queue = "" if sweep.queue == DEFAULT_QUEUE else f" --queue {shell_hint([sweep.queue])}"
+    return Notice(
+        "time-left-short",
+        f"no worker is running, and a trial was cut off after {duration(sweep.least_ms)} without a"
+        f" checkpoint, at the end of a worker's time; allow more: hpq slurm --time {limit}{queue},"
+        " or save checkpoints",
+    )
+
+
 def _each(workers: Sequence[Worker]) -> str:
     return f"each of {len(workers)} live workers" if workers[1:] else "the one live worker"
 
@@ -146,7 +166,9 @@ def _may_run(worker: Worker, sweep: SweepView) -> bool:
         return True
     if sweep.launch.trainer in BUILT_IN:
         return False
-    return bool(sweep.signature and worker.key) and sweep.signer in ("", worker.key)
+    # Only holders of the workers' key can compute the fingerprint of a personal key.
+    is_own = sweep.signer in ("", worker.key) or sweep.schema >= PERSONAL_SCHEMA
+    return bool(sweep.signature and worker.key) and is_own
 
 
 def _explain_refusal(sweep: SweepView, willing: Sequence[Worker], server: Server) -> Notice:
@@ -204,8 +226,9 @@ def _runs_next(worker: Worker, sweep: SweepView) -> bool:
     """Return whether a worker may claim a trial of this sweep when its current trial ends."""
     if not _can_run(worker, sweep):
         return False
-    cap = sweep.max_parallel
-    return worker.trial.startswith(f"{sweep.id}/") or not cap or sweep.counts.running < cap
+    of_owner = int(sweep.may_run) if sweep.may_run.isdecimal() else math.inf
+    cap = min(sweep.max_parallel or math.inf, of_owner)
+    return worker.trial.startswith(f"{sweep.id}/") or sweep.counts.running < cap
 
 
 def _describe_blocker(sweep: SweepView, blocking: Sequence[SweepView]) -> str:

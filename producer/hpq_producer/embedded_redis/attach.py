@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import platform
 import signal
 import time
 from collections.abc import Iterator
@@ -20,8 +21,12 @@ from hpq.errors import OutOfReach, SettingsError
 from hpq.process import make_private
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.launch import POLL_S, START_S, answers, ensure_running
-from hpq_producer.embedded_redis.state import ServerHome, this_host
+from hpq_producer.embedded_redis.state import ServerHome, network_disk
 
+_ON_NETWORK = (
+    "HPQ_HOME={} is on {}: another machine may not see the locks of the private server there, and"
+    " cannot use its socket; set HPQ_REDIS_URL or run `hpq join`, or set HPQ_HOME to a local disk"
+)
 LOCK_S = keeper.REWRITE_S + keeper.STOP_S + START_S
 
 
@@ -47,7 +52,7 @@ class Attached:
         os.close(self.users_lock)
         with contextlib.suppress(OSError, OutOfReach):
             record = self.home.read_record()
-            if record and record.keeper_pid and record.host == this_host():
+            if record and record.keeper_pid and record.host == platform.node():
                 # Wakes the keeper. If another process has its pid by now, SIGCONT does no harm.
                 os.kill(record.keeper_pid, signal.SIGCONT)
 
@@ -64,6 +69,8 @@ def attach(home: Path, *, linger_s: float = keeper.QUIET_S) -> Attached:
     server_home = ServerHome.of(home)
     try:
         make_private(server_home.path)
+        if disk := network_disk(server_home.path):
+            raise SettingsError(_ON_NETWORK.format(home, disk), code="home-on-network")
         make_private(home / "store")  # else the first worker would make it as any store
         users = server_home.lock(keeper.USERS)
         try:
@@ -82,10 +89,10 @@ def attach(home: Path, *, linger_s: float = keeper.QUIET_S) -> Attached:
             " HPQ_HOME to a writable directory on a disk with free space",
             code="home-unusable",
         ) from None
-    return Attached(url=f"unix://{quote(str(socket))}", home=server_home, users_lock=users)
+    return Attached(url=f"unix://{quote(socket)}", home=server_home, users_lock=users)
 
 
-def running_socket(home: Path) -> Path | None:
+def running_socket(home: Path) -> str | None:
     """Return the socket of a home's private server if it answers; start and create nothing."""
     record = ServerHome.of(home).read_record()
     return record.socket if record and answers(record.socket) else None

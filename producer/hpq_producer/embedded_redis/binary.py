@@ -13,11 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, cast
 
 from hpq.errors import OutOfReach
-
-Family = Literal["redis", "valkey"]
 
 OLDEST = (6, 2, 0)
 VERSION_S = 10.0  # a program whose `--version` takes longer is not a server
@@ -28,8 +25,8 @@ _BANNER = re.compile(r"\b(redis|valkey) server v=(\d+)\.(\d+)(?:\.(\d+))?", re.I
 class Binary:
     """A server program: its family, version and path."""
 
-    family: Family
-    version: tuple[int, int, int]
+    family: str  # redis | valkey
+    version: tuple[int, ...]
     path: Path
 
     def __str__(self) -> str:
@@ -85,10 +82,7 @@ def probe(path: Path) -> Binary | None:
     if banner is None:
         return None
     name, *numbers = banner.groups(default="0")
-    major, minor, patch = map(int, numbers)
-    return Binary(
-        family=cast(Family, name.lower()), version=(major, minor, patch), path=path.absolute()
-    )
+    return Binary(family=name.lower(), version=tuple(map(int, numbers)), path=path.absolute())
 
 
 def _installed(writer: Binary | None) -> Iterator[Binary]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from hpq.errors import HpqError, OutOfReach
 from hpq.process import private_file
 from hpq_producer.embedded_redis import binary as server_binary
 from hpq_producer.embedded_redis import keeper
-from hpq_producer.embedded_redis.state import Record, ServerHome, make_private_directory, this_host
+from hpq_producer.embedded_redis.state import Record, ServerHome, make_private_directory
 
 START_S = 60.0
 STARTS = 2  # a server may be killed before it answers
@@ -27,7 +27,7 @@ LOG_BYTES = 1 << 20  # a start truncates a longer server.log
 _LOG_STAMP = re.compile(r"^\d+:\w \d+ \w+ \d+ [\d:.]+ \S ")
 
 
-def ensure_running(home: ServerHome) -> Path:
+def ensure_running(home: ServerHome) -> str:
     """Return the socket of a server that answers and has a keeper; start both if necessary.
 
     The caller holds start.lock, and shares users.lock.
@@ -76,8 +76,15 @@ def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
     home.data_dir.mkdir(mode=0o700, exist_ok=True)
     server_lock = home.lock(keeper.SERVER)
     try:
-        _stop_strays(home, last, server_lock, socket)
-        home.write_record(Record(binary=binary, socket=socket, host=this_host()))
+        _stop_strays(home, last, server_lock, str(socket))
+        now = Record(
+            family=binary.family,
+            version=binary.version,
+            path=str(binary.path),
+            socket=str(socket),
+            host=platform.node(),
+        )
+        home.write_record(now)
         keep_log = home.log.exists() and home.log.stat().st_size < LOG_BYTES
         with (
             open(home.log, "ab" if keep_log else "wb", opener=private_file) as log,
@@ -99,13 +106,13 @@ def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
         os.close(server_lock)
 
 
-def _stop_strays(home: ServerHome, last: Record | None, server_lock: int, socket: Path) -> None:
+def _stop_strays(home: ServerHome, last: Record | None, server_lock: int, socket: str) -> None:
     """Take server.lock; stop servers without a keeper that hold it or the socket.
 
     Such a server's keeper was killed, or its home was removed and created again.
     """
     until_s = time.monotonic() + keeper.STOP_S
-    stopped: set[Path] = set()
+    stopped: set[str] = set()
     while True:
         is_locked = not keeper.try_lock(server_lock)
         stray = last.socket if is_locked and last else socket
@@ -114,7 +121,7 @@ def _stop_strays(home: ServerHome, last: Record | None, server_lock: int, socket
         if stray not in stopped:
             stopped.add(stray)
             with contextlib.suppress(OSError):
-                keeper.ask(str(stray), "SHUTDOWN")
+                keeper.ask(stray, "SHUTDOWN")
         if time.monotonic() > until_s:
             pid = last.server_pid if last else 0
             raise OutOfReach(
@@ -126,7 +133,7 @@ def _stop_strays(home: ServerHome, last: Record | None, server_lock: int, socket
 
 
 def _check_host(home: ServerHome, record: Record | None) -> None:
-    if record and record.host != this_host():
+    if record and record.host != platform.node():
         raise OutOfReach(
             f"HPQ_HOME {home.path} is in use on {record.host}, and its private Redis is reachable"
             " only there; set HPQ_HOME to a directory of this machine, or set HPQ_REDIS_URL",
@@ -134,17 +141,17 @@ def _check_host(home: ServerHome, record: Record | None) -> None:
         )
 
 
-def answers(socket: Path) -> bool:
+def answers(socket: str) -> bool:
     """Return whether a server answers commands at a socket; False while it loads its data."""
     with contextlib.suppress(OSError):
         # MISCONF: its disk is full; it refuses writes and answers reads.
-        return keeper.ask(str(socket), "PING").startswith(("+PONG", "-MISCONF"))
+        return keeper.ask(socket, "PING").startswith(("+PONG", "-MISCONF"))
     return False
 
 
-def _listens(socket: Path) -> bool:
+def _listens(socket: str) -> bool:
     try:
-        keeper.ask(str(socket), "PING")
+        keeper.ask(socket, "PING")
     except (FileNotFoundError, ConnectionRefusedError):
         return False
     except OSError:

@@ -8,64 +8,62 @@ of HPQ_HOME's resolved path.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
-import json
 import os
-import socket
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from hpq.errors import OutOfReach
+from hpq.store.wire.records import record
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.binary import Binary
 
 SERVER_LOG = "server.log"
+# statfs(2): file systems that several machines mount, by f_type
+_NETWORK = {
+    0x6969: "NFS",
+    0xFE534D42: "SMB",
+    0xFF534D42: "SMB",
+    0x0BD00BD0: "Lustre",
+    0x19830326: "BeeGFS",
+    0x47504653: "GPFS",
+    0x5346414F: "AFS",
+}
+
+
+def network_disk(path: Path) -> str:
+    """Return the name of the network file system of a directory; "" on a local one."""
+    return _NETWORK.get(file_system_type(path) & 0xFFFFFFFF, "")
+
+
+def file_system_type(path: Path) -> int:
+    """Return the f_type of statfs(2); 0 if it is not known."""
+    if sys.platform != "linux":
+        return 0
+    found = (ctypes.c_long * 64)()  # more than a struct statfs, which begins with f_type
+    is_read = ctypes.CDLL(None).statfs(os.fsencode(path), found) == 0
+    return int(found[0]) if is_read else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """server.json: the binary that last wrote the data, and the socket and host of its server."""
 
-    binary: Binary
-    socket: Path
+    family: str
+    version: tuple[int, ...]
+    path: str
+    socket: str
     host: str
     server_pid: int = 0  # 0 until the keeper has started the server
     keeper_pid: int = 0
 
-    def as_json(self) -> dict[str, object]:
-        """Return the object of server.json."""
-        return {
-            "family": self.binary.family,
-            "version": list(self.binary.version),
-            "path": str(self.binary.path),
-            "socket": str(self.socket),
-            "host": self.host,
-            "server_pid": self.server_pid,
-            "keeper_pid": self.keeper_pid,
-        }
-
-    @classmethod
-    def from_json(cls, text: Mapping[str, Any]) -> Record:
-        """Decode the object of server.json.
-
-        Raises:
-            ValueError, KeyError, TypeError: the object is not a record.
-        """
-        major, minor, patch = map(int, text["version"])
-        if text["family"] not in ("redis", "valkey"):
-            raise ValueError(text["family"])
-        return cls(
-            binary=Binary(
-                family=text["family"], version=(major, minor, patch), path=Path(text["path"])
-            ),
-            socket=Path(text["socket"]),
-            host=str(text["host"]),
-            server_pid=int(text["server_pid"]),
-            keeper_pid=int(text["keeper_pid"]),
-        )
+    @property
+    def binary(self) -> Binary:
+        """The binary, which may be gone by now."""
+        return Binary(family=self.family, version=self.version, path=Path(self.path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,19 +107,19 @@ class ServerHome:
         """
         path = self.path / keeper.RECORD
         try:
-            return Record.from_json(json.loads(path.read_text(encoding="utf-8")))
+            return record(Record, path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, TypeError):
             raise OutOfReach(
                 f"{path}: not a record of hpq; remove it if the installed Redis wrote"
                 f" {self.data_dir}, else move both away",
                 code="private-redis-record-invalid",
             ) from None
 
-    def write_record(self, record: Record) -> None:
+    def write_record(self, found: Record) -> None:
         """Replace server.json atomically."""
-        keeper.write_record(self.path, record.as_json())
+        keeper.write_record(self.path, asdict(found))
 
     def socket(self) -> Path:
         """Return the path of the server's socket.
@@ -132,25 +130,24 @@ class ServerHome:
         return Path(f"/tmp/hpq-{os.geteuid()}-{digest}/redis.sock")
 
 
-def make_private_directory(path: Path) -> None:
+def make_private_directory(
+    path: Path, what: str = "the socket of the private Redis", setting: str = "HPQ_HOME"
+) -> None:
     """Create a directory that only its owner can enter, or check that it is one.
+
+    `what` will be in it; `setting` names another place, for an error.
 
     Raises:
         OutOfReach: the path is not a directory, or other users may enter it.
     """
-    with contextlib.suppress(FileExistsError):
+    with contextlib.suppress(OSError):  # the look below finds why
         path.mkdir(mode=0o700)
     if why := _why_not_private(path):
         raise OutOfReach(
-            f"cannot create the socket of the private Redis: {path}: {why}; remove it, or set"
-            " HPQ_HOME to another directory",
+            f"cannot create {what}: {path}: {why}; remove it, or set {setting} to another"
+            " directory",
             code="home-unusable",
         )
-
-
-def this_host() -> str:
-    """Return this machine's name, since machines may share a disk."""
-    return socket.gethostname()
 
 
 def _why_not_private(path: Path) -> str:

@@ -26,12 +26,12 @@ from hpq_producer.session import Session
 from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 from hpq_producer.terminal.text import trials_of
 
+_SPACE_KEYS = ("parameters", "when", "exclude", "derive", "require", "zip", "points")
 # Keys that --into applies, or that do not affect the trials.
 _APPENDABLE_KEYS = frozenset(
-    {"parameters", "run_cap", "seed", "order", "method", LIST, "points", "exclude", "when"}
+    {*_SPACE_KEYS, "run_cap", "seed", "order", "method", LIST}
     | {"name", "description", "project", "entity"}
 )
-_SPACE_KEYS = ("parameters", "when", "exclude", "points")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +123,10 @@ def _check_comparable(sweep: SweepView, submission: Submission) -> None:
     elif spec.keys.replicates != sweep.replicates:
         replicates = spec.keys.replicates
         difference = f"it has replicates: {replicates}, but the sweep has {sweep.replicates}"
-    elif spec.metric != sweep.metric:
+    elif (spec.metric, spec.objectives) != (sweep.metric, sweep.objectives):
         difference = "the metric has changed"
+    elif spec.constraints != sweep.constraints:
+        difference = "the constraints have changed"
     if difference:
         raise UserError(
             f"{submission.file}: {difference}, so its trials are not comparable with those of"

@@ -6,13 +6,15 @@ import contextlib
 import importlib.util
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from filecmp import cmp
 from functools import cached_property
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path, PurePath
 
 from hpq import __version__
@@ -30,7 +32,9 @@ from hpq.code.manifest import (
 )
 from hpq.domain.sweep import FUNCTION, Launch, Wandb
 from hpq.domain.trainer_specs import BUILT_IN
+from hpq.domain.trial import Json
 from hpq.errors import SweepFileError, UserError
+from hpq_producer.enqueue.reporter import reporter
 from hpq_producer.sweepfile.source import is_sweep_file
 from hpq_producer.sweepfile.spec import SweepSpec
 
@@ -51,6 +55,12 @@ class DiscoveredCode:
     def manifest(self) -> dict[str, str]:
         """{path: sha256} of the files."""
         return manifest(self.files or {})
+
+    @cached_property
+    def origin(self) -> dict[str, Json]:
+        """What the code adds to a sweep's provenance: its `Reporter`, if it has one."""
+        found = reporter(self.launch, self.files or {})
+        return {"reporter": asdict(found)} if found else {}
 
 
 class _CodeNotFound(Exception):
@@ -182,7 +192,7 @@ def _launch(spec: SweepSpec, digest: str, folder: Path = Path()) -> Launch:
         command = tuple(word for word in command if word != "${interpreter}")  # it starts itself
     return Launch(
         trainer=keys.trainer,
-        program=keys.program,
+        program=keys.program if (folder / keys.program).is_file() else _started_program(spec),
         command=command,
         code=digest,
         pass_env=keys.pass_env,
@@ -209,26 +219,49 @@ def _code_folder(spec: SweepSpec, file: Path, cwd: Path, code_dir: str | None) -
 
 
 def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
-    keys = spec.keys
+    keys, program = spec.keys, _started_program(spec)
+    is_file = program.endswith(".py") and not any(_is_module(spec, place) for place in places)
+    if is_file and _runs_a_module(spec):
+        module = ".".join(PurePath(program).with_suffix("").parts)
+        raise _CodeNotFound(f"-m runs a module, not a file; write program: {module}")
     for place in places:
         if keys.trainer and _has_module(place, keys.trainer):
             return place
-        if keys.program and (place / keys.program).is_file():
+        if keys.program and ((place / keys.program).is_file() or _is_module(spec, place)):
             return place
-        if spec.command and not keys.program and _names_a_file(spec.command, place):
+        if spec.command and not program and _names_a_file(spec.command, place):
             return place
     script = _script(spec.command)
-    if spec.command and not keys.program and not script:
+    if spec.command and not program and not script:
         return places[0]
-    if _is_console_script(keys.program):
+    if _is_console_script(program):
         return places[0]
-    what = keys.program or script or keys.trainer
+    what = program or script or keys.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
     close = (
         get_close_matches(what, _similar_names(what, places), n=1) if what != keys.trainer else []
     )
     hint = f"did you mean {close[0]!r}?" if close else "name its directory with `code:` or --code"
+    if what == program and not close and not re.search(r"[./]", what):  # a console script?
+        hint += ", or install it here"
     raise _CodeNotFound(f"{what!r} is not in {looked}; {hint}")
+
+
+def _started_program(spec: SweepSpec) -> str:
+    """Return the program; "" if the command does not start it: W&B then needs no such file."""
+    is_started = not spec.command or any("${program}" in word for word in spec.command)
+    return spec.keys.program if is_started else ""
+
+
+def _is_module(spec: SweepSpec, folder: Path) -> bool:
+    """Return True if the command runs the program as a module (`python -m`) of the folder."""
+    path = folder.joinpath(*spec.keys.program.split("."))
+    is_there = path.with_name(f"{path.name}.py").is_file() or (path / "__main__.py").is_file()
+    return _runs_a_module(spec) and is_there
+
+
+def _runs_a_module(spec: SweepSpec) -> bool:
+    return [a for a, b in pairwise(spec.command) if b == "${program}"] == ["-m"]
 
 
 def _is_console_script(program: str) -> bool:

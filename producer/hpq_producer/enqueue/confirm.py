@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
-from hpq.domain.sweep import SCHEMA, Counts, SweepView
+from hpq.domain.sweep import COMMON_SCHEMA, Counts, SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
@@ -17,8 +17,31 @@ from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import encode_new
 from hpq_producer.analysis.winner import CONFIRMS
 from hpq_producer.enqueue.submit import Enqueued, new_id, seal, write_rows
+from hpq_producer.query.selection import refuse_altered
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean
+
+
+def refuse_unconfirmable(
+    session: Session, sweep: SweepView, best: Sequence[TrialView], seeds: int
+) -> None:
+    """Refuse what `enqueue_confirmation` cannot queue, before any sweep of several is queued.
+
+    Raises:
+        UserError: the sweep is a confirmation, its code is not signed with this machine's key, or a
+            trial's parameters were changed.
+        NotFound: the sweep has been moved.
+    """
+    session.find(sweep.id)
+    session.context()
+    refuse_altered(best)
+    for first in (tag.removeprefix(CONFIRMS) for tag in sweep.tags if tag.startswith(CONFIRMS)):
+        text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "
+        words = ["hpq", "best", first, "-n", str(len(best)), "--confirm"]
+        raise UserError(text + shell_hint([*words, str(sweep.replicates + seeds)]))
+    if sweep.launch.trainer not in BUILT_IN:
+        # Otherwise what another client of Redis forged would be signed here.
+        signing.RowSigner.required(session.settings, sweep)
 
 
 def enqueue_confirmation(
@@ -26,22 +49,10 @@ def enqueue_confirmation(
 ) -> Enqueued:
     """Queue the parameters of these trials with N seeds that the sweep has not used.
 
-    An identical request returns the existing sweep.
-
-    Raises:
-        UserError: the sweep is a confirmation, or its code is not signed with this machine's key.
-
-    The caller has refused trials whose parameters were changed.
+    An identical request returns the existing sweep. The caller has called `refuse_unconfirmable`.
     """
-    for first in (tag.removeprefix(CONFIRMS) for tag in sweep.tags if tag.startswith(CONFIRMS)):
-        text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "
-        words = ["hpq", "best", first, "-n", str(len(best)), "--confirm"]
-        raise UserError(text + shell_hint([*words, str(sweep.replicates + seeds)]))
     key, prefix = signing.key_of(session.settings, make=True), session.settings.prefix
     launch, numbers = sweep.launch, [trial.id.number for trial in best]
-    if launch.trainer not in BUILT_IN:
-        # Otherwise what another client of Redis forged would be signed here.
-        signing.RowSigner.required(session.settings, sweep)
     seed = sweep.seed + sweep.replicates
     asked = digest({"confirm": sweep.digest, "trials": [*numbers], "seeds": seeds}, seed, sweep.id)
     if (existing := session.reader.sweeps.find_by_digest(asked)) is not None:
@@ -50,10 +61,10 @@ def enqueue_confirmation(
     sid = new_id(writer, f"{sweep.name}-confirm")
     confirmation = replace(
         sweep, id=sid, name=f"{sweep.name}-confirm", digest=asked, owner=session.settings.user,
-        seed=seed, replicates=seeds, schema=SCHEMA,
+        seed=seed, replicates=seeds, schema=COMMON_SCHEMA,
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
         method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None,
-        flag="", held="", reached=None, bands=(), files=(), counts=Counts(),
+        flag="", held="", budget=None, reached=None, bands=(), files=(), counts=Counts(),
         tags=(CONFIRMS + sweep.id,),
     )  # fmt: skip
     confirmation, sign = signing.signed(key, prefix, confirmation)

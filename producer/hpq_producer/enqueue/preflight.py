@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.domain.sweep import Goal, Impute, ObjectiveValue, SweepView
+from hpq.domain.sweep import FEATURE_SCHEMA, Goal, Impute, ObjectiveValue, SweepView
 from hpq.gpus import gpu_names
 from hpq.search.search_spec import Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
@@ -28,6 +28,8 @@ def late_search(submission: Submission) -> Search | None:
         take=(spec.keys.metric and spec.keys.metric.value) or ObjectiveValue.BEST,
         impute=metric.impute if metric else Impute.WORST,
         impute_while_running=metric.impute_while_running if metric else None,
+        maximizes=tuple(one.goal is Goal.MAXIMIZE for one in spec.objectives),
+        constraints=len(spec.constraints),
     )
 
 
@@ -46,10 +48,12 @@ def with_late_search(
     spec, requested = submission.spec, submission.spec.trials
     size = spec.uncapped_trials
     cap = 0 if requested is None else requested + older * spec.keys.replicates
+    is_newer = search.space.has_expressions or search.space.followers
     return replace(
         sweep,
         sampler=search.sampler,
         search=encode_search(search),
+        schema=FEATURE_SCHEMA if is_newer else sweep.schema,
         run_cap=cap if size is None else min(cap or size, size),
     )
 

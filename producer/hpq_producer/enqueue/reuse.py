@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Launch, Metric, ObjectiveValue, SweepView
+from hpq.domain.sweep import Launch, Metric, ObjectiveValue, SweepView, is_same_metric
 from hpq.domain.trial import OTHER_CODE, FailureKind, TrialState, TrialView
 from hpq.search.replicates import replicated, seed_at, seed_of_result
 from hpq.store.reader import StoreReader
@@ -38,6 +38,7 @@ class ReuseCriteria:
     launch: Launch
     location: CodeLocation
     metric: Metric | None = None
+    further: tuple[str, ...] = ()  # names of other metrics that a result needs
     seed: int = 0
     any_seed: bool = False
 
@@ -65,7 +66,8 @@ def older_results(reader: StoreReader, criteria: ReuseCriteria, scope: Reuse) ->
             continue
         for trial in reader.trials.begun(sweep.id):
             result = _result(trial, sweep, criteria.metric)
-            if result is not None:
+            has_all = all(math.isfinite(trial.metrics.get(n, math.nan)) for n in criteria.further)
+            if result is not None and has_all:
                 seed = seed_of_result(sweep, trial)
                 source = trial.reused or str(trial.id)
                 if sweep.launch.code != criteria.launch.code and not source.endswith(OTHER_CODE):
@@ -160,15 +162,6 @@ def is_comparable(sweep: SweepView, metric: Metric | None) -> bool:
     if is_same_metric(sweep.metric, metric):
         return True
     return metric is not None and metric.take is ObjectiveValue.LAST and not sweep.counts.pruned
-
-
-def is_same_metric(one: Metric | None, other: Metric | None) -> bool:
-    """Return True if results of both are comparable."""
-    return _metric_key(one) == _metric_key(other)
-
-
-def _metric_key(metric: Metric | None) -> tuple[object, ...]:
-    return (metric.name, metric.goal, metric.take) if metric else ()
 
 
 _SHOWN = 5  # sweeps

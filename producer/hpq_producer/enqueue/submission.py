@@ -1,6 +1,6 @@
 """A checked sweep file with its code and digest, each computed once.
 
-`enqueue`, `run`, `plan` and `manifests --jobs` make one Submission and pass it on.
+`enqueue`, `run` and `plan` make one Submission and pass it on.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ def _check_options(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
         SweepFileError: it surely rejects some.
     """
     names, out = spec.source.get("parameters"), Problems(spec.source_map)
+    derived = [name for name, _ in spec.space.derive] if spec.space else []
     macros = _PASSES_OPTIONS & set(spec.command)
     if code.files is None or not isinstance(names, dict) or len(macros) != 1:
         return ()
     if starts_program(spec.command, spec.keys.program) and spec.keys.program.endswith(".py"):
         script = code.folder / spec.keys.program
-        for name, why, is_sure in rejections(script, names, flags_alone=_AS_FLAGS in macros):
-            path = ("parameters", name)
+        passed = [*names, *derived]
+        for name, why, is_sure in rejections(script, passed, flags_alone=_AS_FLAGS in macros):
+            path = ("derive" if name in derived else "parameters", name)
             if is_sure:
                 out.add(path, why + _WAY_OUT.format(name), code="option-rejected")
             else:

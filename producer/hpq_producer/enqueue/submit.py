@@ -10,18 +10,21 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 from hpq.code import signing
 from hpq.code.bundle import keep, pack, unpack
 from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import TrialView
-from hpq.errors import UserError
+from hpq.errors import Forbidden, UserError
 from hpq.search.replicates import replicated
+from hpq.settings import user_of_key
 from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow, SignRow, encode_new
+from hpq_producer.analysis.owner_limits import check_owner_limits
 from hpq_producer.capacity import check_capacity
 from hpq_producer.enqueue import preflight, provenance
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
@@ -39,6 +42,7 @@ from hpq_producer.enqueue.submission import Submission
 from hpq_producer.home_files import remove_unused
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session
+from hpq_producer.sweepfile.field_types import IdleKeys
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 
 _OPEN_ENDED_SETS = 1_000  # trials that an open-ended sweep must have room for at its start
@@ -74,18 +78,19 @@ def enqueue_sweep(
 
     Raises:
         UserError: a placeholder of the file is not filled in.
+        Forbidden: the file names an owner other than the user of this machine's personal key, or
+            operators let the owner have only a lower priority.
         OutOfReach: the server has no room for the sweep.
     """
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, submission.file)
+    _refuse_other_owner(session, submission)
     writer, search = session.writer(), preflight.late_search(submission)
     existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
     if existing is not None:
         return _existing(session, existing)
     bundle = _bundle(session, code)
-    for line in check_capacity(
-        session, submission.spec.trials or _OPEN_ENDED_SETS, code=len(bundle or b"")
-    ):
+    for line in _check_room(session, spec, len(bundle or b"")):
         warn(line)
     sid = new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
@@ -95,7 +100,7 @@ def enqueue_sweep(
     sweep = replace(
         _sweep(session, submission, sid),
         tags=tuple(tags),
-        provenance=origin,
+        provenance={**origin, **code.origin},
         bundle=code.launch.code if bundle is not None else "",
     )
     criteria = _reuse_criteria(submission, sweep)
@@ -110,7 +115,7 @@ def enqueue_sweep(
     try:
         rows = _rows(spec, first, older, reused)
         trials = write_rows(writer, sid, rows, sign, progress)
-        writer.stage_results(sid, reused.items())
+        writer.stage_results(sweep, reused.items())
         if diff:
             writer.keep_diff(sid, diff)
         manifest = dumps(code.manifest) if bundle else ""
@@ -124,6 +129,18 @@ def enqueue_sweep(
     if reuse:
         notes = describe_reuse(session.reader, reused.values(), criteria.location.owner)
     return Enqueued(sid=sid, is_new=True, trials=trials, reused=len(reused), notes=notes)
+
+
+def _check_room(session: Session, spec: SweepSpec, code_bytes: int) -> list[str]:
+    """Return warnings about the server's memory and operators' limits.
+
+    Raises:
+        OutOfReach: the server has no room for the sweep.
+        Forbidden: operators let its owner have only a lower priority.
+    """
+    owner, trials = spec.keys.owner or session.settings.user, spec.trials
+    found = check_capacity(session, trials or _OPEN_ENDED_SETS, code=code_bytes)
+    return found + check_owner_limits(session.reader, owner, spec.keys.priority, trials)
 
 
 def _bundle(session: Session, code: DiscoveredCode) -> bytes | None:
@@ -157,6 +174,7 @@ def _reuse_criteria(submission: Submission, sweep: SweepView) -> ReuseCriteria:
         launch=sweep.launch,
         location=code_location(sweep),
         metric=spec.metric,
+        further=sweep.further_metrics,
         seed=spec.keys.seed,
         any_seed=submission.spec.is_late and spec.keys.replicates == 1,
     )
@@ -223,6 +241,19 @@ def write_rows(
     return first - 1
 
 
+def _refuse_other_owner(session: Session, submission: Submission) -> None:
+    user, owner = session.settings.user, submission.spec.keys.owner
+    if owner not in ("", user) and user_of_key(session.settings.code_key):
+        text = f"{submission.file}: owner: {owner}, but your code key signs for {user} only"
+        raise Forbidden(f"{text}; remove the key owner", code="sweep-of-another")
+
+
+def _stall(stall: float | IdleKeys) -> dict[str, Any]:
+    if isinstance(stall, IdleKeys):
+        return {"idle_s": stall.lasting, "idle_below": stall.gpu_below}
+    return {"stall_s": stall}
+
+
 def _sweep(session: Session, submission: Submission, sid: str) -> SweepView:
     settings, spec, launch = session.settings, submission.spec, submission.code.launch
     keys = spec.keys
@@ -234,14 +265,18 @@ def _sweep(session: Session, submission: Submission, sid: str) -> SweepView:
         digest=submission.digest,
         launch=launch,
         metric=spec.metric,
+        objectives=spec.objectives,
+        constraints=spec.constraints,
         queue=spec.queue,
         owner=keys.owner or settings.user,
         priority=keys.priority,
         max_parallel=keys.max_parallel,
         retries=keys.retries,
+        budget=spec.budget,
         timeout_s=keys.timeout,
-        stall_s=keys.stall,
+        **_stall(keys.stall),
         keep=Keep(best=keys.keep.best, last=keys.keep.last) if keys.keep else None,
+        history=keys.history or "",
         early=spec.early,
         method=spec.method,
         seed=keys.seed,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
@@ -31,6 +32,15 @@ def trials_frame(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     return frame
 
 
+def write_parquet(frame: DataFrame, file: BinaryIO) -> None:
+    """Write a table with pyarrow; a column whose values differ in type becomes text (JSON)."""
+    for name, column in frame.items():
+        kinds = set(map(type, column.dropna()))
+        if len(kinds) > 1 or kinds & {list, dict}:
+            frame[name] = column.map(json.dumps, na_action="ignore")
+    frame.to_parquet(file, index=False)
+
+
 def history_frame(
     reader: StoreReader, sweep: SweepView, trials: Sequence[TrialView], metric: Metrics
 ) -> DataFrame:
@@ -55,7 +65,7 @@ def history_frame(
         columns["attempt"] += curve.attempts
         columns["step"] += curve.steps
         columns["value"] += curve.values
-        columns["time"] += curve.times_ms
+        columns["received"] += curve.times_ms
     frame = pandas.DataFrame(columns)
-    frame["time"] = pandas.to_datetime(frame["time"], unit="ms", utc=True)
+    frame["received"] = pandas.to_datetime(frame["received"], unit="ms", utc=True)
     return frame

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, TrialId, TrialState
-from hpq.errors import Held, UserError
+from hpq.errors import Held, OverBudget, UserError
+from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.importance import Importance
-from hpq_producer.analysis.records import state_word
-from hpq_producer.analysis.summary import SweepSummary
+from hpq_producer.analysis.records import budget_record, state_word
+from hpq_producer.analysis.summary import summaries_of
 from hpq_producer.diagnosis.settle import settle
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
 from hpq_producer.query.filter import Filter
-from hpq_producer.query.history import read_curves
-from hpq_producer.query.selection import Selection, best_trials, refuse_altered
-from hpq_producer.reports.figures import FIGURES, FigureData, Kind, drawn_trials
+from hpq_producer.query.selection import (
+    Selection,
+    best_trials,
+    no_best,
+    read_front,
+    refuse_altered,
+    refuse_unknown_metric,
+)
 from hpq_producer.reports.sweep_table import COLUMNS, SweepList, explain_waits
 from hpq_producer.session import Session
 from hpq_producer.targets import owned_sweep
@@ -26,7 +32,6 @@ from hpq_producer.terminal.text import clean, planned
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-    from plotly.graph_objects import Figure
 
 State = Literal["queued", "running", "finished", "failed", "pruned", "cancelled"]
 
@@ -102,6 +107,11 @@ class Sweep:
         counts = self._now().counts
         return {state.value: counts.of(state) for state in TrialState}
 
+    @property
+    def budget(self) -> Mapping[str, Any] | None:
+        """`gpu_hours`, `used_hours`, `wasted_hours` and `until` (ISO 8601); None without one."""
+        return budget_record(self._now().budget).get("budget")
+
     def trial(self, number: int) -> SweepTrial:
         """Return one trial.
 
@@ -144,28 +154,65 @@ class Sweep:
             )
             return trial_listing(list(chosen.trials()), sweep)
 
-    def best(self, where: str | None = None) -> SweepTrial:
+    def best(self, where: str | None = None, *, by: str | None = None) -> SweepTrial:
         """Return the best trial that matches an expression such as `'lr > 0.1'`; None: of all.
 
-        With replicates, return the first of the best set, with their mean.
+        With replicates, return the first of the best set, with their mean. Of several metrics, `by`
+        names the one by which a trial of the front is the best.
 
         Raises:
-            UserError: as `trials`.
-            HpqError: no trial has a result yet, or the sweep has no metric (`no-result`).
+            UserError: as `trials`; the sweep has no metric `by` (`column-unknown`), or several and
+                `by` is None (`metrics-several`).
+            HpqError: no trial has a result yet, or the sweep has no metric (`no-result`); none
+                meets the constraints (`constraints-unmet`).
         """
         only = _filter(where)
         with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
-            found = best_trials(session.reader, sweep, 1, only)
-            refuse_altered(found)
+            refuse_unknown_metric(sweep, by)
+            if not sweep.objectives:
+                found = best_trials(session.reader, sweep, 1, only)
+            elif by is not None:
+                found = _front(session, sweep, only).best_by(by)
+            else:
+                text = (
+                    f"{self.id} has several metrics, so no trial is best; use front(), or by=NAME"
+                )
+                raise UserError(text, code="metrics-several")
+            refuse_altered(found[:1])
             return SweepTrial(found[0], sweep)
+
+    def front(self, where: str | None = None) -> Listing[SweepTrial]:
+        """Return the trials that no other trial dominates, best by the first metric first.
+
+        Replicates count as one trial, the first, with the mean of each metric in `last`.
+
+        Raises:
+            UserError: as `trials`.
+            HpqError: no trial has a finite value of every metric (`no-result`), or none meets the
+                constraints (`constraints-unmet`).
+        """
+        only = _filter(where)
+        with api_session(self.id) as session:
+            sweep = session.reader.sweeps.get(self.id)
+            return trial_listing(_front(session, sweep, only).trials, sweep)
+
+    def hypervolumes(self) -> list[tuple[int, float]]:
+        """Return the share of the space that the first N trials dominate, at 40 N at most.
+
+        The space lies between the best and the worst value of each metric. Empty for one metric or
+        more than 4, if a metric does not vary, and for a front of thousands.
+        """
+        with api_session(self.id) as session:
+            sweep = session.reader.sweeps.get(self.id)
+            return read_front(session.reader, [sweep]).hypervolumes()
 
     def history(self, metric: Metrics = None) -> DataFrame:
         """Return every stored value of every trial, or of one or more metrics, one value a row.
 
-        The columns are trial, attempt, step, metric, value and time, which is when Redis received
-        the value, in UTC; values that a worker sent together have one time. hpq stores about 1,000
-        values a metric and trial.
+        The columns are trial, attempt, step, metric, value and received, which is when Redis
+        received the value, in UTC; values that a worker sent together have one time. hpq stores
+        about 1,000 values a metric and trial.
 
         Raises:
             UserError: pandas is not installed, or no trial has reported one of these metrics.
@@ -185,34 +232,18 @@ class Sweep:
         """
         return trials_frame([trial.to_dict() for trial in self.trials()])
 
-    def importance(self) -> Importance:
-        """Compute the share of each parameter in the variance; `why_none` if none is known."""
+    def importance(self, metric: str | None = None) -> Importance:
+        """Compute the share of each parameter in the variance; `why_none` if none is known.
+
+        `metric` is one of several; the first by default.
+        """
         with api_session(self.id) as session:
             sweep = session.reader.sweeps.get(self.id)
             best_trials(session.reader, sweep)  # raises if there is none
-            summary = SweepSummary(sweep, session.settings.cache)
+            refuse_unknown_metric(sweep, metric)
+            found = summaries_of(sweep, session.settings.cache)
+            summary = next((s for s in found if metric == s.metric_name), found[0])
             return summary.add(session.reader.trials.begun(self.id)).importance
-
-    def figure(self, kind: Kind | None = None) -> Figure:
-        """Draw `curves`, `parallel`, `importance`, `slices` or `history` with plotly.
-
-        `curves` and `parallel` draw at most 500 trials: of more, the best 20 and a sample of 300.
-
-        Raises:
-            UserError: no figure has this name, or plotly is not installed.
-            HpqError: the sweep has no metric (`no-result`).
-        """
-        draw = FIGURES.get(kind or "")
-        if draw is None:
-            raise UserError(f"no figure {kind or ''!r}; use one of {', '.join(FIGURES)}")
-        with api_session(self.id) as session:
-            sweep = session.reader.sweeps.get(self.id)
-            if sweep.metric is None:
-                best_trials(session.reader, sweep)  # raises the reason
-            trials = list(session.reader.trials.begun(self.id))
-            drawn = drawn_trials(sweep, trials) if kind == "curves" else []
-            curves = list(read_curves(session.reader, drawn, [self.metric or ""]))
-        return draw(FigureData(sweep=sweep, trials=trials, curves=curves))
 
     def wait(self, timeout: float | None = None) -> Sweep:
         """Wait until the sweep has ended; return it. `timeout` is in seconds.
@@ -220,17 +251,20 @@ class Sweep:
         Prints on stderr, once, why no worker claims its trials.
 
         Raises:
-            Held: the sweep is held until you act.
+            Held: the sweep is held until you act (OverBudget: by its budget).
             TimedOut: the time is up; a `TimeoutError`, too.
         """
         with api_session(self.id) as session:
             done = settle(session, self.id, timeout)
         if done.late is not None:
             raise done.late
-        if done.status.sweep.state is SweepState.HELD:
-            text = f"{self.id} is held: {clean(done.status.sweep.held)}; `hpq show {self.id}`"
+        now = done.status.sweep
+        if now.is_over_budget:
+            raise OverBudget(f"{self.id} is held: {now.why_held}; `{now.resumed_by}`")
+        if now.state is SweepState.HELD:
+            text = f"{self.id} is held: {clean(now.held)}; `hpq show {self.id}`"
             raise Held(text, code="sweep-held")
-        self._read = done.status.sweep
+        self._read = now
         return self
 
     def cancel(self, *numbers: int, force: bool = False) -> int:
@@ -259,6 +293,13 @@ class Sweep:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+
+def _front(session: Session, sweep: SweepView, only: Filter | None) -> Front:
+    found = read_front(session.reader, [sweep], only)
+    if not found.trials:
+        raise no_best(session.reader, [sweep], only, found)
+    return found
 
 
 def _filter(where: str | None) -> Filter | None:

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hpq.domain.trial import Json
 from hpq.errors import UserError
+from hpq.search.expressions import COMPARISONS, depth
 
 Lookup = Callable[[str], Json]  # the value of a name; None if missing
 _Truth = bool | None
 
 _SIGNS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+    **COMPARISONS,
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
@@ -39,12 +34,13 @@ _HELP = "example: 'lr > 0.1 and optimizer in [adam, sgd]'"
 
 @dataclass(slots=True)
 class Filter:
-    """An expression, and those of its names that had a value so far."""
+    """An expression, its names that had a value so far, and all names that a trial may have."""
 
     text: str
     tree: ast.expr
     names: frozenset[str]
     seen_names: set[str] = field(default_factory=set)
+    known_names: dict[str, None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: str) -> Filter:
@@ -58,7 +54,7 @@ class Filter:
             raise UserError(line, code="filter-invalid")
         try:
             tree = ast.parse(text.strip(), mode="eval").body
-            if _depth(tree) > _MAX_DEPTH:  # `matches` recurses as deep for every trial
+            if depth(tree) > _MAX_DEPTH:  # `matches` recurses as deep for every trial
                 line = f"--where: nested more than {_MAX_DEPTH} levels; simplify it"
                 raise UserError(line, code="filter-invalid")
             names: set[str] = set()
@@ -79,25 +75,18 @@ class Filter:
 
         return _truth(self.tree, recorded) is True
 
-    def check_names(self, known: Iterable[str]) -> None:
-        """Check the names after the last trial.
+    def check_names(self, known: Iterable[str] = ()) -> None:
+        """Check the names after the last trial, against `known_names` and these.
 
         Raises:
             UserError: no trial has a value of one name; the message lists known names.
         """
-        unknown = sorted(self.names - self.seen_names - set(known))
+        self.known_names |= dict.fromkeys(known)
+        unknown = sorted(self.names - self.seen_names - set(self.known_names))
         if unknown:
-            some = ", ".join(list(dict.fromkeys(known))[:12])
+            some = ", ".join(list(self.known_names)[:12])
             text = f"--where: no trial has {unknown[0]!r}; known names: {some}"
             raise UserError(text, code="filter-name-unknown")
-
-
-def _depth(tree: ast.expr) -> int:
-    depth, level = 0, list[ast.AST]([tree])
-    while level:
-        depth += 1
-        level = [below for node in level for below in ast.iter_child_nodes(node)]
-    return depth
 
 
 def _check(node: ast.expr, text: str, names: set[str]) -> None:

@@ -15,7 +15,7 @@ from hpq.domain.trial import Curve, TrialView
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import finite, iso
 
-HISTORY_COLUMNS = ("trial", "attempt", "step", "metric", "value", "time")
+HISTORY_COLUMNS = ("trial", "attempt", "step", "metric", "value", "received")
 _CURVES_PER_ROUND_TRIP = 200  # about 1,000 values each at most
 
 

@@ -16,6 +16,7 @@ from hpq_producer.terminal.text import clean_block
 
 # May continue in the next piece: an incomplete escape sequence, or the \r of \r\n.
 _UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\n]*\x1b?|[ -/]*)|\r)\Z")
+LINES = 200  # of a log in a view
 _LONGEST = 512  # characters of a sequence
 
 

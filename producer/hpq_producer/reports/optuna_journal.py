@@ -15,6 +15,7 @@ from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import Curve, Json, TrialState, TrialView, flatten
 from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
+from hpq_producer.analysis.front import values_of
 from hpq_producer.analysis.space import are_numbers, is_log, space_of
 from hpq_producer.extras import library
 
@@ -37,7 +38,8 @@ class OptunaJournal:
     """Adds trials to a new study, which has the sweep's id as its name.
 
     Finished trials are COMPLETE, pruned ones PRUNED. Failed and cancelled ones are FAIL, and so are
-    finished ones without a finite objective.
+    finished ones without a finite value of each metric; of several metrics, pruned ones, too. A
+    constraint is violated if its value exceeds 0, as Optuna's samplers read it.
     """
 
     def __init__(self, path: Path, sweep: SweepView) -> None:
@@ -45,16 +47,17 @@ class OptunaJournal:
         self._optuna.logging.set_verbosity(self._optuna.logging.WARNING)
         journal = library("optuna.storages.journal", "--to optuna", "optuna")
         self._file, self._buffer = journal.JournalFileBackend(str(path)), _Buffer()
-        maximize = sweep.metric and sweep.metric.goal is Goal.MAXIMIZE
+        metrics, self._sweep = sweep.objectives or (sweep.metric,), sweep
+        ways = ["maximize" if one and one.goal is Goal.MAXIMIZE else "minimize" for one in metrics]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", self._optuna.exceptions.ExperimentalWarning)
             self._study = self._optuna.create_study(
                 storage=self._optuna.storages.JournalStorage(self._buffer),
                 study_name=sweep.id,
-                direction="maximize" if maximize else "minimize",
+                directions=ways,
             )
             if sweep.metric:
-                self._study.set_metric_names([sweep.metric.name])
+                self._study.set_metric_names([one.name for one in metrics if one])
         self._leaves = space_of(sweep)
 
     def add(self, trials: Sequence[tuple[TrialView, Sequence[Curve]]]) -> None:
@@ -76,7 +79,10 @@ class OptunaJournal:
         states = self._optuna.trial.TrialState
         params = {name: _choice(value) for name, value in flatten(view.params).items()}
         state = states.PRUNED if view.state is TrialState.PRUNED else states.FAIL
-        if view.state is TrialState.FINISHED and view.objective is not None:
+        values = values_of(self._sweep, view)
+        if self._sweep.objectives:  # Optuna prunes, and keeps curves, for one metric only
+            state, curves = states.FAIL, ()
+        if view.state is TrialState.FINISHED and values:
             state = states.COMPLETE
         points = ((s, v) for c in curves for s, v in zip(c.steps, c.values, strict=True))
         attributes: dict[str, Json] = {"hpq": str(view.id), "hpq_state": view.state.value}
@@ -85,15 +91,20 @@ class OptunaJournal:
         finite = {f"last.{n}": v for n, v in view.metrics.items() if math.isfinite(v)}
         trial = self._optuna.trial.create_trial(
             state=state,
-            value=None if state is states.FAIL else view.objective,
+            values=None if state is states.FAIL else values or None,
             params=params,
             distributions={name: space[name] for name in params},
             user_attrs=attributes | finite,
+            system_attrs=self._constraints(view),
             intermediate_values={step: v for step, v in points if math.isfinite(v)},
         )
         trial.datetime_start = datetime.fromtimestamp((view.claimed_ms or view.ended_ms) / 1000)
         trial.datetime_complete = datetime.fromtimestamp(view.ended_ms / 1000)
         return trial
+
+    def _constraints(self, view: TrialView) -> dict[str, Any]:
+        found = self._sweep.violations(view.metrics)
+        return {"constraints": list(found)} if found and all(map(math.isfinite, found)) else {}
 
     def _distribution(self, name: str, values: Sequence[Json]) -> Any:
         kinds, leaf = self._optuna.distributions, self._leaves.get(name)

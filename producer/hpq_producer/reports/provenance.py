@@ -74,13 +74,8 @@ def describe_versions(records: Iterable[Mapping[str, Any]]) -> str:
     """Describe the versions that differ between the hosts of a sweep; "" if none does."""
     found: dict[str, dict[str, str]] = {}  # library → version → a host that has it
     for record in records:
-        other = record.get("programs")
-        own = other if isinstance(other, Mapping) else record
-        packages = own.get("packages")
-        names = packages if isinstance(packages, Mapping) else {}
-        for name, version in {"Python": own.get("python"), **names}.items():
-            if version:
-                found.setdefault(name, {}).setdefault(str(version), str(record.get("host")))
+        for name, version in versions_of(record).items():
+            found.setdefault(name, {}).setdefault(version, str(record.get("host")))
     apart = [name for name, versions in found.items() if len(versions) > 1]
     apart.sort(key=lambda name: (name != "Python", name != "torch", name))
     texts = [
@@ -89,6 +84,16 @@ def describe_versions(records: Iterable[Mapping[str, Any]]) -> str:
     ]
     more = f"; {len(apart) - len(texts)} more libraries" if apart[len(texts) :] else ""
     return f"versions differ between hosts: {'; '.join(texts)}{more}" if apart else ""
+
+
+def versions_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of the Python that ran a program, and of its packages, by name."""
+    other = record.get("programs")
+    own = other if isinstance(other, Mapping) else record
+    packages = own.get("packages")
+    names = packages if isinstance(packages, Mapping) else {}
+    found = {"Python": own.get("python"), **names}
+    return {name: str(version) for name, version in found.items() if version}
 
 
 def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
@@ -107,6 +112,8 @@ def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
             if not sweep.launch.code_dir:
                 where = f"is installed on the workers ({sweep.launch.code})"
             why = f"{what} {where}"
+            if sweep.launch.is_function:
+                why = "the function runs in the process that calls wandb.agent"
         raise UserError(f"{sid}: Redis does not have its code: {why}", code="code-not-kept")
     try:
         return bundle.unpack(data, sweep.launch.code)

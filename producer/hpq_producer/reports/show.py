@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from hpq.domain.attempt import Reason
+from hpq.domain.attempt import Reason, curve_points
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.sweep import AppendedFile, SweepView
+from hpq.domain.sweep import AppendedFile, Metric, SweepView
 from hpq.domain.trial import FailureKind, Params, Point, TrialView, flatten
 from hpq.notice import Notice
+from hpq.reporting import MAX_NAMES
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
-from hpq_producer.analysis.pruning import describe_rule, describe_target
+from hpq_producer.analysis.pruning import describe_idle, describe_rule, describe_target
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis.verdict import state_counts, state_span
@@ -33,7 +34,6 @@ from hpq_producer.terminal.text import (
 )
 
 _CURVE, _LEAST_CURVE = 60, 8  # columns
-_MOST_METRICS = 200  # lines, and curves that are read
 _MOST_INFO = 30  # lines of what a script has set; --json has all
 _INDENT = "  "
 
@@ -50,11 +50,13 @@ def sweep_lines(
         {
             "sweep": sweep.id,
             "name": sweep.name,
-            "state": state_span(sweep, why).text + (f": {sweep.held}" if sweep.held else ""),
+            "state": state_span(sweep, why).text + (f": {sweep.why_held}" if sweep.held else ""),
             "trials": f"{counts.total}: {', '.join(state_counts(sweep))}",
             "waits": why.text if why else "",
             "!": clean(unmet),
-            "metric": f"{metric.name}, {metric.goal}, {metric.take} value" if metric else "none",
+            "metric": "; ".join(map(_metric_words, sweep.objectives or filter(None, [metric])))
+            or "none",
+            "constraints": ", ".join(map(str, sweep.constraints)),
             "trainer": launch.trainer,
             "program": launch.program,
             "command": " ".join(launch.command),
@@ -69,14 +71,19 @@ def sweep_lines(
             "owner": sweep.owner,
             "replicates": str(sweep.replicates) if sweep.replicates > 1 else "",
             "tags": " ".join(sweep.tags),
+            "note": sweep.note,
+            "description": str(sweep.spec.get("description", "")),
             "priority": str(sweep.priority or ""),
             "max parallel": str(sweep.max_parallel or ""),
             "retries": str(sweep.retries or ""),
             "timeout": duration(sweep.timeout_s * 1000) if sweep.timeout_s else "",
+            "stall": describe_idle(sweep.idle_below, sweep.idle_s) if sweep.idle_s else "",
+            "budget": str(sweep.budget or ""),
             "early terminate": describe_rule(sweep.early) if sweep.early else "",
             "target": describe_target(sweep)
             or (f"{metric.target:g}" if metric and metric.target is not None else ""),
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
+            "history": sweep.history,
             "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
             "varied": " ".join(sweep.varying),
             "created": iso(sweep.created_ms) or "",
@@ -92,6 +99,10 @@ def sweep_lines(
     for file in sweep.files:
         yield from _section(f"file of {iso(file.at_ms)}: {file.added} added", _file(file))
     yield from _facts("provenance", origin)
+
+
+def _metric_words(metric: Metric) -> str:
+    return f"{metric.name}, {metric.goal}, {metric.take} value"
 
 
 def _file(file: AppendedFile) -> Iterator[Line]:
@@ -118,38 +129,19 @@ def trial_lines(
     log: str,
     *,
     attempts: Sequence[Attempt] = (),
+    place: str = "",
     columns: int = 80,
 ) -> Iterator[Line]:
-    """Yield all facts of a trial; `curves` by metric, `log` is its last lines."""
-    trial, sweep = row.trial, row.sweep
-    unmet = "" if row.failure else metric_warning(sweep, [trial])
-    yield from _pairs(
-        {
-            "trial": Span(str(trial.id), Style.BOLD),
-            "state": row.state,
-            "failed": Span(row.failed, Style.RED),
-            "error": row.error,
-            "!": Span(unmet, Style.YELLOW),
-            "why": row.early_end,
-            "attempt": str(trial.attempt),
-            "worker": row.worker,
-            "started": iso(trial.claimed_ms) or "",
-            "ended": iso(trial.ended_ms) or "",
-            "time": row.total_time,
-            "step": row.step,
-            "phase": row.phase,
-            "replicate": row.replicate,
-            "started again": trial.restarted,
-            "result of": row.source and f"{row.source}; not run in this sweep",
-            "checkpoint": row.checkpoint,
-            "files": "deleted, by the sweep's `keep`" if trial.gone else "",
-            "log and curves": WHY_THINNED if trial.thinned else "",
-        }
-    )
+    """Yield all facts of a trial; `curves` by metric, `log` is its last lines.
+
+    `place` says if it is on the front of several metrics.
+    """
+    trial = row.trial
+    yield from _pairs({**_trial_head(row, place), **trial_facts(row)})
     yield from _section("attempts", attempt_lines(attempts))
     yield from _facts("parameters", trial.params)
     yield from _section("metrics", _metrics(row, curves, columns))
-    info = {name: value(v) for name, v in flatten(trial.run_info).items()}
+    info = {name: value(v) for name, v in flatten(trial.run_info).items() if name not in row.run}
     yield from _section("set by the script", islice(_pairs(info), _MOST_INFO))
     yield from _section("artifacts", artifact_lines(trial))
     # Package versions are in --json only: they would push the log off the screen.
@@ -159,10 +151,47 @@ def trial_lines(
     yield from _section(f"last log lines (all: hpq logs {trial.id})", ([Span(x)] for x in lines))
 
 
+def _trial_head(row: TrialRow, place: str) -> dict[str, str | Span]:
+    trial = row.trial
+    unmet = "" if row.failure else metric_warning(row.sweep, [trial])
+    return {
+        "trial": Span(str(trial.id), Style.BOLD),
+        **row.run,
+        "state": row.state,
+        "failed": Span(row.failed, Style.RED),
+        "error": row.error,
+        "!": Span(unmet, Style.YELLOW),
+        "why": row.early_end,
+        "front": place,
+        "infeasible": Span(row.unmet, Style.YELLOW),
+        "attempt": str(trial.attempt),
+        "worker": row.worker,
+        "started": iso(trial.claimed_ms) or "",
+        "ended": iso(trial.ended_ms) or "",
+        "time": row.total_time,
+        "step": row.step,
+    }
+
+
+def trial_facts(row: TrialRow) -> dict[str, str]:
+    """Return what is known of a trial beside its state, times, parameters and metrics, or ""."""
+    trial = row.trial
+    return {
+        **row.usage,
+        "phase": row.phase,
+        "replicate": row.replicate,
+        "started again": trial.restarted,
+        "result of": row.source and f"{row.source}; not run in this sweep",
+        "checkpoint": row.checkpoint,
+        "files": "deleted, by the sweep's `keep`" if trial.gone else "",
+        "log and curves": WHY_THINNED if trial.thinned else "",
+    }
+
+
 def shown_metrics(trial: TrialView, sweep: SweepView) -> list[str]:
-    """Return at most 200 metrics of a trial: the objective, then the others by name."""
+    """Return a trial's metrics, as many as it may report: the objective, then others by name."""
     objective = sweep.metric.name if sweep.metric else ""
-    return sorted(trial.metrics, key=lambda name: (name != objective, name))[:_MOST_METRICS]
+    return sorted(trial.metrics, key=lambda name: (name != objective, name))[:MAX_NAMES]
 
 
 def _metrics(row: TrialRow, curves: Mapping[str, Sequence[Point]], columns: int) -> Iterator[Line]:
@@ -185,6 +214,12 @@ def _metrics(row: TrialRow, curves: Mapping[str, Sequence[Point]], columns: int)
         yield [Span(f"{shown}{blanks}  "), Span(last, style), Span(f"  {drawn}")]
     if rest := len(trial.metrics) - len(names):
         yield [Span(f"{rest:,} more metrics are not shown", Style.DIM)]
+    if len(trial.metrics) >= MAX_NAMES:
+        yield [Span(f"only {MAX_NAMES} metrics are kept; the log names the next", Style.DIM)]
+    longest, most = max(map(len, curves.values()), default=0), curve_points(len(trial.metrics))
+    if longest >= most / 2:  # it may have been thinned
+        more = "" if sweep.history else "; `history: all` in the sweep file keeps every one"
+        yield [Span(f"curves keep at most {most:,} points, here {longest:,}{more}", Style.DIM)]
 
 
 def artifact_lines(trial: TrialView) -> Iterator[Line]:
@@ -213,10 +248,11 @@ def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:
         yield [Span(_INDENT), *line]
 
 
-_MOST_ATTEMPTS = 20  # lines
+MOST_ATTEMPTS = 20  # lines
 _END_WORDS: Mapping[str, str] = {
     FailureKind.LOST.value: "lost its worker",
     Reason.STOPPING.value: "requeued: its worker was stopped",
+    Reason.TIME_UP.value: "requeued: the time of its worker was over",
     Reason.REFUSED.value: "requeued: its worker cannot run it",
     Reason.DATA_MISSING.value: "requeued: data missing on its worker",
     Reason.WORKER_FAULT.value: "requeued: its worker failed",
@@ -227,17 +263,18 @@ def attempt_lines(attempts: Sequence[Attempt]) -> Iterator[Line]:
     """Yield one line for each of the newest attempts; none for a single attempt."""
     if not attempts or attempts[-1].number < 2:
         return
-    shown = attempts[-_MOST_ATTEMPTS:]
+    shown = attempts[-MOST_ATTEMPTS:]
     wide = len(str(shown[-1].number))
     if before := shown[0].number - 1:
         yield [Span(f"{before} earlier", Style.DIM)]
     for it in shown:
         where = clean(f"{it.worker} on {it.host}") if it.worker else "an unknown worker"
-        words = f"{_attempt_end(it)} after {duration(it.ran_ms)}, {_attempt_start(it)}, {where}"
+        words = f"{attempt_end(it)} after {duration(it.ran_ms)}, {attempt_start(it)}, {where}"
         yield [Span(f"{it.number:>{wide}}  ", Style.BOLD), Span(words)]
 
 
-def _attempt_end(it: Attempt) -> str:
+def attempt_end(it: Attempt) -> str:
+    """Return how an attempt ended, in words."""
     if not it.end:
         return "running"
     if it.end in TERMINAL:
@@ -245,7 +282,8 @@ def _attempt_end(it: Attempt) -> str:
     return _END_WORDS.get(it.end) or f"{failure_words(clean(it.end))}, retried"
 
 
-def _attempt_start(it: Attempt) -> str:
+def attempt_start(it: Attempt) -> str:
+    """Return from where an attempt started, in words."""
     if it.from_step is not None:
         return f"from step {it.from_step}" if it.from_step else "from a checkpoint"
     if it.restarted:

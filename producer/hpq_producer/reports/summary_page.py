@@ -11,18 +11,19 @@ from typing import Any
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import TrialView
 from hpq_producer.analysis.eta import coarse_duration
+from hpq_producer.analysis.front import Front, front_of
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.records import sweep_record, trial_record
-from hpq_producer.analysis.summary import Effect, Level, SweepSummary
+from hpq_producer.analysis.summary import Effect, Level, SweepSummary, summaries_of
 from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.analysis.winner import Winner, judge_winner
+from hpq_producer.analysis.winner import Winner, judge_together, judge_winner, merge_ranked
 from hpq_producer.diagnosis.verdict import note_lines, state_counts, state_span
 from hpq_producer.reports.provenance import describe_versions
-from hpq_producer.reports.ranking import show_ranking
+from hpq_producer.reports.ranking import codes_apart, front_lines, show_ranking
 from hpq_producer.reports.sweep_table import explain_waits
 from hpq_producer.session import Session
-from hpq_producer.terminal.charts import Scale, bar, ends_of, scale_of
+from hpq_producer.terminal.charts import Scale, bar, curve, ends_of, scale_of
 from hpq_producer.terminal.console import show_lines, show_table, stdout_info
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Line, Span, Style
@@ -82,15 +83,19 @@ def winner_lines(
     if found:
         yield []
     if "verdict" in found:  # else the lines would be no answer
-        yield [Span(f"is #{winner.trial} really the best?", Style.DIM)]
+        yield [Span(f"is {winner.name} really the best?", Style.DIM)]
     for label, text in found.items():
         yield [Span(f"{label:9}", Style.DIM), Span(text)]
 
 
-def importance_lines(found: Importance, columns: int = 1_000) -> Iterator[Line]:
-    """Yield each parameter's share of the explained variance, with a 90 % interval."""
+def importance_lines(found: Importance, columns: int = 1_000, metric: str = "") -> Iterator[Line]:
+    """Yield each parameter's share of the explained variance, with a 90 % interval.
+
+    `metric` is one of several.
+    """
     yield []
-    yield [Span("which parameter matters (permutation importance, 90 % interval)", Style.DIM)]
+    which = f"which parameter matters{f' for {clean(metric)}' if metric else ''}"
+    yield [Span(f"{which} (permutation importance, 90 % interval)", Style.DIM)]
     yield [Span(found.verdict, Style.BOLD)]
     if found.looked:
         yield [Span(found.looked, Style.YELLOW)]
@@ -164,6 +169,7 @@ def failure_lines(summary: SweepSummary) -> Iterator[Line]:
     for f in summary.failures:
         yield [
             Span(f"{failure_words(f.kind)}: {trials_of(f.count)}", Style.RED),
+            *([Span(f"  {f.cause}", Style.BOLD)] if f.cause else []),
             Span(f"  {f.example}: {f.message}"),
         ]
 
@@ -190,8 +196,8 @@ def saved_lines(summary: SweepSummary) -> Iterator[Line]:
 def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     """Print the page; reads every trial once, and keeps few in memory."""
     reader, columns = session.reader, stdout_info().columns
-    summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
-    best = reader.trials.best(sweep, top)
+    summaries, front = _read(session, sweep)
+    summary, best = summaries[0], _top(session, sweep, front, top)
     why = explain_waits(reader, [sweep], session.server).get(sweep.id)
     head = f"{sweep.id}  {state_span(sweep, why).text}  {', '.join(state_counts(sweep))}"
     show_lines([[Span(head)]], whole=True)
@@ -199,31 +205,96 @@ def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
         show_lines(note_lines(why.text, columns))
     if words := describe_target(sweep):
         print(words)
+    if sweep.budget:
+        print(sweep.budget)
     show_lines(hours_line(summary), whole=True)
     if apart := describe_versions(map(reader.trials.provenance, sorted(summary.ran_on))):
         show_lines([[Span(clean(apart), Style.YELLOW)]], whole=True)
     if best:
         print()
-        show_ranking(sweep, best, scale_of(summary.objectives))
+        show_ranking([sweep], best, None if sweep.objectives else scale_of(summary.objectives))
+    if best and not sweep.objectives:
         shown = sum(len(t.group.objectives) if t.group else 1 for t in best)
         show_lines(rest_line(sweep, summary, shown), whole=True)
+    if front:
+        show_lines(front_lines(sweep, front, len(best)), whole=True)
+        show_lines(hypervolume_line(front), whole=True)
     sys.stdout.flush()  # the importance below may take seconds
-    importance = summary.importance
-    show_lines(winner_lines(judge_winner(reader, sweep), sweep.id, importance), whole=True)
-    show_lines(importance_lines(importance, columns))
-    show_lines(effect_lines(summary, columns))
+    for one in summaries:
+        importance = one.importance
+        show_lines(winner_lines(judge_winner(reader, sweep), sweep.id, importance), whole=True)
+        name = one.metric_name if sweep.objectives else ""
+        show_lines(importance_lines(importance, columns, name))
+        show_lines(effect_lines(one, columns))
     show_lines(saved_lines(summary), whole=True)
     show_lines(failure_lines(summary), whole=True)
+
+
+def hypervolume_line(front: Front) -> Iterator[Line]:
+    """Yield the share of the space that the front dominates, and how it grew over the trials."""
+    if found := front.hypervolumes():
+        shares = [share for _, share in found]
+        text = f"hypervolume {measure(shares[-1])} after {trials_of(found[-1][0])}  "
+        where = "  (of the space between the best and the worst values)"
+        drawn = curve(shares, Scale(low=0, high=max(shares)))
+        yield [Span(text, Style.DIM), Span(drawn, Style.CYAN), Span(where, Style.DIM)]
+
+
+def _read(session: Session, sweep: SweepView) -> tuple[list[SweepSummary], Front | None]:
+    """Read every trial once, for a summary of each metric; find the front if there are several."""
+    summaries, trials = summaries_of(sweep, session.settings.cache), session.reader.trials
+
+    def added() -> Iterator[TrialView]:
+        for trial in trials.begun(sweep.id):
+            for summary in summaries:
+                summary.add([trial])
+            yield trial
+
+    if sweep.objectives or sweep.constraints:
+        return summaries, front_of(sweep, added())
+    summaries[0].add(trials.begun(sweep.id))
+    return summaries, None
+
+
+def _top(session: Session, sweep: SweepView, front: Front | None, top: int) -> Sequence[TrialView]:
+    if front and sweep.objectives:
+        return front.trials[:top]
+    return session.reader.trials.best(sweep, top)
 
 
 def print_summary_data(session: Session, sweep: SweepView, output: Format, *, top: int) -> None:
     """Print the summary as JSON, YAML or CSV."""
     reader = session.reader
     why = explain_waits(reader, [sweep], session.server).get(sweep.id)
-    summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
-    best = reader.trials.best(sweep, top)
-    winner, importance = judge_winner(reader, sweep), summary.importance
-    effects: list[dict[str, Any]] = [
+    summaries, front = _read(session, sweep)
+    summary, best = summaries[0], _top(session, sweep, front, top)
+    winner = judge_winner(reader, sweep)
+    importance = {one.metric_name: asdict(one.importance) for one in summaries}
+    effects = {one.metric_name: _effects_record(one) for one in summaries}
+    more = {} if front is None else {"front": _front_record(front)}
+    show_data(
+        {
+            "sweep": sweep_record(sweep, best[0].objective if best else None, why),
+            "ranking": [trial_record(t, sweep) for t in best],
+            "trained_s": summary.total_ms / 1000,
+            "of_earlier_attempts_s": summary.before_ms / 1000,
+            "winner": asdict(winner) if winner else None,
+            "importance": importance if sweep.objectives else importance[summary.metric_name],
+            "effects": effects if sweep.objectives else effects[summary.metric_name],
+            "saved": asdict(summary.saved) if summary.saved else None,
+            "failures": [
+                {"kind": f.kind, "trials": f.count, "cause": f.cause or None}
+                | {"example": f.example, "message": f.message}
+                for f in summary.failures
+            ],
+        }
+        | more,
+        output,
+    )
+
+
+def _effects_record(summary: SweepSummary) -> list[dict[str, Any]]:
+    return [
         {
             "param": e.param,
             "levels": [
@@ -233,59 +304,75 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
         }
         for e in summary.effects
     ]
-    show_data(
-        {
-            "sweep": sweep_record(sweep, best[0].objective if best else None, why),
-            "ranking": [trial_record(t, sweep) for t in best],
-            "trained_s": summary.total_ms / 1000,
-            "of_earlier_attempts_s": summary.before_ms / 1000,
-            "winner": asdict(winner) if winner else None,
-            "importance": asdict(importance),
-            "effects": effects,
-            "saved": asdict(summary.saved) if summary.saved else None,
-            "failures": [
-                {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
-                for f in summary.failures
-            ],
-        },
-        output,
-    )
 
 
-def print_comparison(session: Session, sweeps: Sequence[SweepView]) -> None:
-    """Print two or more sweeps side by side: results, time, what mattered, and the winners."""
-    reader = session.reader
+def _front_record(front: Front) -> dict[str, Any]:
+    return {
+        "trials": len(front.trials),
+        "dominated": front.dominated,
+        "infeasible": front.infeasible,
+        "unmeasured": front.unmeasured,
+        "missing": list(front.missing),
+        "hypervolumes": [{"trials": n, "share": share} for n, share in front.hypervolumes()],
+    }
+
+
+def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int) -> None:
+    """Print two or more sweeps side by side, and a ranking of their trials.
+
+    Side by side are results, time, what mattered, and the winners.
+    """
+    reader, codes = session.reader, codes_apart(sweeps)
+    ranked: list[list[TrialView]] = []
     rows: dict[str, list[str]] = {}
     varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
     for sweep in sweeps:
-        session.find(sweep.id)  # one of them may be in the history
+        session.find(sweep.id)  # one of them may have been moved
         waits = explain_waits(reader, [sweep], session.server)
         summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
-        best = reader.trials.best(sweep, 1)
+        best = reader.trials.best(sweep, max(top, 2))
+        ranked.append(best)
         state = state_span(sweep, waits.get(sweep.id)).text
-        cells = comparison_cells(summary, best, state) | {
+        cells = comparison_cells(summary, best, state) | {"code": codes.get(sweep.id, "")}
+        cells |= {
             f"best {clean(n)}": TrialRow(trial=best[0], sweep=sweep).param(n) if best else ""
             for n in varying
         }
         for label, text in cells.items():
             rows.setdefault(label, []).append(text)
     columns = [Column(title=""), *(Column(title=s.id, least=12) for s in sweeps)]
-    show_table(columns, [[Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v)])
+    cells_of = ([Span(k, Style.DIM), *map(Span, v)] for k, v in rows.items() if any(v))
+    show_table(columns, cells_of, explain=[sweep.id for sweep in sweeps])
+    if merged := merge_ranked(sweeps, ranked):
+        print()
+        show_ranking(sweeps, merged[:top])
+    ids = " ".join(sweep.id for sweep in sweeps)
+    winner = judge_together(reader, sweeps, merged)
+    show_lines(winner_lines(winner, ids, Importance(sets=0)), whole=True)
 
 
 def comparison_cells(
     summary: SweepSummary, best: Sequence[TrialView], state: str
 ) -> dict[str, str]:
     """Return what a comparison tells of a sweep, by label."""
-    sweep, found, results = summary.sweep, summary.importance, summary.results
+    found = summary.importance
     matters = found.shares[0] if found.is_clear else None
+    words = f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown"
+    return {**result_cells(summary, best, state), "main parameter": words}
+
+
+def result_cells(summary: SweepSummary, best: Sequence[TrialView], state: str) -> dict[str, str]:
+    """Return the results of a sweep, by label."""
+    sweep, results = summary.sweep, summary.results
     return {
-        "state": state,
-        "trials": ", ".join(state_counts(sweep)),
         "metric": clean(sweep.metric.name) if sweep.metric else "",
         "best": TrialRow(trial=best[0], sweep=sweep).objective if best else "",
-        "median": f"{measure(median(results))} of {len(results):,} finished" if results else "",
+        "median": f"{measure(median(results))} of {len(results):,} finished{summary.pruned}"
+        if results
+        else "",
+        "state": state,
+        "trials": ", ".join(state_counts(sweep)),
         "trained": duration(summary.total_ms) if summary.total_ms else "",
-        "matters": f"{clean(matters.param)} {matters.share:.0%}" if matters else "unknown",
+        "budget": sweep.budget.usage if sweep.budget else "",
         "failed": ", ".join(f"{failure_words(f.kind)}: {f.count}" for f in summary.failures),
     }

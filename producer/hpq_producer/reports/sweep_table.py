@@ -10,6 +10,7 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
+from hpq_producer.analysis.owner_limits import explain_limit
 from hpq_producer.diagnosis.verdict import state_span
 from hpq_producer.diagnosis.waiting import (
     explain_full_server,
@@ -22,7 +23,7 @@ from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, planned
 
 COLUMNS = (
-    Column(title="sweep", keep=100, least=12),
+    Column(title="sweep", keep=100, least=24),
     Column(title="state", keep=90),
     Column(title="finished", keep=80, right=True),
     Column(title="other", keep=55),
@@ -76,12 +77,22 @@ def explain_waits(
     )
     if full:  # a full server also concerns sweeps with running trials
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
-    found = {s.id: full or explain_no_worker(s, workers, server) for s in idle}
+    owners = reader.owners.of({s.owner for s in idle if s.counts.waits})
+    found = {
+        s.id: full or explain_limit(s, owners.get(s.owner)) or explain_no_worker(s, workers, server)
+        for s in idle
+    }
     free = [s for s in idle if not found[s.id] and not s.counts.running]
     if any(w.state == "busy" for w in workers):
         ahead = reader.sweeps.ahead_of(free)
         found |= {s.id: explain_queue_position(s, ahead[s.id], workers) for s in free}
     return {sid: why for sid, why in found.items() if why}
+
+
+def _metric_of(sweep: SweepView) -> str:
+    """`val_acc`; `val_acc +1` for two metrics, of which `best` shows the first one's."""
+    more = f" +{len(sweep.objectives) - 1}" if sweep.objectives else ""
+    return f"{sweep.metric.name}{more}" if sweep.metric else ""
 
 
 def sweep_row(
@@ -101,7 +112,7 @@ def sweep_row(
         Span(f"{one.counts.finished}/{planned(one.counts)}"),
         Span(", ".join(f"{n} {state}" for state in _OTHER_ENDS if (n := one.counts.of(state)))),
         Span("" if leader is None else measure(leader)),
-        Span(clean(one.metric.name) if one.metric else ""),
+        Span(clean(_metric_of(one))),
         Span(duration(now_ms - one.created_ms)),
         Span(clean(one.owner)),
         Span(clean(one.queue)),

@@ -115,7 +115,6 @@ def _option(
     off = f"no-{name}" if "BooleanOptionalAction" in called(given.get("action") or node) else ""
     return Option(
         name=name,
-        line=node.lineno,
         kind=kind,
         default=None if default is UNKNOWN else default,
         choices=tuple(c for c in choices if isinstance(c, Value))

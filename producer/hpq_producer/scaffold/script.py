@@ -1,19 +1,20 @@
 """Read a training script's options and the metrics that it reports, without running it.
 
 Metrics are found in wandb.log({...}), hpq.report({...}), trial.report({...}), Lightning's
-self.log("name", …), monitor="val_loss" of a callback, and prints of whole lines `name=number`.
+self.log("name", …), monitor="val_loss" of a callback, and prints of `name=number`.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from hpq.domain.metric_check import metrics_of_line
 from hpq.domain.sweep import Goal
 from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME
@@ -51,14 +52,17 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
     defaults, reads = wandb_options.read_config(tree, literals)
     known = {spelled(option.name) for option in options}
     # The sweep must set the names of wandb.config that are read without a default.
-    defaults += [Option(name=name, line=line, required=True) for name, line in reads]
+    defaults += [Option(name=name, required=True) for name in reads]
     alone = [one for one in defaults if spelled(one.name) not in known]
     if not takes_any:
         alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
     options += alone
+    reported, mentioned = read_metrics(tree, literals), list(_mentioned(tree))
+    declared = choose([one for one, is_read in mentioned if is_read])  # text reports one metric
     return Script(
         options=tuple({option.name: option for option in options}.values()),
-        reported=tuple(read_metrics(tree, literals)),
+        reported=tuple(reported) or (declared or ())[:1],
+        unread=next((one for one, is_read in mentioned if not is_read), None),
         arguments=tuple(arguments),
         sweep=wandb_options.read_sweep(tree, literals, lambda name: read_yaml(_beside(path, name))),
         takes_any=takes_any,
@@ -119,7 +123,9 @@ def _parse(path: Path) -> ast.Module:
 
 
 _LOGS = ("wandb.log", ".report", "run.log", "report", ".log_dict", ".log_metrics")
-_LINE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_./ -]{0,63}?)\s*=\s*\Z")
+_VALUE = "\0"  # stands for a value in a printed line
+# In other text: a worker reads it with = or : alone.
+_MENTION = re.compile(rf"(?<![\w./-])(?<!\w )([A-Za-z_][\w./-]*)\s*([=:]?)\s*(?={_VALUE})")
 _UP = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|map\b|r2|precision|recall", re.I)
 _DOWN = re.compile(r"loss|err|perplexity|ppl|mse|mae|rmse|nll|fid|wer|cer|time|entropy", re.I)
 _OF_VALIDATION = re.compile(r"(^|[^a-z])(val|valid|validation|dev|eval)([^a-z]|$)", re.I)
@@ -131,16 +137,38 @@ _NO_METRIC = frozenset({"epoch", "step", "lr", "learning_rate", "iteration", "ba
 def read_metrics(tree: ast.Module, literals: Literals) -> list[Reported]:
     """Return the reported metrics, each once, in the order of the lines."""
     found: dict[str, Reported] = {}
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
-    for node in sorted(calls, key=lambda n: n.lineno):
-        for name in _names(node, literals):
+    calls = _calls(tree)
+    is_wandb = any(called(node) == "wandb.init" for node in calls)
+    media = {
+        called(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and called(node.value).startswith("wandb.")
+        for target in node.targets
+    }
+    for node in calls:
+        if is_wandb and called(node) == "print":  # does not count once the run began
+            continue
+        for name in _names(node, literals, media):
             if METRIC_NAME.match(name) and name.lower() not in _NO_METRIC:
                 by = called(node)
                 found.setdefault(name, Reported(name=name, line=node.lineno, by=by))
     return list(found.values())
 
 
-def _names(node: ast.Call, literals: Literals) -> Iterator[str]:
+def _calls(tree: ast.Module) -> list[ast.Call]:
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    return sorted(calls, key=lambda n: n.lineno)
+
+
+def _mentioned(tree: ast.Module) -> Iterator[tuple[Reported, bool]]:
+    """Yield what looks like a metric in printed text, and whether a worker reads it if declared."""
+    for node in _calls(tree):
+        for name, sign in _MENTION.findall(_line(node) if called(node) == "print" else ""):
+            if _UP.search(name) or _DOWN.search(name):
+                yield Reported(name=name, line=node.lineno, by="print"), bool(sign)
+
+
+def _names(node: ast.Call, literals: Literals, media: Collection[str]) -> Iterator[str]:
     called_name = called(node)
     if called_name == "print":
         yield from _printed(node)
@@ -149,7 +177,8 @@ def _names(node: ast.Call, literals: Literals) -> Iterator[str]:
         if isinstance(name, str):
             yield name
     elif called_name.endswith(_LOGS) and node.args:
-        yield from (n for n, v in literals.entries(node.args[0]).items() if _may_be_number(v))
+        entries = literals.entries(node.args[0]).items()
+        yield from (n for n, v in entries if _may_be_number(v) and (called(v) or None) not in media)
     elif "monitor" in keywords(node):  # a callback that stops or saves by this metric
         name = literals.value(keywords(node)["monitor"])
         if isinstance(name, str):
@@ -164,19 +193,31 @@ def _may_be_number(node: ast.expr) -> bool:
 
 
 def _printed(node: ast.Call) -> Iterator[str]:
-    """Yield the name of a line `name=number` that a print call writes."""
-    if len(node.args) != 1:
-        return
-    text = node.args[0]
-    if isinstance(text, ast.JoinedStr) and len(text.values) == 2:
-        first, second = text.values
-        line = first.value if isinstance(first, ast.Constant) else ""
-        if isinstance(second, ast.FormattedValue) and (said := _LINE.match(str(line))):
-            yield said[1]
-    elif isinstance(text, ast.BinOp) and isinstance(text.op, ast.Mod | ast.Add):
-        left = text.left.value if isinstance(text.left, ast.Constant) else ""
-        if said := _LINE.match(re.sub(r"%[-+.\d]*[dfgers]\Z", "", str(left))):
-            yield said[1]
+    """Yield the names of a line of nothing but `name=number` that a print call writes."""
+    line = _line(node)
+    if _VALUE in line:
+        yield from metrics_of_line(re.sub(rf"(?<==)(\s*){_VALUE}", r"\g<1>0", line))
+
+
+def _line(node: ast.Call) -> str:
+    """Return the text that a print call writes, with _VALUE for each value."""
+    sep = keywords(node).get("sep", ast.Constant(" "))
+    return _text(sep).join(map(_text, node.args))
+
+
+def _text(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_text, node.values))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return re.sub(r"%[-+.\d]*[dfgers]", _VALUE, _text(node.left))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _text(node.left) + _text(node.right)
+    func = node.func if isinstance(node, ast.Call) else node
+    if isinstance(func, ast.Attribute) and func.attr == "format":
+        return re.sub(r"\{[^{}]*\}", _VALUE, _text(func.value))
+    return _VALUE
 
 
 def choose(found: Sequence[Reported]) -> tuple[Reported, Goal, bool] | None:

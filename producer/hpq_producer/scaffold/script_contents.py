@@ -142,7 +142,6 @@ class Option:
     """
 
     name: str
-    line: int
     kind: Kind = Kind.TEXT
     default: Json = None
     choices: tuple[Value, ...] = ()
@@ -166,11 +165,13 @@ class Script:
     """The facts of a script that a first sweep file needs.
 
     `arguments` are the names of positional arguments. `sweep` is the mapping that the script passes
-    to wandb.sweep. `takes_any` is false if the script's parser rejects unknown options.
+    to wandb.sweep. `takes_any` is false if the script's parser rejects unknown options. `unread`
+    is a metric that is printed without '='.
     """
 
     options: tuple[Option, ...]
     reported: tuple[Reported, ...]
+    unread: Reported | None = None
     arguments: tuple[str, ...] = ()
     sweep: Mapping[str, Json] | None = None
     takes_any: bool = True

@@ -14,22 +14,22 @@ from hpq_producer.scaffold.script_contents import UNKNOWN, Kind, Literals, Optio
 _METHODS = frozenset({"get", "update", "setdefaults", "items", "keys", "values", "as_dict"})
 
 
-def read_config(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[tuple[str, int]]]:
-    """Return options from literal defaults, and the names (with lines) read without a default."""
-    found: dict[str, tuple[Any, int]] = {}
-    reads: dict[str, int] = {}
+def read_config(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]:
+    """Return options from literal defaults, and the names read without a default."""
+    found: dict[str, Any] = {}
+    reads: dict[str, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             pairs = literals.entries(_defaults(node)).items()
-            found = {**{k: (_value(v, literals), v.lineno) for k, v in pairs}, **found}
+            found = {**{k: _value(v, literals) for k, v in pairs}, **found}
     aliases = _aliases(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and (name := _read(node.targets[0], aliases)):
-            found.setdefault(name, (literals.value(node.value), node.lineno))
+            found.setdefault(name, literals.value(node.value))
         elif isinstance(node, ast.expr) and (name := _read(node, aliases)):
-            reads.setdefault(name, node.lineno)
-    options = [_option(name, value, line) for name, (value, line) in found.items()]
-    return options, [(name, line) for name, line in reads.items() if name not in found]
+            reads[name] = None
+    options = [_option(name, value) for name, value in found.items()]
+    return options, [name for name in reads if name not in found]
 
 
 def _value(node: ast.expr, literals: Literals) -> Any:
@@ -67,15 +67,14 @@ def _read(node: ast.AST, aliases: set[str]) -> str:
     return ""
 
 
-def _option(name: str, value: Any, line: int) -> Option:
+def _option(name: str, value: Any) -> Option:
     kinds = {bool: Kind.TRUTH, int: Kind.INT, float: Kind.FLOAT}
     if isinstance(value, dict):
-        nested = tuple(_option(inner, one, line) for inner, one in value.items())
-        return Option(name=name, line=line, nested=nested)
+        nested = tuple(_option(inner, one) for inner, one in value.items())
+        return Option(name=name, nested=nested)
     is_plain = value is None or isinstance(value, str | int | float)
     return Option(
         name=name,
-        line=line,
         kind=kinds.get(type(value), Kind.TEXT),
         default=value if is_plain else None,
         why_not="" if is_plain else "its default is not a single value",
@@ -103,7 +102,11 @@ def read_sweep(
     sweep = _Names(literals, _written(tree), _opened(tree), read_yaml).value(given[0])
     if not isinstance(sweep, dict) or not isinstance(sweep.get("parameters"), dict):
         return None
-    counts = [literals.value(keywords(c).get("count")) for c in calls if _is(c, "agent")]
+    agents = [call for call in calls if _is(call, "agent")]
+    if any(call.args[1:] or "function" in keywords(call) for call in agents):
+        for key in ("program", "command"):  # ignored by the agent: this script is the program
+            sweep.pop(key, None)
+    counts = [literals.value(keywords(call).get("count")) for call in agents]
     if "run_cap" not in sweep and len(counts) == 1 and type(counts[0]) is int and counts[0] > 0:
         sweep["run_cap"] = counts[0]
     return sweep

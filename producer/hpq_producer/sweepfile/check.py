@@ -1,4 +1,4 @@
-"""Check data of a sweep file against its model, and report in hpq's words what breaks it.
+"""Check data of a file against its model, and report in hpq's words what breaks it.
 
 The type of pydantic's error decides the words. What a value should be is read from the JSON schema
 of its place, which editors use too.
@@ -17,8 +17,8 @@ from pydantic_core import ErrorDetails
 from hpq.domain.trial import Json
 from hpq.error_ids import Code
 from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
-from hpq_producer.sweepfile.field_types import Keys
-from hpq_producer.sweepfile.model import CommonKeys, FileSchema
+from hpq_producer.sweepfile.field_types import FileSchema, Keys
+from hpq_producer.sweepfile.model import CommonKeys
 from hpq_producer.sweepfile.yaml_reader import unquoted
 
 K = TypeVar("K", bound=Keys)
@@ -83,10 +83,23 @@ def _place(root: Schema, loc: tuple[str | int, ...]) -> tuple[KeyPath, Schema, S
         if "discriminator" in node:  # the name of a union's member, which no file has
             node = _target({"$ref": node["discriminator"]["mapping"][part]}, root)
             continue
+        if "oneOf" in node:  # the same of `stall`
+            members = (_target(one, root) for one in node["oneOf"])
+            node = next(one for one in members if ("properties" in one) == (part == "mapping"))
+            continue
+        if part == "[key]":  # the key itself, of a mapping whose keys the user chooses
+            continue
         known = node.get("properties", {})
         path = (*path, part)
-        node = _target(known.get(str(part)) or node.get("items", {}), root)
+        node = _target(known.get(str(part)) or _inner(node), root)
     return path, node, known
+
+
+def _inner(node: Schema) -> Schema:
+    """Return the schema of a list's items, or of the values of a mapping with any keys."""
+    of_any = node.get("additionalProperties") or {}
+    found: Schema = node.get("items") or next(iter(node.get("patternProperties", {}).values()), {})
+    return found or (of_any if isinstance(of_any, dict) else {})
 
 
 def _target(node: Schema, root: Schema) -> Schema:
@@ -121,7 +134,8 @@ def _not(value: Json, node: Schema) -> str:
     """Return that a value is not what a schema accepts."""
     wrong = f"{shown(value)} is not"
     if words := _words(node):
-        return f"{wrong} one of {', '.join(words)}{nearest(value, words)}"
+        of = "one of " if words[1:] else ""
+        return f"{wrong} {of}{', '.join(words)}{nearest(value, words)}"
     kind = node.get("type", "object")
     if kind == "integer":
         allowed = f"a whole number from {node['minimum']:,} to {node['maximum']:,}"
@@ -130,12 +144,13 @@ def _not(value: Json, node: Schema) -> str:
         allowed = "a number"
         allowed += f" above {node['exclusiveMinimum']:g}" if "exclusiveMinimum" in node else ""
         allowed += f" of at least {node['minimum']:g}" if "minimum" in node else ""
+        allowed += f", at most {node['maximum']:g}" if "maximum" in node else ""
         return f"{wrong} {allowed}{unquoted(value)}"
     if kind == "boolean":
         return f"{wrong} true or false"
     if "string" in kind:
         return f"{wrong} text; write it in quotes"
-    if value == []:
+    if value == ([] if kind == "array" else {}):
         return f"empty; write {_form(node)}"
     return f"{wrong} a {'list' if kind == 'array' else 'mapping'}; write {_form(node)}"
 

@@ -74,7 +74,9 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
     if "preload" in data and not is_plain_python(words, str(data.get("program", ""))):
         what = "works with `python FILE …` only; remove the options before FILE, or preload"
         out.add_conflict(("preload",), what)
+    derived = data.get("derive")
     known = {*_MACRO_NAMES, *(space if isinstance(space, dict) else ())}
+    known |= {*derived} if isinstance(derived, dict) else set()
     for index, item in enumerate(items if isinstance(items, list) else ()):
         match = _MACRO.match(str(item))
         if match and match[1] not in known:
@@ -85,7 +87,7 @@ def _program(data: Mapping[str, Json], out: Problems) -> None:
 
 def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
     """Report every value of a space that a built-in trainer rejects."""
-    for names, leaf in space.leaves:
+    for names, leaf in space.parameters.items():
         path: KeyPath = ("parameters", names[0])
         spec = trainer.params.get(names[0])
         if spec is None:
@@ -98,6 +100,9 @@ def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
         else:
             known = (((*path, *key), value) for key, value in leaf.known())
             check_known(trainer, names[0], known, out)
+    for name, _ in space.derive:
+        if name not in trainer.params:
+            out.add(("derive", name), str(trainer.problem(name, None)), code="unknown-parameter")
 
 
 def warn_of_words(words: Mapping[KeyPath, str], out: Problems) -> None:

@@ -1,25 +1,35 @@
-"""Read a sweep file's `when`, `exclude` and `points`, and check them against the space.
+"""Read `when`, `exclude`, `derive`, `require`, `zip` and `points` of a sweep file; check names.
 
 `when` lists conditions under which parameters exist, `exclude` parameter sets that do not run. Both
 contain partial sets: `{optimizer: sgd}`, `{optimizer: [sgd, adam]}` (any of), `{layers: {min: 3}}`.
-A partial set that can never match is an error. `points` are parameter sets that run first. A point
-must have a value for each parameter that exists in it, unless that parameter is constant.
+A partial set that can never match is an error. `derive` lists parameters that are computed from
+others, `require` comparisons that hold for every trial, `zip` parameters whose values go together.
+`points` are parameter sets that run first. A point must have a value for each parameter that exists
+in it, unless that parameter is constant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import keyword
+import re
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
 from hpq.search.conditions import MISSING, Condition, Names, Partial, Test, find, key, nest
-from hpq.search.discrete import Distribution
-from hpq.search.space import Space
+from hpq.search.discrete import Categorical, Distribution
+from hpq.search.expressions import Expression, InvalidExpression
+from hpq.search.followers import Follower
+from hpq.search.space import Rejected, Space
 from hpq_producer.sweepfile.check import check
 from hpq_producer.sweepfile.errors import KeyPath, Problems, dotted, nearest, shown
 from hpq_producer.sweepfile.model import Range
+from hpq_producer.sweepfile.parameters import check_name
 
 Leaves = Mapping[Names, Distribution]
+Derived = tuple[tuple[str, Expression], ...]
 _FORM = "write {optimizer: sgd}, {optimizer: [sgd, adam]} or {layers: {min: 3}}"
 _MAX_SCANNED = 10_000  # values of a parameter that a check compares
 
@@ -176,6 +186,132 @@ def _sort_by_dependency(
     return tuple(ordered) if all(visit(path, ()) for path in found) else ()
 
 
+def read_derive(data: Json, leaves: Leaves, out: Problems) -> Derived:
+    """Read the parameters of `derive`, each after those that it needs."""
+    if not isinstance(data, dict) or not data:
+        out.add(("derive",), f'{shown(data)} is not a mapping; write {{head: "backbone / 2"}}')
+        return ()
+    found: dict[str, Expression] = {}
+    for name, text in data.items():
+        path: KeyPath = ("derive", name)
+        if any(".".join(p[:n]) == name for p in leaves for n in range(1, len(p) + 1)):
+            out.add(path, "is a name of parameters, too; rename one", code="duplicate-name")
+        elif check_name(name, path, out):
+            read = _expression(text, path, Expression.number, leaves, tuple(data), out)
+            if read is not None:
+                found[name] = read
+    needs = {name: [n for n in one.names if n in found] for name, one in found.items()}
+    try:
+        return tuple((name, found[name]) for name in TopologicalSorter(needs).static_order())
+    except CycleError as error:
+        names = error.args[1]
+        text = f"these names need each other: {' → '.join(reversed(names))}; change one"
+        out.add(("derive", names[0]), text, code="circular-condition")
+        return ()
+
+
+def read_require(
+    data: Json, leaves: Leaves, derived: tuple[str, ...], out: Problems
+) -> tuple[Expression, ...]:
+    """Read the comparisons of `require`."""
+    if not isinstance(data, list) or not data:
+        out.add(("require",), f'{shown(data)} is not a list; write - "layers * width <= 4096"')
+        return ()
+    read = [
+        _expression(text, ("require", index), Expression.test, leaves, derived, out)
+        for index, text in enumerate(data)
+    ]
+    return tuple(one for one in read if one is not None)
+
+
+def _expression(
+    text: Json,
+    path: KeyPath,
+    parse: Callable[[str], Expression],
+    leaves: Leaves,
+    derived: tuple[str, ...],
+    out: Problems,
+) -> Expression | None:
+    """Read one expression; report its errors and return None if there are any."""
+    if not isinstance(text, str):
+        out.add(path, f"{shown(text)} is not text; write an expression in quotes")
+        return None
+    known = {".".join(names): leaf for names, leaf in leaves.items()}
+    before = len(out.errors)
+    try:
+        found = parse(text)
+    except InvalidExpression as error:
+        word = next(filter(keyword.iskeyword, re.findall(r"\w+", text)), "")
+        out.add(path, f"{error}{_quote(word, (*known, *derived))}")
+        return None
+    if not found.names:
+        out.add(path, "names no parameter; write one of its names, such as backbone / 2")
+    for name in found.names:
+        if name in derived:
+            continue
+        if name not in known:
+            hint = _quote(text, (*known, *derived)) or nearest(name, (*known, *derived))
+            hint = hint or f"; parameters: {', '.join((*known, *derived))}"
+            out.add(path, f"unknown parameter {name!r}{hint}", code="unknown-parameter")
+            break
+        elif words := [v for _, v in known[name].known() if type(v) not in (int, float)]:
+            out.add(path, f"{shown(words[0])}, a value of {name}, is no number")
+    return found if len(out.errors) == before else None
+
+
+def _quote(text: str, known: tuple[str, ...]) -> str:
+    """Return how to write a name that is in a text and needs quotes; "" if there is none."""
+    for name in known:
+        parts = name.split(".")
+        if name in text and not all(p.isidentifier() and not keyword.iskeyword(p) for p in parts):
+            return f"; write {name!r} in quotes: \"'{name}' * 2\""
+    return ""
+
+
+def read_zip(
+    data: Mapping[str, Any], leaves: Leaves, when: tuple[Condition, ...], out: Problems
+) -> tuple[Follower, ...]:
+    """Read the groups of `zip`; in each, the others follow a parameter that repeats no value."""
+    found: list[Follower] = []
+    free = leaves.keys() - {condition.path for condition in when}
+    for index, names in enumerate(data["zip"]):
+        path: KeyPath = ("zip", index)
+        if not all([_can_zip(n, (*path, i), leaves, free, out) for i, n in enumerate(names)]):
+            continue
+        lists = {name: tuple(data["parameters"][name]["values"]) for name in sorted(names)}
+        leader = next((n for n, values in lists.items() if leaves[n,].size == len(values)), None)
+        if len(lists) < 2:
+            out.add(path, "names fewer than two parameters; write [loss, epochs]")
+        elif len(set(map(len, lists.values()))) > 1:
+            counts = ", ".join(f"{name} has {len(values)}" for name, values in lists.items())
+            out.add(path, f"{counts} values; write as many for each")
+        elif leader is None:
+            out.add(path, "each of these repeats a value; at least one must not")
+        else:
+            for name in lists.keys() - {leader}:
+                out.drop_warnings(("parameters", name, "values"), "duplicate-value")
+            own = lists.pop(leader)
+            found += [Follower(name, leader, own, values) for name, values in lists.items()]
+    return tuple(found)
+
+
+def _can_zip(name: str, path: KeyPath, leaves: Leaves, free: set[Names], out: Problems) -> bool:
+    """Return whether a parameter can be in a group of `zip`, once; report why not."""
+    names = leaf_of(name, leaves)
+    leaf = leaves[names] if names else None
+    if names is None:
+        _add_unknown(path, name, leaves, out)
+    elif names not in free:
+        out.add_conflict(path, f"{name} is in `when`, or in `zip` twice; remove one of the two")
+    elif len(names) > 1 or not isinstance(leaf, Categorical) or leaf.constant:
+        what = "is nested" if len(names) > 1 else "has no plain list of values"
+        out.add(path, f"{name} {what}; write {names[-1]}: {{values: […]}}")
+    else:
+        free.discard(names)
+        return True
+    return False
+
+
 Points = tuple[ParameterSet, ...]
 
 
@@ -201,7 +337,7 @@ def read_points(data: Json, space: Space, is_grid: bool, out: Problems) -> Point
 def _point(
     item: dict[str, Json], path: KeyPath, space: Space, is_grid: bool, out: Problems
 ) -> ParameterSet | None:
-    leaves = dict(space.leaves)
+    leaves = space.parameters
     before = len(out.errors)
     values = dict(_flatten(item, (), path, space, out))
     for names, value in values.items():
@@ -226,16 +362,23 @@ def _point(
                 "does not exist in this point (see when); remove it",
                 code="condition-unmet",
             )
-    if len(out.errors) == before and not space.allows(point):
-        out.add(path, "exclude matches this point; remove one of the two", code="condition-unmet")
-    return ParameterSet(point) if len(out.errors) == before else None
+    if len(out.errors) > before:
+        return None
+    try:
+        return ParameterSet(space.check(point))
+    except Rejected as error:
+        why = f" ({error.reason})" if error.reason else ""
+        verb = "matches" if error.place == ("exclude",) else "rejects"
+        text = f"{dotted(error.place)} {verb} this point{why}; remove one of the two"
+        out.add(path, text, code="condition-unmet")
+        return None
 
 
 def _flatten(
     item: dict[str, Json], parents: Names, path: KeyPath, space: Space, out: Problems
 ) -> Iterator[tuple[Names, Json]]:
     """Yield the leaves and values of a point, written nested or as names with dots."""
-    leaves = dict(space.leaves)
+    leaves = space.parameters
     for name, value in item.items():
         names = (*parents, name)
         leaf_names = names if names in leaves else None if parents else leaf_of(name, leaves)
@@ -243,5 +386,7 @@ def _flatten(
             yield leaf_names, value
         elif isinstance(value, dict) and any(leaf[: len(names)] == names for leaf in leaves):
             yield from _flatten(value, names, path, space, out)
+        elif not parents and name in dict(space.derive):
+            out.add_conflict((*path, name), "is computed (see derive); remove it")
         else:
             _add_unknown((*path, *names), dotted(names), leaves, out)

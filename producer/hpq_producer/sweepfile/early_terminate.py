@@ -14,7 +14,16 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from hpq.domain.sweep import EarlyTerminate, TerminationRule
-from hpq_producer.sweepfile.field_types import Absent, Count, Flag, Keys, Number, Whole, problem
+from hpq_producer.sweepfile.field_types import (
+    Absent,
+    Count,
+    Flag,
+    Keys,
+    MetricName,
+    Number,
+    Whole,
+    problem,
+)
 
 _MAX_BANDS = 100  # min_iter·eta^k for k below it, as in W&B
 _MAX_BAND = 2**53  # the largest integer that a double of a Redis script holds exactly
@@ -23,6 +32,10 @@ _MAX_MEDIAN_BAND = 2**20
 
 class _Rule(Keys):
     """A rule of early termination."""
+
+    metric: Absent[MetricName] = Field(
+        None, description="The one of `metrics` by which trials are compared."
+    )
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

@@ -72,6 +72,11 @@ class Problems:
         """Add a warning: hpq accepts the value, but the user probably meant another."""
         self.warnings.append(self._located(path, text, code))
 
+    def drop_warnings(self, path: KeyPath, code: Code) -> None:
+        """Drop the warnings of an id at a path and below it."""
+        place = f": {dotted(path)}"
+        self.warnings = [w for w in self.warnings if w[1].code != code or place not in w[1].text]
+
     def raise_errors(self) -> None:
         """Raise the errors, if there are any.
 

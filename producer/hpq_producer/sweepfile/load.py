@@ -11,13 +11,14 @@ from pathlib import Path as FilePath
 
 from pydantic import TypeAdapter, ValidationError
 
+from hpq.domain.constraint import Constraint
 from hpq.domain.identity import MAX_PARAMS_BYTES, ParameterSet, canonical
 from hpq.domain.sweep import Goal, Impute, Metric, ObjectiveValue
 from hpq.domain.trainer_specs import BUILT_IN, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
-from hpq.search.conditions import Partial
 from hpq.search.samplers import LIMIT
+from hpq.search.search_spec import Sampler
 from hpq.search.space import Space
 from hpq.shell import shell_hint
 from hpq_producer.sweepfile import (
@@ -32,7 +33,7 @@ from hpq_producer.sweepfile import source as sweep_source
 from hpq_producer.sweepfile.check import check
 from hpq_producer.sweepfile.errors import Problems, SourceMap, shown
 from hpq_producer.sweepfile.field_types import Name
-from hpq_producer.sweepfile.model import CommonKeys, MetricKeys, SweepFile
+from hpq_producer.sweepfile.model import CommonKeys, MetricKeys, ObjectiveKeys, SweepFile
 from hpq_producer.sweepfile.source import Override, apply, flag_override, set_overrides
 from hpq_producer.sweepfile.spec import LIST, SweepSpec
 from hpq_producer.sweepfile.yaml_reader import Document
@@ -88,10 +89,13 @@ def load(
             points = conditions.read_points(data["points"], space, _is_grid(data), out)
     out.raise_errors()
     assert keys is not None
+    objectives = _objectives(keys, built_in)
     spec = SweepSpec(
         keys=keys,
         name=keys.name or _name(path.stem),
-        metric=_metric(keys.metric, built_in),
+        metric=objectives[0] if objectives else _metric(keys.metric, built_in),
+        objectives=objectives,
+        constraints=tuple(map(Constraint.parse, keys.constraints)),
         space=space,
         listed=listed,
         points=points,
@@ -139,7 +143,7 @@ def _space(data: Data, built_in: TrainerSpec | None, out: Problems) -> Space:
     if built_in is not None:
         compatibility.check_space(built_in, space, out)
     largest = 0
-    for names, leaf in space.leaves:
+    for names, leaf in space.parameters.items():
         largest += max((len(canonical({"": value})) for _, value in leaf.known()), default=0)
         if _is_grid(data) and leaf.size is None:
             what = "a grid needs a finite list; write values, or method: random"
@@ -154,15 +158,19 @@ def _space(data: Data, built_in: TrainerSpec | None, out: Problems) -> Space:
 
 
 def _conditioned(data: Data, leaves: conditions.Leaves, out: Problems) -> Space:
-    """Return the search space with the conditions of `when` and `exclude`."""
+    """Return the search space with `when`, `exclude`, `derive`, `require` and `zip`."""
     if out.errors:
         return Space.of(leaves)
     is_grid = _is_grid(data)
     when = conditions.read_when(data["when"], leaves, is_grid, out) if "when" in data else ()
-    none: tuple[Partial, ...] = ()
     rest = data.get("exclude")
-    exclude = conditions.read_exclude(rest, leaves, is_grid, out) if "exclude" in data else none
-    return Space.of(leaves, when, exclude)
+    exclude = conditions.read_exclude(rest, leaves, is_grid, out) if "exclude" in data else ()
+    derive = conditions.read_derive(data["derive"], leaves, out) if "derive" in data else ()
+    names = tuple(name for name, _ in derive)
+    rest = data.get("require")
+    require = conditions.read_require(rest, leaves, names, out) if "require" in data else ()
+    followers = conditions.read_zip(data, leaves, when, out) if "zip" in data else ()
+    return Space.of(leaves, when, exclude, derive, require, followers)
 
 
 def _is_grid(data: Data) -> bool:
@@ -177,18 +185,30 @@ def _name(stem: str) -> str:
         return "sweep"
 
 
-def _metric(keys: MetricKeys | None, built_in: TrainerSpec | None) -> Metric | None:
-    """Return the file's metric; a built-in trainer's metric is the default, and so is its goal.
+def _objectives(keys: CommonKeys, built_in: TrainerSpec | None) -> tuple[Metric, ...]:
+    """Return the file's metrics; the one of early_terminate is the first."""
+    early = keys.early_terminate.metric if keys.early_terminate else None
+    found = sorted(keys.metrics, key=lambda one: one.name != early) if early else keys.metrics
+    return tuple(Metric(name=one.name, goal=_goal(one, built_in)) for one in found)
+
+
+def _goal(keys: ObjectiveKeys, built_in: TrainerSpec | None) -> Goal:
+    """Return a metric's goal; that of a built-in trainer's metric is the trainer's by default.
 
     W&B's default goal is minimize, which would rank the worst accuracy first.
     """
     own = built_in.metric if built_in else None
+    return keys.goal or (own.goal if own and own.name == keys.name else Goal.MINIMIZE)
+
+
+def _metric(keys: MetricKeys | None, built_in: TrainerSpec | None) -> Metric | None:
+    """Return the file's metric; a built-in trainer's metric is the default."""
     if keys is None:
-        return own
+        return built_in.metric if built_in else None
     running = keys.impute_while_running
     return Metric(
         name=keys.name,
-        goal=keys.goal or (own.goal if own and own.name == keys.name else Goal.MINIMIZE),
+        goal=_goal(keys, built_in),
         take=keys.value or ObjectiveValue.LAST,
         target=keys.target,
         impute=keys.impute,
@@ -200,7 +220,9 @@ def _check_together(data: Data, keys: CommonKeys | None, out: Problems) -> None:
     """Report top-level keys that exclude or need each other; None: some key is invalid."""
     compatibility.check_code(data, out)
     method, keep = data.get("method"), data.get("keep")
-    if "metric" not in data and str(data.get("trainer")) not in BUILT_IN:
+    if keys is not None:
+        _check_metrics(data, keys, out)
+    if not {"metric", "metrics"} & data.keys() and str(data.get("trainer")) not in BUILT_IN:
         what = "needs a metric; write metric: {name: …, goal: …}"
         if method == "bayes":
             out.add_missing(
@@ -210,7 +232,35 @@ def _check_together(data: Data, keys: CommonKeys | None, out: Problems) -> None:
             out.add_missing(("keep", "best"), what)
         if keys is not None and keys.early_terminate:
             out.add_missing(("early_terminate",), what)
+        if "constraints" in data:
+            out.add_missing(("constraints",), what)
+    metric = data.get("metric")
+    if keys and keys.metric and isinstance(metric, dict) and keys.metric.name != metric.get("name"):
+        what = f"wandb.log reports it as {keys.metric.name!r}, which hpq shows"
+        out.warn(("metric", "name"), what, code="metric-renamed")
     if "method" in data and method != "bayes" and "sampler" in data:
         out.add_conflict(("sampler",), "is for method: bayes; remove it")
     if method in ("random", "bayes") and data.get("order") == "shuffle":
         out.warn(("order",), f"shuffle has no effect with method: {method}", code="order-ignored")
+
+
+def _check_metrics(data: Data, keys: CommonKeys, out: Problems) -> None:
+    """Report what several metrics, or constraints, exclude or need."""
+    early = keys.early_terminate
+    names = [one.name for one in keys.metrics] or [keys.metric.name if keys.metric else ""]
+    if early and early.metric and early.metric not in names:
+        allowed = " or ".join(names) or "one that it has"
+        what = f"{shown(early.metric)} is not a metric of the sweep; write {allowed}"
+        out.add(("early_terminate", "metric"), what)
+    if (keys.metrics or keys.constraints) and keys.sampler in (Sampler.CMAES, Sampler.QMC):
+        what = f"{keys.sampler} learns from one metric alone; write auto, gp, tpe or nsga2"
+        out.add_conflict(("sampler",), what)
+    if not keys.metrics:
+        return
+    if "metric" in data:
+        out.add_conflict(("metric",), "excludes metrics; keep one of the two")
+    if keys.keep and keys.keep.best:
+        what = "several metrics rank no trial first; write keep: {last: N}"
+        out.add_conflict(("keep", "best"), what)
+    if early and not early.metric:
+        out.add_missing(("early_terminate",), f"needs metric: {' or '.join(names)}")

@@ -23,8 +23,6 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
 
 from hpq.domain.sweep import MAX_PRIORITY, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
@@ -36,8 +34,11 @@ from hpq_producer.sweepfile.errors import nearest, shown
 from hpq_producer.sweepfile.field_types import (
     Absent,
     AnyText,
+    BudgetKeys,
+    Constraints,
     Count,
     Duration,
+    FileSchema,
     Flag,
     Keys,
     MetricName,
@@ -48,6 +49,7 @@ from hpq_producer.sweepfile.field_types import (
     Owner,
     ParameterName,
     Queue,
+    Stall,
     Text,
     Variable,
     Whole,
@@ -61,7 +63,8 @@ Method = Literal["grid", "random", "bayes"]
 
 def _method(value: Json) -> Json:
     if value == "custom":
-        raise ValueError("custom needs an engine inside W&B; write grid, random or bayes")
+        what = "custom needs a scheduler inside W&B; write bayes, and its engine as sampler: tpe"
+        raise ValueError(what)
     return value
 
 
@@ -82,13 +85,21 @@ def _controller(value: Json) -> Json:
     return value
 
 
-class MetricKeys(Keys):
-    """The metric that trials report."""
+class ObjectiveKeys(Keys):
+    """One of the metrics that trials report."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "val_loss", "goal": "minimize"}]}
+    )
     name: MetricName = Field(
         description="Name under which trials report the metric.", examples=["val_loss"]
     )
     goal: Absent[Goal] = Field(None, description="Direction in which the metric is better.")
+
+
+class MetricKeys(ObjectiveKeys):
+    """The metric that trials report."""
+
     target: Absent[Number] = Field(
         None, description="No further trial starts once a trial reports a value as good as this."
     )
@@ -99,6 +110,19 @@ class MetricKeys(Keys):
     value: Absent[ObjectiveValue] = Field(
         None, description="Which reported value is a trial's objective; the last by default."
     )
+
+
+_MOST_METRICS = 8
+
+
+def _metrics(found: tuple[ObjectiveKeys, ...]) -> tuple[ObjectiveKeys, ...]:
+    names = [one.name for one in found]
+    if not 2 <= len(found) <= _MOST_METRICS:
+        what = f"{len(found)} entries; write 2 to {_MOST_METRICS}"
+        raise ValueError(f"{what}, or metric: {{name: …, goal: …}} for one metric")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{shown(max(names, key=names.count))} is listed twice; remove one")
+    return found
 
 
 class KeepKeys(Keys):
@@ -175,16 +199,15 @@ PartialSet = NotEmpty[dict[str, Range | NotEmpty[list[Any]] | str | Number | boo
 _NOT_SUPPORTED: dict[str, tuple[Code, str]] = {
     key: ("unsupported-key", f"not supported: {why}")
     for key, why in {
-        "scheduler": "hpq schedules the trials; remove it",
+        "scheduler": "W&B's schedulers; write method: bayes, and the engine as sampler: tpe",
         "job": "hpq runs no W&B Launch jobs; write program or trainer",
         "image_uri": "the worker's deployment chooses the image; remove it",
         "tags": "tags are not part of a sweep's definition; hpq enqueue FILE --tag WORD",
         "notify": "the URL is a secret; set HPQ_NOTIFY for workers",
-        "metrics": "a sweep has one metric; write metric: {name: …, goal: …}",
     }.items()
 }
 _NOT_OF_A_LIST: dict[str, tuple[Code, str]] = dict.fromkeys(
-    ("method", "parameters", "order", "when", "exclude", "points"),  # those of SweepFile
+    ("method", "parameters", "order", "when", "exclude", "derive", "require", "zip", "points"),
     ("conflicting-keys", "excludes a list of entries; remove it"),
 )
 
@@ -200,10 +223,17 @@ class CommonKeys(Keys):
         description="Command line in place of W&B's; ${program} and ${args} are replaced.",
         examples=[["${env}", "python", "${program}", "${args}"]],
     )
-    metric: Absent[MetricKeys] = Field(
-        None,
-        description="The metric that trials report, and its direction.",
-        examples=[{"name": "val_loss", "goal": "minimize"}],
+    metric: Absent[MetricKeys] = Field(None, description="The metric of trials, and its goal.")
+    metrics: Annotated[tuple[ObjectiveKeys, ...], AfterValidator(_metrics)] = Field(
+        (),
+        description="Several metrics, in place of metric.",
+        examples=[[{"name": "val_acc", "goal": "maximize"}, {"name": "latency_ms"}]],
+        json_schema_extra={"minItems": 2, "maxItems": _MOST_METRICS},
+    )
+    constraints: Constraints = Field(
+        (),
+        description="Bounds on reported metrics, which the trials of a result meet.",
+        examples=[["peak_memory_gb <= 24"]],
     )
     early_terminate: Absent[Annotated[Hyperband | Asha | Median, Field(discriminator="type")]] = (
         Field(
@@ -233,9 +263,9 @@ class CommonKeys(Keys):
         "", description="Owner of the sweep; HPQ_USER or the login name by default."
     )
     seed: Whole = Field(0, ge=0, le=2**63 - 1, description="Determines samples and shuffles.")
-    sampler: Literal[Sampler.AUTO, Sampler.TPE, Sampler.GP, Sampler.CMAES, Sampler.QMC] = Field(
-        BY_DEFAULT, description="What suggests the trials of bayes."
-    )
+    sampler: Literal[
+        Sampler.AUTO, Sampler.TPE, Sampler.GP, Sampler.CMAES, Sampler.QMC, Sampler.NSGA2
+    ] = Field(BY_DEFAULT, description="What suggests the trials of bayes.")
     priority: Whole = Field(
         0,
         ge=-MAX_PRIORITY,
@@ -249,11 +279,19 @@ class CommonKeys(Keys):
         0, ge=0, le=100, description="Failures per trial to retry, beyond those retried anyway."
     )
     timeout: Duration = Field(0.0, description="Maximum run time; 0 for no limit.")
-    stall: Duration = Field(0.0, description="Maximum time without output; 0 for the default.")
+    stall: Stall = Field(
+        0.0,
+        description="Maximum time without output; 0 for the default. Or with little GPU use.",
+        examples=[{"gpu_below": 10, "for": "30m"}],
+    )
+    budget: Absent[BudgetKeys] = Field(None, description="What ends the start of trials.")
     keep: Absent[KeepKeys] = Field(
         None,
         description="The trials whose checkpoints and artifacts stay.",
         examples=[{"best": 3, "last": 1}],
+    )
+    history: Absent[Literal["all"]] = Field(
+        None, description="all: a file of each trial keeps every reported value."
     )
     pass_env: tuple[Variable, ...] = Field(
         (),
@@ -300,6 +338,23 @@ class SweepFile(CommonKeys):
         description="Partial parameters of trials that do not run.",
         examples=[[{"optimizer": "sgd", "lr": 0.3}]],
     )
+    derive: SkipValidation[NotEmpty[dict[ParameterName, str]]] = Field(
+        {},
+        description="Parameters that are computed from others.",
+        examples=[{"head": "backbone / 2"}],
+        json_schema_extra={"additionalProperties": False},
+    )
+    require: SkipValidation[NotEmpty[list[str]]] = Field(
+        [],
+        description="Comparisons that hold for every trial.",
+        examples=[["layers * width <= 4096"]],
+    )
+    zip: tuple[Annotated[tuple[Text, ...], Field(examples=[["loss", "epochs"]])], ...] = Field(
+        (),
+        min_length=1,
+        description="Parameters whose values go together, the first with the first.",
+        examples=[[["loss", "epochs"]]],
+    )
     points: SkipValidation[NotEmpty[list[dict[str, Any]]]] = Field(
         [],
         description="Whole trials of the space that run first.",
@@ -313,21 +368,6 @@ class ListEntry(Keys):
     hyperparam_set: NotEmpty[dict[ParameterName, Any]] = Field(
         json_schema_extra={"additionalProperties": False}
     )
-
-
-class FileSchema(GenerateJsonSchema):
-    """Writes the order of the model, no title, which repeats a name, and no default of no value."""
-
-    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
-        return value
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        if schema.get("default") in (None, "", (), [], {}):
-            return self.generate_inner(schema["schema"])
-        return super().default_schema(schema)
 
 
 def json_schema() -> dict[str, Any]:

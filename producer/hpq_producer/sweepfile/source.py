@@ -38,15 +38,15 @@ def read(path: Path) -> str:
     try:
         mode = path.stat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe would wait for its writer
-            text = f"{path}: not a regular file; give the path of a sweep file"
+            text = f"{path}: not a regular file; give the path of a YAML file"
             raise SweepFileError(text, code="file-not-found")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        text = f"{path}: no such file; give the path of a sweep file"
+        text = f"{path}: no such file; give the path of a YAML file"
         raise SweepFileError(text, code="file-not-found") from None
     except IsADirectoryError:
-        text = f"{path}: a directory; give the path of a sweep file"
+        text = f"{path}: a directory; give the path of a YAML file"
         raise SweepFileError(text, code="file-not-found") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -61,7 +61,7 @@ def decode(raw: bytes, file: str) -> str:
         SweepFileError: the bytes are too large, UTF-16, binary, or not UTF-8 (names the position).
     """
     if len(raw) > MAX_BYTES:
-        message = f"{file}:1:1: larger than 1 MiB; a sweep file is a few kilobytes"
+        message = f"{file}:1:1: larger than 1 MiB; write a few kilobytes"
         raise SweepFileError(message, code="file-too-large")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         message = f"{file}:1:1: the file is UTF-16; save it as UTF-8"

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from hpq.code.command import DEFAULT
+from hpq.domain.budget import Budget
+from hpq.domain.constraint import Constraint
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import DEFAULT_QUEUE, FUNCTION, EarlyTerminate, Metric
 from hpq.domain.trial import Json
@@ -36,6 +38,8 @@ class SweepSpec:
     keys: CommonKeys
     name: str
     metric: Metric | None = None
+    objectives: tuple[Metric, ...] = ()  # `metric` first; () if there is only one
+    constraints: tuple[Constraint, ...] = ()
     space: Space | None = None
     listed: tuple[ParameterSet, ...] = ()
     points: tuple[ParameterSet, ...] = ()  # parameters of the space that run first
@@ -64,6 +68,11 @@ class SweepSpec:
     def early(self) -> EarlyTerminate | None:
         """Return the rule of early termination with its bands."""
         return self.keys.early_terminate.rule() if self.keys.early_terminate else None
+
+    @property
+    def budget(self) -> Budget | None:
+        """Return what the sweep may spend; None if the file sets no limit."""
+        return self.keys.budget.budget() if self.keys.budget else None
 
     @property
     def trials(self) -> int | None:

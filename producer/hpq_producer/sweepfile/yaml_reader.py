@@ -117,12 +117,12 @@ class _Reader:
     def document(self) -> Document:
         next(self.events)  # the stream's start
         if isinstance(next(self.events), yaml.StreamEndEvent):
-            raise SweepFileError(f"{self.file}:1:1: the file is empty; write method and parameters")
+            raise SweepFileError(f"{self.file}:1:1: the file is empty; write its keys")
         data = self.node(next(self.events), ())
         next(self.events)  # the document's end
         event = next(self.events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self.error(event, "a second document begins here; a sweep file has one")
+            raise self.error(event, "a second document begins here; write one document")
         source_map = SourceMap(file=self.file, positions=self.positions)
         return Document(data=data, source_map=source_map, words=self.words)
 

@@ -20,7 +20,7 @@ from itertools import chain, islice
 from typing import Any, TextIO
 
 from hpq.notice import Notice
-from hpq.sanitize import unguarded
+from hpq.sanitize import PAGE_OF_ERRORS, unguarded
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold, paint
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import to_ascii, trials_of
@@ -88,14 +88,21 @@ def show_legend(layout: Layout, names: Collection[str]) -> None:
         show_lines([[Span(f"({words})", Style.DIM)]], whole=True)
 
 
+def linked(text: Notice | str) -> str:
+    """Return a line for stderr; on a terminal with colors, its id links to the page of errors."""
+    if not isinstance(text, Notice) or not terminal_info(sys.stderr, os.environ).color:
+        return str(text)
+    return f"{text.text} [\x1b]8;;{PAGE_OF_ERRORS}#{text.code}\x1b\\{text.code}\x1b]8;;\x1b\\]"
+
+
 def print_message(text: Notice | str) -> None:
     """Print a message, which is no data, to stderr."""
-    print(text, file=sys.stderr)
+    print(linked(text), file=sys.stderr)
 
 
 def warn(text: Notice | str) -> None:
     """Print a warning to stderr."""
-    print(f"warning: {text}", file=sys.stderr)
+    print(f"warning: {linked(text)}", file=sys.stderr)
 
 
 def discard_stdout() -> None:

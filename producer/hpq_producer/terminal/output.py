@@ -27,6 +27,7 @@ class Format(StrEnum):
     JSONL = "jsonl"
     YAML = "yaml"
     CSV = "csv"
+    PARQUET = "parquet"  # of `hpq results`
 
     @property
     def is_data(self) -> bool:

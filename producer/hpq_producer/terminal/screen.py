@@ -44,6 +44,21 @@ def key_names(text: str) -> list[str]:
     return [_NAMED.get(key, key) for key in _KEY.findall(text)]
 
 
+def ask_key(question: str) -> str:
+    """Ask at the terminal of standard input, and return the key that is pressed; "" at its end."""
+    keys = sys.stdin.fileno()
+    before = termios.tcgetattr(keys)
+    try:
+        tty.setcbreak(keys)  # first: it drops keys that were pressed before
+        print(question, end="", flush=True)
+        sent = os.read(keys, 64).decode("utf-8", "replace")
+    finally:
+        with suppress(termios.error):  # the terminal was closed
+            termios.tcsetattr(keys, termios.TCSADRAIN, before)
+        print()
+    return next(iter(key_names(sent)), "")
+
+
 @dataclass(frozen=True, slots=True)
 class DrawnLines:
     """Lines as rich draws them; its Text and Table would measure every cell once more."""

@@ -77,7 +77,7 @@ def cut(line: Line, terminal: TerminalInfo) -> list[Span]:
 
 
 def paint(line: Line, terminal: TerminalInfo) -> str:
-    """Return a line for print: cut to the terminal, colored if the terminal shows color."""
+    """Return a line as text: cut to the terminal, colored if the terminal shows color."""
     out = [
         f"\x1b[{_SGR[span.style]}m{span.text}\x1b[0m"
         if terminal.color and span.style and span.text.strip()

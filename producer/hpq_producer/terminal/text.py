@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len, chop_cells
@@ -30,7 +31,7 @@ _ASCII = str.maketrans(
     {"…": "~", "·": "|", "–": "-", "—": "-", "↑": "^", "↓": "v", "−": "-", "×": "x", "●": "*"}
     | {"▁": "_", "▂": ".", "▃": "-", "▄": "~", "▅": "=", "▆": "+", "▇": "*", "█": "#"}
     | dict.fromkeys("▏▎▍▌", " ")
-    | dict.fromkeys("▋▊▉", "#")
+    | dict.fromkeys("▋▊▉◆", "#")
     | {"━": "=", "─": "-", "▲": "^", "▼": "v", "▶": ">", "◀": "<", "↵": "|", "■": "#", "±": "~"}
     | {chr(0x2800 + dots): "*" for dots in range(1, 256)}
 )
@@ -146,6 +147,12 @@ WHY_THINNED = "dropped to make room, as the server was full"  # a log and curves
 def trials_of(count: int, what: str = "trial") -> str:
     """`1 trial`, `5 trials`."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def first_of(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return clean(", ".join(names[:most])) + more
 
 
 def failure_words(kind: str) -> str:

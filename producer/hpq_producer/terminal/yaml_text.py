@@ -22,6 +22,6 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def to_yaml(value: Any) -> str:
+def to_yaml(value: Any, *, sort_keys: bool = False) -> str:
     """Return YAML that YAML 1.1 and 1.2 read alike."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=10**9)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=sort_keys, width=10**9)

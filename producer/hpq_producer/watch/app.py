@@ -36,7 +36,7 @@ from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo
 from hpq_producer.terminal.text import clean, duration, trials_of
 from hpq_producer.watch.event_log import Leave, print_lines, say_verdict
 from hpq_producer.watch.frame import render
-from hpq_producer.watch.scene import Scene, SceneReader
+from hpq_producer.watch.scene import Scene, SceneReader, Standing, read_standing
 from hpq_producer.watch.view import Act, Mode, View, reduce
 
 T = TypeVar("T")
@@ -147,6 +147,7 @@ class _Watch:
         self._changed: set[int] = set()  # trials that events named since the last frame
         self._importance = Background(session.reader, _important)
         self._filter = Background(session.reader, matching)
+        self._standing = Background(session.reader, read_standing)
 
     def run(self, until_done: bool) -> SweepState | None:
         """Draw until done, `q`, or an exception; leave the verdict on the normal screen."""
@@ -175,7 +176,7 @@ class _Watch:
 
     def _say(self) -> None:
         if self._scene.status and self._view.sweep:
-            say_verdict(self._scene.status, self._stream, self._scene.not_taken)
+            say_verdict(self._reader, self._scene.status, self._stream, self._scene.not_taken)
 
     def _told_to_leave(self) -> bool:
         with suppress(*TRANSIENT):  # the frame says so
@@ -227,6 +228,10 @@ class _Watch:
         self._scenes.found = self._filter.result(
             view.sweep, f"{view.order} {view.filter}" if view.filter else "", screen
         )
+        sweep = self._scene.status.sweep if self._scene.status else None
+        asked = "all" if sweep and (sweep.objectives or sweep.constraints) else ""
+        standing = self._standing.result(view.sweep, asked, screen)
+        self._scenes.standing = standing or Standing()
         scene = replace(self._scenes.read(view, terminal), on_quit=self._on_quit)
         if why := self._filter.why_none:
             self._view = replace(view, filter="", note=why.replace("--where", "filter"))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TextIO
 
+from hpq.connection.client import TRANSIENT
 from hpq.domain.status import Event, SweepStatus
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import TrialState, TrialView
+from hpq.domain.trial import FailureKind, TrialState, TrialView
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
+from hpq_producer.actions.limits import in_words
 from hpq_producer.analysis.pruning import describe_prune_event
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.cluster.pods import PodWatcher
@@ -26,10 +28,10 @@ from hpq_producer.diagnosis.verdict import (
 from hpq_producer.diagnosis.waiting import without_counts
 from hpq_producer.query.follow import SweepUpdate, follow, is_settled
 from hpq_producer.session import Session
-from hpq_producer.sweep_limits import in_words
 from hpq_producer.terminal.console import terminal_info
-from hpq_producer.terminal.style import flow, paint, plain
+from hpq_producer.terminal.style import Line, flow, paint, plain
 from hpq_producer.terminal.text import clean, duration, failure_words, number
+from hpq_producer.watch.scene import read_standing
 
 _ENDS = frozenset(s.value for s in TrialState if s.is_terminal)
 _SWEEP = {
@@ -51,7 +53,10 @@ def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
     if event.what == "added":
         return f"{sweep.id}: {clean(event.fields.get('count', '?'))} more trials queued"
     if event.what == "held":
-        return f"held: {clean(event.fields.get('why', ''))}"
+        why = clean(event.fields.get("why", ""))
+        return f"held: {'no waiting trial fits ' if why.startswith('budget.') else ''}{why}"
+    if event.what == "budget":
+        return "80 % of budget.gpu_hours are used"
     if event.what == "retry_ended":
         fields = {name: clean(text) for name, text in event.fields.items()}
         return f"{fields.get('count', '?')} retried trials not run: {fields.get('why', '')}"
@@ -110,7 +115,9 @@ def _end_words(
 ) -> list[str]:
     out = _objective(fields, sweep)
     if fields.get("kind"):
-        out.append(f"({failure_words(fields['kind'])}: {fields.get('error', '')})")
+        why = f": {fields.get('error', '')}"  # a notice says it once of an unreported metric
+        why = "" if fields["kind"] == FailureKind.UNREPORTED else why
+        out.append(f"({failure_words(fields['kind'])}{why})")
     if trial.attempt == event.attempt and trial.claimed_ms:
         out.append(f"in {duration(trial.duration_ms)}")
     return out
@@ -122,13 +129,28 @@ _WIDE = 10_000  # columns of a line that is not to be broken
 Leave = Callable[[], object | None]
 
 
-def say_verdict(status: SweepStatus, stream: TextIO, why: Notice | None) -> None:
-    """Print the verdict and what needs the user; `why` is why no worker claims the trials."""
+def say_verdict(
+    reader: StoreReader,
+    status: SweepStatus,
+    stream: TextIO,
+    why: Notice | None,
+    *,
+    printed: Collection[str] = (),
+) -> None:
+    """Print the verdict and what needs the user, but no notice whose id is in `printed`.
+
+    `why` is why no worker claims the trials.
+    """
     terminal = terminal_info(stream, os.environ)
     if not terminal.tty:  # a pipe has no width, and its reader greps for whole lines
         terminal = replace(terminal, columns=_WIDE)
-    lines = status_lines(status, terminal.columns, why)
+    front: Sequence[Line] = ()
+    with suppress(*TRANSIENT):  # the verdict stands without
+        front = read_standing(reader, status.sweep).items
+    lines = status_lines(status, terminal.columns, why, front=front)
     for notice in needed_actions(status, why):
+        if notice.code in printed:
+            continue
         lines += note_lines(notice.text if terminal.tty else str(notice), terminal.columns)
     for line in lines:
         print(paint(line, terminal), file=stream)
@@ -174,7 +196,7 @@ def _print_lines(
         for text in _event_lines(reader, change):
             print(text, file=stream)
         begun |= {event.trial for event in change.events}
-    say_verdict(status, stream, stuck)
+    say_verdict(reader, status, stream, stuck, printed=printed)
     return status.sweep.state
 
 

@@ -6,13 +6,14 @@ The verdict comes first and is always shown; the list of trials fills the remain
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
+from hpq_producer.analysis.front import metrics_of
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
@@ -53,6 +54,7 @@ HELP = (
     ("", ""),
     ("▶", "the trial that Enter opens"),
     ("●", "a running trial"),
+    ("◆", "a trial on the front of several metrics"),
     ("▁▄█", "the metric over the steps; the title names the values of ▁ and █"),
     ("▲ ▼", "above █ or below ▁: the outer 2 % of the values at each end"),
 )
@@ -115,7 +117,8 @@ def _head(scene: Scene, terminal: TerminalInfo) -> list[Line]:
     columns, rows = terminal.columns, terminal.rows
     roomy = rows >= ROOMY_ROWS
     why = scene.not_taken
-    head = status_lines(scene.sweep_status, columns, why, 2 if roomy else 1)[: rows - 2]
+    front = scene.standing.items
+    head = status_lines(scene.sweep_status, columns, why, 2 if roomy else 1, front)[: rows - 2]
     is_over = scene.sweep_status.sweep.state.is_over  # before, the lead changes hands
     if roomy and is_over and scene.winner and scene.winner.gap is not None:
         (_, verdict), *_ = scene.winner.lines(scene.sweep_status.sweep.id)
@@ -178,6 +181,7 @@ def _table(
     rows = scene.rows[skip : skip + most]
     picked = shown.cursor - scene.first - skip if scene.is_live else None
     wide = max((len(str(t.id.number)) for t in rows), default=1)
+    front = frozenset(scene.standing.front)
     described = [TrialRow(trial=t, sweep=sweep, at=status) for t in rows]
     names, titles = shown_names(sweep, view.columns, terminal.columns)
     widths, is_crowded = curve_widths(terminal.columns), False
@@ -190,7 +194,7 @@ def _table(
         curves = [drawn.get(t.id.number, "").ljust(len(title)) if title else None for t in rows]
         heads = trial_columns(sweep, names, view.columns, title, titles)
         cells = [
-            trial_cells(row, names, drawn_one, _mark(row.trial, place == picked, wide))
+            trial_cells(row, names, drawn_one, _mark(row.trial, place == picked, wide, front))
             for place, (row, drawn_one) in enumerate(zip(described, curves, strict=True))
         ]
         layout = lay(heads, cells, terminal.columns)
@@ -202,22 +206,22 @@ def _table(
         page=most,
         numbers=tuple(t.id.number for t in rows),
         first=scene.first + skip,
-        names=(*sweep.varying, *_metrics(scene)),
+        names=tuple(dict.fromkeys((*sweep.varying, *_metrics(scene)))),
         is_paused=sweep.state in (SweepState.PAUSED, SweepState.HELD),
     )
     return layout.table(cells, picked), layout, seen
 
 
-def _mark(trial: TrialView, is_picked: bool, wide: int) -> str:
+def _mark(trial: TrialView, is_picked: bool, wide: int, front: Container[int]) -> str:
     """What stands before the number, which is aligned to the right."""
-    marks = " ▶"[is_picked] + " ●"[trial.state is TrialState.RUNNING]
+    state = "◆" if trial.id.number in front else " ●"[trial.state is TrialState.RUNNING]
+    marks = " ▶"[is_picked] + state
     return marks + " " * (1 + wide - len(str(trial.id.number)))
 
 
 def _metrics(scene: Scene) -> list[str]:
-    metric = scene.sweep_status.sweep.metric
-    names = sorted({name for trial in scene.rows for name in trial.metrics})
-    return [name for name in names if not metric or name != metric.name]
+    ranking = {metric.name for metric in metrics_of(scene.sweep_status.sweep)}
+    return sorted({name for trial in scene.rows for name in trial.metrics} - ranking)
 
 
 def _curves(
@@ -240,6 +244,8 @@ def _scale_title(scale: Scale | None, room: int) -> str:
     if scale is None:
         return ""
     low, high = (rounded(measure(x), max(3, (room - 3) // 2)) for x in (scale.low, scale.high))
+    if low == high:  # no room for the digits that differ
+        return f"all ≈{rounded(measure(scale.low), max(3, room - 5))}"
     return f"▁{low} █{high}"
 
 

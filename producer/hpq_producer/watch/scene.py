@@ -7,7 +7,7 @@ moves only.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpq.domain.status import SweepStatus
@@ -17,10 +17,13 @@ from hpq.errors import NotFound
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import Attempt, attempts_of
+from hpq_producer.analysis.front import front_of
+from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import Winner, judge_winner
 from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.diagnosis.pods import explain_waiting
-from hpq_producer.reports.logs import read_log
+from hpq_producer.diagnosis.verdict import front_items
+from hpq_producer.reports.logs import LINES, read_log
 from hpq_producer.reports.sweep_table import SweepList, read_sweeps
 from hpq_producer.session import Server
 from hpq_producer.terminal.style import Line, TerminalInfo
@@ -28,7 +31,6 @@ from hpq_producer.watch.view import View
 
 _KEPT = 400  # trials whose rows and curves are kept
 _RUNNING = 64  # running trials that the ETA counts one by one
-_LOG_LINES = 200
 _SWEEPS = 100
 
 Curve = Sequence[tuple[float, float]]
@@ -45,6 +47,36 @@ class Detail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What takes all results: the front of several metrics, and who meets no constraint.
+
+    `items` say the front in words. The numbers of the front are in its order.
+    """
+
+    front: Sequence[int] = ()
+    infeasible: Sequence[int] = ()
+    items: Sequence[Line] = ()
+
+
+def read_standing(reader: StoreReader, sweep: SweepView, _: str = "") -> Standing:
+    """Read all results of a sweep with several metrics or with constraints."""
+    if not sweep.objectives and not sweep.constraints:
+        return Standing()
+    infeasible: list[int] = []
+
+    def kept() -> Iterator[TrialView]:
+        for trial in reader.trials.begun(sweep.id):
+            if TrialRow(trial=trial, sweep=sweep).unmet:
+                infeasible.append(trial.id.number)
+            yield trial
+
+    front = front_of(sweep, kept())
+    if not sweep.objectives:
+        return Standing(infeasible=infeasible)
+    return Standing(front=front.order, infeasible=infeasible, items=front_items(front))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """What a frame shows of one sweep; `first` is the place of the first of `rows` in the list."""
 
@@ -54,6 +86,7 @@ class Scene:
     total: int = 0
     curves: Mapping[int, Curve] = field(default_factory=dict)
     winner: Winner | None = None
+    standing: Standing = Standing()
     not_taken: Notice | None = None
     stale: str = ""  # why the status is not of now
     on_quit: str = "quit"  # what the key q does
@@ -90,6 +123,7 @@ class SceneReader:
     def __init__(self, reader: StoreReader, pods: PodWatcher | None = None) -> None:
         self._reader, self._pods = reader, pods
         self.found: list[int] | None = None  # what the filter picks; None: not known yet
+        self.standing = Standing()
         self._rows: dict[int, TrialView] = {}
         self._curves: dict[int, _KeptCurve] = {}
         self._winner: tuple[object, Winner | None] = (None, None)
@@ -111,6 +145,8 @@ class SceneReader:
         if view.sweep != self._sid:
             self._rows, self._curves, self._sid = {}, {}, view.sweep
         status = self._reader.status(view.sweep, _RUNNING, top=2, recent=3)
+        if not is_live:
+            self.standing = read_standing(self._reader, status.sweep)
         numbers, total = self._numbers(view, status.sweep, terminal.rows)
         first = view.top
         if first and not numbers:  # the list has become shorter than where the cursor was
@@ -126,6 +162,7 @@ class SceneReader:
             total=total,
             curves=self._points(status.sweep, rows),
             winner=self._judged(status),
+            standing=self.standing,
             not_taken=explain_waiting(status, cluster, self._pods),
             cluster=cluster,
             is_live=is_live,
@@ -137,8 +174,13 @@ class SceneReader:
         if view.filter:
             found = self.found or []
             return found[view.top : view.top + rows], len(found)
-        page = self._reader.trials.page(sweep, view.order, view.top, rows)
-        return page, sweep.counts.total
+        standing, total = self.standing, sweep.counts.total
+        if view.order != "best" or not (standing.front or standing.infeasible):
+            return self._reader.trials.page(sweep, view.order, view.top, rows), total
+        moved, end = {*standing.front, *standing.infeasible}, view.top + rows
+        page = self._reader.trials.page(sweep, view.order, 0, end + len(moved))
+        rest = [n for n in page if n not in moved]
+        return [*standing.front, *rest, *standing.infeasible][view.top : end], total
 
     def _trials(self, sid: str, numbers: Sequence[int]) -> list[TrialView]:
         missing = [n for n in numbers if n not in self._rows]
@@ -179,7 +221,7 @@ class SceneReader:
             trial = self._reader.trials.get(found)
         except NotFound:
             return None
-        log, _ = read_log(self._reader, found, _LOG_LINES)
+        log, _ = read_log(self._reader, found, LINES)
         return Detail(
             trial=trial,
             curves={m: self._reader.trials.metric_history(found, m) for m in trial.metrics},

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hpq.domain.sweep import SweepView
+from hpq_producer.analysis.front import metrics_of
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column, lay
@@ -14,6 +15,7 @@ from hpq_producer.terminal.text import clean, planned
 _FIRST_TO_STAY = (75, 70, 55)  # the first varying parameters outlast curve and step
 _CURVES, _CURVES_WIDE = (12, 9, 6), (24, 18, 12, 9, 6)  # columns, the widest that fits
 _LEAST_FOR_CURVES = 60  # columns of a terminal
+_SHARE_OF_METRIC = 8  # of the columns its whole name may take: v_loss looks like another one
 _NARROWEST = 4  # columns of a parameter, with the gap
 WIDE = 120  # columns of a terminal that has room for wide curves
 
@@ -25,13 +27,17 @@ def shown_names(
 
     The titles fit usual cells, so that they stay while states and values change.
     """
+    metrics = _metrics(sweep)
+    whole = [name for name in metrics if len(name) < columns // _SHARE_OF_METRIC]
     names = [*chosen, *(name for name in sweep.varying if name not in chosen)]
     names = names[: columns // _NARROWEST]
     number = f"▶●{planned(sweep.counts)}"
     for room in curve_widths(columns):
         curve = "▁" * max(room, len("▁0.1 █0.9")) if room else ""
         heads = trial_columns(sweep, names, chosen, curve, {})
-        cells = [number, *["values"] * len(names), "1000", "0.1234", curve, "9m59s", "9m59s left"]
+        heads = [replace(c, short=c.title) if c.title in whole else c for c in heads]
+        values = ["values"] * len(names), ["0.1234"] * len(metrics)
+        cells = [number, *values[0], "1000", *values[1], curve, "9m59s", "9m59s left"]
         layout = lay(heads, [[Span(cell) for cell in cells if cell]], columns)
         if layout.is_whole:
             break
@@ -51,7 +57,6 @@ def trial_columns(
     `titles` are the shown titles by the full ones; without them, columns are as narrow as they may
     become.
     """
-    metric = clean(sweep.metric.name) if sweep.metric else "objective"
     least = 6 if titles else _NARROWEST
     keeps = [92] * len(chosen) + [*_FIRST_TO_STAY, *range(40, 0, -1)]
     columns = [
@@ -61,12 +66,16 @@ def trial_columns(
             for i, name in enumerate(names)
         ),
         Column(title="step", keep=60, right=True),
-        Column(title=metric, keep=95, right=True),
+        *(Column(title=name, keep=95, right=True) for name in _metrics(sweep)),
         *([Column(title=curve_title, keep=50)] if curve_title else []),
         Column(title="time", keep=80, right=True),
         Column(title="state", keep=90, least=10),
     ]
     return [replace(column, short=titles.get(column.title, "")) for column in columns]
+
+
+def _metrics(sweep: SweepView) -> list[str]:
+    return [clean(metric.name) for metric in metrics_of(sweep)] or ["objective"]
 
 
 def curve_widths(columns: int) -> tuple[int, ...]:
@@ -80,7 +89,7 @@ def trial_cells(row: TrialRow, names: Sequence[str], drawn: str | None, mark: st
         Span(f"{mark}{row.trial.id.number}", Style.GREEN if mark.strip() else Style.PLAIN),
         *(Span(row.param(name) or row.metric(name)) for name in names),
         Span(row.step),
-        Span(row.objective, Style.BOLD),
+        *(Span(text, Style.BOLD) for text in row.results),
         *([Span(drawn, Style.CYAN)] if drawn is not None else []),
         Span(row.time),
         row.progress,

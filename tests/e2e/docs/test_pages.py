@@ -61,7 +61,11 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+# tests/slurm types the page of Slurm.
+TYPED = [page for page in PAGES if page.stem != "slurm"]
+
+
+@pytest.mark.parametrize("page", TYPED, ids=lambda path: path.stem)
 def test_a_page_works_as_it_is_printed(page: Path, tmp_path: Path, repository: Path) -> None:
     """Type the blocks of a page; each sweep that they start must finish without a failure."""
     tools = tmp_path / "bin"

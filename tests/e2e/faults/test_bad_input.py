@@ -165,7 +165,7 @@ def test_data_that_is_damaged_or_of_another_shape_is_said_and_other_sweeps_go_on
         page = " ".join(lab.ok("watch", sid, "--once", COLUMNS="400").split())
         assert all(word in line and word in page for word in words), (line, page)
     counts = lab.reader.sweeps.get(damaged).counts
-    assert (counts.queued, counts.failed) == (4, 0)
+    assert (counts.queued + counts.running, counts.failed) == (4, 0)  # it is tried again
 
 
 def test_a_batch_larger_than_the_images_fails_alone(lab) -> None:

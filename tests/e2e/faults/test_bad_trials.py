@@ -184,7 +184,7 @@ def test_each_bad_program_gets_its_own_kind_and_line_and_the_others_end_well(lab
     trials = {str(t.params["mode"]): t for t in lab.reader.trials.all(sid)}
     assert {mode: trials[mode].objective for mode in ENDS_WELL} == ENDS_WELL
     assert trials["raises"].failure.fingerprint == "KeyError bad.py:9"
-    assert lab.printed(sid, trials["long line"].id.number).endswith("xxx\nloss=1.0\n")
+    assert "xxx\nloss=1.0\n" in lab.printed(sid, trials["long line"].id.number)
     assert "worker-ended" not in ids(lab.log()) and parent.poll() is None  # no worker died of it
     assert "Traceback" not in lab.log()
     assert not lab.processes("bad.py")

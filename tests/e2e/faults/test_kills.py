@@ -38,6 +38,7 @@ MARKS = """
         time.sleep(0.01)
     print("loss=1")
 """
+NEVER = "3600"  # seconds: no lease ends while a test waits
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
 
 
@@ -46,13 +47,12 @@ def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -
     """F1, F3, R14: kill -9 of the parent; its fleet starts another, nothing below it is left."""
     lab.write("train.py", BELOW)
     sid = lab.enqueue(SWEEP)
-    lab.worker()
+    lab.worker(HPQ_LEASE_S=NEVER)
     lab.wait_for("began")
     first = lab.parent()
     assert lab.processes("time.sleep")
     (lab.code / "began").unlink()
     os.kill(first, signal.SIGKILL)
-    lab.end_lease(sid)
     lab.wait_for("began")
     assert len(lab.processes("time.sleep")) == 1  # that of the second attempt
     assert lab.parent() != first
@@ -63,6 +63,24 @@ def test_a_killed_worker_leaves_no_process_and_another_finishes_its_trial(lab) -
     assert ids(lab.printed(sid)) == ["training-restarted"]
     attempts = json.loads(lab.ok("show", f"{sid}/1", "--json"))["attempts"]
     assert [one["end"] for one in attempts] == ["lost", "finished"]
+
+
+@pytest.mark.slow
+def test_a_worker_that_starts_where_another_was_killed_requeues_its_trial_at_once(lab) -> None:
+    """F3: kill -9 of all its processes, as a container's end; one that lives beside it goes on."""
+    sid = lab.steered(2)
+    lab.worker(HPQ_LEASE_S=NEVER)
+    lab.wait_for("began-1-1")
+    doomed = lab.processes()
+    lab.worker(HPQ_LEASE_S=NEVER)
+    lab.wait_for("began-2-1")
+    lab.kill(doomed)
+    lab.worker(HPQ_LEASE_S=NEVER)
+    lab.wait_for("began-1-2")
+    lab.go()
+    lab.wait_over(sid)
+    assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
+    assert lab.events(sid, 2) == ["claimed", "finished"]
 
 
 def test_a_worker_that_starts_drops_the_names_of_killed_ones_from_the_register(lab) -> None:
@@ -237,6 +255,49 @@ def test_a_program_told_to_stop_gets_sigterm_and_its_trial_is_given_back(lab) ->
     lab.worker()
     lab.wait_over(sid)
     assert lab.trial(sid).state is TrialState.FINISHED
+
+
+@pytest.mark.parametrize("how", ["exit(0)", "die"])
+def test_a_sigterm_to_all_processes_of_a_job_counts_once_and_charges_nothing(lab, how) -> None:
+    """F6: as Slurm's proctrack plugins and systemd send it. The program may even end in peace."""
+    lab.write(
+        "train.py",
+        f"""
+        import signal, sys, time
+        from pathlib import Path
+        if {how == "exit(0)"}:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        print("loss=2", flush=True)
+        Path("began").touch()
+        while not Path("go").exists():
+            time.sleep(0.01)
+        print("loss=1")
+        """,
+    )
+    sid = lab.enqueue(SWEEP)
+    fleet = lab.worker()
+    lab.wait_for("began")
+    lab.wait_until(lambda: "loss=2" in lab.printed(sid), "its first report")
+    for pid in sorted(lab.processes(), reverse=True):  # the program first
+        os.kill(pid, signal.SIGTERM)
+    assert fleet.wait() == 0
+    assert lab.events(sid) == ["claimed", "requeued"], lab.log()
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
+    assert lab.trial(sid).state is TrialState.FINISHED and lab.trial(sid).attempt == 2
+
+
+def test_a_trainer_saves_after_a_sigterm_to_all_processes_of_a_job(lab) -> None:
+    """F6: the runner outlives the signal, and the second of the worker is no second request."""
+    sid = lab.steered(1)
+    fleet = lab.worker()
+    lab.wait_for("began-1-1")
+    for pid in sorted(lab.processes(), reverse=True):
+        os.kill(pid, signal.SIGTERM)
+    assert fleet.wait() == 0
+    assert "told to stop" in lab.printed(sid)
+    assert lab.events(sid) == ["claimed", "requeued"]
 
 
 def test_a_second_sigterm_does_not_wait_for_a_deaf_trial(lab) -> None:

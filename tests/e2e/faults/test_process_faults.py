@@ -120,7 +120,7 @@ def test_no_daemon_of_a_trial_outlives_it(lab) -> None:
 
 
 @pytest.mark.slow
-def test_a_trial_that_takes_its_worker_along_each_time_is_poison(lab, short_lease) -> None:
+def test_a_trial_that_takes_its_worker_along_each_time_is_poison(lab) -> None:
     """F22: the trial kills the parent and its runner; the sweep's other trial is not harmed."""
     lab.write(
         "evil.py",
@@ -136,7 +136,7 @@ def test_a_trial_that_takes_its_worker_along_each_time_is_poison(lab, short_leas
     sid = lab.enqueue(
         "trainer: evil:train\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}"
     )
-    lab.worker(HPQ_LOST_MAX="2")
+    lab.worker(HPQ_LOST_MAX="2", HPQ_LEASE_S="3600")  # the worker that starts anew ends its lease
     lab.wait_over(sid)
     trial = lab.trial(sid)
     assert trial.failure.kind is FailureKind.POISON and trial.attempt == 2

@@ -34,6 +34,7 @@ def test_a_result_that_comes_while_redis_is_away_is_kept_and_committed_when_it_i
     lab.worker()
     lab.wait_for("began-1-1")
     lab.server.kill()
+    lab.wait_until(lambda: "redis-away" in ids(lab.log()), "a beat that failed")
     lab.go()
     spool = lab.home / "spool"
     lab.wait_until(lambda: list(spool.rglob("*.json")), "the result on disk")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hpq import __version__
-from hpq.domain.sweep import SCHEMA
+from hpq.domain.sweep import COMMON_SCHEMA, FEATURE_SCHEMA, SCHEMA
 from tests.support.constants import ROOT
 from tests.support.ids import ids
 from tests.support.lab import STEERED
@@ -48,6 +48,7 @@ def copy_of(lab, name: str, *, version: str, schema: int) -> dict[str, str]:
     for path, rule, text in (
         ("hpq/__init__.py", r'__version__ = ".*"', f'__version__ = "{version}"'),
         ("hpq/domain/sweep.py", r"\nSCHEMA = \d+", f"\nSCHEMA = {schema}"),
+        ("hpq/domain/sweep.py", r"\nCOMMON_SCHEMA = \d+", f"\nCOMMON_SCHEMA = {schema}"),
     ):
         file = folder / path
         new, count = re.subn(rule, text, file.read_text("utf-8"))
@@ -140,12 +141,16 @@ def test_an_older_worker_leaves_a_newer_sweep_and_everybody_is_told_why(lab, new
 
 
 @pytest.mark.slow
-def test_a_worker_that_would_not_check_parameters_leaves_the_sweep(lab) -> None:
-    """B10: a worker that reads schema 2 runs any parameters that a client of Redis has written."""
-    lab.worker(**copy_of(lab, "older", version="0.1.0a1", schema=2))
-    lab.steered(1)  # makes the trainer
-    sid = lab.reader.sweeps.ids()[0]
-    assert lab.reader.sweeps.get(sid).schema == SCHEMA == 3
+@pytest.mark.parametrize(
+    ("reads", "more", "schema"),
+    [(2, "", COMMON_SCHEMA), (3, "constraints: [gpu_gb <= 24]\n", FEATURE_SCHEMA)],
+    ids=["signed parameters", "constraints"],
+)
+def test_a_worker_that_would_not_check_a_sweep_leaves_it(lab, reads, more, schema) -> None:
+    """B10: schema 2 runs any parameters that a client of Redis wrote, 3 ranks any trial."""
+    lab.worker(**copy_of(lab, "older", version="0.1.0a1", schema=reads))
+    sid = lab.steered(1, more)
+    assert lab.reader.sweeps.get(sid).schema == schema
     assert lab.refusal(sid).code == "hpq-too-old" and not who_ran(lab, sid)
 
 
@@ -193,15 +198,24 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"PYTHONPATH": str(install_released(tmp_path_factory.mktemp("released")))}
 
 
+# Version N counts trials that were pruned at the usual last step as saved time, too.
+OTHERWISE = ("saved",)
+
+
 def has_all_of(new: Any, old: Any, alike: Callable[[Any], Any]) -> bool:
     """Whether `new` has each field of `old`, with a value that `alike` maps to the same."""
     if isinstance(old, dict):
-        return all(k in new and has_all_of(new[k], old[k], alike) for k in old)
+        return all(k in new and (k in OTHERWISE or has_all_of(new[k], old[k], alike)) for k in old)
     if isinstance(old, list):
         return len(new) == len(old) and all(
             has_all_of(*two, alike) for two in zip(new, old, strict=True)
         )
     return bool(alike(new) == alike(old)) or None in (new, old)
+
+
+def but_sentences(value: Any) -> str:
+    """A value as text, and any sentence as the same one: a version may say it in other words."""
+    return "" if isinstance(value, str) and " " in value else str(value)
 
 
 @pytest.mark.slow
@@ -267,7 +281,7 @@ def test_commands_of_one_version_and_workers_of_the_other_share_a_server(
             new, old = json.loads(lab.ok(*words)), seen[words]
             if here is released:
                 new, old = old, new
-            assert has_all_of(new, old, str), (words, old, new)
+            assert has_all_of(new, old, but_sentences), (words, old, new)
     page = lab.folder / "page.html"
     lab.ok("report", sid, searched, "--out", page, **there)
     assert searched in page.read_text("utf-8")

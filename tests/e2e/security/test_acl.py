@@ -123,6 +123,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     recorders = {role: Recorder(str(lab.server.socket)) for role in ROLES}
     by = {role: as_(role, recorder.url) for role, recorder in recorders.items()}
     lab.env |= by["producer"]
+    lab.redis.hset("hpq.limits", "tester/running", "9")  # as an administrator sets it
     lab.redis.hset("rq:job:hpq_hpq_x", "data", "not a ticket's")
     lab.redis.rpush("rq:queue:hpq:hpq:default", "hpq_hpq_x")
     lab.worker(**by["worker"])
@@ -140,7 +141,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     lab.go()
     lab.wait_over(sid)
     for words in (("ls",), ("show", sid), ("best", sid), ("results", sid), ("workers",),
-                  ("ls", "--size"), ("logs", f"{sid}/1"), ("summary", sid), ("doctor",),
+                  ("logs", f"{sid}/1"), ("summary", sid), ("doctor",), ("user",),
                   ("audit", sid),
                   ("show", sid, "--code", lab.folder / "code-of-it"),
                   ("archive", sid, lab.folder / "it.hpq"), ("logs", f"{sid}/1", "--follow"),

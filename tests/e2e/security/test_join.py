@@ -160,7 +160,7 @@ def test_a_worker_goes_on_after_the_password_was_rotated_and_the_old_token_is_re
     sid = lab.steered(2)
     lab.wait_for("began-1-1")
     parent, old_key = lab.parent(), (lab.home / "code.key").read_text()
-    done = lab.hpq("redis-acl", "--rotate")
+    done = lab.hpq("redis-acl", "--rotate", "--new-code-key")
     assert done.returncode == 0 and "acl-unsaved" in ids(done.stderr), done
     new_key = (lab.home / "code.key").read_text().strip()
     assert new_key != old_key and oct((lab.home / "code.key").stat().st_mode).endswith("600")
@@ -193,7 +193,7 @@ def test_a_sweep_that_waited_while_the_key_changed_runs_again_from_its_file(lab:
     """The key is a variable's; a worker with the new key leaves the sweep, and loses none of it."""
     lab.env["HPQ_CODE_KEY"] = "k" * 20
     before = lab.steered(2)
-    url, key = lab.ok("redis-acl", "--rotate").splitlines()
+    url, key = lab.ok("redis-acl", "--rotate", "--new-code-key").splitlines()
     for name, line in (("HPQ_REDIS_URL", url), ("HPQ_CODE_KEY", key)):
         lab.env[name] = line.removeprefix(f"export {name}=")
     assert len(lab.env["HPQ_CODE_KEY"]) == 64 and not (lab.home / "code.key").exists()

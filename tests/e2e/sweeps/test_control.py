@@ -142,8 +142,8 @@ def test_a_drained_worker_ends_what_it_runs_and_takes_nothing_until_that_is_undo
     lab.wait_for("began-1-1")
     states = lambda: {w.state for w in lab.reader.workers.live()}  # noqa: E731
     assert lab.hpq("drain", "nobody").returncode == 4
-    said = lab.hpq("drain", lab.trial(sid).worker[:-2])
-    assert said.returncode == 0 and f"{sid}/1" in said.stderr
+    said = lab.hpq("drain", lab.trial(sid).worker[:-2], "--timeout", "0.1")
+    assert said.returncode == 5 and f"{sid}/1" in said.stderr
     lab.wait_until(lambda: states() == {"draining"}, "a draining worker")
     lab.go()
     lab.wait_until(lambda: states() == {"drained"}, "a drained worker")

@@ -69,7 +69,7 @@ def test_what_does_badly_is_stopped_early_and_has_time_to_save(lab, launch) -> N
     assert "hyperband" in said and "3 of 3" in said
     told = json.loads(lab.ok("show", f"{sid}/2", "--json"))["pruning"]
     assert told == {"rule": "hyperband", "band": 1, "rank": 2, "n": 2, "threshold": 1, "value": 2}
-    assert "2 trials stopped" in lab.ok("summary", sid)
+    assert "2 pruned" in lab.ok("summary", sid)
     assert lab.events(sid, 2) == ["claimed", "prune", "pruned"]
     assert "1, 3, 9, 27, …" in lab.ok("show", sid)
 

@@ -67,10 +67,6 @@ def test_what_ended_in_a_pod_is_counted_also_after_its_worker_was_killed(
     lab.wait_until(lambda: figure(port, done) == 2, "two that finished")
     assert figure(port, 'hpq_trial_attempts_total{kind="user_error",outcome="failed"}') == 1
     assert figure(port, "hpq_trial_duration_seconds_count") == 3
-    assert (
-        figure(port, 'hpq_demand{queue="default"}') >= 0
-    )  # as of the last look, up to half a minute old
-    assert figure(port, "hpq_redis_aof_ok") == 1
 
     os.kill(lab.parent(), 9)
     lab.wait_until(lambda: figure(port, "hpq_worker_starts_total") == 2, "another worker")

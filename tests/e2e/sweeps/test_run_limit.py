@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import time
 
+from hpq.domain.attempt import Reason
 from hpq.domain.trial import TrialState
-from tests.support.ids import ids
+from hpq.errors import ExitCode
+from tests.support.ids import ids, refused
 
 
 def ends(lab, worker: subprocess.Popen[bytes]) -> int:
@@ -56,7 +59,79 @@ def test_workers_end_after_so_many_trials_all_together(lab) -> None:
     assert ends(lab, lab.worker(2, "--sweep", sid, "--count", "3")) == 0
     done = [t for t in lab.reader.trials.all(sid) if t.state is TrialState.FINISHED]
     assert len(done) == 3
-    answer = lab.hpq("worker", "--sweep", f"{sid}/4", "--count", 2)
-    assert (answer.returncode, answer.stderr.count("\n")) == (2, 1)
     assert ends(lab, lab.worker(1, "--count", "2")) == 0
     lab.wait_over(sid)
+
+
+def test_a_worker_without_work_ends_when_it_was_idle_for_so_long(lab) -> None:
+    sid = lab.steered(1)
+    worker = lab.worker(2, "--until-idle", "2s")
+    lab.wait_for("began-1-1")
+    lab.wait_until(lambda: len(lab.processes(r"hpq_worker\.consumer")) == 1, "the idle one's end")
+    lab.go()
+    assert ends(lab, worker) == 0
+    lab.wait_over(sid)
+
+
+def test_an_idle_worker_also_ends_while_redis_is_away(lab) -> None:
+    worker = lab.worker(1, "--until-idle", "1s")
+    lab.wait_until(lambda: "ready" in lab.log(), "that it is ready")
+    lab.server.kill()
+    try:
+        assert ends(lab, worker) == 0
+    finally:
+        lab.server.start()
+
+
+def test_a_worker_that_reaches_no_server_gives_up_after_that_time(lab) -> None:
+    worker = lab.worker(1, "--until-idle", "2s", HPQ_REDIS_URL="redis://127.0.0.1:1/0")
+    assert ends(lab, worker) == ExitCode.OUT_OF_REACH
+    assert "redis-unreachable" in ids(lab.log())
+
+
+def test_a_duration_that_is_none_is_refused(lab) -> None:
+    for text in ("x", "0", "-1s", "10 m"):
+        refused(lab.hpq("worker", f"--until-idle={text}"), "usage", "--until-idle")
+    refused(lab.hpq("worker", HPQ_END="tomorrow"), "setting-invalid", "HPQ_END")
+
+
+def test_work_directories_are_in_a_scratch_directory_that_only_the_user_can_enter(lab) -> None:
+    scratch = lab.folder / "scratch"
+    scratch.mkdir(0o777)
+    scratch.chmod(0o777)
+    refused(lab.hpq("worker", HPQ_SCRATCH=str(scratch)), "home-unusable", str(scratch), exit=3)
+    scratch.rmdir()
+    lab.write("train.py", "import os\nprint(os.environ['HPQ_OUT'])\nprint('loss=1')\n")
+    sid = lab.enqueue(
+        "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
+    )
+    lab.worker(1, HPQ_SCRATCH=str(scratch))
+    lab.wait_over(sid)
+    assert str(scratch / "work") in lab.printed(sid) and not (lab.home / "work").exists()
+
+
+def test_the_end_of_an_allocation_returns_the_trial_and_says_that_trials_are_left(lab) -> None:
+    sid = lab.steered(2)
+    end = time.time() + 50
+    worker = lab.worker(1, HPQ_END=str(end))
+    lab.wait_for("began-1-1")
+    worker.terminate()
+    assert ends(lab, worker) == ExitCode.TIME_UP
+    (event,) = [e for e in lab.reader.events.read(sid) if e.what == "requeued"]
+    assert event.fields["reason"] == Reason.TIME_UP
+    assert lab.reader.sweeps.get(sid).least_ms > 0, "it saved no checkpoint"
+    again = lab.worker(1, HPQ_END=str(time.time() + 20))
+    assert ends(lab, again) == 0, "another allocation of this length would not help, either"
+    assert "time-left-short" in ids(lab.log(1)) and not lab.has_claimed(sid, 1, 2)
+    lab.go()
+    lab.worker(1, HPQ_END=str(time.time() + 3600))
+    lab.wait_over(sid)
+
+
+def test_a_signal_long_before_the_end_is_none_of_the_allocation(lab) -> None:
+    sid = lab.steered(1)
+    worker = lab.worker(1, HPQ_END=str(time.time() + 3600))
+    lab.wait_for("began-1-1")
+    worker.terminate()
+    assert ends(lab, worker) == 0
+    assert lab.reader.sweeps.get(sid).least_ms == 0

@@ -131,7 +131,7 @@ def test_the_files_of_a_program_go_to_the_store_through_a_url(lab) -> None:
     lab.worker()
     lab.wait_over(sid)
     assert files_of(lab.folder / "by-url", sid) == ["1/1/artifacts/a/model"]  # and no link
-    lab.ok("get", sid, "a/model", "--out", "got")
+    lab.ok("get", sid, "model", "--out", "got")  # the only file of this base name
     assert (lab.code / "got").stat().st_size == 3_000_000
     lab.ok("rm", sid, "--yes")
     assert files_of(lab.folder / "by-url", sid) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import select
@@ -55,6 +56,12 @@ COUNTS = """
             save(step)
     Path(os.environ["HPQ_OUT"], "model.txt").write_text(f"model {step}")
 """
+PRINTS = COUNTS.replace(
+    'hpq.report({"loss": 10 - step}, step=step)', 'print(f"loss={10 - step}", flush=True)'
+)
+LOGS = COUNTS.replace("import hpq", "import wandb; run = wandb.init()").replace(
+    'hpq.report({"loss": 10 - step}, step=step)', 'run.log({"loss": 10 - step})'
+)
 SWEEP = "program: counts.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
 
 
@@ -87,6 +94,20 @@ def wait_pointer(lab, sid: str) -> Checkpoint:
 
 def steps(lab, sid: str, metric: str = "loss") -> list[int]:
     return [p.step for p in lab.reader.trials.metric_history(lab.trial(sid).id, metric)]
+
+
+def repeat_step_4(lab, sid: str) -> None:
+    """Stop the worker a step after the checkpoint; another one goes on from the checkpoint."""
+    (lab.code / "careless").touch()
+    fleet = lab.worker()
+    wait_pointer(lab, sid)
+    (lab.code / "step-4").touch()  # after the checkpoint, so it is repeated
+    wait_step(lab, sid, 4)
+    fleet.terminate()
+    assert fleet.wait() == 0
+    lab.go()
+    lab.worker()
+    lab.wait_over(sid)
 
 
 def kill_worker(lab) -> None:
@@ -288,17 +309,23 @@ def test_a_checkpoint_whose_files_are_gone_starts_the_trial_again(lab, shelf) ->
     assert steps(lab, sid) == list(range(1, 9))
 
 
-def test_a_printed_metric_goes_on_counting_where_the_checkpoint_was_made(lab, shelf) -> None:
-    sid = begin(lab, upto=3, saved=3)
-    fleet = lab.worker()
-    wait_pointer(lab, sid)
-    fleet.terminate()
-    assert fleet.wait() == 0
-    lab.go()
-    lab.worker()
-    lab.wait_over(sid)
+def test_a_printed_metric_and_the_history_go_on_where_the_checkpoint_was_made(lab, shelf) -> None:
+    sid = begin(lab, upto=3, saved=3, more="history: all\n", code=PRINTS)
+    repeat_step_4(lab, sid)
     history = lab.reader.trials.metric_history(lab.trial(sid).id, "seen")
     assert [(p.step, p.value) for p in history] == [(n, n) for n in range(1, 9)]
+    (kept,) = (shelf / "hpq" / sid).rglob("hpq-history.jsonl")
+    lines = kept.read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if "loss" in row]
+    assert [(row["_step"], row["loss"]) for row in rows] == [(n, 10 - n) for n in range(1, 9)]
+    assert len(lines) == 16 and all(row["_timestamp"] > 1e9 for row in rows)
+
+
+def test_rows_of_wandb_that_have_no_step_go_on_where_the_checkpoint_was_made(lab, shelf) -> None:
+    sid = begin(lab, upto=3, saved=3, code=LOGS)
+    repeat_step_4(lab, sid)
+    history = lab.reader.trials.metric_history(lab.trial(sid).id, "loss")
+    assert [(p.step, p.value) for p in history] == [(n - 1, 10 - n) for n in range(1, 9)]
 
 
 def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, shelf) -> None:
@@ -357,7 +384,7 @@ def test_a_checkpoint_has_the_reports_that_were_made_before_it_however_slow_the_
         pointer = wait_pointer(lab, sid)
     finally:
         os.kill(runner, signal.SIGCONT)
-    assert (pointer.step, pointer.last, pointer.counts) == (2, 8, {"loss": 2, "seen": 2})
+    assert (pointer.step, pointer.last, pointer.counts) == (2, 8, {"loss": 2})
     lab.go()
     lab.wait_over(sid)
 

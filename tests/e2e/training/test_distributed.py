@@ -27,6 +27,34 @@ FAULTY = """
     while True:
         time.sleep(0.01)
 """
+DDP = """
+    import argparse
+    import torch, torch.distributed as dist, wandb
+    from torch.nn.parallel import DistributedDataParallel
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    if rank == 0:
+        wandb.init(project="ddp", config=args)
+    model = DistributedDataParallel(torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    x = torch.randn(16, 2, generator=torch.Generator().manual_seed(rank))
+    for epoch in range(3):
+        optimizer.zero_grad()
+        loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        dist.all_reduce(loss := loss.detach(), op=dist.ReduceOp.SUM)
+        print(f"epoch {epoch} loss {loss:.4f}", flush=True)
+        if rank == 0:
+            wandb.log({"loss": loss.item(), "ranks": dist.get_world_size()})
+    if rank == 0:
+        wandb.finish()
+    dist.destroy_process_group()
+"""
 
 
 def of_page(language: str) -> str:
@@ -92,3 +120,21 @@ def test_a_rank_that_fails_ends_its_trial_and_a_cancel_reaches_every_rank(lab) -
     for number in (1, 2):  # four ranks printed it; rank 0's counts
         history = lab.reader.trials.metric_history(TrialId(sweep=sid, number=number), "loss")
         assert [(p.step, p.value) for p in history] == [(1, 0.0)]
+
+
+def test_what_rank_0_logs_for_wandb_is_the_metric_of_a_distributed_model(lab) -> None:
+    lab.write("ddp.py", DDP)
+    sid = lab.enqueue("""
+        program: ddp.py
+        command: ["${interpreter}", -m, torch.distributed.run, --nproc-per-node, 2, "${program}", "${args}"]
+        method: grid
+        metric: {name: loss, goal: minimize}
+        parameters: {lr: {values: [0.1]}}
+    """)  # noqa: E501
+    lab.worker()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert trial.state is TrialState.FINISHED, lab.printed(sid)
+    history = lab.reader.trials.metric_history(TrialId(sweep=sid, number=1), "loss")
+    assert [p.step for p in history] == [0, 1, 2] and trial.objective == history[-1].value
+    assert trial.metrics["ranks"] == 2

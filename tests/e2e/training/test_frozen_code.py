@@ -146,7 +146,9 @@ sys.meta_path.append(Finder)
     lab.write("exp.py", "import flat, lib\nprint(f'loss={lib.width + 10 * flat.height}')\n")
     lab.env["HPQ_PYTHON"] = python
     said = lab.hpq("enqueue", lab.write("sweep.yaml", SWEEP.replace("train.py", "exp.py")))
-    assert f"not frozen: {other}" in said.stderr and str(lab.code / "src") not in said.stderr
+    assert (
+        f"not in the snapshot: {other}" in said.stderr and str(lab.code / "src") not in said.stderr
+    )
     lab.write("src/lib.py", "width = 2\n")
     lab.write("flat/__init__.py", "height = 2\n")
     lab.worker()

@@ -391,6 +391,35 @@ def test_an_unknown_sweep_a_bad_configuration_and_a_missing_function_are_errors(
     assert lab.reader.sweeps.ids() == []
 
 
+def test_a_dictionary_with_a_program_calls_the_function_of_a_script_that_has_one(lab) -> None:
+    """So does W&B: its agent reads the program only if it was called without a function."""
+    space = 'space |= {"program": "gone.py", "command": ["${program}"]}\n'
+    called = "def go(sid): wb.agent(sid, count=1, function=train)"
+    lab.write("helper.py", f"import wandb as wb\nfrom script import train\n{called}\n")
+    lab.write("script.py", textwrap.dedent(SPACE))
+    for call in ("wandb.agent(sid, train, count=1)", "import helper; helper.go(sid)"):
+        first = call.partition("; ")[0] if "; " in call else ""
+        script = Script(lab, f"{space}{first}\nsid = wandb.sweep(space)\n{call}", {})
+        script.ends()
+        sid = sweep_of(lab)
+        assert states(lab, sid) == ["finished", "queued", "queued"]
+        assert script.err.count("'program' is ignored") == 1
+        lab.ok("rm", sid, "--yes")
+
+
+def test_a_program_without_a_function_is_for_workers_and_a_hidden_agent_is_refused(lab) -> None:
+    lab.write("p.py", "")
+    text = 'space["program"] = "p.py"\nsid = wandb.sweep(space)\n'
+    run(lab, text + "wandb.run and wandb.agent(sid)")
+    sid = sweep_of(lab)
+    assert lab.reader.sweeps.get(sid).launch.program == "p.py"
+    lab.ok("rm", sid, "--yes")
+    script = Script(lab, text + 'getattr(wandb, "agent")(sid, train)', {})
+    script.ends(1)
+    assert "is deleted" in script.err and "`program`" in script.err
+    assert not lab.reader.sweeps.ids(), "no worker may run it"
+
+
 def test_a_second_agent_in_the_same_process_is_refused(lab) -> None:
     said = run(lab, """
         import threading
@@ -442,7 +471,8 @@ def test_a_notebook_imports_the_stand_in_from_hpq(lab) -> None:
     done = subprocess.run(
         [sys.executable, "-"], cwd=lab.code, env=lab.env, capture_output=True, text=True,
         timeout=DEADLINE_S, check=False,
-        input=textwrap.dedent(SPACE).replace("import wandb", "from hpq import wandb") + START,
+        input=textwrap.dedent(SPACE).replace("import wandb", "from hpq import wandb")
+        + 'space["program"] = "gone.py"  # a later cell calls the agent\n' + START,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert states(lab, sweep_of(lab)) == ["finished"] * 3

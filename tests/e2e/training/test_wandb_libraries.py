@@ -1,4 +1,4 @@
-"""Libraries that look for wandb find hpq's stand-in: Lightning, Hugging Face's Trainer, Keras.
+"""Libraries find hpq's stand-in for wandb: Lightning, Hugging Face's Trainer, Keras, and others.
 
 They need a Python that has them; the variable ML_PYTHON names one, else these tests skip.
 """
@@ -19,7 +19,7 @@ LIGHTNING = """
     import lightning as L, torch
     from lightning.pytorch.loggers import WandbLogger
     from torch.utils.data import DataLoader, TensorDataset
-    import wandb
+    from wandb.integration.lightning.fabric import WandbLogger as FabricLogger
 
     class Model(L.LightningModule):
         def __init__(self, lr):
@@ -47,6 +47,7 @@ LIGHTNING = """
     logger = WandbLogger(project="p", log_model=True)
     model = Model(logger.experiment.config.x)
     logger.watch(model)
+    L.Fabric(loggers=[FabricLogger()]).log("fabric/loss", 0.5, step=0)
     trainer = L.Trainer(max_epochs=2, logger=logger, accelerator="cpu", log_every_n_steps=1,
                         enable_progress_bar=False)
     trainer.fit(model, data, data)
@@ -93,6 +94,18 @@ LIGHTGBM = """
     model = lgb.train(params, data, 5, valid_sets=[data], callbacks=[wandb_callback()])
     log_summary(model)
 """
+CATBOOST = """
+    import numpy as np, wandb
+    from catboost import CatBoostRegressor
+    from wandb.catboost import WandbCallback, log_summary
+
+    wandb.init()
+    x = np.random.default_rng(0).normal(size=(200, 4))
+    model = CatBoostRegressor(iterations=5, learning_rate=wandb.config.x, verbose=False,
+                              allow_writing_files=False, thread_count=1)
+    model.fit(x, x.sum(1), eval_set=(x, x.sum(1)), callbacks=[WandbCallback()])
+    log_summary(model, save_model_checkpoint=True)
+"""
 
 
 @pytest.mark.slow
@@ -103,6 +116,7 @@ LIGHTGBM = """
         ("transformers", TRANSFORMERS, "eval/loss", 8),  # train/global_step
         ("keras", KERAS, "val_loss", 3),
         ("lightgbm", LIGHTGBM, "training_l2", 4),
+        ("catboost", CATBOOST, "validation-RMSE", 4),
     ],
 )
 def test_a_librarys_integration_reports_to_hpq(
@@ -124,8 +138,12 @@ def test_a_librarys_integration_reports_to_hpq(
     trial = lab.trial(sid)
     assert trial.state == TrialState.FINISHED, lab.printed(sid)
     assert trial.objective is not None and trial.step == step, (trial, lab.printed(sid))
+    files = trial.artifacts.files if trial.artifacts else []
     if library == "lightning":
-        assert trial.artifacts is not None
-        assert any(name.endswith("model.ckpt") for name in trial.artifacts.files)
+        assert trial.metrics["fabric/loss"] == 0.5
+        assert any(name.endswith("model.ckpt") for name in files)
+    if library == "catboost":
+        assert {"best_iteration", "learn-RMSE"} <= set(trial.metrics)
+        assert any(name.endswith("/model") for name in files)
     if library == "keras":
         assert {"epoch/val_loss", "best_val_loss"} <= set(trial.metrics)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import Artifacts, TrialState
@@ -37,8 +35,8 @@ def connection(environ: dict[str, str], tmp_path: Path) -> Iterator[ConnectionRe
     lock = connection_record.acquire_lock(home, BACKGROUND)
     assert lock is not None and connection_record.acquire_lock(home, BACKGROUND) is None
     found = ConnectionRecord(
-        name=BACKGROUND, pid=os.getpid(), port=1, context="moon", namespace="apollo",
-        service="hpq-redis", user="hpq-producer", prefix="team",
+        pid=os.getpid(), port=1, context="moon", namespace="apollo",
+        service="hpq-redis", user="team-producer", prefix="team",
         password_file=str(tmp_path / "password"),
     )  # fmt: skip
     connection_record.write_record(home, found)
@@ -49,9 +47,15 @@ def connection(environ: dict[str, str], tmp_path: Path) -> Iterator[ConnectionRe
 def test_a_connection_stands_for_the_settings_that_are_not_set(hpq, away, connection) -> None:
     told = json.loads(hpq("doctor", "--settings", "--json", **away).stdout)
     assert told["connection"] == connection.where and told["HPQ_PREFIX"] == "team"
-    assert told["HPQ_REDIS_URL"].startswith("redis://hpq-producer@127.0.0.1:1/0")
+    assert told["HPQ_REDIS_URL"].startswith("redis://team-producer@127.0.0.1:1/0")
     assert "Service hpq-redis" in hpq("doctor", "--settings", COLUMNS="300", **away).stdout
     assert connection.url in hpq("connect", "--status", **away).stderr
+
+
+def test_the_record_of_another_version_of_hpq_is_read(environ, connection) -> None:
+    (file,) = Path(environ["HPQ_HOME"]).rglob("background.json")
+    file.write_text(json.dumps({"name": BACKGROUND, **json.loads(file.read_text("utf-8"))}))
+    assert connection_record.read_record(Path(environ["HPQ_HOME"])) == connection
 
 
 @pytest.mark.parametrize("words", [["--role", "viewer"], ["--port", "2"], ["--namespace", "b"]])
@@ -65,7 +69,7 @@ def test_another_connection_is_not_taken_for_the_one_that_is_asked_for(
 
 def test_a_connection_by_tls_names_the_ca_that_it_brought(connection) -> None:
     secure = replace(connection, scheme="rediss", ca_file="/proc/7/fd/8")
-    url = "rediss://hpq-producer@127.0.0.1:1/0?ssl_ca_certs=/proc/7/fd/8"
+    url = "rediss://team-producer@127.0.0.1:1/0?ssl_ca_certs=/proc/7/fd/8"
     assert secure.environ()["HPQ_REDIS_URL"] == url
 
 
@@ -73,10 +77,10 @@ def test_a_password_that_was_changed_is_told_with_the_connection(
     hpq, environ, away, connection, port: int
 ) -> None:
     connection_record.write_record(
-        Path(environ["HPQ_HOME"]), replace(connection, port=port, user="t-viewer")
+        Path(environ["HPQ_HOME"]), replace(connection, port=port, user="team-viewer")
     )
     done = hpq("ls", **away)
-    refused(done, "redis-password-refused", "t-viewer", exit=4)
+    refused(done, "redis-password-refused", "team-viewer", exit=4)
     assert "HPQ_REDIS_URL" not in done.stderr
 
 
@@ -205,7 +209,7 @@ def _troubled(found: ConnectionRecord, trouble: str) -> ConnectionRecord:
     return replace(found, trouble=trouble)
 
 
-@pytest.mark.parametrize("words", [["watch", "--lines"], ["watch", "--once"], ["wait"]])
+@pytest.mark.parametrize("words", [["watch"], ["watch", "--once"], ["wait"]])
 def test_where_redis_is_a_clusters_nobody_is_told_to_start_a_worker_here(
     environ: dict[str, str], connection, port: int, sweep_of, tmp_path: Path, words: list[str]
 ) -> None:
@@ -221,7 +225,10 @@ def test_where_redis_is_a_clusters_nobody_is_told_to_start_a_worker_here(
         assert process.stdout is not None
         said = next(line for line in process.stdout if "'default'" in line)
         process.kill()
-    assert "`hpq scale N`" in said and "hpq worker\n" not in said.replace(" [no-worker]", "")
+    assert (
+        "scale deployment/hpq-worker --replicas=N`" in said
+        and "hpq worker\n" not in said.replace(" [no-worker]", "")
+    )
 
 
 def test_where_a_trial_in_a_cluster_left_no_files_it_is_told_how_pods_get_a_store(
@@ -261,10 +268,8 @@ def test_a_file_in_the_volume_of_pods_is_copied_by_the_command_that_get_prints(
 def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
     hpq, environ: dict[str, str], away
 ) -> None:
-    of = {"service": "hpq-redis", "user": "hpq-producer", "prefix": "hpq", "password_file": "p"}
-    there = ConnectionRecord(
-        name=BACKGROUND, pid=1, port=1, context="my moon", namespace="apollo", **of
-    )
+    of = {"service": "hpq-redis", "user": "team-producer", "prefix": "hpq", "password_file": "p"}
+    there = ConnectionRecord(pid=1, port=1, context="my moon", namespace="apollo", **of)
     connection_record.records_folder(Path(environ["HPQ_HOME"])).mkdir(parents=True)
     connection_record.write_record(Path(environ["HPQ_HOME"]), there)  # of a process that has ended
     done = hpq("ls", **away)
@@ -278,39 +283,3 @@ def test_what_is_to_be_typed_quotes_the_name_of_a_context_that_needs_it(
     assert (
         connection_record.kubectl_command(plain, "apollo") == f"kubectl --context {plain} -n apollo"
     )
-
-
-def test_a_namespace_that_is_named_goes_before_the_one_that_is_connected(
-    hpq_process, environ, away, connection, port: int, keys, store, redis, who, tmp_path: Path
-) -> None:
-    (tmp_path / "kubeconfig").write_text(
-        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: []\n"
-        "contexts: [{name: moon, context: {cluster: c}}]\ncurrent-context: moon\n"
-    )
-    here = replace(connection, port=port, user="default", prefix=keys.prefix)
-    connection_record.write_record(Path(environ["HPQ_HOME"]), here)
-    store.present(who, idle=True, lifetime_ms=600_000)
-    # The worker stays live for as long as the commands take.
-    own = {**away, "KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_LEASE_S": "600"}
-    for words in (["--namespace", "gemini"], ["--context", "moon"]):
-        done = hpq_process("drain", "--all", "--stay", *words, **own)
-        assert done.returncode == 3 and "127.0.0.1:1" in done.stderr, done.stderr
-        assert redis.hget(keys.worker(who.name), "drain") is None
-    assert hpq_process("drain", "--all", "--stay", "--namespace", "apollo", **own).returncode == 0
-    assert redis.hget(keys.worker(who.name), "drain") is not None
-
-
-@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
-def test_jobs_go_where_the_redis_is_that_has_their_sweep(
-    hpq, environ: dict[str, str], connection, port: int, sweep_of
-) -> None:
-    connection_record.write_record(Path(environ["HPQ_HOME"]), replace(connection, port=port))
-    sweep_of(1)
-    own = {"HPQ_REDIS_URL": f"redis://127.0.0.1:{port}/0"}
-    words = ("manifests", "--image", "ours:1", "--jobs", "demo-00000")
-    done = hpq(*words, **own)
-    assert {o["metadata"]["namespace"] for o in yaml.safe_load_all(done.stdout)} == {"apollo"}
-    assert "kubectl delete jobs -n apollo" in done.stderr
-    other = hpq(*words, "--namespace", "gemini", **own)
-    refused(other, "namespace-mismatch", "gemini", "apollo")
-    assert other.stdout == ""

@@ -73,7 +73,7 @@ def test_cancel_asks_for_what_is_left(
         pass
     assert process.wait(DEADLINE_S) == 1
     os.close(master)
-    assert b"Cancel 1 trial of demo-00000 (2 have ended)?" in drawn
+    assert b"1 open trial ends now; 2 ended trials stay" in drawn
 
 
 def test_a_number_is_a_trial_of_my_last_sweep_also_off_a_terminal(
@@ -95,9 +95,9 @@ def test_a_number_is_a_trial_of_my_last_sweep_also_off_a_terminal(
     over = hpq("cancel", "1", "--yes")
     assert (over.returncode, over.stderr.count("(finished)")) == (0, 1)
     both = hpq("cancel", "1", "2", "--yes")
-    assert both.returncode == 0 and "2 have ended" in both.stderr
+    assert both.returncode == 0 and "2 trials have ended" in both.stderr
     refused(hpq("cancel", "9", "--yes"), "trial-not-found", exit=4)
-    refused(hpq("cancel", "3"), "confirmation-missing")
+    refused(hpq("cancel", "3"), "confirmation-missing", "#3 of demo-00000")
     assert hpq("cancel", "3", "--yes").returncode == 0
     refused(hpq("cancel", "9", "--yes"), "trial-not-found", exit=4)  # the sweep is over now
 
@@ -137,7 +137,8 @@ def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
     finish_one(store, who)
     finish_one(store, who)
     silent = hpq("retry", "demo-00000/1", "demo-00000/2")
-    refused(silent, "confirmation-missing", "2 finished trials", "demo-00000", "--yes")
+    refused(silent, "confirmation-missing", "2 trials of demo-00000", "--yes")
+    refused(hpq("retry", "demo-00000/1"), "confirmation-missing", "#1", "0.5 (the best)")
     assert reader.sweeps.get("demo-00000").counts.finished == 2
     assert hpq("retry", "demo-00000/1", "--yes").returncode == 0
     assert reader.sweeps.get("demo-00000").counts.finished == 1
@@ -147,4 +148,4 @@ def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
 
 def test_a_drain_of_nobody_is_not_undone_and_says_how_a_worker_starts(hpq: Hpq) -> None:
     done = hpq("drain", "--all", "--undo")
-    assert done.returncode == 4 and "hpq scale" in done.stderr and "hpq worker" in done.stderr
+    assert done.returncode == 4 and "--replicas=N" in done.stderr and "hpq worker" in done.stderr

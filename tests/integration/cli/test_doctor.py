@@ -112,13 +112,13 @@ def test_doctor_names_acl_users_that_a_restart_would_lose(
     assert "acl-unsaved" not in findings(hpq("doctor", "--json"))
 
 
-def test_of_a_cluster_without_workers_it_is_told_which_scale_starts_some(
+def test_of_a_cluster_without_workers_it_is_told_what_starts_some(
     redis: Redis, redis_url: str
 ) -> None:
     settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_PREFIX": "nobody"})
-    found = checkup(settings, in_cluster=" --namespace lab")
+    found = checkup(settings, in_cluster="kubectl -n lab")
     (remedy,) = (one.remedy for one in found if one.code == "no-worker")
-    assert "`hpq scale N --namespace lab`" in remedy
+    assert "`kubectl -n lab scale deployment/hpq-worker --replicas=N`" in remedy
     assert not any("HPQ_STORE" in one.what for one in found)
 
 
@@ -138,3 +138,8 @@ case "$*" in *query-gpu*) echo "NVIDIA A100, 470.57.02";; *) echo "| CUDA Versio
     assert "NVIDIA A100" in str(found)
     built = torch.version.cuda
     assert (built.split(".")[0] if built else "CUDA") in found["cuda-mismatch"]["what"]
+
+
+def test_doctor_of_slurm_needs_a_login_node(hpq: Hpq, tmp_path: Path, redis: Redis) -> None:
+    done = hpq("doctor", "--slurm", "--json", PATH=str(tmp_path))
+    assert findings(done)["no-sbatch"]["level"] == "wrong" and done.returncode == 3

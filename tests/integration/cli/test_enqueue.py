@@ -177,6 +177,35 @@ def test_code_that_an_option_names_and_that_is_nowhere_is_told_with_the_option(
         prepare(load(file, **flags), file)
 
 
+def test_python_m_runs_a_module_or_package_of_the_code(tmp_path: Path) -> None:
+    for path in (made := [tmp_path / "src" / "train.py", tmp_path / "pkg" / "__main__.py"]):
+        path.parent.mkdir()
+        path.touch()
+    head = "command: ['${env}', '${interpreter}', -m, '${program}', '${args}']\n"
+    file = tmp_path / "sweep.yaml"
+    for program in ("src.train", "pkg"):
+        file.write_text(head + SWEEP.replace("train.py", program))
+        files = prepare(load(file), file).code.files or {}
+        assert {str(path.relative_to(tmp_path)) for path in made} <= files.keys()
+    for text, said in (
+        (head + SWEEP.replace("train.py", "src.trian"), "src.trian"),
+        (head + SWEEP.replace("train.py", "src/train.py"), "write program: src.train"),
+        (SWEEP.replace("train.py", "pkg"), "pkg"),
+    ):
+        file.write_text(text)
+        with raises("code-invalid", "program: ", said):
+            prepare(load(file), file)
+
+
+def test_a_program_that_the_command_does_not_start_needs_no_file(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.py").touch()
+    file = tmp_path / "sweep.yaml"
+    file.write_text("command: [python, src/main.py, '${args}']\n" + SWEEP)
+    found = prepare(load(file), file).code
+    assert found.launch.program == "" and "src/main.py" in (found.files or {})
+
+
 def test_a_program_is_found_beside_the_file_where_it_is_not_in_the_working_directory(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

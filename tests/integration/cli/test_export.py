@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from hpq.domain.attempt import Nothing, Outcome, ReportBatch, WorkerPresence
+from hpq.domain.constraint import Constraint
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Claim, Failure, FailureKind, Json, Point, TrialState
@@ -120,6 +121,27 @@ def test_optuna_reads_the_study_with_its_ranges_states_and_curves(
         "noise": kinds.FloatDistribution(-2.5, 1.5),
         "nested.dropout": kinds.CategoricalDistribution((0.1, 0.5)),
     }
+
+
+def test_optuna_reads_several_metrics_and_constraints(
+    hpq: Hpq, sweep_of, take, store: TrialStore, who: WorkerPresence, tmp_path: Path
+) -> None:
+    optuna = pytest.importorskip("optuna")
+    pair = (Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms"))
+    sweep_of(4, objectives=pair, constraints=(Constraint.parse("gb <= 24"),))
+    for n, metrics in enumerate(({"gb": 32.0}, {"gb": 16.0}, {"gb": 8.0, "acc": math.nan}), 1):
+        values = {"acc": 0.5, "ms": float(n), **metrics}
+        points = tuple(Point(step=1, name=name, value=value) for name, value in values.items())
+        done = Outcome(state=TrialState.FINISHED, objective=0.5)
+        store.commit(take(), done, ReportBatch(seq=1, step=1, points=points))
+    assert hpq("export", "--to", "optuna", "x").returncode == 0
+    backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "x"))
+    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
+    assert [one.name for one in study.directions] == ["MAXIMIZE", "MINIMIZE"]
+    assert study.metric_names == ["acc", "ms"]
+    assert [t.values for t in study.trials] == [[0.5, 1.0], [0.5, 2.0], None]
+    assert [t.system_attrs["constraints"] for t in study.trials] == [[8.0], [-8.0], [-16.0]]
+    assert [trial.number for trial in study.best_trials] == [1]
 
 
 def test_numbers_without_a_file_become_ranges(

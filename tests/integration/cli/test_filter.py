@@ -54,7 +54,7 @@ def test_cancel_where_shows_what_is_meant_and_takes_only_what_is_left(
     refused(asked, "confirmation-missing")
     shown = [line.split()[:3] for line in asked.stdout.splitlines()[1:]]
     assert shown == [["2", "running", "2"], ["6", "queued", "6"]]
-    assert "Cancel 2 trials" in asked.stderr and states(reader) == before
+    assert "Cancel 2 trials of" in asked.stderr and states(reader) == before
     done = hpq("cancel", SID, "--where", "x in [1, 2, 6]", "--yes")
     assert done.returncode == 0 and "2 trials" in done.stderr
     assert states(reader) == "f r r r q c"

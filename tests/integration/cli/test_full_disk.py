@@ -57,7 +57,7 @@ def test_a_disk_that_is_full_is_told_where_people_look(
         with pytest.raises(ResponseError, match="MISCONF"):
             while True:
                 redis.set("x", "y")
-        assert answers(socket)  # though PING says MISCONF, too
+        assert answers(str(socket))  # though PING says MISCONF, too
         why = explain_full_server(server_memory(redis))  # as a watch that was open before says
         assert why and why.code == "redis-disk-full"
     for words in (["ls"], ["pause"], ["watch", "--once"]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import pty
 import re
@@ -25,7 +26,7 @@ from redis import Redis
 from hpq.code.signing import sign
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import Goal, Launch, Metric, SweepView
+from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -33,8 +34,10 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
+from hpq_producer.python_api.frames import trials_frame, write_parquet
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.app import _important, matching
+from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.ids import ids, refused
 from tests.support.store_calls import end, take
@@ -99,8 +102,8 @@ def test_ls_names_sweeps_newest_first(hpq: Hpq, done: SweepView, sweep_of: MakeS
 
 def test_ls_has_a_column_of_tags_where_there_is_one(hpq: Hpq, done: SweepView) -> None:
     assert hpq("ls").stdout.splitlines()[0].endswith("  queue")
-    assert len({len(line) for line in hpq("ls", "--size").stdout.splitlines()}) == 1
-    assert hpq("set", done.id, "tags=a,b").returncode == 0
+    assert hpq("set", done.id, "tags=a,b", "note=lr = 0.1 diverges").returncode == 0
+    assert "lr = 0.1 diverges" in hpq("show", done.id).stdout
     titles, row = hpq("ls").stdout.splitlines()
     assert titles.endswith("  tags") and row.endswith("  a b")
 
@@ -158,6 +161,9 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     said = hpq("best", sid, "-n", "2").stdout
     assert "0.9100 ± 0.0100" in said and "verdict  yes" in said
     assert "would stay first in 100%" in said
+    again = hpq("best", done.id, "-n", "2", "--confirm", "3", HPQ_USER="me")
+    assert again.stdout.strip() == sid and f"hpq best {sid} -n 2" in again.stderr
+    assert "hpq run" not in again.stderr and "HPQ_SEED" not in again.stderr, "nothing to train"
     for command in ("best", "summary"):
         linked = hpq(command, done.id).stdout
         assert "verdict  yes" in linked and sid in linked and "--confirm" not in linked
@@ -188,14 +194,7 @@ def test_code_that_another_key_signed_is_not_confirmed(
     refused(hpq("best", "demo-00000", "--confirm", "2"), "code-key-differs", exit=2)
 
 
-def test_hpq_alone_shows_what_goes_on(hpq: Hpq, done: SweepView, sweep_of: MakeSweep) -> None:
-    sweep_of(2, "newer-00000")
-    said = hpq().stdout
-    assert "newer-00000  waiting" in said and "start one: hpq worker" in said
-    assert "workers: 1 busy" in said and "hpq watch newer-00000" in said and "hpq --help" in said
-
-
-@pytest.mark.parametrize("words", [(), ("ls",), ("show",), ("summary",), ("watch", "--once")])
+@pytest.mark.parametrize("words", [("ls",), ("show",), ("summary",), ("watch", "--once")])
 def test_a_sweep_without_workers_waits_in_every_view(
     hpq: Hpq, sweep_of: MakeSweep, words: tuple[str, ...]
 ) -> None:
@@ -218,20 +217,11 @@ def test_a_sweep_without_workers_waits_in_the_data_of_every_command(
     assert (record["state"], record["not_taken"]["code"]) == ("waiting", "no-worker")
 
 
-def test_hpq_alone_starts_no_server(hpq: Hpq, tmp_path: Path) -> None:
+def test_hpq_alone_prints_the_help_and_starts_no_server(hpq: Hpq, tmp_path: Path) -> None:
     home = tmp_path / "fresh"
     answer = hpq(HPQ_REDIS_URL="", HPQ_HOME=str(home))
-    assert answer.returncode == 0 and answer.stdout.startswith("no sweep yet")
-    assert "hpq init" in answer.stdout and "hpq run" in answer.stdout
-    assert "server" not in answer.stdout and not (home / "redis").exists()
-    (home / "redis").mkdir(parents=True)
-    later = hpq(HPQ_REDIS_URL="", HPQ_HOME=str(home)).stdout
-    assert later.startswith("no sweep is running") and "hpq ls" in later
-
-
-def test_hpq_alone_on_an_empty_server_names_the_first_commands(hpq: Hpq) -> None:
-    said = hpq().stdout
-    assert said.startswith("no sweep yet") and "hpq init" in said and "hpq run" in said
+    assert answer.returncode == 0 and answer.stdout == hpq("--help").stdout
+    assert not home.exists()
 
 
 def test_two_sweeps_stand_side_by_side(hpq: Hpq, done: SweepView, sweep_of: MakeSweep) -> None:
@@ -239,6 +229,132 @@ def test_two_sweeps_stand_side_by_side(hpq: Hpq, done: SweepView, sweep_of: Make
     said = hpq("summary", done.id, "other-00000").stdout
     rows = {line.split("  ")[0]: line.split() for line in said.splitlines()[1:]}
     assert rows["best"][1] == "0.9000" and rows["state"][-1] == "waiting"
+
+
+@pytest.fixture
+def variants(
+    hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
+) -> tuple[str, str]:
+    """Two sweeps of other code with results; the second has the best and the worst."""
+    for sid, code, values in (("a-00000", "a", (0.5, 0.75, 0.3)), ("b-00000", "b", (0.9, 0.25))):
+        sweep_of(len(values), sid, launch=Launch(trainer="digits", code=code * 64))
+        for value in values:
+            finish(store, claim(store, who), value)
+    return "a-00000", "b-00000"
+
+
+def test_trials_of_several_sweeps_are_ranked_together_with_sweep_and_code(
+    hpq: Hpq, variants: tuple[str, str], sweep_of: MakeSweep
+) -> None:
+    a, b = variants
+    ranks = [[b, "1"], [a, "2"], [a, "1"], [a, "3"], [b, "2"]]
+    said = hpq("summary", a, b, a).stdout.split("\n\n")[1].splitlines()
+    rows = [line.split() for line in said]
+    assert rows[0][:4] == ["rank", "sweep", "code", "#"]
+    assert [[row[1], row[3]] for row in rows[1:]] == ranks
+    assert [row[2] for row in rows[1:]] == ["bbbbbbbb", *["aaaaaaaa"] * 3, "bbbbbbbb"]
+    rows = [line.split() for line in hpq("best", a, b, "-n", "3").stdout.splitlines()]
+    assert [[row[1], row[3]] for row in rows[1:4]] == ranks[:3]
+    data = json.loads(hpq("best", a, b, "-n", "9", "--json").stdout)
+    assert [[row["sweep"], str(row["trial"])] for row in data] == ranks
+    (row, *_) = csv.DictReader(hpq("best", a, b, "-n", "3", "--csv").stdout.splitlines())
+    assert (row["sweep"], row["trial"], row["objective"]) == (b, "1", "0.9")
+    assert hpq("best", a, b).stdout.startswith(f"trial  {b}/1\n")
+    same = sweep_of(1, "c-00000", launch=Launch(trainer="digits", code="a" * 64))
+    assert "code" not in hpq("summary", a, same.id).stdout.split(), "it is the same"
+    assert hpq("best", same.id, a, b).stdout.startswith(f"trial  {b}/1\n"), "one has no result"
+    refused(hpq("best", same.id, "c-00000"), "no-result", exit=1)
+    found = json.loads(hpq("best", a, b, "--where", "objective > 0.8", "-n", "9", "--json").stdout)
+    assert [row["sweep"] for row in found] == [b], "none of the other matches"
+    refused(hpq("best", a, b, "--where", "objective > 2"), "no-result", a, b, exit=4)
+    other = sweep_of(1, "d-00000", varying=("x", "wide")).id
+    found = json.loads(hpq("best", a, other, "--where", "x > 1 or wide > 1", "--json").stdout)
+    assert (found["sweep"], found["trial"]) == (a, 2), "only the other sweep varies it"
+    refused(hpq("best", a, other, "--where", "x > 1 or wdie > 1"), "filter-name-unknown")
+    narrow = hpq("summary", a, b, same.id, other, "d-00000", COLUMNS="44").stdout
+    assert "(+2 columns)" in narrow.split("\n\n")[0], "dropped, and it says so"
+    refused(hpq("summary", a, b, "--json"), "usage", f"hpq best {a} {b}")
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [Metric(name="loss", goal=Goal.MAXIMIZE), Metric(name="acc"), None,
+     Metric(name="acc", goal=Goal.MAXIMIZE, take=ObjectiveValue.BEST)],
+)  # fmt: skip
+def test_sweeps_of_another_metric_goal_or_value_are_not_ranked_together(
+    hpq: Hpq, done: SweepView, sweep_of: MakeSweep, metric: Metric | None
+) -> None:
+    other = sweep_of(1, "other-00000", metric=metric)
+    for command in ("summary", "best"):
+        refused(hpq(command, done.id, other.id), "metrics-differ", done.id, f"report {done.id}")
+
+
+def test_variants_are_confirmed_by_a_sweep_of_each_and_then_judged_together(
+    hpq: Hpq,
+    variants: tuple[str, str],
+    store: TrialStore,
+    who: WorkerPresence,
+    reader: StoreReader,
+) -> None:
+    assert "verdict" not in hpq("best", *variants).stdout, "no seeds tell more"
+    assert f"hpq best {' '.join(variants)} -n 2 --confirm" in hpq("summary", *variants).stdout
+    answer = hpq("best", *variants, "-n", "5", "--confirm", "2")
+    ids = answer.stdout.split()
+    assert answer.returncode == 0 and f"hpq best {' '.join(ids)}" in answer.stderr
+    params = [[t.params["x"] for t in reader.trials.all(sid)] for sid in ids]
+    assert params == [[2, 2, 1, 1, 3, 3], [1, 1, 2, 2]]
+    assert [reader.sweeps.get(sid).launch.code[:1] for sid in ids] == ["a", "b"]
+    again = json.loads(hpq("best", *variants, "-n", "5", "--confirm", "2", "--json").stdout)
+    assert [(one["sweep"], one["new"], one["trials"]) for one in again] == [
+        (ids[0], False, 6), (ids[1], False, 4),
+    ]  # fmt: skip
+    assert f"{ids[0]} measures the noise: 0 of 6" in hpq("best", *variants).stdout
+    for value in (0.51, 0.52, 0.41, 0.42, 0.31, 0.32, 0.91, 0.92, 0.21, 0.22):
+        finish(store, claim(store, who), value)
+    for command in ("best", "summary"):
+        linked = hpq(command, *variants).stdout
+        assert "verdict  yes" in linked and "--confirm" not in linked
+        assert f"{' '.join(ids)}, of which {ids[1]}/1 repeats {variants[1]}/1" in linked
+    said = hpq("best", *ids).stdout
+    assert f"is {ids[1]}/1 really the best?" in said and f"{ids[1]}/1 leads {ids[0]}/1" in said
+    assert "verdict  yes" in said and "best of 5 equally" in said
+    assert "verdict" not in hpq("best", *ids, variants[1]).stdout, "the second ran with one seed"
+    count = len(reader.sweeps.ids())
+    refused(hpq("best", variants[0], ids[1], "--confirm", "5"), "usage", variants[1])
+    assert len(reader.sweeps.ids()) == count, "what cannot be done for one is done for none"
+    two = json.loads(hpq("best", *variants, "-n", "2", "--confirm", "2", "--json").stdout)
+    assert [one["trials"] for one in two] == [2, 2], "the two best of one ranking"
+    only = ("--confirm", "2", "--where", "x == 3", "--json")
+    assert json.loads(hpq("best", *variants, *only).stdout)["trials"] == 2, "of one sweep alone"
+
+
+def test_the_noise_of_a_variant_is_not_that_of_one_whose_repetitions_are_equal(
+    hpq: Hpq,
+    variants: tuple[str, str],
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+) -> None:
+    first, second = hpq("best", *variants, "-n", "3", "--confirm", "2").stdout.split()
+    for value in (0.5, 0.5, 0.4, 0.4, 0.91, 0.92):
+        finish(store, claim(store, who), value)
+    for pair in ((first, second), variants):
+        said = hpq("best", *pair).stdout
+        assert "verdict  unknown" in said and f"of {first} with other seeds" in said
+        assert "stay first" not in said and "luck" not in said and "is real" not in said
+    third = sweep_of(2, "c-00000").id
+    for value in (0.85, 0.86):
+        finish(store, claim(store, who), value)
+    hpq("best", third, "--where", "x == 1", "--confirm", "2")
+    for value in (0.7, 0.8):
+        finish(store, claim(store, who), value)
+    said = hpq("summary", *variants, third).stdout
+    assert "-n 2 --confirm 5" in said, "no confirmation has the second"
+    hpq("best", variants[0], third, "-n", "3", "--confirm", "2")
+    for value in (0.95, 0.96, 0.1, 0.2, 0.3, 0.4):
+        finish(store, claim(store, who), value)
+    said = hpq("best", variants[0], third).stdout
+    assert "verdict  not certain" in said and f"another trial leads {third}/2" in said
 
 
 def test_best_of_a_sweep_without_results_is_one_line_and_exit_1(
@@ -270,6 +386,53 @@ def test_csv_json_lines_and_pandas_name_columns_alike(hpq: Hpq, done: SweepView)
     assert {"param.x", "last.acc", "failure.message"} <= set(titles) <= set(frame.columns)
 
 
+def test_results_and_curves_as_parquet_have_the_columns_of_csv(
+    hpq: Hpq,
+    done: SweepView,
+    environ: dict[str, str],
+    tmp_path: Path,
+    sweep_of: MakeSweep,
+    store: TrialStore,
+    who: WorkerPresence,
+) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+    def read(words: list[str]) -> pandas.DataFrame:
+        with (tmp_path / "rows.parquet").open("wb") as file:
+            command = [HPQ, *words, "-o", "parquet"]
+            subprocess.run(command, env=environ, cwd=tmp_path, stdout=file, check=True)
+        return pandas.read_parquet(tmp_path / "rows.parquet")
+
+    for words in (["results"], ["results", "--history"]):
+        frame = read(words)
+        (titles, *rows) = csv.reader(hpq(*words, "-o", "csv").stdout.splitlines())
+        assert list(frame.columns) == titles and len(frame) == len(rows)
+    frame = read(["results", "--where", "x > 9"])
+    assert {"trial", "param.x", "objective"} <= set(frame.columns) and frame.empty
+    sweep_of(1, "e-00000")
+    report(store, who, got := claim(store, who), 0.5, math.inf)
+    finish(store, got, 0.5)
+    assert list(read(["results", "e-00000"])["last.acc"]) == [math.inf], "as in its history"
+
+
+def test_a_command_that_writes_no_parquet_refuses_it_before_it_changes_anything(
+    hpq: Hpq, reader: StoreReader, tmp_path: Path
+) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "trainer: digits\nmethod: grid\nparameters: {epochs: {value: 1}}"
+    )
+    refused(hpq("enqueue", str(tmp_path / "s.yaml"), "-o", "parquet"), "usage", "hpq results")
+    assert reader.sweeps.ids(1) == []
+
+
+def test_a_parquet_column_of_several_types_is_text() -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    file = io.BytesIO()
+    write_parquet(trials_frame([{"x": 1, "y": "a"}, {"x": 2}, {"x": None, "y": [1]}]), file)
+    found = pandas.read_parquet(file)
+    assert list(found["y"].dropna()) == ['"a"', "[1]"] and list(found["x"].dropna()) == [1, 2]
+
+
 def test_history_prints_every_value_in_each_format(hpq: Hpq, done: SweepView) -> None:
     lines = hpq("results", "--history", "-o", "jsonl").stdout.splitlines()
     rows = [json.loads(line) for line in lines]
@@ -279,7 +442,7 @@ def test_history_prints_every_value_in_each_format(hpq: Hpq, done: SweepView) ->
     ]  # fmt: skip
     assert rows == json.loads(hpq("results", "--history", "--json").stdout)
     cells = list(csv.DictReader(hpq("results", "--history", "--csv").stdout.splitlines()))
-    assert list(cells[0]) == list(rows[0]) and cells[0]["time"] == rows[0]["time"]
+    assert list(cells[0]) == list(rows[0]) and cells[0]["received"] == rows[0]["received"]
     table = hpq("results", "--history", "--where", "x == 2").stdout.splitlines()
     assert table[0].split() == list(rows[0]) and len(table) == 3
     assert (
@@ -384,7 +547,7 @@ def test_summary_ranks_draws_bars_and_groups_failures(
     assert any(line.startswith("program failed: 1 trial  demo-00000/3: red") for line in lines)
     plain = hpq_process("summary", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert plain.stdout.isascii() and "|||*" in plain.stdout
-    lines = hpq_process("watch", "--lines", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    lines = hpq_process("watch", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert lines.stdout.isascii() and "====" in lines.stdout, lines.stderr
 
 
@@ -400,7 +563,11 @@ def test_workers_lists_who_is_alive(hpq: Hpq, store: TrialStore) -> None:
 
 
 def test_wait_answers_how_the_sweep_ended(hpq: Hpq, done: SweepView) -> None:
-    assert hpq("wait").returncode == 1
+    waited = hpq("wait", "-o", "json")
+    data = json.loads(waited.stdout)
+    assert waited.returncode == 1 and "#2" in data["verdict"]
+    assert data["next"][:2] == ["hpq logs demo-00000/3", "hpq retry demo-00000"]
+    assert "hpq best demo-00000 --yaml" in data["next"]
 
 
 @pytest.mark.parametrize(
@@ -434,7 +601,7 @@ def test_wait_and_watch_exit_by_one_rule(
         if store.commit(claim(store, who), outcome) is CommitReply.REQUEUED:
             store.commit(claim(store, who), outcome)
     waited = hpq("wait")
-    assert waited.returncode == code == hpq("watch", "--until-done", "--lines").returncode
+    assert waited.returncode == code == hpq("watch", "--until-done").returncode
     if code == 5:
         held = ["sweep-held", "sweep-held-remedy", "metric-unreported"]
         assert ids(waited.stderr) == ["no-worker", *held]
@@ -948,7 +1115,10 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
     assert [one["code"] for one in shot["needs_you"]][:1] == ["no-worker"]
     assert hpq("watch", "--json").returncode == 2
     late = hpq("wait", "--json", "--timeout", "0.1")
-    assert (late.returncode, json.loads(late.stdout)["running"]) == (5, 1)
+    data = json.loads(late.stdout)
+    assert (late.returncode, data["running"], data["verdict"]) == (5, 1, None)
+    assert [one["code"] for one in data["needs_you"]] == ["no-worker"]
+    assert data["next"][:2] == ["hpq worker --sweep demo-00000", "hpq wait demo-00000"]
     control.cancel("demo-00000", [3])
     got = store.claim(who, nonce="again", lease_ms=LEASE_MS)
     assert got == Nothing()

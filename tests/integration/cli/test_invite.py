@@ -40,7 +40,7 @@ def saved(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
 
 def test_without_a_server_that_others_reach_both_remedies_are_named(hpq, away) -> None:
     done = hpq("invite", **away)
-    refused(done, "setting-missing", "redis-server", "HPQ_REDIS_URL", "hpq scale")
+    refused(done, "setting-missing", "redis-server", "HPQ_REDIS_URL", "scale deployment")
 
 
 @pytest.mark.parametrize(

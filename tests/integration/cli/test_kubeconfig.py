@@ -15,7 +15,6 @@ contexts:
 """
 
 
-@pytest.mark.parametrize("words", [["scale", "1"], ["connect"]])
 @pytest.mark.parametrize(
     ("text", "code", "line"),
     [
@@ -26,10 +25,10 @@ contexts:
     ],
 )
 def test_a_kubeconfig_that_cannot_be_used_is_told_in_a_line(
-    hpq_process, tmp_path: Path, words: list[str], text: str, code: int, line: str
+    hpq_process, tmp_path: Path, text: str, code: int, line: str
 ) -> None:
     (tmp_path / "kubeconfig").write_text(text)
-    done = hpq_process(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), HPQ_REDIS_URL="")
+    done = hpq_process("connect", KUBECONFIG=str(tmp_path / "kubeconfig"), HPQ_REDIS_URL="")
     assert line in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert done.returncode == code
 
@@ -37,7 +36,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_told_in_a_line(
 def test_a_context_that_is_named_needs_no_current_one(hpq_process, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text(_CONTEXTS)
     own = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_REDIS_URL": ""}
-    done = hpq_process("scale", 1, "--context", "op", **own)
+    done = hpq_process("connect", "--context", "op", **own)
     assert done.returncode == 3 and "context op, https://127.0.0.1:1" in done.stderr
 
 
@@ -59,14 +58,13 @@ def test_a_sweep_that_waits_here_beside_a_kubeconfig_may_have_been_meant_for_a_c
     assert apart not in alone.stdout + alone.stderr
 
 
-@pytest.mark.parametrize("words", [["scale", "1"], ["connect"]])
 def test_without_the_kubernetes_library_the_command_names_the_extra_that_brings_it(
-    hpq_process, tmp_path: Path, words: list[str]
+    hpq_process, tmp_path: Path
 ) -> None:
     (tmp_path / "kubeconfig").write_text(_CONTEXTS + "current-context: op")
     missing = "raise ModuleNotFoundError('No module', name='kubernetes')"
     (tmp_path / "kubernetes.py").write_text(missing)
     own = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HPQ_REDIS_URL": ""}
-    done = hpq_process(*words, PYTHONPATH=str(tmp_path), **own)
+    done = hpq_process("connect", PYTHONPATH=str(tmp_path), **own)
     assert "pip install kubernetes" in done.stderr and done.stderr.count("\n") == 1
     assert done.returncode == 2

@@ -33,6 +33,8 @@ READS: tuple[tuple[str, ...], ...] = (
     ("show", SID, "--provenance"),
     ("summary", SID, "--json"),
     ("best", SID, "--json"),
+    ("diff", SID, LIVE, "--json"),
+    ("diff", f"{LIVE}/1", f"{SID}/1"),
     ("results", SID, "-o", "csv"),
     ("results", "demo", "--history", "-o", "csv"),
     ("logs", f"{SID}/1", "--raw"),
@@ -109,7 +111,7 @@ def test_every_view_of_a_moved_sweep_is_as_before(
 
 
 def test_what_changes_a_moved_sweep_is_refused_until_it_is_restored(
-    hpq: Hpq, two, move, reader, redis, caplog
+    hpq: Hpq, two, move, reader, redis, caplog, store, who
 ) -> None:
     move()
     remedy = f"hpq archive --restore {SID}"
@@ -118,6 +120,10 @@ def test_what_changes_a_moved_sweep_is_refused_until_it_is_restored(
         ("run", SID), ("retry", SID), ("set", SID, "priority=1"), ("best", SID, "--confirm", "2"),
     ):  # fmt: skip
         refused(hpq(*words), "sweep-moved", remedy, exit=4)
+    end(store, take(store, who, "d"), 0.5)
+    for both in ((SID, LIVE), (LIVE, SID)):
+        refused(hpq("best", *both, "--confirm", "2"), "sweep-moved", remedy, exit=4)
+    assert reader.sweeps.ids() == [LIVE], "nothing was queued"
     with caplog.at_level("INFO", "hpq"):
         assert RunLimit(read_sweep=lambda: reader.sweeps.get(SID)).is_done()
     assert "moved to the file store, exiting" in caplog.text
@@ -267,14 +273,14 @@ def test_a_cache_that_is_full_forgets_old_sweeps_and_reads_them_again(
     hpq: Hpq, here, store, sweep_of, who, move, monkeypatch
 ) -> None:
     """History: a sweep that had left the cache was unreadable from then on."""
-    monkeypatch.setattr("hpq_producer.history._MOST", 0)
+    monkeypatch.setattr("hpq_producer.moved_sweeps._MOST", 0)
     ids = [f"demo-{n:05d}" for n in range(3)]
     for sid in ids:
         sweep_of(1, sid)
         end(store, take(store, who, sid), 0.5)
     move()
     reader = reader_of(connect(here["HPQ_REDIS_URL"]), read(here))
-    live = LiveSweep(reader, ids[0], read(here))
+    live = LiveSweep(reader, ids[0], read(here), acts=False)
     live.changes("")
     for sid in ids:
         assert hpq("show", sid).returncode == 0
@@ -289,7 +295,8 @@ def test_an_open_page_shows_its_sweep_after_it_moved(
 ) -> None:
     """History: it answered not-found from then on."""
     monkeypatch.setattr("hpq_producer.page.live._FRESH_S", 0)
-    live = LiveSweep(reader_of(connect(here["HPQ_REDIS_URL"]), read(here)), SID, read(here))
+    own = reader_of(connect(here["HPQ_REDIS_URL"]), read(here))
+    live = LiveSweep(own, SID, read(here), acts=False)
     live.changes("")
     at = str(live.data.status.at_ms)
     move()

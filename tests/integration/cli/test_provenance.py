@@ -83,12 +83,11 @@ def test_the_code_comes_back_as_it_was_and_goes_with_the_last_sweep_of_it(
     assert (repo / "back" / "train.py").stat().st_mode & 0o777 == 0o755
     again = hpq("show", sid, "--code", "back")
     refused(again, "file-exists", "back")
-    assert hpq("ls", "--size").returncode == 0
     assert hpq("rm", other, "--yes").returncode == 0
     assert redis.exists(keys.bundle(digest))
     assert hpq("archive", sid, "one.archive").returncode == 0
     assert hpq("rm", sid, "--yes").returncode == 0
-    assert not redis.exists(keys.bundle(digest), keys.bundle(digest, "sweeps"))
+    assert not redis.exists(keys.bundle(digest), f"{keys.bundle(digest)}:sweeps")
     assert not redis.exists(keys.sweep(sid, "origin"))
     restored = hpq("archive", "--restore", "one.archive")
     assert restored.returncode == 0, restored.stderr

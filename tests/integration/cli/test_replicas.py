@@ -10,11 +10,11 @@ import pytest
 from redis.sentinel import Sentinel
 from rq.worker.base import StopRequested
 
-from hpq.acknowledged import Marks
+from hpq.acknowledged import Marks, report_lost
 from hpq.connection.client import connect
 from hpq.notice import Notice
 from hpq.store.control import SweepControl
-from hpq.store.scripts import Durability, Mark, StoreContext, report_lost
+from hpq.store.scripts import Durability, Mark, StoreContext
 from hpq_producer.invitation import Invitation
 from tests.support.ids import ids, refused
 

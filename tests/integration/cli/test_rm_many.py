@@ -1,19 +1,30 @@
-"""`hpq rm --finished` and `--older`: they ask first, name what they delete, and keep what runs."""
+"""`hpq rm --older`: it asks first, names what it deletes, and keeps what runs."""
 
 from __future__ import annotations
 
 import subprocess
 
 import pytest
+from redis import Redis
 
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import Claim, TrialState
+from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from tests.conftest import MakeSweep
-from tests.integration.cli.test_worker_start import make_idle
 from tests.support.ids import refused
 
 ENDED, OLD, OTHERS, RUNNING, WAITING = "ended-00000", "old-00000", "anns-00000", "run-00000", "w-0"
+
+
+def make_idle(redis: Redis, sid: str) -> None:
+    """Move all events of a sweep nine days into the past."""
+    key = Keys("hpq").sweep(sid, "events")
+    entries = redis.xrange(key)
+    redis.delete(key)
+    for eid, fields in entries:
+        ms, number = eid.decode().split("-")
+        redis.xadd(key, fields, id=f"{int(ms) - 9 * 86_400_000}-{number}")
 
 
 @pytest.fixture
@@ -39,12 +50,11 @@ def left(reader: StoreReader) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "gone"),
     [
-        (["--finished"], {ENDED, OLD}),
+        (["--older", "0"], {ENDED, OLD}),
         (["--older", "7d"], {OLD}),
-        (["--older", "7d", "--finished"], {OLD}),
         (["--older", "30d"], set()),
         (["--older", "7d", "--force"], {OLD, OTHERS}),
-        (["--finished", "--force"], {ENDED, OLD, OTHERS}),
+        (["--older", "0", "--force"], {ENDED, OLD, OTHERS}),
     ],
 )
 def test_only_my_sweeps_that_are_over_and_old_enough_go(
@@ -57,13 +67,13 @@ def test_only_my_sweeps_that_are_over_and_old_enough_go(
 
 
 def test_the_sweeps_are_named_before_hpq_asks(hpq, sweeps, reader: StoreReader) -> None:
-    done: subprocess.CompletedProcess[str] = hpq("rm", "--finished")
+    done: subprocess.CompletedProcess[str] = hpq("rm", "--older", "0")
     refused(done, "confirmation-missing", "2 sweeps")
     assert ENDED in done.stderr and OLD in done.stderr and RUNNING not in done.stderr
     assert len(left(reader)) == 5
 
 
-@pytest.mark.parametrize("words", [["--older", "soon"], ["--older", "-1d"], [OLD, "--finished"]])
+@pytest.mark.parametrize("words", [["--older", "soon"], ["--older", "-1d"], [OLD, "--older", "0"]])
 def test_what_names_no_age_or_two_choices_is_refused(hpq, sweeps, reader, words) -> None:
     refused(hpq("rm", *words, "--yes"), "usage")
     assert len(left(reader)) == 5

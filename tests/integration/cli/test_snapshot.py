@@ -64,10 +64,10 @@ def test_modules_that_run_live_are_named_once(hpq, repo, tmp_path) -> None:
     (repo / "out.py").symlink_to(elsewhere / "net.py")
     put(tmp_path / "images", {"1.png": ""})
     (repo / "images").symlink_to(tmp_path / "images")
-    want = "not frozen: repo/auto/, repo/exp/made.py, repo/linked/, repo/out.py"
+    want = "not in the snapshot: repo/auto/, repo/exp/made.py, repo/linked/, repo/out.py"
     assert want in planned(hpq)
     said = hpq("enqueue", "sweep.yaml").stderr
-    assert said.count("not frozen: ") == 1 and want in said
+    assert said.count("not in the snapshot: ") == 1 and want in said
 
 
 def test_outside_git_linked_packages_and_large_modules_are_named(hpq, tmp_path) -> None:
@@ -76,10 +76,10 @@ def test_outside_git_linked_packages_and_large_modules_are_named(hpq, tmp_path) 
     (tmp_path / "code" / "linked").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "code/train.py"))
     # Outside git the snapshot is of the working directory.
-    assert "not frozen: code/large.py, code/linked/" in planned(hpq)
+    assert "not in the snapshot: code/large.py, code/linked/" in planned(hpq)
     put(tmp_path / "code", {"config.json": "{}", "large.json": "x" * (1024 * 1024 + 1)})
     put(tmp_path / "code", {"a.csv": "", ".hidden.json": "", "other-sweep.yaml": SWEEP})
-    assert "not frozen: code/config.json, code/large.py, code/linked/" in planned(hpq)
+    assert "not in the snapshot: code/config.json, code/large.py, code/linked/" in planned(hpq)
 
 
 @pytest.mark.parametrize("is_in_git", [True, False])
@@ -91,7 +91,7 @@ def test_names_that_no_bundle_can_hold_are_left_out_and_named(
             pass
     if not is_in_git:
         (repo.parent / ".git").rename(repo.parent / "no.git")
-    (line,) = [line for line in planned(hpq) if line.startswith("not frozen")]
+    (line,) = [line for line in planned(hpq) if line.startswith("not in the snapshot")]
     assert all(part in line for part in ("back\\slash.py", "line.py", "caf\\xe9.py")), line
     sid = hpq("enqueue", "sweep.yaml").stdout.strip()
     launch = reader.sweeps.get(sid).launch

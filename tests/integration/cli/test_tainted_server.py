@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -21,22 +22,26 @@ from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Launch, Metric
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
-from hpq.sanitize import CONTROL, GuardedStream
+from hpq.reporting import MAX_NAMES
+from hpq.sanitize import CONTROL, PAGE_OF_ERRORS, GuardedStream
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
+from tests.support.commands import run_hpq
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import raises, refused
 
 SID = "demo-00000"
+LINK = re.compile(rf"\x1b\]8;;{re.escape(PAGE_OF_ERRORS)}#([a-z0-9-]+)\x1b\\(\1)\x1b\]8;;\x1b\\")
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8m\x9b31m\rok\x08\x08\u202edne\x7f\u2028"
 COMMANDS = (
     ["ls"], ["ls", "--json"], ["show"], ["show", f"{SID}/1"],
     ["show", "--provenance"], ["show", "--json"], ["show", "-o", "yaml"], ["show", "-o", "csv"],
     ["logs", f"{SID}/1"], ["logs", f"{SID}/1", "--raw"], ["summary"], ["best"],
+    ["diff"], ["diff", f"{SID}/1", f"{SID}/2"],
     ["best", "--yaml"], ["best", "--args"],
     ["results"], ["results", "--csv"], ["results", "--json"], ["results", "-o", "yaml"],
-    ["workers"], ["workers", "--json"], ["watch", "--once"], ["watch", "--lines"], ["audit"],
+    ["workers"], ["workers", "--json"], ["watch", "--once"], ["audit"],
     ["doctor"], ["wait"], ["get", f"{SID}/1"], ["rm", SID], ["cancel", SID], ["retry", SID],
     ["set", SID, "priority=1"], ["archive", SID, "/nowhere/x"], ["pause", EVIL.split("\r")[0]], [],
 )  # fmt: skip
@@ -114,15 +119,43 @@ def tainted(
     redis.hset(keys.worker(f"w{EVIL}"), mapping=fields)
 
 
+def test_on_a_terminal_the_id_of_an_error_links_to_its_explanation(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    words = ["show", "nosuch"]
+    assert [found[0] for found in LINK.findall(on_a_terminal(words, environ))] == [
+        "sweep-not-found"
+    ]
+    assert PAGE_OF_ERRORS.endswith("/docs/reference/errors.md")
+    plain = run_hpq(words, tmp_path, environ, DEADLINE_S).stderr
+    for text in (plain, on_a_terminal(words, {**environ, "NO_COLOR": "1"})):
+        assert "[sweep-not-found]" in text and "\x1b" not in text
+
+
+def test_a_text_of_the_server_cannot_link_elsewhere() -> None:
+    text = "\x1b]8;;https://evil.example\x1b\\x\x1b]8;;\x1b\\"
+    stream = GuardedStream(drawn := io.StringIO())
+    stream.write(text)
+    assert "\x1b]8;;h" not in drawn.getvalue()
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:3])[:24] or "none")
 def test_no_control_character_of_a_tainted_server_reaches_a_terminal(
     tainted: None, environ: dict[str, str], words: list[str]
 ) -> None:
     drawn = on_a_terminal(words, environ)
     colors = re.compile(r"\x1b\[(?:[0-47]|[39][0-7]|4[0-7])?(?:;(?:[0-47]|[39][0-7]|4[0-7]))*m")
-    plain = re.sub(r"\r*\n|\t", "", colors.sub("", drawn))
+    plain = re.sub(r"\r*\n|\t", "", colors.sub("", LINK.sub(r"\2", drawn)))
     assert not CONTROL.search(plain), plain[max(0, CONTROL.search(plain).start() - 80) :][:200]  # type: ignore[union-attr]
     assert "Traceback" not in drawn and drawn.strip()
+
+
+def test_the_lines_of_watch_in_a_pipe_have_no_control_character_of_a_tainted_server(
+    tainted: None, redis: Redis, environ: dict[str, str], tmp_path: Path
+) -> None:
+    redis.delete("hpq:s:demo-00000:waiting", "hpq:s:demo-00000:running")
+    lines = run_hpq(["watch", SID], tmp_path, environ, DEADLINE_S).stdout
+    assert not CONTROL.search(lines.replace("\n", "")) and "dne" in lines
 
 
 def test_the_live_page_draws_no_control_character_of_a_tainted_server(
@@ -182,7 +215,7 @@ def test_damaged_data_is_named_with_its_key(
     assert not CONTROL.search((done.stdout + done.stderr).replace("\n", ""))
 
 
-def test_a_trial_shows_at_most_200_metrics_and_counts_the_rest(
+def test_a_trial_shows_as_many_metrics_as_it_may_report_and_counts_the_rest(
     sweep_of, store: TrialStore, who: WorkerPresence, redis: Redis, hpq
 ) -> None:
     sweep_of(1, SID, owner="me", metric=Metric(name="zz"))
@@ -192,8 +225,9 @@ def test_a_trial_shows_at_most_200_metrics_and_counts_the_rest(
     redis.hset(TRIAL, mapping={"m:zz": "1", **{f"m:x{i}": "2" for i in range(5_000)}})
     before = redis.info("stats")["total_commands_processed"]
     shown = hpq("show", f"{SID}/1").stdout
-    assert redis.info("stats")["total_commands_processed"] - before < 500
-    assert "zz" in shown and "4,801 more" in shown and len(re.findall(r"(?m)^  x\d", shown)) == 199
+    assert redis.info("stats")["total_commands_processed"] - before < 1_000
+    assert "zz" in shown and "4,701 more" in shown
+    assert len(re.findall(r"(?m)^  x\d", shown)) == MAX_NAMES - 1 == 299
 
 
 def test_a_script_that_meets_damaged_data_says_so(sweep_of, redis: Redis, hpq) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from hpq_producer.embedded_redis import keeper, launch
+from hpq_producer.embedded_redis import keeper, launch, state
 from hpq_producer.embedded_redis.attach import attach, running_socket
 from hpq_producer.embedded_redis.binary import Binary
 from tests.support.ids import raises
@@ -74,7 +74,7 @@ def test_a_server_without_keeper_and_address_is_not_joined_by_a_second_one(
     record = home.record()
     os.kill(record.keeper_pid, signal.SIGKILL)
     home.until_unkept()
-    record.socket.unlink()
+    Path(record.socket).unlink()
     with raises("private-redis-orphaned", f"`kill {record.server_pid}`"):
         home.attach()
     os.kill(record.server_pid, signal.SIGTERM)
@@ -172,7 +172,8 @@ def test_the_server_that_wrote_the_data_goes_before_the_one_on_path(
 def test_a_server_that_did_not_write_the_data_is_refused(home: Home, writer: Binary) -> None:
     home.attach().release(linger_s=0)
     home.until_nothing_runs()
-    home.place.write_record(replace(home.record(), binary=writer))
+    of_writer = {"family": writer.family, "version": writer.version, "path": str(writer.path)}
+    home.place.write_record(replace(home.record(), **of_writer))
     with raises("redis-binary-too-old", str(home.place.data_dir), str(writer)) as refused:
         home.attach()
     assert "\n" not in str(refused.value)
@@ -214,6 +215,16 @@ def test_a_home_in_use_on_another_machine_is_named(home: Home) -> None:
     with raises("home-elsewhere", "gpu-7"):
         home.attach()
     os.close(lock)
+
+
+def test_a_home_on_a_network_disk_is_refused_with_the_reason(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert state.file_system_type(home.path.parent) and not state.network_disk(home.path.parent)
+    monkeypatch.setattr(state, "file_system_type", lambda path: 0x6969)
+    with raises("home-on-network", "NFS", "HPQ_REDIS_URL"):
+        home.attach()
+    assert not (home.path / keeper.DATA_DIR).exists()
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "open"])

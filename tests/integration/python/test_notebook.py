@@ -42,7 +42,7 @@ def test_the_notebook_runs_and_shows_tables_and_figures(desk: Desk) -> None:
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr
     shown = [cell["outputs"][-1]["data"] for cell in code_cells(folder / "done.ipynb")]
-    sweep, counts, best, trials, frame, history, importance, curves, attempts = (
+    sweep, counts, best, trials, frame, history, slices, curves, attempts = (
         {kind: "".join(text) if isinstance(text, list) else text for kind, text in data.items()}
         for data in shown
     )
@@ -50,7 +50,7 @@ def test_the_notebook_runs_and_shows_tables_and_figures(desk: Desk) -> None:
     assert "'lr': 0.1" in best["text/plain"] and "'width': 256" in best["text/plain"]
     assert trials["text/html"].count("<tr>") == 6 and "loss" in trials["text/plain"]
     assert "param.width" in frame["text/html"] and "12" in history["text/html"]
-    for figure in (importance, curves):
+    for figure in (slices, curves):
         assert figure["application/vnd.plotly.v1+json"]["data"]
     assert "Attempt(number=1" in attempts["text/plain"]
 

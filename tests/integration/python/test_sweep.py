@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import pandas
 import pytest
@@ -20,7 +19,6 @@ from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
 from hpq_producer.query.history import HISTORY_COLUMNS
-from hpq_producer.reports.figures import Kind
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import raises
@@ -222,7 +220,8 @@ def test_history_is_every_value_in_long_form(done: hpq.Sweep) -> None:
     second = frame[(frame["trial"] == 2) & (frame["metric"] == "acc")]
     assert list(zip(second["step"], second["value"], strict=True)) == [(1, 0.7), (2, 0.9), (3, 0.8)]
     assert frame[frame["metric"] == "loss"]["value"].isna().sum() == 2
-    assert str(frame["time"].dtype).startswith("datetime64") and frame["time"].dt.tz is not None
+    assert str(frame["received"].dtype).startswith("datetime64")
+    assert frame["received"].dt.tz is not None
     assert set(done.history(["acc"])["metric"]) == set(done.history("acc")["metric"]) == {"acc"}
     assert len(done.trial(1).history()) == 6 == 2 * len(done.trial(1).history(metric="acc"))
     for read in (done.history, done.trial(1).history):
@@ -404,31 +403,3 @@ def test_importance_has_the_numbers_or_the_reason(done: hpq.Sweep, sweep_of: Mak
     assert "2 parameters" in done.importance().why_none
     with raises("no-result"):
         hpq.Sweep(sweep_of(1, "new-00000").id).importance()
-
-
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_a_figure_of_a_sweep_without_results_is_empty(sweep_of: MakeSweep, kind: Kind) -> None:
-    sweep = hpq.Sweep(sweep_of(2).id)
-    assert sweep.id in sweep.figure(kind).layout.title.text
-
-
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_every_figure_is_drawn_from_the_server(done: hpq.Sweep, kind: Kind) -> None:
-    figure = done.figure(kind)
-    assert figure.layout.title.text and len(figure.data) == (
-        2 if kind in ("curves", "history") else 1
-    )
-
-
-def test_a_figure_that_cannot_be_drawn_says_why(
-    done: hpq.Sweep, sweep_of: MakeSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with raises("usage", "curves, parallel"):
-        done.figure("pie")  # type: ignore[arg-type]
-    with raises("usage", "curves, parallel"):
-        done.figure()
-    with raises("no-result", "no metric"):
-        hpq.Sweep(sweep_of(1, "bare-00000", metric=None).id).figure("curves")
-    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with raises("extra-missing", "plotly", "pip install pandas plotly"):
-        done.figure("history")

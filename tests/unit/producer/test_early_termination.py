@@ -7,6 +7,7 @@ import pytest
 from hpq.domain.status import Event
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView, TargetReached
 from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
+from hpq_producer.analysis.attempts import attempts_of
 from hpq_producer.analysis.pruning import (
     describe_early_end,
     describe_pruning,
@@ -99,8 +100,25 @@ def test_the_order_to_stop_is_a_line_with_its_reason(text: str, reason: str) -> 
 def test_what_was_saved_is_told_with_what_it_is_measured_against(
     finished: list[float], stopped: list[float], words: tuple[str, ...]
 ) -> None:
-    tally = SweepSummary(SWEEP).add(trial(TrialState.FINISHED, minutes) for minutes in finished)
-    tally.add(trial(TrialState.PRUNED, minutes) for minutes in stopped)
+    tally = SweepSummary(SWEEP).add(
+        trial(TrialState.FINISHED, minutes, step=9) for minutes in finished
+    )
+    tally.add(trial(TrialState.PRUNED, minutes, step=3) for minutes in stopped)
     line = "".join(plain(text) for text in saved_lines(tally))
     assert bool(line) == bool(words) and all(word in line for word in words), line
     assert ("%" in line) == bool(finished and stopped)
+
+
+def test_a_trial_pruned_at_the_last_step_saved_nothing() -> None:
+    done = [trial(state, 10, step=9) for state in (TrialState.FINISHED, TrialState.PRUNED)]
+    assert SweepSummary(SWEEP).add(done).saved is None
+
+
+def test_a_queued_retry_that_was_cancelled_leaves_the_last_attempt_as_it_ended() -> None:
+    def event(at_ms: int, what: str, **fields: str) -> Event:
+        return Event(id=f"{at_ms}-0", what=what, trial=7, attempt=1, fields=fields)
+
+    story = [event(1000, "claimed"), event(3000, "failed", kind="out_of_memory")]
+    story += [event(4000, "retried"), event(9000, "cancelled")]
+    (one,) = attempts_of(story, trial(TrialState.CANCELLED, 0.2, attempt=1))
+    assert (one.end, one.kind, one.ran_ms) == ("failed", "out_of_memory", 2000)

@@ -14,7 +14,14 @@ pytest.importorskip("jinja2", reason="jinja2 is not installed")
 from hpq_producer.page.curves import POINTS, pack_curves, thinned
 from hpq_producer.page.sweep_data import encode_sweep
 from hpq_producer.terminal.charts import axis_of, is_wide
-from tests.support.made_sweeps import RANGES, SETS_OF_ARTICLE, drawn_sets, made, of_trials
+from tests.support.made_sweeps import (
+    RANGES,
+    SETS_OF_ARTICLE,
+    drawn_sets,
+    made,
+    made_front,
+    of_trials,
+)
 
 
 def test_a_thinned_curve_keeps_its_ends_and_its_peak() -> None:
@@ -85,3 +92,20 @@ def test_a_curve_of_one_value_lies_in_the_middle_of_its_scale() -> None:
     packed = pack_curves({1: [(9.0, 0.997)]})
     assert packed["low"] < 0.997 < packed["high"]
     assert packed["low"] + packed["high"] == pytest.approx(2 * 0.997)
+
+
+def test_every_metric_is_offered_by_name_after_the_sweeps() -> None:
+    data = made(SETS_OF_ARTICLE, metric="loss")
+    names = [f"m{n:03}" for n in range(300)]
+    values = dict.fromkeys(["loss", *reversed(names)], 0.5)
+    data = replace(data, trials=[replace(t, metrics=values) for t in data.trials])
+    assert data.metrics == ["loss", *names]
+
+
+def test_only_several_metrics_and_constraints_add_to_the_data() -> None:
+    one, two = encode_sweep(made(SETS_OF_ARTICLE)), encode_sweep(made_front(12))
+    assert two.keys() - one.keys() == {"objectives", "front", "volume"}
+    assert two["trials"].keys() - one["trials"].keys() == {"all"}
+    limited = encode_sweep(made_front(12, constraints=["peak_gb <= 8"]))
+    assert limited["trials"].keys() - two["trials"].keys() == {"ok"}
+    json.dumps(limited, allow_nan=False)

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import Failure, FailureKind, TrialState, TrialView
+from hpq.domain.trial import Failure, FailureKind, Point, TrialState, TrialView
 from hpq_producer.analysis.attempts import Attempt
 from hpq_producer.analysis.trial_row import TrialRow
+from hpq_producer.page.render import sweep_head
 from hpq_producer.page.sweep_data import encode_trials
 from hpq_producer.python_api.trial import trial_listing
 from hpq_producer.reports.ranking import result_row
@@ -62,6 +63,20 @@ def test_every_table_shows_the_last_value_of_a_trial_without_an_objective(view: 
     assert "0.1234" in VIEWS[view](trial, DATA.sweep)
 
 
+def test_show_begins_with_the_runs_name_group_and_tags() -> None:
+    info = {"name": "lr0.1", "group": "", "tags": ["a", "b"], "config": {"depth": 3}}
+    lines = _shown(replace(DATA.trials[0], run_info=info), DATA.sweep).splitlines()
+    assert [line.split() for line in lines[1:3]] == [["name", "lr0.1"], ["tags", "a", "b"]]
+    assert [line.split() for line in lines if "config.depth" in line] == [["config.depth", "3"]]
+    assert sum("lr0.1" in line for line in lines) == 1
+
+
+def test_a_sweeps_page_begins_with_its_description_and_note() -> None:
+    sweep = replace(DATA.sweep, spec={"description": "Which <b>rate</b>?"}, note="run again")
+    head = sweep_head(replace(DATA, status=replace(DATA.status, sweep=sweep)), acts=False)
+    assert "Which &lt;b&gt;rate" in head and "run again" in head
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_result_that_arrived_after_its_worker_was_lost_is_no_failure(view: str) -> None:
     lost = Failure(kind=FailureKind.LOST, message="its worker died")
@@ -84,3 +99,16 @@ def test_an_attempt_names_its_failure_as_the_ranking_does() -> None:
     first, last = ["".join(span.text for span in line) for line in attempt_lines(story)]
     assert failure_words("user_error") in first and "retried" in first
     assert failure_words("user_error") in last and "user_error" not in first + last
+
+
+def test_show_says_what_is_not_kept_of_many_metrics_and_of_a_long_curve() -> None:
+    def shown(metrics: int, points: int, history: str = "") -> str:
+        trial = replace(DATA.trials[0], metrics={f"m{n}": 0.5 for n in range(metrics)})
+        row = TrialRow(trial=trial, sweep=replace(DATA.sweep, history=history))
+        curves = {"m0": [Point(step=n, name="m0", value=n / 7) for n in range(points)]}
+        return "\n".join(map(plain, trial_lines(row, curves, {}, "")))
+
+    assert "only 300 metrics" in shown(300, 10) and "only 300" not in shown(299, 10)
+    assert "`history: all`" in shown(1, 507) and "`history: all`" not in shown(1, 507, "all")
+    assert "at most 1,000 points" in shown(1, 507) and "at most 166" in shown(300, 150)
+    assert "at most" not in shown(1, 499)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import FUNCTION, SCHEMA, Launch, SweepView
+from hpq.domain.sweep import FUNCTION, PERSONAL_SCHEMA, SCHEMA, Launch, SweepView
 from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.session import Server
@@ -64,15 +64,17 @@ def test_no_worker_of_the_queue_names_the_command_that_starts_one(golden: Golden
         golden.check("waiting", f"no worker of queue {queue}", why.text)
 
 
-def test_on_the_private_server_the_one_remedy_is_hpq_run(golden: Golden) -> None:
+def test_the_remedy_is_the_same_on_the_private_server(
+    golden: Golden,
+) -> None:
     for what, workers in (
         ("no worker", []),
         ("one worker", [_worker(only="demo-r24tt")]),
         ("two workers", [_worker(only="demo-r24tt"), _worker(name="w2", only="demo-r24tt")]),
     ):
         why = explain_no_worker(_sweep(DIGITS), workers, Server.PRIVATE)
-        assert why and "hpq run s-00000" in why.text and "hpq worker" not in why.text
-        assert "HPQ_SWEEP" not in why.text
+        assert why == explain_no_worker(_sweep(DIGITS), workers)
+        assert why and "hpq run s-00000" in why.text and "HPQ_SWEEP" not in why.text
         golden.check("waiting", f"{what} for it on the private server", why.text)
 
 
@@ -128,10 +130,24 @@ def test_another_code_key_is_told_with_both_fingerprints() -> None:
     assert all(key in why.text for key in ("aaaa", "bbbb", "cccc"))
 
 
+def test_a_personal_key_is_no_other_key_until_a_worker_refuses_the_sweep() -> None:
+    sweep = _sweep(PROGRAM, signature="mac", signer="aaaa")
+    sweep = replace(sweep, schema=PERSONAL_SCHEMA, owner="ana")
+    assert explain_no_worker(sweep, [_worker(key="bbbb")]) is None
+    refuses = {sweep.id: Notice("signature-wrong", "not ana's key")}
+    assert _code(explain_no_worker(sweep, [_worker(key="bbbb", refuses=refuses)])) is not None
+
+
 def test_workers_that_are_there_for_another_sweep_are_not_called_dead() -> None:
     why = explain_no_worker(_sweep(DIGITS), [_worker(only="other-11111")])
     assert why and why.code == "workers-pinned" and "other-11111" in why.text
     both = [_worker(only="other-11111"), _worker(name="w2", only="s-00000")]
     assert explain_no_worker(_sweep(DIGITS), both) is None
-    a_jobs = _worker(name="w3", only="s-00000/7")
-    assert explain_no_worker(_sweep(DIGITS), [a_jobs]) is None
+
+
+def test_a_trial_that_was_cut_off_needs_longer_jobs_of_slurm() -> None:
+    cut = replace(_sweep(DIGITS), least_ms=4 * 3_600_000)
+    why = explain_no_worker(cut, [], Server.SHARED)
+    assert why and why.code == "time-left-short" and "--time 8:00:00" in why.text
+    assert _code(explain_no_worker(cut, [], Server.PRIVATE)) == "no-worker"
+    assert explain_no_worker(cut, [_worker()]) is None

@@ -13,18 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialId, TrialState, TrialView
 from hpq.notice import Notice
+from hpq_producer.analysis.front import front_of
 from hpq_producer.analysis.winner import judge
 from hpq_producer.diagnosis.pods import explain_waiting
-from hpq_producer.diagnosis.verdict import needed_actions
+from hpq_producer.diagnosis.verdict import front_items, needed_actions
 from hpq_producer.reports.sweep_table import SweepList
+from hpq_producer.terminal.charts import Scale
 from hpq_producer.terminal.style import TerminalInfo, paint
 from hpq_producer.terminal.text import to_ascii, width
-from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, render
-from hpq_producer.watch.scene import Detail, Scene
+from hpq_producer.watch.frame import LEAST_COLUMNS, LEAST_ROWS, _scale_title, render
+from hpq_producer.watch.scene import Detail, Scene, Standing
+from hpq_producer.watch.trial_columns import shown_names
 from hpq_producer.watch.view import Act, Mode, View, reduce
 from tests.support.golden import Golden
 
@@ -519,6 +523,26 @@ def test_whole_frames_of_other_modes_are_as_they_were(golden: Golden, keys: str)
     golden.check("watch-frames", f"after {keys}", "\n".join(lines))
 
 
+@pytest.mark.parametrize("size", [(44, 10), (80, 24), (140, 40)])
+def test_whole_frames_of_several_metrics_are_as_they_were(
+    golden: Golden, size: tuple[int, int]
+) -> None:
+    metrics = (Metric(name="test/acc", goal=Goal.MAXIMIZE), Metric(name="latency_ms"))
+    limit = Constraint.parse("peak_gb <= 24")
+    scene = _scene(objectives=metrics, constraints=(limit,))
+    values = ((0.9, 30.0, 20.0), (0.8, 12.0, 20.0), (0.7, 31.0, 20.0), (0.95, 9.0, 31.0))
+    trials = [
+        _trial(n, TrialState.FINISHED, metrics={"test/acc": a, "latency_ms": b, "peak_gb": c})
+        for n, (a, b, c) in enumerate(values, 101)
+    ]
+    front = front_of(scene.sweep_status.sweep, trials)
+    standing = Standing(front=(101, 102), infeasible=(104,), items=front_items(front))
+    rows = (*trials, *scene.sweep_status.running)
+    status = replace(scene.sweep_status, recent=tuple(trials))
+    scene = replace(scene, status=status, rows=rows, standing=standing)
+    golden.check("watch-frames", f"front {size[0]}x{size[1]}", "\n".join(_text(scene, *size)))
+
+
 HOSTILE = "[red]x[/red] \x1b[31m \u202eabc\u202c שלום 🎉 \ud800"
 
 
@@ -544,3 +568,22 @@ def test_a_sweep_without_any_value_has_a_frame(trials: tuple[TrialView, ...]) ->
     scene = replace(_with(_scene(), *trials, best=(), recent=()), curves={})
     for mode in Mode:
         assert _text(scene, view=View(mode=mode))
+
+
+def test_ends_of_a_scale_that_look_alike_are_one_number() -> None:
+    apart, alike = Scale(low=0.1, high=0.9), Scale(low=0.0812, high=0.0843)
+    assert _scale_title(apart, 9) == "▁0.1 █0.9" and _scale_title(alike, 9) == "all ≈0.08"
+    assert "█0.0843" in _scale_title(alike, 24)
+
+
+def test_a_short_name_of_the_metric_is_whole_from_80_columns_on() -> None:
+    sweep = SweepView(
+        id="s-00000",
+        name="s",
+        digest="",
+        launch=Launch(),
+        metric=Metric(name="val_loss"),
+        varying=("lr", "batch_size", "dropout", "weight_decay"),
+    )
+    for columns in range(80, 120):
+        assert shown_names(sweep, [], columns)[1]["val_loss"] == "val_loss", columns

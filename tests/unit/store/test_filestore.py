@@ -11,7 +11,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from hpq.filestore.base import copy_in, copy_out, is_safe_name
+from hpq.filestore.base import UnreadableFile, copy_in, copy_out, is_safe_name
 from hpq.filestore.local import open_files, regular
 
 PLACES = ["{tmp}/store", "file://{tmp}/store", "memory://{random}/store"]
@@ -178,3 +178,24 @@ def test_what_was_copied_is_on_the_disk_before_anything_points_to_it(tmp_path, m
     monkeypatch.setattr("os.fsync", lambda fd: synced.append(os.fstat(fd).st_size))
     assert copy_in(folder, ["a/b", "c"], files, "p/x", lambda: True)
     assert synced == [3_000_000, 0]
+
+
+def test_a_directory_gives_files_of_its_own_only(tmp_path) -> None:
+    """Whoever can write a store must not read, by a link in it, what its readers can."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "f").write_text("private")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "store")  # the store itself may be one
+    files = open_files(str(tmp_path / "link"))
+    with files.write("p/s/f") as file:
+        file.write(b"own")
+    (store := tmp_path / "store" / "p").joinpath("folder").symlink_to(tmp_path / "private")
+    (store / "s" / "file").symlink_to(tmp_path / "private" / "f")
+    os.mkfifo(store / "s" / "pipe")
+    with files.read("p/s/f") as file:
+        assert file.read() == b"own"
+    for name in ("p/folder/f", "p/s/file", "p/s/pipe", "p/s"):
+        with pytest.raises(UnreadableFile):
+            copy_out(files, name, tmp_path / "out")
+    with pytest.raises(FileNotFoundError):
+        files.read("p/none/f")

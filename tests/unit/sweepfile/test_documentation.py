@@ -13,16 +13,19 @@ from hpq.domain.sweep import TerminationRule, Wandb
 from hpq.errors import SweepFileError
 from hpq.search.search_spec import Sampler
 from hpq_producer.sweepfile import distributions, model
+from hpq_producer.sweepfile.field_types import BudgetKeys
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.constants import ROOT
 from tests.support.sweep_files import whole
 
 PAGE = (ROOT / "docs" / "reference" / "sweep-file.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```yaml( refused)?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+YAML = re.compile(r"^```yaml( refused)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = YAML.findall(PAGE)
+GUIDES = YAML.findall((ROOT / "docs" / "guides" / "budgets.md").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("block", [text for kind, text in BLOCKS if not kind])
+@pytest.mark.parametrize("block", [text for kind, text in [*BLOCKS, *GUIDES] if not kind])
 def test_an_example_is_taken(tmp_path: Path, block: str) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(whole(block))
@@ -42,7 +45,8 @@ def test_a_wrong_example_is_refused_with_its_line(tmp_path: Path, block: str) ->
 def test_every_word_of_the_language_is_on_the_page() -> None:
     words = {
         *model.SweepFile.model_fields, *model.SweepFile.rejected, *model.MetricKeys.model_fields,
-        *model.Parameter.model_fields, *model.KeepKeys.model_fields,
+        *model.Parameter.model_fields, *model.KeepKeys.model_fields, "gpu_below", "for",
+        *BudgetKeys.model_fields,
         *distributions.LISTED, *distributions.NUMERIC, *TerminationRule, *Wandb,
         *(set(Sampler) - {Sampler.RANDOM}),
     }  # fmt: skip

@@ -75,6 +75,7 @@ def test_a_flag_that_names_a_parameter_is_told_its_whole_name(tmp_path: Path) ->
 WARNED = {
     "a time": ("  n: {value: 1:30}\n", "5:7 ambiguous-word"),
     "a leading zero": ("  n: {value: 012}\n", "5:7 ambiguous-word"),
+    "a name of wandb": ("  n: {value: 1}\nmetric: {name: 'loss [val]'}\n", "6:10 metric-renamed"),
 }
 
 

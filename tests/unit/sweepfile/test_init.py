@@ -50,7 +50,9 @@ WANDB = """
     config = wandb.config
     model = Model(config.lr, config["depth"])
     for epoch in range(3):
-        wandb.log({"epoch": epoch, "train/loss": 1.0, "val/accuracy": 0.5})
+        print(f"val/loss={1.0}")
+        errors = wandb.Table(columns=["row"])
+        wandb.log({"epoch": epoch, "train/loss": 1.0, "val/accuracy": 0.5, "errors": errors})
 """
 
 
@@ -109,7 +111,7 @@ def test_defaults_of_wandb_and_its_metrics_are_taken(made: Any) -> None:
     assert spec.command == ("${env}", "${interpreter}", "${program}", "${args}")
     assert spec.metric is not None
     assert (spec.metric.name, spec.metric.goal) == ("val/accuracy", Goal.MAXIMIZE)
-    assert "# also reported: train/loss" in text
+    assert "# also reported: train/loss\n" in text, "no table, and no line that does not count"
 
 
 SWEEP = """
@@ -135,6 +137,8 @@ def test_the_sweep_that_a_script_hands_to_wandb_is_the_file(made: Any) -> None:
     assert spec.metric is not None and spec.metric.name == "loss"
     assert spec.command[-1] == "${args}"
     parser = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+    _, spec = made(SWEEP.replace('"method"', '"program": "other.py", "method"'))
+    assert spec.keys.program == "train.py", "the agent calls a function of this script"
     _, spec = made(parser + textwrap.dedent(SWEEP))
     assert spec.command == ("${env}", "${interpreter}", "${program}")
 
@@ -175,6 +179,8 @@ def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: A
     [
         ("print(f'val_loss={x:.3f}')", "val_loss", "minimize"),
         ("print('test_acc=%.3f' % x)", "test_acc", "maximize"),
+        ("print(f'epoch={e} train_loss={x} val_loss={y}, acc={z}')", "val_loss", "minimize"),
+        ("print('epoch', e, '- loss: {} - val_f1: {:.2f}'.format(x, y))", "val_f1", "maximize"),
         ("hpq.report({'val/f1': x, 'train/loss': y}, step=1)", "val/f1", "maximize"),
         ("self.log('val_wer', x)", "val_wer", "minimize"),
         ("trial.report({'quality': x})", "quality", "minimize"),
@@ -184,7 +190,7 @@ def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: A
 )
 def test_the_metric_is_what_the_script_reports(made: Any, line: str, name: str, goal: str) -> None:
     argument = "p.add_argument('--lr', type=float, default=0.1)\n"
-    text, spec = made(argument + "print(f'epoch {e} val_loss={x}')\n" + line)
+    text, spec = made(argument + "print(f'epoch {e} of {n}')\n" + line)
     assert spec.metric is not None and (spec.metric.name, spec.metric.goal.value) == (name, goal)
     assert ("or maximize" in text) == (name == "quality")
 
@@ -201,10 +207,12 @@ def test_init_writes_once_and_plan_takes_what_it_wrote(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import argparse\np = argparse.ArgumentParser()\n"
         "p.add_argument('--lr', type=float, default=0.1)\np.add_argument('--name', required=True)\n"
+        "print('val-loss', 0.3)\n"
     )
     first = hpq(tmp_path, "init", "train.py")
     assert (first.returncode, first.stdout) == (0, "sweep.yaml\n")
     assert "! parameters.name.value: <fill in>" in first.stderr
+    assert "train.py:5" in first.stderr and "print val-loss=" in first.stderr
     text = (tmp_path / "sweep.yaml").read_text()
     schema = text.splitlines()[0].removeprefix("# yaml-language-server: $schema=file://")
     assert json.loads(Path(unquote(schema)).read_text())["title"] == "hpq sweep file"

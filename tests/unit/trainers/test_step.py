@@ -317,7 +317,7 @@ def test_the_example_of_the_page_gives_the_same_figures_captured(
     gpu, monkeypatch, tmp_path
 ) -> None:
     pytest.importorskip("sklearn")
-    page = ROOT / "docs" / "guides" / "training-code.md"
+    page = ROOT / "docs" / "guides" / "fast-trainer.md"
     code = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)[0]
     example: dict[str, Any] = {}
     exec(code, example)

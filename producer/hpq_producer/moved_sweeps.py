@@ -1,4 +1,4 @@
-"""Read sweeps of the history: restore each one, once, into a private server under HPQ_HOME/cache.
+"""Read moved sweeps: restore each one, once, into a private server under HPQ_HOME/cache.
 
 Readers then read that server as any other. It can be deleted at any time.
 """
@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 from hpq.archive.format import Header, read
 from hpq.archive.history import checksum
 from hpq.archive.restore import restore
-from hpq.code.signing import is_archive_signed, verifying_key
+from hpq.code.signing import is_archive_signed, is_personal, verifying_key
 from hpq.connection.client import connect
 from hpq.connection.credentials import redact
-from hpq.domain.sweep import MovedSweep
+from hpq.domain.status import MovedSweep
 from hpq.errors import NotFound, OutOfReach, UserError
 from hpq.filestore.base import Gone, copy_out
 from hpq.filestore.local import location, open_files
@@ -37,7 +37,7 @@ def _cache_server(home: Path) -> Attached:
 
 
 def restored(settings: Settings, moved: MovedSweep) -> StoreContext:
-    """Return a server that has a sweep of the history; fetch its archive if no cache has it.
+    """Return a server that has a moved sweep; fetch its archive if no cache has it.
 
     Raises:
         OutOfReach: the store cannot be opened, or no server can be started.
@@ -68,7 +68,7 @@ def restored(settings: Settings, moved: MovedSweep) -> StoreContext:
 
 
 def fetch(settings: Settings, moved: MovedSweep, folder: Path) -> Path:
-    """Copy the archive of a sweep of the history into a folder, and verify it.
+    """Copy the archive of a moved sweep into a folder, and verify it.
 
     Raises: as `restored`.
     """
@@ -101,9 +101,13 @@ def fetch(settings: Settings, moved: MovedSweep, folder: Path) -> Path:
 
 
 def _verify(settings: Settings, moved: MovedSweep) -> None:
-    """Refuse an archive that this machine's key, if it has one, did not sign."""
+    """Refuse an archive that this machine's key, if it has one, did not sign.
+
+    Workers sign archives with the cluster's key, which a personal key cannot verify; the rows of
+    its user's trials have signatures of their own.
+    """
     key = verifying_key(settings)
-    if key and not is_archive_signed(key, settings.prefix, moved):
+    if key and not is_personal(key) and not is_archive_signed(key, settings.prefix, moved):
         sid = moved.view.id
         text = f"{sid}: not signed with this machine's key: its archive, {moved.path} of store"
         remedy = "copy it from there and run `hpq archive --restore FILE` if you trust that store"

@@ -1,1 +1,0 @@
-"""The checkpoints and artifacts that an archive does not hold."""
