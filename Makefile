@@ -20,7 +20,7 @@ GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries torchvision \
-  chaos lint format bench bench-peers release-check image clean
+  chaos lint format site bench bench-peers release-check image clean slurm
 
 # $(call beside,FOLDER): add the libraries of .venv to the environment FOLDER, after its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -61,7 +61,7 @@ endif
 	@touch $@
 
 LOCK     = $(BIN)/uv pip compile --quiet --no-header --no-annotate --constraint requirements-torch.txt
-NO_TORCH = awk '/^[^ ]/ { keep = !/^(torch|torchvision|triton|nvidia-[^=]*|cuda-[^=]*)==/ } keep'
+NO_TORCH = awk '/^[^ ]/ { keep = !/^(torch|torchvision|triton|nvidia-[^=]*|cuda-[^=]*)==/ || /^nvidia-ml-py==/ } keep'
 
 lock: $(STAMP) ## write requirements.lock, for every supported Python and platform
 	$(LOCK) --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -84,7 +84,6 @@ test-all: $(DEV) ## run the tests that `make test` omits: faults, security, trai
 # An environment with the torch of .venv. uv selects the oldest versions that pyproject.toml allows.
 LOWEST   := .lowest
 OF_LIBRARIES = tests/unit/search tests/unit/code/test_bundle.py tests/unit/store/test_filestore.py \
-  tests/unit/producer/test_remedies.py tests/unit/producer/test_figures.py \
   tests/integration/python tests/integration/cli/test_export.py tests/unit/worker/test_endpoint.py \
   tests/integration/store/test_suggest*.py tests/integration/cli/test_command_line.py \
   tests/integration/cli/test_kubeconfig.py tests/e2e/faults/test_kills.py
@@ -106,6 +105,9 @@ cluster: $(DEV) ## test on a test cluster (root); skipped without one
 	$(LINTER)/bin/python -m pip install --quiet checkov==3.3.30
 	PATH="$$PATH:$(CURDIR)/$(LINTER)/bin" $(BIN)/python -m pytest -q tests/cluster
 
+slurm: $(DEV) ## test on a test Slurm of two nodes (root); skipped without one
+	$(BIN)/python -m pytest -q tests/slurm
+
 unit: $(DEV) ## run tests/unit
 	$(BIN)/python -m pytest -q tests/unit
 
@@ -117,7 +119,7 @@ oracle: tests/oracle/requirements.txt ## record the results of W&B's package aga
 
 # With the torch of .venv, since pip would download a second one. Used by `make test-all ML_PYTHON=…`.
 LIBRARIES := .libraries
-libraries: $(LIBRARIES)/.installed ## install libraries of some tests: Lightning, transformers, Keras, Hydra, LightGBM
+libraries: $(LIBRARIES)/.installed ## install libraries of some tests: Lightning, transformers, peft, Keras, Hydra, LightGBM, CatBoost
 $(LIBRARIES)/.installed: $(STAMP) tests/support/libraries.txt
 	$(BIN)/python -m venv $(LIBRARIES)
 	$(call beside,$(LIBRARIES))
@@ -142,11 +144,17 @@ $(TORCHVISION)/.installed: $(STAMP) requirements-torch.txt
 chaos: $(DEV) ## run 2,000 trials under random faults, at most 25 minutes on two cores; then audit them
 	$(BIN)/python -m tests.chaos --trials 2000
 
-reference: $(DEV) ## generate docs/reference/commands.md and settings.md from the code
+reference: $(DEV) ## generate the pages of docs/reference that come from the code
 	$(BIN)/python -m docs.generate
 
 picture: $(DEV) ## draw docs/watch.svg from a real sweep (needs tmux)
 	$(BIN)/python -m docs.picture
+
+SITER := .siter
+site: ## build the site of docs/ into site/; a missing page or heading is an error
+	@test -x $(SITER)/bin/python || $(PYTHON) -m venv $(SITER)
+	$(SITER)/bin/python -m pip --disable-pip-version-check install --quiet zensical==0.0.60
+	$(SITER)/bin/zensical build --clean --strict --config-file mkdocs.yml
 
 lint: $(DEV) ## run ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
@@ -202,4 +210,4 @@ image: ## build the images hpq-cli and hpq-worker with buildah
 	done
 
 clean: ## remove the environments
-	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION) $(PEERS) $(RELEASE)
+	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION) $(PEERS) $(RELEASE) $(SITER)

@@ -1,4 +1,4 @@
-"""Write commands.md, settings.md and sweep.schema.json from the code (`make reference`).
+"""Write commands.md, settings.md, errors.md and the schemas of files (`make reference`).
 
 A test compares the files with the code, so run this after every change of a help text.
 """
@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import yaml
 from typer.core import TyperArgument
 
 from hpq.connection.credentials import SECRETS
 from hpq.errors import ExitCode
 from hpq.settings import ABOUT, Settings, variable
 from hpq_producer.cli import COMMANDS, Lazy
+from hpq_producer.manifests import cluster_file
 from hpq_producer.sweepfile import model
 
 FOLDER = Path(__file__).parent / "reference"
+ERRORS = Path(__file__).with_name("errors.yaml")  # by heading and id: what, and why and do
 COLUMNS = 100
+_COMMON = 3  # commands that share an option, from which on it is listed once
 
 _COMMANDS = """\
 # Commands
@@ -29,7 +34,8 @@ _COMMANDS = """\
 `make reference` writes this page from the code.
 
 `hpq COMMAND --help` prints the same text. If an argument SWEEP is optional, the command uses your
-last sweep. The first characters of a sweep's id are enough. SWEEP/7 is trial 7 of a sweep.
+last sweep. The first characters of a sweep's id are enough. SWEEP/7 is trial 7 of a sweep. The
+options that several commands share are at the end, in [Common options](#common-options).
 
 | exit code | meaning |
 |---|---|
@@ -41,8 +47,20 @@ _MEANINGS = {
     ExitCode.OUT_OF_REACH: "Redis or the cluster does not answer, or a value is unreadable",
     ExitCode.UNKNOWN: "no such sweep, trial or worker, or no permission",
     ExitCode.HELD: "the sweep is held, or no worker can run it",
+    ExitCode.OVER_BUDGET: "the sweep is held by its budget",
+    ExitCode.TIME_UP: "the time of a worker's allocation is up, and trials are left",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
 }
+_ERRORS = """\
+# Errors
+
+`make reference` writes this page from `docs/errors.yaml`.
+
+Errors, warnings and the lines of `hpq doctor` end with an id: `hpq: no sweep begins with 'x'
+[sweep-not-found]`. The text of a message may change between versions, its id does not. With
+`-o json`, the id is `code`. Failures of trials have
+[kinds](../explanation/concepts.md#failure-kinds).
+"""
 _SETTINGS = """\
 # Settings
 
@@ -65,6 +83,11 @@ def item(name: str, text: str) -> str:
     )
 
 
+def wrapped(text: str) -> str:
+    """Return a paragraph in lines of at most 100 columns."""
+    return textwrap.fill(text, COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
 def paragraphs(text: str) -> Iterator[str]:
     """Yield the paragraphs of a help text; those with commands only are blocks of code."""
     for part in text.replace("\b\n", "").replace("\f", "").strip().split("\n\n"):
@@ -76,7 +99,7 @@ def paragraphs(text: str) -> Iterator[str]:
         elif lines and all(line.removeprefix("$ ").startswith("hpq ") for line in lines):
             yield "\n".join(["```", *lines, "```"])
         elif lines:
-            yield textwrap.fill(" ".join(lines), COLUMNS, break_on_hyphens=False)
+            yield wrapped(" ".join(lines))
 
 
 def value_of(param: Any) -> str:
@@ -100,19 +123,55 @@ def option(param: Any) -> str:
     return item(names, " ".join(word for word in words if word))
 
 
+def _listed(name: str) -> list[Any]:
+    params = Lazy().get_command(None, name).params
+    return [param for param in params if param.name != "help" and not param.hidden]
+
+
+def _names_of(text: str) -> str:
+    """Return the names of an item: `--output FORMAT`, `-o FORMAT`."""
+    return text.removeprefix("- ").partition(":")[0]
+
+
+def _shared(names: Iterable[str]) -> dict[str, str]:
+    """Return the items that several commands share, by their names: of each name the usual one."""
+    counts = Counter(option(param) for name in names for param in _listed(name))
+    usual = [text for text, count in reversed(counts.most_common()) if count >= _COMMON]
+    return dict(sorted({_names_of(text): text for text in usual}.items()))
+
+
+def _options(params: Sequence[Any], shared: Mapping[str, str]) -> str:
+    """Return a command's options as a list; the last item names the common ones."""
+    items = [option(param) for param in params]
+    own = [text for text in items if shared.get(_names_of(text)) != text]
+    common = ", ".join(_names_of(text) for text in items if text not in own)
+    return "\n".join([*own, *([item("[Common](#common-options)", common)] if common else [])])
+
+
 def commands() -> str:
     """Return the text of commands.md."""
     out = [_COMMANDS + "".join(f"| {int(c)} | {_MEANINGS[c]} |\n" for c in ExitCode)]
+    shared = _shared(name for names in COMMANDS.values() for name in names)
     for group, names in COMMANDS.items():
         out.append(f"## {group}\n")
         for name in names:
             command = Lazy().get_command(None, name)
             out.append(f"### hpq {name}\n")
             out += [f"{text}\n" for text in paragraphs(command.help or "")]
-            listed = [p for p in command.params if p.name != "help" and not p.hidden]
-            if listed:
-                out.append("\n".join(option(param) for param in listed) + "\n")
+            if listed := _listed(name):
+                out.append(_options(listed, shared) + "\n")
             out += [f"{text}\n" for text in paragraphs(command.epilog or "")]
+    return "\n".join([*out, "## Common options\n", *shared.values(), ""])
+
+
+def errors() -> str:
+    """Return the text of errors.md."""
+    out = [_ERRORS]
+    for heading, ids in yaml.safe_load(ERRORS.read_text("utf-8")).items():
+        out.append(f"## {heading}\n")
+        for name, one in sorted(ids.items()):
+            more = [one["why"], "**Remedy:**", one["do"]] if "why" in one else ["All is well."]
+            out.append(f"### {name}\n\n{wrapped(' '.join([one['what'], *more]))}\n")
     return "\n".join(out)
 
 
@@ -131,15 +190,17 @@ def settings() -> str:
     return _SETTINGS + "\n".join(lines) + "\n"
 
 
-def sweep_schema() -> str:
-    """Return the text of sweep.schema.json."""
-    return json.dumps(model.json_schema(), indent=1, ensure_ascii=False) + "\n"
+def schema_text(schema: dict[str, Any]) -> str:
+    """Return the text of a schema's file."""
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 PAGES = {
     FOLDER / "commands.md": commands,
+    FOLDER / "errors.md": errors,
     FOLDER / "settings.md": settings,
-    model.SCHEMA_FILE: sweep_schema,
+    model.SCHEMA_FILE: lambda: schema_text(model.json_schema()),
+    cluster_file.SCHEMA_FILE: lambda: schema_text(cluster_file.json_schema()),
 }
 
 if __name__ == "__main__":
