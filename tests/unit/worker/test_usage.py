@@ -133,6 +133,25 @@ def test_a_lack_of_memory_names_the_peak_and_the_size(
     assert failure is not None and failure.message.endswith(ends)
 
 
+def test_torchs_own_account_of_a_full_gpu_counts_and_is_left_to_the_log() -> None:
+    """The text is that of torch 2.11 on an H200; the last read was 1.5 s before."""
+    text = (
+        "exit status 1: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 25.00 GiB."
+        " GPU 0 has a total capacity of 139.80 GiB of which 14.04 GiB is free. Including"
+        " non-PyTorch memory, this process has 125.75 GiB memory in use. Of the allocated memory"
+        " 125.09 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated."
+    )
+    outcome = Outcome(
+        state=TrialState.FAILED,
+        failure=Failure(kind=FailureKind.OUT_OF_MEMORY, message=text),
+        usage={"rss_gb": 0.7, "gpu.memory_gb": 101, "gpu.size_gb": 140},
+    )
+    found = with_peak(outcome, lambda: 64.0)
+    assert found.usage["gpu.memory_gb"] == 125.75 and found.failure is not None
+    message = found.failure.message
+    assert "25.00 GiB; " in message and "126 of its GPU's 140 GB" in message
+
+
 def test_a_reader_keeps_nothing_of_a_trial_whose_processes_are_gone() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -24,6 +24,9 @@ _AGAIN = ", then `hpq run FILE --reuse` or `hpq enqueue FILE --reuse`, which reu
 _SHOWN = 60  # characters of a printed line
 _LONGEST = 400  # characters of a message that is continued
 _OF_A_GPU = re.compile(r"CUDA|GPU|cu[A-Z]|NCCL|HIP")
+# torch's account of the GPU's memory after "Tried to allocate 2.00 GiB"; the log keeps all of it.
+_ACCOUNT = re.compile(r"\. GPU \d+ has a total capacity of .*")
+_IN_USE = re.compile(r"this process has ([\d.]+) GiB memory in use")
 
 
 HALT_OF = {
@@ -152,12 +155,15 @@ def with_peak(outcome: Outcome, host_memory_gb: Callable[[], float]) -> Outcome:
     if not is_killed and _OF_A_GPU.search(failure.message):
         if "gpu.size_gb" not in usage:
             return outcome
-        used, size, of = usage["gpu.memory_gb"], usage["gpu.size_gb"], "its GPU's"
+        in_use = _IN_USE.search(failure.message)  # at the failure, so after the last read
+        used = max(usage["gpu.memory_gb"], float(in_use[1]) if in_use else 0.0)
+        usage = {**usage, "gpu.memory_gb": used}
+        size, of = usage["gpu.size_gb"], "its GPU's"
     elif is_killed and used < size / 2:
         return outcome
     peak = f"the trial was seen to use {used:.3g} of {of} {size:.3g} GB"
-    message = f"{failure.message[:_LONGEST]}; {peak}"
-    return replace(outcome, failure=replace(failure, message=message))
+    message = f"{_ACCOUNT.sub('', failure.message)[:_LONGEST]}; {peak}"
+    return replace(outcome, failure=replace(failure, message=message), usage=usage)
 
 
 def _stalled(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) -> Outcome:
