@@ -246,8 +246,11 @@ class SweepReader:
 
 
 def _matches(ref: str, ids: Iterable[str]) -> list[str]:
-    """Return the ids with this beginning; those of this name if there are any."""
-    found = [sid for sid in ids if sid.startswith(ref)]
+    """Return the ids with this beginning; those of this name if there are any.
+
+    An empty beginning has none: in `hpq rm --yes "$SWEEP"`, a shell may not know the variable.
+    """
+    found = [sid for sid in ids if ref and sid.startswith(ref)]
     return [sid for sid in found if sid.rpartition("-")[0] == ref] or found
 
 

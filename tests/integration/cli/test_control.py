@@ -40,6 +40,7 @@ def test_off_a_terminal_nothing_is_ended_without_a_yes_and_a_name(
     refused(silent, "confirmation-missing", "--yes")
     unnamed = hpq(verb, "--yes")
     refused(unnamed, "sweep-missing")
+    refused(hpq(verb, "", "--yes"), "sweep-not-found", exit=4)  # an unknown variable of a shell
     assert "2 queued" in hpq("show", "demo-00000").stdout
     assert hpq(verb, "demo-00000", "--yes").returncode == 0
 
