@@ -1,4 +1,4 @@
-"""Write commands.md, settings.md, errors.md and the schemas of files (`make reference`).
+"""Write commands.md, settings.md, errors.md, llms.txt and the schemas of files (`make reference`).
 
 A test compares the files with the code, so run this after every change of a help text.
 """
@@ -6,6 +6,7 @@ A test compares the files with the code, so run this after every change of a hel
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ from hpq_producer.sweepfile import model
 
 FOLDER = Path(__file__).parent / "reference"
 ERRORS = Path(__file__).with_name("errors.yaml")  # by heading and id: what, and why and do
+INDEX = Path(__file__).with_name("README.md")
+RAW = "https://raw.githubusercontent.com/hpq-project/hpq/main/"
 COLUMNS = 100
 _COMMON = 3  # commands that share an option, from which on it is listed once
 
@@ -190,6 +193,20 @@ def settings() -> str:
     return _SETTINGS + "\n".join(lines) + "\n"
 
 
+def llms() -> str:
+    """Return the text of llms.txt (llmstxt.org): the lists of the index, as links to Markdown."""
+    head, *parts = INDEX.read_text("utf-8").split("\n## ")
+    title, summary = head.split("\n\n")[:2]
+    out = [title, "> " + " ".join(summary.split())]
+    for part in parts:
+        heading, _, text = part.partition("\n")
+        lines = re.sub(r"\n +", " ", text).splitlines()  # an item may be wrapped
+        links = [re.search(r"^(?:-|\d+\.) (\[.+?\]\()(.+)", line) for line in lines]
+        items = [f"- {one[1]}{RAW}docs/{one[2]}" for one in links if one]
+        out.append(f"## {heading}\n\n" + "\n".join(items))
+    return "\n\n".join(out) + "\n"
+
+
 def schema_text(schema: dict[str, Any]) -> str:
     """Return the text of a schema's file."""
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
@@ -199,6 +216,7 @@ PAGES = {
     FOLDER / "commands.md": commands,
     FOLDER / "errors.md": errors,
     FOLDER / "settings.md": settings,
+    INDEX.with_name("llms.txt"): llms,
     model.SCHEMA_FILE: lambda: schema_text(model.json_schema()),
     cluster_file.SCHEMA_FILE: lambda: schema_text(cluster_file.json_schema()),
 }

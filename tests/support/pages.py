@@ -23,7 +23,11 @@ from pathlib import Path
 from tests.support.constants import ROOT
 
 FENCE = re.compile(r"^```(\S*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "tutorial").glob("*.md")),
+    ROOT / "examples" / "mcp" / "SKILL.md",
+]
 OUTPUT = "text"
 
 

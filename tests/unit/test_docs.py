@@ -23,7 +23,14 @@ from tests.support.constants import ROOT
 from tests.support.desk import run_here
 from tests.support.pages import blocks
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests" / "CASES.md"])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        ROOT / "tests" / "CASES.md",
+    ]
+)
 GOLDEN = sorted((ROOT / "tests" / "golden").glob("*.txt"))
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COLUMNS = 100
@@ -119,6 +126,16 @@ def test_the_site_lists_each_page_once() -> None:
     listed = _pages_of(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"])
     pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
     assert sorted(listed) == sorted(p for p in pages if "/decisions/0" not in p)
+
+
+def test_the_text_for_language_models_lists_each_page_of_the_site() -> None:
+    text = (DOCS / "llms.txt").read_text("utf-8")
+    links = re.findall(r"^- \[[^]]+\]\((https:\S+?)(?:#\S+)?\): \S", text, re.M)
+    assert len(links) == text.count("\n- ")
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
+    assert {generate.RAW + f"docs/{page}" for page in _pages_of(nav)} - {*links} == {
+        generate.RAW + "docs/README.md"
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)

@@ -1,4 +1,4 @@
-"""README and the tutorial: every command and every file of theirs, typed in an empty home."""
+"""README, the tutorial and the skill: all their commands and files, typed in an empty home."""
 
 from __future__ import annotations
 
