@@ -246,7 +246,7 @@ ABOUT: Mapping[str, str] = {
     "redis_password_file": "file with the server's password",
     "wait_replicas": "replicas that must have each result, sweep and command",
     "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
-    "user": "your name as the owner of sweeps; unset: the login name; a personal code key fixes it",
+    "user": "owner of your sweeps; unset: the login name; a personal code key overrides both",
     "data": "directory of data sets; unset: data under HPQ_HOME",
     "home": "directory of the private server, the code key, work directories, caches and logs",
     "scratch": "directory of the work directories, on a local disk; unset: HPQ_HOME",
@@ -263,7 +263,7 @@ ABOUT: Mapping[str, str] = {
     "lost_max": "losses without progress until a trial is poison",
     "gpus_per_trial": "GPUs for each trial",
     "trials_per_gpu": "trials that share a GPU",
-    "cpus": "CPU cores that a pod requests; OMP_NUM_THREADS is a share of them",
+    "cpus": "CPU cores that a pod requests; each trial's OMP_NUM_THREADS is its share of them",
     "code": "directory of the programs in an image",
     "python": "Python of programs (${interpreter}); unset: python on PATH, as with W&B",
     "code_key": "key that signs code, 16 characters or more, or a personal one of `hpq invite"
