@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
 from redis import Redis
-from redis.exceptions import ConnectionError as NoServer
 
 from hpq.connection.client import connect
 from hpq.domain.attempt import Nothing, WorkerPresence
@@ -26,9 +22,8 @@ from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
-from tests.support.constants import DEADLINE_S
 from tests.support.golden import Golden
-from tests.support.server import find_server
+from tests.support.server import temporary_server
 
 # A busy machine takes longer: no time limit of hypothesis may decide.
 hypothesis.settings.register_profile(
@@ -68,22 +63,8 @@ def one_thread_of_torch(request: pytest.FixtureRequest) -> None:
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """Start a server for this test run; yield its URL."""
-    with tempfile.TemporaryDirectory(prefix="hpq-t-") as folder:
-        socket = f"{folder}/redis.sock"
-        # Not a child of this process: a runner that a test ends here kills all descendants.
-        command = [find_server(), "--port", "0", "--unixsocket", socket, "--save", "",
-                   "--dir", folder, "--daemonize", "yes"]  # fmt: skip
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        redis, until = Redis(unix_socket_path=socket), time.monotonic() + DEADLINE_S
-        while True:
-            try:
-                redis.ping()
-                break
-            except NoServer:
-                assert time.monotonic() < until, command
-        yield f"unix://{socket}"
-        redis.shutdown(nosave=True)
-        redis.close()
+    with temporary_server() as url:
+        yield url
 
 
 @pytest.fixture

