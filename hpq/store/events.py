@@ -151,6 +151,7 @@ def _event(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
     """
     text = {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()}
     with decoding(f"{key}: entry {eid.decode()}"):
+        text.pop("us", None)
         return Event(
             id=eid.decode(),
             what=text.pop("e"),
@@ -189,7 +190,9 @@ def record_lost(context: StoreContext, lost: Sequence[Mark]) -> list[Mark | None
     redis, keys = context.redis, context.keys
     pipe = redis.pipeline(transaction=False)
     for mark in lost:
-        event: dict[Any, Any] = {"e": "went_back", "n": mark.trial, "a": 0, "lost": mark.event}
+        event: dict[Any, Any] = {
+            "e": "went_back", "n": mark.trial, "a": 0, "us": mark.us, "lost": mark.event
+        }  # fmt: skip
         # A sweep that is gone gets no events.
         pipe.xadd(keys.sweep(mark.sweep, "events"), event, nomkstream=True)
     ids = pipe.execute()
@@ -202,13 +205,10 @@ def record_lost(context: StoreContext, lost: Sequence[Mark]) -> list[Mark | None
 
 
 def _is_of(mark: Mark, entries: Any) -> bool:
-    """Return whether the entry with a mark's id is the mark's event.
-
-    Two primaries that accept writes during a failover may use an id for two trials.
-    """
+    """Return whether the entry with a mark's id is the mark's event, and no other primary's."""
     if isinstance(entries, Exception):  # a damaged key, which `hpq audit` reports
         return True
-    return bool(entries) and mark.trial in (0, int(entries[0][1].get(b"n", 0)))
+    return bool(entries) and mark.us.encode() == entries[0][1].get(b"us", b"")
 
 
 def _outdated_ms(redis: Redis, keys: Keys, sid: str) -> float:

@@ -45,7 +45,7 @@ _SHARED: Mapping[str, tuple[str, ...]] = {
     "seal": ("ends", "early", "sharing", "owners"),
 }
 _ALWAYS = {"prelude", "moves"}
-# Callers rely on what these wrote; the replies of the first end with the id of the event, or "".
+# Callers rely on what these wrote; the replies of the first end with the newest event, or "".
 _MARKED = {"cap", "commit", "control", "grow", "retry", "reveal", "seal"}
 _AWAITED = {*_MARKED, "drain", "remove"}
 WAIT_MS = 1_000  # for the replicas
@@ -75,11 +75,12 @@ end
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """An acknowledged event of a sweep, or of one of its trials (0: of the sweep)."""
+    """An acknowledged event, and the trial that was changed (0: the sweep)."""
 
     sweep: str
     event: str
     trial: int = 0
+    us: str = ""  # of the server's clock: another primary may give the same id
 
     @property
     def at_ms(self) -> int:
@@ -129,7 +130,8 @@ class Scripts:
         answer = call(loaded, args)
         if script in _MARKED and (event := answer.pop()):
             sid, n = str(fields.get("sweep") or rows[0]), int(str(fields.get("number", 0)))
-            self._durability.keep(Mark(sid, event.decode(), n))
+            eid, _, us = event.decode().partition(" ")
+            self._durability.keep(Mark(sid, eid, n, us))
         return answer[0].decode(), answer[1:]
 
     @contextmanager

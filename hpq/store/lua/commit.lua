@@ -10,7 +10,7 @@
 --      limits of owners exist; optional)},
 --      then that batch's printed bytes, and step, metric and value of each point
 -- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
---      stale | unknown, then queue, tickets and the id of the trial's newest event
+--      stale | unknown, then queue, tickets and the newest event
 
 local args = cjson.decode(ARGV[1])
 local sid, n, attempt, outcome = args.sweep, args.number, args.attempt, args.outcome
@@ -42,8 +42,9 @@ if t.attempt ~= attempt or is_other_claim(t, args.nonce) then
   return {'stale', '', 0, ''}
 end
 local was_reaped = t.state == 'queued' and t.reaped == attempt
-local function own_event() return string.match(t.event_ids or '', '(%S*) $') or '' end
-if t.closed == attempt or not (t.state == 'running' or was_reaped) then return {'already', '', 0, own_event()} end
+if t.closed == attempt or not (t.state == 'running' or was_reaped) then
+  return {'already', '', 0, sweeps().newest_event(sid)}
+end
 
 local rule = read_rule(s)
 local batch = args.last and reports().is_new(t, args.last) and args.last
@@ -75,7 +76,7 @@ local function requeued(in_a_row)
     redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
     set(s, tail, window)
     settle(s, before)
-    return {reply, s.queue, tickets(s), own_event()}
+    return {reply, s.queue, tickets(s), LAST_EVENT}
   end
   -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
   local _, others, passed = guards().compare(guards().ends_in(window), worker, mark)
@@ -158,4 +159,4 @@ if rule and is_complete and objective ~= '' and not args.infeasible then  -- a r
   save(s)
   save(t)
 end
-return {'done', s.queue, tickets(s), own_event()}
+return {'done', s.queue, tickets(s), LAST_EVENT}

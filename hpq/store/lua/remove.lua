@@ -27,7 +27,7 @@ if not s.queue then
   list_removed()
   return {'ok', unpack(stores)}
 elseif line then
-  if not is_done(s) or sweeps().newest_event(sid) ~= last then return {'changed'} end
+  if not is_done(s) or string.match(sweeps().newest_event(sid), '^%S*') ~= last then return {'changed'} end
   redis.call('HSET', key('history'), sid, line)
 else
   list_removed()

@@ -12,10 +12,15 @@ local function changing(s, change)
   return {s.queue, tickets(s)}
 end
 
--- Returns the id of the newest event of a sweep, or "".
+-- Returns the newest event of a sweep as LAST_EVENT has it, or "".
 local function newest_event(sid)
   local newest = redis.call('XREVRANGE', sweep_key(sid, 'events'), '+', '-', 'COUNT', 1)[1]
-  return newest and newest[1] or ''
+  if not newest then return '' end
+  local id, fields = unpack(newest)
+  for i = 1, #fields, 2 do
+    if fields[i] == 'us' then return id .. ' ' .. fields[i + 1] end
+  end
+  return id
 end
 
 -- Returns the order of a sweep among the open ones of its queue: by priority, then by age. It is exact to 2 ms
