@@ -53,7 +53,8 @@ def enqueue(
         sweep = {**sweep, "trainer": FUNCTION}
     path = _DICT if isinstance(sweep, Mapping) else Path(sweep)
     text = _yaml(sweep) if isinstance(sweep, Mapping) else ""
-    spec = load(path, text=text, count=count, seed=seed, name=name)
+    overrides = {} if seed is None else {"seed": str(seed)}
+    spec = load(path, text=text, overrides=overrides, count=count, name=name)
     submission = prepare(spec, path, None if code is None else os.fspath(code), is_live=live)
     for notice in submission.warnings:
         warnings.warn(str(notice), stacklevel=2)

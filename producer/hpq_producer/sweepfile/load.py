@@ -49,15 +49,13 @@ def load(
     text: str = "",
     overrides: Mapping[str, str] | None = None,
     count: int | None = None,
-    seed: int | None = None,
     name: str | None = None,
-    trainer: str | None = None,
     limit: int | None = LIMIT,
 ) -> SweepSpec:
     """Read and check a sweep file, or the `text` of a dict, which messages name by `path`.
 
-    `overrides` are the --set flags (dotted key → YAML); `count`, `seed`, `name` and `trainer` are
-    the flags of those names. More than `limit` trials are an error (None = any, for --force).
+    `overrides` are the --set flags (dotted key → YAML); `count` and `name` are the flags of those
+    names. More than `limit` trials are an error (None = any, for --force).
 
     Raises:
         SweepFileError: the file or a flag is invalid; one line per problem.
@@ -65,8 +63,7 @@ def load(
     document = _parse(path, text)
     root = document.data
     top = replace(document, data={} if isinstance(root, list) else root)
-    flags = _flags(run_cap=("count", count), seed=("seed", seed), name=("name", name),
-                   trainer=("trainer", trainer))  # fmt: skip
+    flags = _flags(run_cap=("count", count), name=("name", name))
     top = apply(top, [*set_overrides(overrides or {}, top.data), *flags])
     data = top.data
     assert isinstance(data, dict)

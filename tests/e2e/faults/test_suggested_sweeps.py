@@ -81,7 +81,7 @@ def test_bayes_runs_to_its_cap_and_finds_the_valley(lab) -> None:
 def test_one_worker_and_one_seed_give_the_same_sets(lab) -> None:
     one = bayes(lab, "--count", "16", more="")
     other = bayes(lab, "--count", "16", "--new", more="")
-    third = bayes(lab, "--count", "12", "--seed", "5", more="")
+    third = bayes(lab, "--count", "12", "--set", "seed=5", more="")
     lab.worker()
     for sid in (one, other, third):
         lab.wait_over(sid)
@@ -104,7 +104,7 @@ def test_a_sweep_that_begins_with_older_results_learns_from_them(lab) -> None:
     old = bayes(lab, "--count", "12")
     lab.worker()
     lab.wait_over(old)
-    new = bayes(lab, "--count", "4", "--seed", "1", "--reuse")
+    new = bayes(lab, "--count", "4", "--set", "seed=1", "--reuse")
     lab.wait_over(new)
     counts = lab.reader.sweeps.get(old).counts
     found = lab.reader.sweeps.get(new)

@@ -205,7 +205,7 @@ def test_the_line_of_the_page_runs_the_winner_as_enqueued_from_any_directory(lab
 def test_a_try_has_the_seed_that_is_set(lab) -> None:
     lab.write("train.py", "import os\nprint(os.environ['HPQ_SEED'])\n")
     lab.write("s.yaml", SWEEP)
-    sid = lab.enqueue(SWEEP + "    replicates: 2\n", "--seed", "5")
+    sid = lab.enqueue(SWEEP + "    replicates: 2\n", "--set", "seed=5")
     for words in (("s.yaml",), (f"{sid}/2",), (f"{sid}/2", "--as-enqueued")):
         assert lab.ok("try", *words, "--seed", "41") == "41\n"
     assert lab.hpq("try", f"{sid}/2", "--as-enqueued").stdout == "6\n"
@@ -216,7 +216,7 @@ def test_a_reused_result_runs_again_with_the_seed_that_it_ran_with(lab) -> None:
     lab.write("train.py", "import os\nprint('seed', os.environ['HPQ_SEED'])\nprint('val_loss=1')\n")
     grid = "program: train.py\nmethod: grid\nmetric: {name: val_loss}\n"
     grid += "parameters: {x: {values: [1]}}\n"
-    old = lab.enqueue(grid, "--seed", "5")
+    old = lab.enqueue(grid, "--set", "seed=5")
     lab.worker()
     lab.wait_over(old)
     bayes = grid.replace("grid", "bayes").replace("values: [1]", "min: 0, max: 9") + "run_cap: 1\n"

@@ -257,7 +257,7 @@ def test_a_seed_that_is_edited_is_not_dropped_in_silence(desk: Desk, more: str) 
     done = desk.put(GRID + more + "seed: 7\n", "--into", sid)
     assert "seed: " in done.stderr
     assert "0 trials" in done.stderr
-    done = desk.put(GRID + more + "seed: 3\n", "--into", sid, "--seed", "7")
+    done = desk.put(GRID + more + "seed: 3\n", "--into", sid, "--set", "seed=7")
     assert "seed: " in done.stderr
     done = desk.put(GRID + more + "seed: 3\n", "--into", sid)
     assert "seed" not in done.stderr

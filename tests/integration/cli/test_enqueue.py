@@ -163,8 +163,8 @@ def test_a_misspelled_program_is_told_with_its_place_and_the_name_that_was_meant
         (SWEEP, {"overrides": {"program": "gone.py"}}, "--set program=gone.py: program: 'gone.py'"),
         (
             "- hyperparam_set: {lr: 0.1}\n",
-            {"trainer": "no_such:f"},
-            "--trainer no_such:f: trainer: 'no_such:f'",
+            {"overrides": {"trainer": "no_such:f"}},
+            "--set trainer=no_such:f: trainer: 'no_such:f'",
         ),
     ],
 )

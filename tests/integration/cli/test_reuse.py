@@ -367,11 +367,11 @@ def test_a_result_of_another_seed_is_not_taken_for_one_of_this(
     old = desk.sweep(text)
     for objective in (0.1, 0.3, 0.5, 0.7, 0.4, 0.2):
         finish(store, who, take(), objective)
-    done = desk.put(text, "--seed", "100", "--reuse", "--name", "other")
+    done = desk.put(text, "--set", "seed=100", "--reuse", "--name", "other")
     assert "0 results" in done.stderr
     assert [state for _, state in desk.trials(done.stdout.strip())] == ["queued"] * 6
     # Of seeds 1 and 2, one has run; in the file it is the first replicate.
-    new = desk.sweep(text, "--seed", "1", "--reuse", "--name", "next")
+    new = desk.sweep(text, "--set", "seed=1", "--reuse", "--name", "next")
     trials = list(desk.reader.trials.all(new))
     assert [t.reused for t in trials] == [f"{old}/2", "", f"{old}/4", "", f"{old}/6", ""]
     told = json.loads(desk.hpq("results", new, "--json").stdout)
@@ -385,14 +385,14 @@ def test_a_set_with_a_seed_of_its_own_is_taken_whatever_the_sweeps_is(
     desk.sweep(own)
     for objective in (0.1, 0.3, 0.5):
         finish(store, who, take(), objective)
-    done = desk.put(own, "--seed", "5", "--reuse", "--name", "own")
+    done = desk.put(own, "--set", "seed=5", "--reuse", "--name", "own")
     assert [state for _, state in desk.trials(done.stdout.strip())] == ["finished"] * 3
 
 
 def test_a_search_learns_from_a_result_of_another_seed_which_keeps_its_own(
     desk: Desk, store: TrialStore, who: WorkerPresence, take: Take, control: SweepControl
 ) -> None:
-    old = two_finished(desk, store, who, take, "--seed", "5")
+    old = two_finished(desk, store, who, take, "--set", "seed=5")
     late = GRID.replace("grid", "bayes").replace("values: [1, 2, 3]", "min: 0, max: 9")
     new = desk.sweep(late + "run_cap: 4\n", "--reuse")
     assert desk.trials(new) == [(1, "finished"), (2, "finished")]

@@ -291,7 +291,7 @@ def test_a_bad_entry_of_a_list_is_one_line(golden: Golden, tmp_path: Path, case:
 
 FLAGS = {
     "count": ({"count": 0}, "--count 0 invalid-value"),
-    "seed": ({"seed": -1}, "--seed -1 invalid-value"),
+    "seed": ({"overrides": {"seed": "-1"}}, "--set seed=-1 invalid-value"),
     "many": (
         {"count": 200_000, "overrides": {"parameters.lr": "{min: 0.0, max: 1.0}"}},
         "--count 200000 too-many-sets",

@@ -98,7 +98,7 @@ def test_the_articles_list_is_run_by_its_trainer_in_its_order(tmp_path: Path) ->
 
 
 def test_a_list_is_run_by_whatever_the_flags_say(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, ARTICLE, trainer="my.code:train", count=1)
+    spec = spec_of(tmp_path, ARTICLE, overrides={"trainer": "my.code:train"}, count=1)
     assert (spec.keys.trainer, spec.trials, len(list(parameter_sets(spec)))) == (
         "my.code:train",
         1,
@@ -214,8 +214,8 @@ def test_a_duration_is_seconds_or_has_a_unit(tmp_path: Path, text: str, seconds:
 
 
 def test_set_changes_the_file_and_the_digest(tmp_path: Path) -> None:
-    flags = {"parameters.momentum.value": "0.5", "queue": "small", "parameters.width.values": "[8]"}
-    spec = spec_of(tmp_path, GRID, overrides=flags, seed=3, name="other")
+    flags = {"parameters.momentum.value": "0.5", "seed": "3", "parameters.width.values": "[8]"}
+    spec = spec_of(tmp_path, GRID, overrides={**flags, "queue": "small"}, name="other")
     assert {s["momentum"] for s in parameter_sets(spec)} == {0.5}
     assert {s["width"] for s in parameter_sets(spec)} == {8}
     assert (spec.queue, spec.keys.seed, spec.name) == ("small", 3, "other")
@@ -243,7 +243,9 @@ def test_a_boolean_written_as_a_word_is_warned_of_for_a_program(tmp_path: Path) 
 
 
 def test_a_word_in_a_list_is_warned_of_for_code_of_ones_own(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "- hyperparam_set: {bn: Off}\n", trainer="my.code:train")
+    spec = spec_of(
+        tmp_path, "- hyperparam_set: {bn: Off}\n", overrides={"trainer": "my.code:train"}
+    )
     assert list(parameter_sets(spec)) == [{"bn": False}]
     (warning,) = spec.warnings
     assert warning.code == "ambiguous-word" and "'Off'" in warning.text

@@ -44,11 +44,7 @@ class SubmitOptions:
     count: Annotated[
         int | None, Option(help="Run at most N trials (run_cap). Default: from the file.")
     ] = None
-    seed: Annotated[int | None, Option(help="Seed of the search. Default: from the file.")] = None
     name: Annotated[str | None, Option(help="Name of the sweep. Default: from the file.")] = None
-    trainer: Annotated[
-        str | None, Option(metavar="NAME", help="Built-in trainer, if the file names none.")
-    ] = None
     code: Annotated[
         str | None,
         Option(metavar="DIR", help="Directory of the code; hpq sends a snapshot to the workers."),
@@ -109,9 +105,7 @@ class SubmitOptions:
             self.file,
             overrides=overrides,
             count=self.count,
-            seed=self.seed,
             name=self.name,
-            trainer=self.trainer,
             limit=None if self.force else LIMIT,
         )
         return prepare(spec, self.file, self.code, is_live=self.live)
