@@ -18,7 +18,6 @@ from hpq.domain.trial import (
     Json,
     TrialState,
     TrialView,
-    flatten,
     param_value,
 )
 from hpq.errors import HpqError, NotFound, UserError
@@ -288,18 +287,6 @@ def _why_none(reader: StoreReader, sweep: SweepView) -> str:
         f"no trial of {sweep.id} has a result: {counts.running} running, {counts.queued} queued, "
         f"{counts.finished} finished, {counts.failed} failed{why}"
     )
-
-
-def names_in(reader: StoreReader, sweep: SweepView) -> tuple[list[str], list[str]]:
-    """Return the names of all parameters and of all other metrics, in order of appearance."""
-    params: dict[str, None] = dict.fromkeys(sweep.varying)
-    metrics: dict[str, None] = {}
-    for trial in reader.trials.begun(sweep.id):
-        params.update(dict.fromkeys(flatten(trial.params)))
-        metrics.update(dict.fromkeys(sorted(trial.metrics)))
-    if sweep.metric:
-        metrics.pop(sweep.metric.name, None)
-    return list(params), list(metrics)
 
 
 def field_of(sweep: SweepView, trial: TrialView, name: str) -> Json:

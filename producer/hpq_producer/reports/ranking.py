@@ -23,25 +23,22 @@ _DIGEST = 64  # characters
 _BARS = (30, 24, 18, 12, 8)  # columns: the widest bar that leaves the titles uncut
 
 
-def column_names(sweep: SweepView, metrics: Sequence[str] = ()) -> set[str]:
+def column_names(sweep: SweepView) -> set[str]:
     """Return the titles that are parameters or metrics."""
     found = {metric.name for metric in metrics_of(sweep)}
-    return {clean(name) for name in (*found, *sweep.varying, *metrics)}
+    return {clean(name) for name in (*found, *sweep.varying)}
 
 
-def result_columns(
-    sweep: SweepView, metrics: Sequence[str] = (), sorted_by: str = ""
-) -> list[Column]:
+def result_columns(sweep: SweepView, sorted_by: str = "") -> list[Column]:
     """Return the columns of `result_row`; `sorted_by` is the sort key if no other column has it."""
     name = clean(sweep.metric.name) if sweep.metric else "objective"
-    metrics = _others(sweep, metrics)
     return [
         Column(title="#", keep=100, right=True),
         Column(title="state", keep=90),
         *(Column(title=clean(p), keep=70 - i, least=6) for i, p in enumerate(sweep.varying)),
         *([Column(title="seed", keep=65, right=True)] if sweep.replicates > 1 else []),
         Column(title=name, keep=95, right=True),
-        *(Column(title=clean(m), keep=60, right=True) for m in metrics),
+        *(Column(title=clean(m.name), keep=60, right=True) for m in sweep.objectives[1:]),
         *([Column(title=clean(sorted_by), keep=93, right=True)] if sorted_by else []),
         Column(title="step", keep=50, right=True),
         Column(title="time", keep=80, right=True),
@@ -49,28 +46,21 @@ def result_columns(
     ]
 
 
-def result_row(
-    trial: TrialView, sweep: SweepView, metrics: Sequence[str] = (), sorted_by: str = ""
-) -> list[Span]:
+def result_row(trial: TrialView, sweep: SweepView, sorted_by: str = "") -> list[Span]:
     """Return the cells of `result_columns` for a trial."""
-    row, metrics = TrialRow(trial=trial, sweep=sweep), _others(sweep, metrics)
+    row = TrialRow(trial=trial, sweep=sweep)
     return [
         Span(str(trial.id.number)),
         row.state,
         *(Span(row.param(p)) for p in sweep.varying),
         *([Span(row.seed)] if sweep.replicates > 1 else []),
         Span(row.objective, Style.BOLD),
-        *(Span(row.metric(m)) for m in metrics),
+        *(Span(row.metric(m.name)) for m in sweep.objectives[1:]),
         *([Span(_shown(field_of(sweep, trial, sorted_by)))] if sorted_by else []),
         Span(row.step),
         Span(row.time),
         Span(row.why),
     ]
-
-
-def _others(sweep: SweepView, metrics: Sequence[str]) -> list[str]:
-    """Return the sweep's metrics after the first, and then those of `metrics`."""
-    return list(dict.fromkeys([*(one.name for one in sweep.objectives[1:]), *metrics]))
 
 
 def _shown(found: Json) -> str:

@@ -253,7 +253,7 @@ def _missing(sweep: SweepView, view: View, layout: Layout) -> list[str]:
     """`+3 parameters`, and what the titles are in full that had to be shortened."""
     names = {*map(clean, sweep.varying), *map(clean, view.columns)}
     gone = len(names - layout.titles.keys())
-    legend = layout.legend(column_names(sweep, view.columns))
+    legend = layout.legend(column_names(sweep) | set(map(clean, view.columns)))
     more = [f"+{trials_of(gone, 'parameter')} (c)"] if gone else []
     return [*more, *([legend] if legend else [])]
 

@@ -21,7 +21,7 @@ from hpq_producer.extras import library
 from hpq_producer.python_api.frames import history_frame, trials_frame, write_parquet
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.history import HISTORY_COLUMNS, history_records, read_curves
-from hpq_producer.query.selection import Selection, names_in
+from hpq_producer.query.selection import Selection
 from hpq_producer.reports.ranking import column_names, result_columns, result_row, write_trials
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
@@ -59,9 +59,6 @@ def results(
         int | None, Option(min=1, help="Print only the first N trials, after --sort.")
     ] = None,
     where: WhereExpr = None,
-    all_metrics: Annotated[
-        bool, Option(help="Show every metric in the table, not only the objective.")
-    ] = False,
     history: Annotated[
         bool, Option(help="Print every kept value of every metric of these trials, one per row.")
     ] = False,
@@ -97,13 +94,11 @@ def results(
             return write_trials([found], chosen.trials)
         if output.is_data:
             return show_rows((trial_record(t, found) for t in chosen.trials()), output)
-        metrics = names_in(reader, found)[1] if all_metrics else []
         key = re.sub(r"^-?(param\.|last\.)?", "", sort)
         own = (metric.name for metric in metrics_of(found))
-        key = "" if key in (*_SHOWN, *own, *found.varying, *metrics) else key
-        cells = (result_row(t, found, metrics, key) for t in chosen.trials())
-        named = column_names(found, metrics)
-        show_table(result_columns(found, metrics, key), cells, explain=named)
+        key = "" if key in (*_SHOWN, *own, *found.varying) else key
+        cells = (result_row(t, found, key) for t in chosen.trials())
+        show_table(result_columns(found, key), cells, explain=column_names(found))
 
 
 def _write_parquet(
