@@ -152,5 +152,5 @@ def serve_metrics(session: Session, host: str, port: int) -> None:
         start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         why = error.strerror or error
-        text = f"cannot listen on {host}:{port}: {why}; choose another --host or --metrics-port"
+        text = f"cannot listen on {host}:{port}: {why}; set another HPQ_PORT, or --host"
         raise UserError(text, code="port-unusable") from None

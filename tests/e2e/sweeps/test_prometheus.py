@@ -35,10 +35,10 @@ def start(lab: Lab) -> Iterator[Callable[..., object]]:
     """Return a function that starts a process until the end of the test."""
     running: list[subprocess.Popen[bytes]] = []
 
-    def run(*words: object) -> None:
+    def run(*words: object, **env: str) -> None:
         with (lab.folder / f"{Path(str(words[0])).name}.log").open("wb") as log:
             running.append(
-                subprocess.Popen([*map(str, words)], env=lab.env, stdout=log, stderr=log)
+                subprocess.Popen([*map(str, words)], env={**lab.env, **env}, stdout=log, stderr=log)
             )
 
     yield run
@@ -96,7 +96,7 @@ def test_every_graph_has_data_and_every_alert_is_evaluated(
     lab.write("ends.py", "def train(params, trial):\n    return {'loss': 1 / params['x']}\n")
     lab.env |= nvml.env
     lab.worker(2, HPQ_PORT=str(worker), CUDA_VISIBLE_DEVICES="0", HPQ_TRIALS_PER_GPU="2")
-    start(HPQ, "dashboard", "--port", "0", "--no-token", "--metrics-port", exporter)
+    start(HPQ, "dashboard", "--port", "0", "--no-token", HPQ_PORT=str(exporter))
     config = configure(tmp_path, exporter, worker)
     start(
         *(PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'tsdb'}"),

@@ -1,4 +1,4 @@
-"""`hpq dashboard --metrics-port`: the fleet's metrics, scraped as Prometheus does."""
+"""HPQ_PORT of `hpq dashboard`: the fleet's metrics, scraped as Prometheus does."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ for library in ("starlette", "uvicorn", "jinja2", "plotly"):
 
 
 @pytest.fixture
-def metrics_port() -> Iterator[int]:
+def metrics_port(environ: dict[str, str]) -> Iterator[int]:
     with reserved_port() as port:
+        environ["HPQ_PORT"] = str(port)
         yield port
 
 
 @pytest.fixture
 def scrape(serve: Callable[..., Any], metrics_port: int) -> Callable[[], str]:
     """Start the dashboard; return a function that returns the text of /metrics."""
-    serve("--metrics-port", str(metrics_port))
+    serve()
     return partial(get, metrics_port)
 
 
@@ -136,7 +137,7 @@ def test_redis_away_is_a_figure_and_no_error(
     server = Server(tmp_path, find_server())
     server.start()
     environ["HPQ_REDIS_URL"] = server.url
-    served = serve("--no-token", "--metrics-port", str(metrics_port))
+    served = serve("--no-token")
     server.kill()
     try:
         assert figures(get(metrics_port)) == {("hpq_redis_up",): 0}
@@ -180,6 +181,6 @@ def test_the_user_that_only_reads_may_read_it(
 
 
 def test_a_port_that_is_taken_ends_the_command_with_one_line(serve, hpq, metrics_port) -> None:
-    serve("--metrics-port", str(metrics_port))
-    done = hpq("dashboard", "--port", "0", "--metrics-port", metrics_port)
+    serve()
+    done = hpq("dashboard", "--port", "0")
     assert done.returncode == 2 and ids(done.stderr) == ["port-unusable"]

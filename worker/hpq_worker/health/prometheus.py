@@ -1,7 +1,7 @@
 """The Prometheus metrics of a supervisor. Needs prometheus_client.
 
 No label names a trial, a sweep or a parameter: their number has no bound. The metrics of the whole
-fleet are those of `hpq dashboard --metrics-port`.
+fleet are those of `HPQ_PORT=9108 hpq dashboard`.
 """
 
 from __future__ import annotations

@@ -28,15 +28,6 @@ def dashboard(
         str,
         Option(metavar="NAME", help="Host name by which a proxy in front serves the pages."),
     ] = "",
-    metrics_port: Annotated[
-        int,
-        Option(
-            metavar="PORT",
-            min=0,
-            max=65535,
-            help="Serve the fleet's metrics for Prometheus, without a token; 0: no metrics.",
-        ),
-    ] = 0,
     allow_actions: Annotated[
         bool,
         Option("--allow-actions", help="Let the pages change sweeps as your commands may."),
@@ -45,13 +36,14 @@ def dashboard(
     """Serve live pages of all sweeps and workers, until Ctrl-C.
 
     The command prints a link. Its token opens the pages; the browser keeps it as a cookie. The
-    pages change nothing without --allow-actions.
+    pages change nothing without --allow-actions. If HPQ_PORT is set, that port serves the fleet's
+    metrics for Prometheus, without a token.
 
     Examples:
       hpq dashboard
       hpq dashboard --host 0.0.0.0
       hpq dashboard --allow-actions
-      hpq dashboard --metrics-port 9108
+      HPQ_PORT=9108 hpq dashboard
     """
     if allow_actions and no_token:
         raise UserError("--allow-actions needs the token; remove --no-token")
@@ -59,14 +51,13 @@ def dashboard(
         raise UserError(f"--allow-host {allow_host}: write the name alone, e.g. hpq.example.org")
     for name in ("starlette", "uvicorn", "jinja2", "plotly"):
         library(name, "hpq dashboard", "starlette uvicorn plotly jinja2")
-    if metrics_port:
-        library("prometheus_client", "--metrics-port", "prometheus-client")
     # Here, since the modules above may be missing.
     from hpq_producer.page.actions import Actions  # noqa: PLC0415
     from hpq_producer.page.dashboard import serve  # noqa: PLC0415
 
     with open_session() as session, _listener(host, port) as listener:
-        if metrics_port:
+        if metrics_port := session.settings.port:
+            library("prometheus_client", "HPQ_PORT", "prometheus-client")
             from hpq_producer.page.metrics import serve_metrics  # noqa: PLC0415  likewise
 
             serve_metrics(session, host, metrics_port)
