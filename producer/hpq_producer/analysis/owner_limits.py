@@ -11,7 +11,7 @@ from hpq.errors import Forbidden
 from hpq.notice import Notice
 from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
-from hpq_producer.terminal.text import clean
+from hpq_producer.terminal.text import clean, trials_of
 
 
 def explain_limit(sweep: SweepView, owner: Owner | None) -> Notice | None:
@@ -31,7 +31,8 @@ def explain_limit(sweep: SweepView, owner: Owner | None) -> Notice | None:
         text = f"{name} has used {used} of {most_hours} GPU-hours: no trial starts;"
         text += f" {_raise(owner, 'gpu_hours')}"
     elif bound and owner.limits["running"]:
-        text = f"{name} runs {owner.running} of at most {owner.limits['running']} trials at a time:"
+        allowed = trials_of(owner.limits["running"])
+        text = f"{name} runs {owner.running} of at most {allowed} at a time:"
         text += f" the next starts when one of them ends; {_raise(owner, bound)}"
     elif bound:
         text = f"{name} may run no trial (running=0); {_raise(owner, bound)}"
@@ -72,7 +73,8 @@ def _describe(owner: Owner | None, trials: int | None) -> Iterator[str]:
         return
     name, most = clean(owner.name), owner.limits.get("running")
     if most and (trials is None or trials > most):
-        yield f"at most {most} trials of {name} run at a time"
+        yield f"{name} runs at most {trials_of(most)} at a time"
     if owner.most_gpu_hours is not None:
         left = max(0.0, owner.most_gpu_hours - owner.gpu_hours)
-        yield f"{hours(left)} of {owner.most_gpu_hours:.6g} GPU-hours of {name} are left"
+        if left <= owner.most_gpu_hours / 5:
+            yield f"{hours(left)} of {owner.most_gpu_hours:.6g} GPU-hours of {name} are left"

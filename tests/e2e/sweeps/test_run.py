@@ -262,3 +262,14 @@ def test_a_metric_that_no_trial_reports_is_named_once_while_the_sweep_runs(lab: 
     assert done.returncode == 1, "a script must not take this for a success"
     sid = lab.reader.sweeps.ids(1)[0]
     assert lab.hpq("wait", sid).returncode == lab.hpq("watch", sid).returncode == 1
+
+
+def test_trials_that_overwrite_one_file_are_named_at_the_end_and_in_their_log(lab: Lab) -> None:
+    lab.write("same.py", "open('model.pt', 'w').write('x')\nprint('loss=1')\n")
+    text = SWEEP.format(name="s").replace("trainer: steered:train", "program: same.py")
+    done = lab.hpq("run", lab.write("sweep.yaml", text), "--workers", "1")
+    told = [line for line in done.stderr.splitlines() if "file-overwritten" in ids(line)]
+    assert len(told) == 1 and "model.pt" in told[0] and "$HPQ_OUT" in told[0], done.stderr
+    (sid,) = lab.reader.sweeps.ids(1)
+    assert "file-overwritten" not in ids(lab.printed(sid, 1))
+    assert "file-overwritten" in ids(lab.printed(sid, 2))

@@ -92,6 +92,17 @@ def test_a_priority_above_the_limit_is_refused_before_anything_is_written(
     assert hpq("set", "priority=-3").returncode == 0
 
 
+def test_a_new_sweep_is_warned_of_hours_when_a_fifth_of_them_is_left(
+    hpq, tmp_path, redis, keys
+) -> None:
+    hpq("user", "*", "--limit", "gpu_hours=10")
+    path = tmp_path / "s.yaml"
+    path.write_text(SWEEP, "utf-8")
+    for used_hours, is_warned in ((7, False), (8, True)):
+        redis.hset(keys.spent, "me", used_hours * 3_600_000)
+        assert ("of 10 GPU-hours of me" in hpq("enqueue", path, "--new").stderr) == is_warned
+
+
 @pytest.mark.parametrize("limit", ["running=0", "gpu_hours=0", "priority=-1"])
 def test_a_sweep_that_a_limit_stops_is_no_riddle(hpq, sweep_of, limit: str) -> None:
     """With the command that raises the limit, in each view; without a worker, too."""
