@@ -11,13 +11,13 @@ import json
 import os
 import sys
 
-from mcp import Client, StdioServerParameters
+from mcp import Client, StdioServerParameters, stdio_client
 
 
 async def main() -> None:
     line = [sys.executable, sys.argv[1]]
     server = StdioServerParameters(command=line[0], args=line[1:], env=dict(os.environ))
-    async with Client(server) as client:
+    async with Client(stdio_client(server)) as client:
         print(json.dumps([tool.name for tool in (await client.list_tools()).tools]), flush=True)
         while call := await asyncio.to_thread(sys.stdin.readline):
             tool, arguments = json.loads(call)
