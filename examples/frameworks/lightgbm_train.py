@@ -1,6 +1,7 @@
 """LightGBM: a callback reports the loss after each tree, so hpq can prune the trial."""
 
 import argparse
+import os
 
 import lightgbm
 from sklearn.datasets import load_breast_cancer
@@ -11,6 +12,7 @@ parser.add_argument("--learning_rate", type=float, default=0.1)
 parser.add_argument("--num_leaves", type=int, default=31)
 parser.add_argument("--trees", type=int, default=50)
 args = parser.parse_args()
+seed = int(os.environ.get("HPQ_SEED", "0"))
 
 
 def report(env: lightgbm.callback.CallbackEnv) -> None:
@@ -19,7 +21,7 @@ def report(env: lightgbm.callback.CallbackEnv) -> None:
 
 
 inputs, labels = load_breast_cancer(return_X_y=True)
-train_x, val_x, train_y, val_y = train_test_split(inputs, labels, random_state=0)
+train_x, val_x, train_y, val_y = train_test_split(inputs, labels, random_state=seed)
 model = lightgbm.LGBMClassifier(
     learning_rate=args.learning_rate,
     num_leaves=args.num_leaves,

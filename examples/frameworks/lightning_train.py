@@ -1,6 +1,7 @@
 """Lightning: its own WandbLogger reports to hpq, without the wandb package."""
 
 import argparse
+import os
 
 import lightning
 import torch
@@ -11,6 +12,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.01)
 parser.add_argument("--epochs", type=int, default=3)
 args = parser.parse_args()
+lightning.seed_everything(int(os.environ.get("HPQ_SEED", "0")))
 
 
 class Model(lightning.LightningModule):
@@ -29,9 +31,10 @@ class Model(lightning.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=self.hparams["lr"])
 
 
-inputs = torch.rand(64, 4)
+inputs = torch.rand(64, 4)  # your data set
 data = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=16)
 trainer = lightning.Trainer(
-    max_epochs=args.epochs, logger=WandbLogger(), enable_progress_bar=False, log_every_n_steps=1
-)
+    max_epochs=args.epochs, enable_progress_bar=False, log_every_n_steps=1,
+    logger=WandbLogger(save_dir=os.environ.get("HPQ_OUT", ".")),  # its checkpoints are artifacts
+)  # fmt: skip
 trainer.fit(Model(args.lr), data, data)

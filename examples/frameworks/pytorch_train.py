@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import tempfile
 from pathlib import Path
 
 import torch
@@ -21,7 +22,8 @@ model = torch.nn.Sequential(
 ).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
 
-checkpoint = Path(os.environ.get("HPQ_CHECKPOINT_DIR", "."), "state.pt")
+folder = os.environ.get("HPQ_CHECKPOINT_DIR") or tempfile.mkdtemp()  # without hpq: start anew
+checkpoint = Path(folder, "state.pt")
 first = 0
 if checkpoint.exists():  # an earlier attempt of this trial was interrupted
     state = torch.load(checkpoint)

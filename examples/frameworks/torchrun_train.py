@@ -15,7 +15,8 @@ args = parser.parse_args()
 on_gpu = torch.cuda.is_available()
 dist.init_process_group("nccl" if on_gpu else "gloo")
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
-torch.manual_seed(dist.get_rank())  # each rank has data of its own
+seed = int(os.environ.get("HPQ_SEED", "0"))
+torch.manual_seed(seed + dist.get_rank())  # each rank has data of its own
 inputs = torch.rand(64, 4, device=device)
 model = DistributedDataParallel(torch.nn.Linear(4, 1).to(device))
 optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
@@ -27,5 +28,5 @@ for _ in range(args.epochs):
     mean = loss.detach()
     dist.all_reduce(mean)
     if dist.get_rank() == 0:
-        print(f"val_loss={mean.item() / dist.get_world_size()}", flush=True)
+        print(f"loss={mean.item() / dist.get_world_size()}", flush=True)
 dist.destroy_process_group()
