@@ -517,7 +517,6 @@ def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep
 
 def test_logs_gives_the_last_lines(hpq: Hpq, done: SweepView) -> None:
     assert hpq("logs", "2", "--tail", "1").stdout == "at 0.9 red =cmd() [bold]x[/bold]\n"
-    assert hpq("logs", "2", "--raw", "--tail", "1").stdout == f"at 0.9 {ESCAPES}\n"
 
 
 def test_logs_of_a_sweep_are_those_of_the_trial_that_ended_last(hpq: Hpq, done: SweepView) -> None:
@@ -1080,7 +1079,7 @@ def test_logs_of_a_trial_that_printed_nothing_say_so(
 ) -> None:
     sweep_of(2)
     finish(store, claim(store, who), 0.5)
-    for words in (["1"], ["1", "--raw", "--tail", "3"], []):
+    for words in (["1"], ["1", "--tail", "3"], []):
         answer = hpq("logs", *words)
         assert (answer.returncode, answer.stdout) == (0, "")
         assert answer.stderr.splitlines()[-1] == "trial demo-00000/1 printed nothing"

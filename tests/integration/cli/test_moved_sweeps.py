@@ -37,7 +37,7 @@ READS: tuple[tuple[str, ...], ...] = (
     ("diff", f"{LIVE}/1", f"{SID}/1"),
     ("results", SID, "-o", "csv"),
     ("results", "demo", "--history", "-o", "csv"),
-    ("logs", f"{SID}/1", "--raw"),
+    ("logs", f"{SID}/1"),
     ("audit", SID, "--json"),
     ("wait", SID, "--json"),
     ("get", f"{SID}/1"),

@@ -37,7 +37,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8m\x9b31m\rok\x08\x08\u202edne\x7f\u2028"
 COMMANDS = (
     ["ls"], ["ls", "--json"], ["show"], ["show", f"{SID}/1"],
     ["show", "--provenance"], ["show", "--json"], ["show", "-o", "yaml"], ["show", "-o", "csv"],
-    ["logs", f"{SID}/1"], ["logs", f"{SID}/1", "--raw"], ["summary"], ["best"],
+    ["logs", f"{SID}/1"], ["summary"], ["best"],
     ["diff"], ["diff", f"{SID}/1", f"{SID}/2"],
     ["best", "--yaml"], ["best", "--args"],
     ["results"], ["results", "--csv"], ["results", "--json"], ["results", "-o", "yaml"],

@@ -32,7 +32,6 @@ def logs(
     tail: Annotated[
         int | None, Option("-n", "--tail", min=0, help="Print only the last N lines.")
     ] = None,
-    raw: Annotated[bool, Option(help="Print the bytes unchanged, except to a terminal.")] = False,
 ) -> None:
     """Print the log of a trial.
 
@@ -56,7 +55,7 @@ def logs(
         if record.thinned:
             print_message(tagged(f"its log was {WHY_THINNED}", "histories-dropped"))
         more = follow_log(session.reader, found, last) if follow else ()
-        _write(chain([data], more), raw)
+        _write(chain([data], more))
 
 
 def _what_trained(session: Session, trial: str) -> str:
@@ -65,13 +64,8 @@ def _what_trained(session: Session, trial: str) -> str:
     return f"this trial reuses the result of {trial}, which was deleted with its log"
 
 
-def _write(pieces: Iterable[bytes], raw: bool) -> None:
+def _write(pieces: Iterable[bytes]) -> None:
     cleaner = Cleaner()
-    if raw and not sys.stdout.isatty():
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-            sys.stdout.flush()
-        return
     for piece in pieces:
         sys.stdout.write(cleaner.take(piece))
         sys.stdout.flush()
