@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -9,13 +10,16 @@ import typer
 from hpq.errors import ExitCode
 from hpq_producer.analysis.records import iso
 from hpq_producer.audit.replay import Audit
-from hpq_producer.audit.report import audit_lines
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
 from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.output import Format, show_data
+from hpq_producer.terminal.style import Line, Span, Style
+from hpq_producer.terminal.text import clean, exact_seconds, trials_of
+
+_SHOWN = 50  # violations; --json lists all
 
 
 def audit(sweep: SweepRef = None, output: Output = Format.TABLE) -> None:
@@ -31,7 +35,7 @@ def audit(sweep: SweepRef = None, output: Output = Format.TABLE) -> None:
     if output.is_data:
         show_data(_record(sid, found), output)
     else:
-        show_lines(audit_lines(sid, found), whole=True)
+        show_lines(_lines(sid, found), whole=True)
     raise typer.Exit(int(ExitCode.SOME_FAILED if found.violations else ExitCode.DONE))
 
 
@@ -65,3 +69,48 @@ def _record(sid: str, found: Audit) -> dict[str, Any]:
             for v in found.violations
         ],
     }
+
+
+def _lines(sid: str, found: Audit) -> Iterator[Line]:
+    """Yield the verdict, then the evidence, then each violation."""
+    if found.violations:
+        n = len(found.violations)
+        where = f"{trials_of(found.trials)}, {trials_of(found.events, 'event')}"
+        line = f"{trials_of(n, 'violation')} in {where}"
+        yield [Span(f"{sid}: "), Span(line, Style.RED)]
+    else:
+        so_far = f"so far ({found.open} trials still open): " if found.open else ""
+        line = f"{so_far}no trial lost; each ended once, by its latest attempt"
+        yield [Span(f"{sid}: "), Span(line, Style.GREEN)]
+    ends = [f"{n} {state}" for state, n in found.ends.items() if n]
+    if found.open:
+        ends.append(f"{found.open} open")
+    replayed = f"{trials_of(found.events, 'event')} replayed"
+    yield [Span(f"{trials_of(found.trials)}: {', '.join(ends)}; {replayed}")]
+    if found.reused:
+        yield [Span(f"{found.reused} of them are reused results of older sweeps")]
+    if found.lost:
+        yield [Span(_went_back(found), Style.YELLOW)]
+    if found.requeues:
+        why = ", ".join(f"{n} {clean(reason)}" for reason, n in found.requeues.items())
+        late = f"; {found.late} late results were accepted" if found.late else ""
+        yield [Span(f"requeued {trials_of(sum(found.requeues.values()), 'time')}: {why}{late}")]
+    if found.latencies_ms:
+        shares = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+        text = "  ".join(f"{n} {exact_seconds(found.quantile_ms(q) or 0)}" for n, q in shares)
+        yield [Span(f"last heartbeat to requeue: {text}  (n={len(found.latencies_ms)})")]
+    for what, n in found.unknown.items():
+        yield [Span(f"{trials_of(n, 'event')} {clean(what)!r} of a newer hpq ignored", Style.DIM)]
+    for v in found.violations[:_SHOWN]:
+        where = f"#{v.trial}" if v.trial else "the sweep"
+        events = f"  [{', '.join(map(clean, v.events))}]" if v.events else ""
+        yield [Span(f"{where}: {clean(v.what)}", Style.RED), Span(events)]
+    if len(found.violations) > _SHOWN:
+        yield [Span(f"… and {len(found.violations) - _SHOWN} more; --json lists all")]
+
+
+def _went_back(found: Audit) -> str:
+    first, last = (iso(found.lost[i][0]) for i in (0, -1))
+    again = ", ".join(f"#{n}" for n in found.lost_trials)
+    trials = f"; trials that ran again or will: {again}" if again else ""
+    return f"the server lost acknowledged changes from {first} to {last}{trials}"
