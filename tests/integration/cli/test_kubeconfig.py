@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+import yaml
 
 _CONTEXTS = """
 clusters: [{name: here, cluster: {server: "https://127.0.0.1:1"}}]
@@ -68,3 +73,38 @@ def test_without_the_kubernetes_library_the_command_names_the_extra_that_brings_
     done = hpq_process("connect", PYTHONPATH=str(tmp_path), **own)
     assert "pip install kubernetes" in done.stderr and done.stderr.count("\n") == 1
     assert done.returncode == 2
+
+
+SECRETS = {
+    "hpq-code-key": {"key": "key of the cluster, which sweeps have"},
+    "hpq-redis-users": {"users.acl": "user hpq-worker on #1\nuser hpq-user-ana on #2\n"},
+}
+
+
+class _Api(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        found = SECRETS[self.path.rpartition("/")[2]]
+        data = {key: base64.b64encode(text.encode()).decode() for key, text in found.items()}
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps({"data": data}).encode())
+
+
+def test_new_passwords_from_another_machine_keep_the_code_key_and_the_people(
+    hpq_process, tmp_path: Path
+) -> None:
+    """Workers refuse all sweeps of a key that was replaced."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Api) as server:
+        Thread(target=server.serve_forever).start()
+        text = _CONTEXTS.replace("https://127.0.0.1:1", f"http://127.0.0.1:{server.server_port}")
+        (tmp_path / "kubeconfig").write_text(f"{text}current-context: op")
+        own = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
+        for new in ("", "another, of 16 letters"):
+            done = hpq_process("manifests", "--secrets", HPQ_CODE_KEY=new, **own)
+            made = {o["metadata"]["name"]: o for o in yaml.safe_load_all(done.stdout)}
+            key = SECRETS["hpq-code-key"]["key"]
+            assert made["hpq-code-key"]["stringData"]["key"] == (new or key), done.stderr
+            lines = made["hpq-redis-users"]["stringData"]["users.acl"].splitlines()
+            assert "user hpq-user-ana on #2" in lines and "user hpq-worker on #1" not in lines
+        server.shutdown()
