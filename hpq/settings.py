@@ -121,7 +121,9 @@ def parse_key(text: str) -> str:
 
 def parse_url(text: str) -> str:
     """Parse the URL of a Redis server."""
-    if not text.startswith(("redis://", "rediss://", "unix://")) and not _SENTINEL.match(text):
+    if not text.startswith(
+        ("redis://", "rediss://", "unix://", "redis+file:///")
+    ) and not _SENTINEL.match(text):
         raise ValueError(
             "use redis://, rediss://, unix:// or redis+sentinel://HOST:26379,HOST2:26379/NAME/0"
         )
@@ -238,6 +240,7 @@ _OF_TRAINING = """
 """.split()
 _SERVICE = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_.*)?$")  # the kubelet's, of hpq-redis
 LAST_WORDS_S = 5.0  # of a pod's grace, for the worker's own exit
+EARLY_S = 60.0  # by which Slurm's signal may come before the time that was asked for
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {

@@ -34,7 +34,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from hpq.connection import credentials, sentinel, tls
+from hpq.connection import address_file, credentials, sentinel, tls
 from hpq.connection.credentials import redact
 from hpq.error_ids import Code
 from hpq.errors import DecodeError, Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
@@ -205,7 +205,7 @@ def connect(
     try:
         plain, user, path = credentials.split(url)
         tls.check_files(plain)
-        redis = sentinel.client(
+        redis = address_file.client(
             _Client,
             plain,
             credential_provider=None if path is None else _FromFile(user, path),
@@ -276,7 +276,7 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     for kinds, meaning, code, line in _EXPLAINED:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
-            known = (_IN_POD if in_pod else _REMEDIES) | sentinel.remedies(url)
+            known = (_IN_POD if in_pod else _REMEDIES) | address_file.remedies(url)
             text = line.format(reason=short_reason(error), **known)
             return meaning(f"{where}: {text}{hint}", code=code)
     return OutOfReach(f"{where}: {_reason(error)}", code="redis-unreachable")

@@ -24,6 +24,7 @@ from urllib.parse import (
 # Settings, by variable.
 SECRETS = frozenset({"HPQ_CODE_KEY", "HPQ_NOTIFY", "HPQ_REDIS_URL"})
 _FILE = "password_file"
+FILE_SCHEME = "redis+file"  # hpq.connection.address_file
 # Greedy: a password may hold an @ that is not written as %40.
 _IN_URL = re.compile(r"(://[^:/@\s]*):\S*@")
 # Names of secrets in fsspec's file systems: secret, token, account_key, X-Amz-Signature; no files.
@@ -115,5 +116,6 @@ def of(url: str) -> str:
 
 def is_local(url: str) -> bool:
     """Return True if a URL names a server that only its own machine reaches."""
-    host = urlsplit(url).hostname or "localhost"  # a socket's URL has none
-    return host in ("localhost", "::1") or host.startswith("127.")
+    parts = urlsplit(url)
+    host = parts.hostname or "localhost"  # a socket's URL has none
+    return parts.scheme != FILE_SCHEME and (host in ("localhost", "::1") or host.startswith("127."))

@@ -20,8 +20,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from hpq.errors import OutOfReach
+from hpq.connection.credentials import redact
+from hpq.errors import OutOfReach, UserError
 from hpq.process import make_private, replace_private
+from hpq.settings import Settings
 from hpq.shell import shell_hint
 from hpq.store.wire.records import record as decoded
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
@@ -241,6 +243,23 @@ def with_joined(environ: Mapping[str, str], home: Path) -> Mapping[str, str]:
     """Return the environment with the settings of `hpq join`; variables that are set win."""
     found = joined(folder_of(home))
     return {**environ, **{n: v for n, v in found.items() if not environ.get(n)}}
+
+
+def refuse_other_server(settings: Settings, url: str) -> None:
+    """Raise an error if this machine uses another server than that of a URL, to be joined.
+
+    `settings` are those of the environment.
+    """
+    if settings.redis_url:
+        text = "HPQ_REDIS_URL would override the server to be joined; run `unset HPQ_REDIS_URL`"
+        raise UserError(text, code="connected-already")
+    if connection := background_connection(settings.home):
+        text = f"connected to {connection.where}; first run `hpq connect --stop`"
+        raise UserError(text, code="connected-already")
+    now = joined(folder_of(settings.home)).get("HPQ_REDIS_URL", "")
+    if now and urlsplit(now)[:3] != urlsplit(url)[:3]:
+        text = f"this machine has joined {redact(now)}; first run `hpq leave`"
+        raise UserError(text, code="connected-already")
 
 
 _WORKER = f"worker-{socket.gethostname()}-"  # several machines may share the disk of HPQ_HOME

@@ -28,9 +28,9 @@ _ANY_MARK = re.compile(r"hpq-invite-\d+-")
 _CHECK_BYTES = 8
 _MOST_BYTES = 1 << 20
 SETTINGS = frozenset({"HPQ_PREFIX", "HPQ_QUEUE", "HPQ_STORE", "HPQ_LEASE_S", "HPQ_WAIT_REPLICAS"})
-_PASSWORD, CODE_KEY = "password", "code.key"
+PASSWORD, CODE_KEY = "password", "code.key"
 _TLS = (tls.CA, tls.CERTIFICATE, tls.KEY)
-_FILES = frozenset({_PASSWORD, CODE_KEY, *_TLS})
+_FILES = frozenset({PASSWORD, CODE_KEY, *_TLS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Invitation:
         files = {name: Path(path).read_text("utf-8") for name, path in query if name in _TLS}
         files[CODE_KEY] = key
         if password := credentials.of(url):
-            files[_PASSWORD] = password
+            files[PASSWORD] = password
         rest = urlencode([(n, v) for n, v in query if n not in _TLS and n not in _SECRETS])
         user = f"{parts.username}@" if parts.username else ""
         host = parts.netloc.rpartition("@")[2]
@@ -135,8 +135,8 @@ def joined(folder: Path) -> dict[str, str]:
         url, variables = str(head["url"]), dict(head["settings"])
         if files := {n: str(folder / n) for n in _TLS if (folder / n).exists()}:
             url += ("&" if "?" in url else "?") + urlencode(files, safe="/")
-        if (folder / _PASSWORD).exists():
-            variables["HPQ_REDIS_PASSWORD_FILE"] = str(folder / _PASSWORD)
+        if (folder / PASSWORD).exists():
+            variables["HPQ_REDIS_PASSWORD_FILE"] = str(folder / PASSWORD)
         key = (folder / CODE_KEY).read_text("utf-8")
         return {**variables, "HPQ_REDIS_URL": url, "HPQ_CODE_KEY": key}
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A Slurm of two nodes on this machine, a Redis server, and a user of both.
+"""A Slurm of two nodes on this machine, and its users: with a Redis server, or with a job of one.
 
 Where ../shared/slurm/testslurm or root is absent everything here is skipped. A Slurm that was up
 stays up; all jobs of a test end with it.
@@ -16,10 +16,12 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
+from redis.exceptions import RedisError
 
 from hpq.connection.client import connect
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq_producer.commands.cluster import redis_job
 from tests.support.commands import run_hpq, stdout_of
 from tests.support.constants import ROOT
 from tests.support.server import find_server
@@ -69,8 +71,8 @@ def slurm() -> Iterator[dict[str, str]]:
 class Student:
     """A user of the login node."""
 
-    def __init__(self, folder: Path, slurm: Mapping[str, str], port: int) -> None:
-        self.folder, self.port = folder, port
+    def __init__(self, folder: Path, slurm: Mapping[str, str], url: str = "") -> None:
+        self.folder = folder
         self.home, self.go = folder / "home" / ".hpq", folder / "go"
         keep = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")}
         bins = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -78,7 +80,8 @@ class Student:
         self.env |= {"TMPDIR": str(folder / "tmp")}
         for name in ("home", "tmp", "code"):
             (folder / name).mkdir()
-        self.redis: Redis = connect(f"redis://:{PASSWORD}@127.0.0.1:{port}/0")
+        job = f"{redis_job.url_of(self.home)}?password_file={self.home}/join/password"
+        self.redis: Redis = connect(url or job)
         self.reader = StoreReader(self.redis, Keys("hpq"), 12_000)
         self.jobs: list[str] = []
 
@@ -110,8 +113,16 @@ class Student:
     def hurry(self, job: str) -> None:
         """Let requeued tasks start: Slurm would wait for two minutes."""
         for task, state in self.tasks(job).items():
-            if state == "PD":
-                self.tool("scontrol", "update", f"JobId={task}", "StartTime=now")
+            if state == "PD":  # it may start meanwhile
+                words = ["scontrol", "update", f"JobId={task}", "StartTime=now"]
+                subprocess.run(words, env=self.env, capture_output=True, check=False)
+
+    def answers(self) -> bool:
+        """Return whether Redis answers now."""
+        try:
+            return bool(self.redis.ping())
+        except RedisError:
+            return False
 
     def log(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self.home.glob("logs/slurm-*")))
@@ -145,11 +156,12 @@ def port(tmp_path: Path) -> Iterator[int]:
 @pytest.fixture
 def student(tmp_path: Path, slurm: dict[str, str], port: int) -> Iterator[Student]:
     """A user who has joined the server."""
-    found = Student(tmp_path, slurm, port)
+    url = f"redis://:{PASSWORD}@127.0.0.1:{port}/0"
+    found = Student(tmp_path, slurm, url)
     try:
         until = time.monotonic() + DEADLINE_S
         while True:
-            token = found.hpq("invite", HPQ_REDIS_URL=f"redis://:{PASSWORD}@127.0.0.1:{port}/0")
+            token = found.hpq("invite", HPQ_REDIS_URL=url)
             if token.returncode == 0:
                 break
             assert time.monotonic() < until, token.stderr
@@ -157,6 +169,16 @@ def student(tmp_path: Path, slurm: dict[str, str], port: int) -> Iterator[Studen
         path.touch(0o600)
         path.write_text(token.stdout)
         found.ok("join", "--no-worker", path)
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture
+def alone(tmp_path: Path, slurm: dict[str, str]) -> Iterator[Student]:
+    """A user without a server."""
+    found = Student(tmp_path, slurm)
+    try:
         yield found
     finally:
         found.end()

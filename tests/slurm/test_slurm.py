@@ -8,7 +8,7 @@ import time
 
 from hpq.domain.attempt import Reason
 from hpq.domain.trial import TrialState
-from tests.slurm.conftest import PASSWORD, Student
+from tests.slurm.conftest import Student
 from tests.support.constants import ROOT
 from tests.support.lab import audit
 from tests.support.pages import blocks, script, typed
@@ -47,25 +47,22 @@ def sweep(student: Student, count: int, seconds: float, *, checkpoints: bool) ->
     return student.ok("enqueue", "sweep.yaml").strip()
 
 
-def test_the_tutorial_works_as_it_is_printed(slurm, tmp_path, port) -> None:
-    student = Student(tmp_path, slurm, port)
+def test_the_tutorial_works_as_it_is_printed(alone: Student) -> None:
+    page = blocks(ROOT / "docs" / "tutorial" / "slurm.md")
+    text = script(page, alone.folder, cluster=False, changed={})
     try:
-        page = [b for b in blocks(ROOT / "docs" / "tutorial" / "slurm.md") if not b.stays]
-        changed = {"PASSWORD": PASSWORD, "SERVER": "127.0.0.1", "6379": str(port)}
-        text = script(page, tmp_path, cluster=False, changed=changed)
-        output = typed(text, tmp_path, student.env, 200)
-        student.jobs += re.findall(r"Submitted batch job (\d+)", output)
-        assert re.search(r"^lr +0.03$", output, re.M), output
+        output = typed(text, alone.folder, alone.env, 200)
     finally:
-        student.end()
+        log = (alone.folder / "page.log").read_text()
+        alone.jobs += re.findall(r"Submitted batch job (\d+)", log)
+    assert re.search(r"^lr +0.03$", output, re.M), output
 
 
-def test_no_trial_is_lost_by_requeue_scancel_a_limit_and_a_node_that_goes_down(
-    student: Student,
-) -> None:
-    student.env |= {"HPQ_STORE": str(student.folder / "store"), "HPQ_LEASE_S": "12"}
-    student.env |= {"HPQ_GRACE_S": "6"}
-    (student.folder / "store").mkdir()
+def test_no_trial_is_lost_by_requeue_scancel_a_limit_and_nodes_that_go_down(alone: Student) -> None:
+    student = alone
+    student.env |= {"HPQ_LEASE_S": "12", "HPQ_GRACE_S": "6"}
+    redis = student.submit("--redis", "--time", "1:00:00")
+    student.wait_until(student.answers, "the Redis job")
     sid = sweep(student, TRIALS, 9.0, checkpoints=True)
     job = student.submit("--partition", "gpu", "--time", "2", "--jobs", "4")
 
@@ -73,18 +70,24 @@ def test_no_trial_is_lost_by_requeue_scancel_a_limit_and_a_node_that_goes_down(
         return [task for task, state in student.tasks(job).items() if state == "R"]
 
     def finished() -> int:
-        return student.reader.sweeps.get(sid).counts.finished
+        student.hurry(redis)
+        return student.reader.sweeps.get(sid).counts.finished if student.answers() else 0
 
     student.wait_until(lambda: finished() >= 2, "the first trials")
     first, second = sorted(running())
     student.tool("scontrol", "requeue", first)
     student.wait_until(lambda: finished() >= 4, "trials on another node")
+    address = (student.home / "redis-job" / "address").read_text()
+    student.tool("scontrol", "requeue", redis)
+    student.wait_until(lambda: not student.answers(), "the end of the Redis server")
+    student.wait_until(lambda: finished() >= 5, "trials with the next Redis server")
+    assert (student.home / "redis-job" / "address").read_text() != address
     student.tool("scancel", second)
     student.wait_until(lambda: len(running()) == 2, "the last task of the array")
-    node = student.tool("squeue", "-h", "-j", running()[-1], "-o", "%N").strip()
+    node = student.tool("squeue", "-h", "-j", redis, "-o", "%N").strip()  # and of a worker
     student.tool("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
     try:
-        student.wait_until(lambda: finished() >= 7, "trials on the other node")
+        student.wait_until(lambda: finished() >= 8, "trials on the other node")
     finally:
         if "down" in student.tool("sinfo", "-h", "-n", node, "-o", "%T"):  # else it came back
             student.tool("scontrol", "update", f"NodeName={node}", "State=RESUME")
@@ -94,7 +97,7 @@ def test_no_trial_is_lost_by_requeue_scancel_a_limit_and_a_node_that_goes_down(
 
     def is_over() -> bool:
         student.hurry(job)
-        return student.reader.sweeps.get(sid).state.is_over
+        return finished() > 0 and student.reader.sweeps.get(sid).state.is_over
 
     student.wait_until(lambda: Reason.TIME_UP in reasons() or is_over(), "the end of an allocation")
     student.go.touch()  # the rest ends at once

@@ -42,7 +42,8 @@ LAYERS = {
         __main__ query session
         actions capacity cluster local_workers targets
         diagnosis enqueue stored_files
-        commands.cluster doctor reports
+        doctor reports
+        commands.cluster
         commands.admin commands.control page python_api watch
         commands.inspect commands.submit function_worker
     """,

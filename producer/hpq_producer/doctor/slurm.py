@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hpq.connection.credentials import is_local, redact
-from hpq.errors import ExitCode
+from hpq.errors import ExitCode, UserError
+from hpq.notice import Notice
 from hpq.settings import Settings
 from hpq_producer.doctor.local import Finding, good, note, poor, wrong
 from hpq_producer.embedded_redis.state import network_disk
@@ -45,16 +46,31 @@ def slurm_checkup(settings: Settings, here: Sequence[Finding]) -> Iterator[Findi
         what = "no partition has GPUs (GRES): jobs with --gres=gpu:1 would be rejected"
         yield poor("no-gres", what, "hpq slurm --gpus-per-job 0")
     yield from _home(settings)
-    if not settings.redis_url:
-        what = "compute nodes cannot reach the private server of this machine"
-        remedy = "`hpq join --no-worker` with a token of your server, or set HPQ_REDIS_URL"
-        yield wrong("setting-missing", what, remedy, exit_code=int(ExitCode.USER))
+    try:
+        if notice := check_server(settings):
+            yield poor(notice.code, notice.text)
+    except UserError as error:
+        yield Finding.of(error)
         return
-    if is_local(settings.redis_url):
-        url = redact(settings.redis_url)
-        what = f"the server is {url}, which on a compute node is the node itself"
-        yield poor("redis-local", what, "use the host name of the machine with Redis")
     yield from _node(["--gres=gpu:1"] if has_gpus else [], settings, here)
+
+
+def check_server(settings: Settings) -> Notice | None:
+    """Return a notice if compute nodes may not reach the server.
+
+    Raises:
+        UserError: they cannot, since it is the private server.
+    """
+    if not settings.redis_url:
+        text = (
+            "compute nodes cannot reach the private server of this machine: run"
+            " `hpq slurm --redis | sbatch`, or `hpq join --no-worker` with a token of your server"
+        )
+        raise UserError(text, code="setting-missing")
+    if not is_local(settings.redis_url):
+        return None
+    text = f"the server is {redact(settings.redis_url)}, which on a compute node is the node itself"
+    return Notice("redis-local", f"{text}; use the host name of the machine with Redis")
 
 
 def _home(settings: Settings) -> Iterator[Finding]:

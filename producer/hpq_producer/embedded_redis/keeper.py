@@ -29,6 +29,15 @@ DATA_DIR = "redis"  # the server's directory, in HPQ_HOME
 
 UNUSED, STOPPED, DIED = "unused", "stopped", "died"  # why `_watch` returned
 
+DURABLE = {  # options of a server that loses at most a second
+    "save": "",
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "aof-load-truncated": "yes",
+    "maxmemory-policy": "noeviction",
+    "daemonize": "no",
+}
+
 QUIET_S = 60.0
 RESTARTS = 5
 POLL_S = 1.0
@@ -128,18 +137,8 @@ def _wake_on_signals() -> int:
 
 
 def _start(binary: str, server_socket: str, data_dir: str, lock: int) -> subprocess.Popen[bytes]:
-    options = {
-        "port": "0",
-        "unixsocket": server_socket,
-        "unixsocketperm": "700",
-        "dir": data_dir,
-        "save": "",
-        "appendonly": "yes",
-        "appendfsync": "everysec",
-        "aof-load-truncated": "yes",
-        "maxmemory-policy": "noeviction",
-        "daemonize": "no",
-    }
+    own = {"port": "0", "unixsocket": server_socket, "unixsocketperm": "700", "dir": data_dir}
+    options = {**DURABLE, **own}
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     server = subprocess.Popen(
         [binary, *words], stdin=subprocess.DEVNULL, pass_fds=(lock,), start_new_session=True

@@ -21,10 +21,10 @@ from redis.exceptions import RedisError
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import ExitCode, HpqError, NotFound
 from hpq.notice import tagged
+from hpq.settings import EARLY_S
 from hpq_worker.runner.caller import Caller
 
 log = logging.getLogger("hpq.worker")
-_EARLY_S = 60.0  # Slurm sends its signal so much before the time that was asked for
 MOST_RUNS = 60_000  # a pipe holds 65,536 bytes
 
 
@@ -108,7 +108,7 @@ class RunLimit:
     @property
     def is_time_up(self) -> bool:
         """True if a signal now is that of the end of the allocation."""
-        return time.time() >= self._end - _EARLY_S
+        return time.time() >= self._end - EARLY_S
 
     @property
     def exit_code(self) -> ExitCode:

@@ -221,7 +221,10 @@ def join(
     settings = read(os.environ)
     found = Invitation.decode(_token(file))
     home = settings.home.absolute()
-    _refuse_other_server(settings, found)
+    if settings.code_key and settings.code_key != found.files[CODE_KEY]:
+        text = "HPQ_CODE_KEY would override the token; run `unset HPQ_CODE_KEY`"
+        raise UserError(text, code="connected-already")
+    connection_record.refuse_other_server(settings, found.url)
     draft = found.write(home)
     try:
         variables = invitation.joined(draft)
@@ -311,21 +314,6 @@ def _refuse_exposed(fd: int, name: str, remedy: str) -> None:
     if stat.S_ISREG(mode) and mode & 0o077:
         text = f"{name}: other users can read this file, and a token is a secret; {remedy}"
         raise UserError(text, code="token-exposed")
-
-
-def _refuse_other_server(settings: Settings, found: Invitation) -> None:
-    own_key = settings.code_key and settings.code_key != found.files[CODE_KEY]
-    names = ["HPQ_REDIS_URL"] * bool(settings.redis_url) + ["HPQ_CODE_KEY"] * bool(own_key)
-    if names:
-        text = f"{' and '.join(names)} would override the token; run `unset {' '.join(names)}`"
-        raise UserError(text, code="connected-already")
-    if connection := connection_record.background_connection(settings.home):
-        text = f"connected to {connection.where}; first run `hpq connect --stop`"
-        raise UserError(text, code="connected-already")
-    now = invitation.joined(invitation.folder_of(settings.home)).get("HPQ_REDIS_URL", "")
-    if now and urlsplit(now)[:3] != urlsplit(found.url)[:3]:
-        text = f"this machine has joined {redact(now)}; first run `hpq leave`"
-        raise UserError(text, code="connected-already")
 
 
 def _check_answers(joined: Settings) -> None:
