@@ -86,6 +86,18 @@ def test_commands_follow_the_server_from_job_to_job_and_the_newest_job_has_the_d
         assert third.wait(DEADLINE_S) == 7  # the script requeues it
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_the_server_of_a_killed_job_ends(cluster: Cluster) -> None:
+    cluster.job().kill()
+    until = time.monotonic() + DEADLINE_S
+    while cluster.hpq("ls").returncode == 0:
+        assert time.monotonic() < until
+    with cluster.address.open() as file:
+        assert ":" in file.read()  # the job did not sign off
+    cluster.job()
+    assert cluster.hpq("ls").returncode == 0
+
+
 def test_a_job_without_its_home_ends_and_names_the_command(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     words = [sys.executable, "-P", "-m", redis_job.__name__]

@@ -7,6 +7,7 @@ locks do not hold between machines on every network disk.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
@@ -27,6 +28,7 @@ from hpq_producer.embedded_redis import binary, keeper
 from hpq_producer.embedded_redis.state import Record, ServerHome
 from hpq_producer.session import load_settings
 
+_PR_SET_PDEATHSIG = 1
 _POLL_S = 1.0
 _YIELD_S = 5.0  # for a server on a lost node to see the line of its successor, and to stop
 _ENDED = "has ended"
@@ -101,7 +103,8 @@ def serve(settings: Settings) -> ExitCode:
     if not line.is_own:
         print(f"{job}: stopped, since another job has begun: {line.read()}")
         return ExitCode.DONE
-    line.write(f"{job} {_ENDED}")
+    with suppress(OSError):  # on a full disk, the next job waits for the address instead
+        line.write(f"{job} {_ENDED}")
     if not signals and code:  # 0: the signal has reached the server first
         text = f"{job}: its server ended with exit code {code}; its log is above"
         raise OutOfReach(text, code="private-redis-failed")
@@ -128,7 +131,15 @@ def _start(place: ServerHome, address: str, password: str) -> subprocess.Popen[s
         )
     )
     own = {"port": port, "dir": str(place.data_dir), "requirepass": password}
-    server = subprocess.Popen([found.path, "-"], stdin=subprocess.PIPE, text=True)
+    libc = ctypes.CDLL(None)
+
+    def end_with_parent() -> None:  # Slurm without cgroups does not find the child of a killed job
+        if sys.platform == "linux":
+            libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+
+    server = subprocess.Popen(
+        [found.path, "-"], stdin=subprocess.PIPE, text=True, preexec_fn=end_with_parent
+    )
     assert server.stdin is not None
     with server.stdin as lines:  # other users can read the words of a command
         for name, value in {**keeper.DURABLE, **own}.items():
@@ -149,7 +160,7 @@ def main() -> None:
     try:
         sys.exit(int(serve(load_settings())))
     except OSError as error:
-        what = f"cannot use HPQ_HOME: {error.filename}: {error.strerror}; free space there"
+        what = f"cannot write in HPQ_HOME: {error.strerror}; free some space or quota there"
         failed: HpqError = SettingsError(what, code="home-unusable")
     except HpqError as error:
         failed = error
