@@ -515,6 +515,15 @@ def test_unknown_sweeps_and_trials_are_one_line_and_exit_4(hpq: Hpq, done: Sweep
         assert (answer.returncode, len(answer.stderr.splitlines())) == (4, 1), args
 
 
+@pytest.mark.parametrize(
+    "words", [["show", ""], ["logs", ""], ["get", ""], ["diff", ""], ["diff", "demo-00000", ""]]
+)
+def test_an_empty_argument_is_not_the_last_sweep(
+    hpq: Hpq, done: SweepView, words: list[str]
+) -> None:
+    refused(hpq(*words), "sweep-not-found", exit=4)  # an unknown variable of a shell
+
+
 def test_logs_gives_the_last_lines(hpq: Hpq, done: SweepView) -> None:
     assert hpq("logs", "2", "--tail", "1").stdout == "at 0.9 red =cmd() [bold]x[/bold]\n"
 
