@@ -164,8 +164,9 @@ def explain_waiting(
         return reason
     if reason := explain_limit(sweep, status.owner):
         return reason
-    waits = sweep.counts.waits and not workers
-    if cluster and waits and (reason := explain_no_pod(cluster, sweep.queue)):
+    if not sweep.counts.waits:
+        return None
+    if cluster and not workers and (reason := explain_no_pod(cluster, sweep.queue)):
         return reason
     server = pods.server if pods else Server.SHARED
     server = Server.CLUSTER if cluster is not None else server

@@ -1114,7 +1114,7 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
 ) -> None:
     sweep_of(3)
     finish(store, claim(store, who), 0.5)
-    claim(store, who)
+    second = claim(store, who)
     shot = json.loads(hpq("watch", "--once", "--json").stdout)
     assert (shot["sweep"]["id"], shot["sweep"]["best"]) == ("demo-00000", 0.5)
     assert [[t["trial"] for t in shot[part]] for part in ("running", "recent", "best")] == [
@@ -1130,6 +1130,9 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
     control.cancel("demo-00000", [3])
     got = store.claim(who, nonce="again", lease_ms=LEASE_MS)
     assert got == Nothing()
+    finish(store, second, 0.75)
+    shot = json.loads(hpq("watch", "--once", "--json").stdout)
+    assert (shot["sweep"]["state"], shot["sweep"]["not_taken"]) == ("finished", None)
 
 
 def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
