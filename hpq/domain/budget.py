@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from hpq.domain.trial import short
+
 HOUR_MS = 3_600_000
 _HOURS, _UNTIL = "budget.gpu_hours", "budget.until"  # keys by which lua/lib/prelude.lua holds
 NEAR = 0.8  # of a budget's hours; lua/lib/prelude.lua tells once
@@ -53,13 +55,13 @@ class Budget:
     @property
     def usage(self) -> str:
         """Return `31.5 of 40 GPU-hours used, 2.25 wasted`."""
-        wasted = f", {hours(self.wasted_hours)} wasted" if self.spent_ms > self.useful_ms else ""
+        wasted = f", {short(self.wasted_hours)} wasted" if self.spent_ms > self.useful_ms else ""
         return self._used + wasted
 
     @property
     def _used(self) -> str:
         limit = f" of {self.gpu_hours:.6g}" if self.budget_ms else ""
-        return f"{hours(self.used_hours)}{limit} GPU-hours used"
+        return f"{short(self.used_hours)}{limit} GPU-hours used"
 
     @property
     def limits(self) -> str:
@@ -79,15 +81,10 @@ class Budget:
 
     def change(self, held: str) -> str:
         """Return the words for `hpq set` that end such a hold; "" for any other hold."""
-        more = hours(1.5 * max(self.budget_ms, self.spent_ms + self.trial_ms) / HOUR_MS)
+        more = short(1.5 * max(self.budget_ms, self.spent_ms + self.trial_ms) / HOUR_MS)
         return {_HOURS: f"{_HOURS}={more}", _UNTIL: f"{_UNTIL}=none"}.get(held, "")
 
 
 def clock(ms: int) -> str:
     """Return a time as this machine's clock shows it, with the distance to UTC."""
     return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(" ", "minutes")
-
-
-def hours(count: float) -> str:
-    """Return a number of hours to three digits, at least to whole hours."""
-    return f"{count:.3g}" if count < 100 else f"{count:.0f}"

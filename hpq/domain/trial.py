@@ -124,6 +124,11 @@ _READ = ("rss_gb", "cpu", "gpu.util", "gpu.memory_gb", "gpu.power_w")
 USAGE = (*(name + end for name in _READ for end in ("", ".mean")), "gpu.size_gb")
 
 
+def short(value: float) -> str:
+    """Format a number with three digits, or with all digits of its whole part."""
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """The right to run one attempt of a trial.

@@ -21,6 +21,7 @@ from hpq.domain.trial import (
     TrialId,
     TrialState,
     TrialView,
+    short,
 )
 from hpq.errors import DecodeError
 from hpq.store.wire.fields import Reader, Row, dumps_in_order, number, numbers
@@ -130,12 +131,8 @@ def encode_usage(usage: Mapping[str, float]) -> str:
 
     Redis keeps the hash of a trial in a third of the memory if no value is longer than 64 bytes.
     """
-    texts = [_short(usage[name]) if name in usage else "-" for name in USAGE]
+    texts = [short(round(usage[name], 2)) if name in usage else "-" for name in USAGE]
     return " ".join(texts).rstrip(" -")
-
-
-def _short(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{round(value, 2):.3g}"
 
 
 def _decode_usage(text: str) -> dict[str, float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hpq.domain.budget import hours
 from hpq.domain.owner import Owner
 from hpq.domain.sweep import SweepView
+from hpq.domain.trial import short
 from hpq.errors import Forbidden
 from hpq.notice import Notice
 from hpq.shell import shell_hint
@@ -27,7 +27,7 @@ def explain_limit(sweep: SweepView, owner: Owner | None) -> Notice | None:
         text = f"priority {sweep.priority} is above {name}'s limit of {most}: no trial starts;"
         text += f" `hpq set {sweep.id} priority={most}`, or {_raise(owner, bound, sweep.priority)}"
     elif bound == "gpu_ms":
-        used, most_hours = hours(owner.gpu_hours), f"{owner.most_gpu_hours:.6g}"
+        used, most_hours = short(owner.gpu_hours), f"{owner.most_gpu_hours:.6g}"
         text = f"{name} has used {used} of {most_hours} GPU-hours: no trial starts;"
         text += f" {_raise(owner, 'gpu_hours')}"
     elif bound and owner.limits["running"]:
@@ -77,4 +77,4 @@ def _describe(owner: Owner | None, trials: int | None) -> Iterator[str]:
     if owner.most_gpu_hours is not None:
         left = max(0.0, owner.most_gpu_hours - owner.gpu_hours)
         if left <= owner.most_gpu_hours / 5:
-            yield f"{hours(left)} of {owner.most_gpu_hours:.6g} GPU-hours of {name} are left"
+            yield f"{short(left)} of {owner.most_gpu_hours:.6g} GPU-hours of {name} are left"

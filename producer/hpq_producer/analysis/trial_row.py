@@ -12,7 +12,15 @@ from functools import cached_property
 
 from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import OTHER_CODE, Failure, Params, TrialState, TrialView, flatten
+from hpq.domain.trial import (
+    OTHER_CODE,
+    Failure,
+    Params,
+    TrialState,
+    TrialView,
+    flatten,
+    short,
+)
 from hpq.search.replicates import replicate_of, seed_of, seed_of_result
 from hpq_producer.analysis.eta import trial_left_ms
 from hpq_producer.analysis.front import violated
@@ -172,8 +180,8 @@ class TrialRow:
     def usage(self) -> dict[str, str]:
         """What the trial used of its machine: `21.4 (mean 18.2)` by name."""
         used, names = self.trial.usage, [n for n in self.trial.usage if not n.endswith(".mean")]
-        means = {n: f" (mean {used[m]:.3g})" for n in names if (m := f"{n}.mean") in used}
-        return {n: f"{used[n]:.3g}{means.get(n, '')}" for n in names}
+        means = {n: f" (mean {short(used[m])})" for n in names if (m := f"{n}.mean") in used}
+        return {n: f"{short(used[n])}{means.get(n, '')}" for n in names}
 
     @property
     def worker(self) -> str:

@@ -48,6 +48,12 @@ VIEWS: Mapping[str, Callable[[TrialView, SweepView], str]] = {
 }
 
 
+def test_use_of_a_machine_is_shown_with_its_whole_part() -> None:
+    used = {"gpu.power_w": 2790.0, "gpu.power_w.mean": 1012.0, "rss_gb": 0.523, "cpu": 128.0}
+    row = TrialRow(trial=replace(DATA.trials[0], usage=used), sweep=DATA.sweep)
+    assert row.usage == {"gpu.power_w": "2790 (mean 1012)", "rss_gb": "0.523", "cpu": "128"}
+
+
 TABLES = [view for view in VIEWS if view != "show"]  # `show` has a line for each fact
 
 

@@ -117,6 +117,7 @@ def test_figures_of_a_trial_take_at_most_64_bytes(value: float) -> None:
         ("out_of_memory", "CUDA out of memory", 1, "use 23 of its GPU's 24 GB"),
         ("out_of_memory", "MemoryError", 60, "use 60 of this machine's 64 GB"),
         ("killed", "killed by SIGKILL", 60, "use 60 of this machine's 64 GB"),
+        ("killed", "killed by SIGKILL", 1950, "use 1950 of this machine's 2015 GB"),
         ("killed", "killed by SIGKILL", 1, "killed by SIGKILL"),
         ("user_error", "CUDA error", 60, "CUDA error"),
     ],
@@ -129,7 +130,7 @@ def test_a_lack_of_memory_names_the_peak_and_the_size(
         failure=Failure(kind=FailureKind(kind), message=message),
         usage={"rss_gb": rss, "gpu.memory_gb": 23, "gpu.size_gb": 24},
     )
-    failure = with_peak(outcome, lambda: 64.0).failure
+    failure = with_peak(outcome, lambda: 64.0 if rss < 64 else 2015.0).failure
     assert failure is not None and failure.message.endswith(ends)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from hpq.domain.attempt import HeartbeatReply, Outcome
 from hpq.domain.metric_check import mentions, near_miss
 from hpq.domain.sweep import RunnableSweep
-from hpq.domain.trial import Failure, FailureKind, TrialState
+from hpq.domain.trial import Failure, FailureKind, TrialState, short
 from hpq.reporting import MAX_NAMES
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import AttemptEnd, Halt
@@ -161,7 +161,7 @@ def with_peak(outcome: Outcome, host_memory_gb: Callable[[], float]) -> Outcome:
         size, of = usage["gpu.size_gb"], "its GPU's"
     elif is_killed and used < size / 2:
         return outcome
-    peak = f"the trial was seen to use {used:.3g} of {of} {size:.3g} GB"
+    peak = f"the trial was seen to use {short(used)} of {of} {short(size)} GB"
     message = f"{_ACCOUNT.sub('', failure.message)[:_LONGEST]}; {peak}"
     return replace(outcome, failure=replace(failure, message=message), usage=usage)
 

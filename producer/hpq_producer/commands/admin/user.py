@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from hpq.domain.budget import HOUR_MS, hours
+from hpq.domain.budget import HOUR_MS
 from hpq.domain.owner import EVERYBODY, Owner
 from hpq.domain.sweep import MAX_PRIORITY
+from hpq.domain.trial import short
 from hpq.errors import Forbidden, NotFound, UserError
 from hpq.shell import shell_hint
 from hpq_producer.commands.common_flags import Output
@@ -192,7 +193,7 @@ def _row(owner: Owner) -> list[Span]:
         clean(owner.name),
         str(owner.running) if uses else "",
         _of(owner, "running", str(owner.limits.get("running"))),
-        hours(owner.gpu_hours) if uses else "",
+        short(owner.gpu_hours) if uses else "",
         _of(owner, "gpu_ms", f"{most:.6g}"),
         _of(owner, "priority", str(owner.limits.get("priority"))),
     )

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from hpq.domain.budget import Budget, hours
+from hpq.domain.budget import Budget
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.status import MovedSweep, UnreadableSweep
 from hpq.domain.sweep import SweepView
+from hpq.domain.trial import short
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso, sweep_record
@@ -147,7 +148,7 @@ def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span
 def _hours(budget: Budget | None) -> str:
     if budget is None:
         return ""
-    return hours(budget.used_hours) + (f"/{budget.gpu_hours:.6g}" if budget.budget_ms else "")
+    return short(budget.used_hours) + (f"/{budget.gpu_hours:.6g}" if budget.budget_ms else "")
 
 
 def _by_owner(sweeps: Sequence[SweepView]) -> str:
