@@ -26,7 +26,7 @@ folder = os.environ.get("HPQ_CHECKPOINT_DIR") or tempfile.mkdtemp()  # without h
 checkpoint = Path(folder, "state.pt")
 first = 0
 if checkpoint.exists():  # an earlier attempt of this trial was interrupted
-    state = torch.load(checkpoint)
+    state = torch.load(checkpoint, map_location=device)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     first = state["epoch"] + 1
