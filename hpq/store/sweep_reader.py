@@ -136,7 +136,7 @@ class SweepReader:
 
         `ref` is an id, a name, or the beginning of an id; a whole name wins over longer ones. None
         names the last sweep that `owner` enqueued, or, if that sweep was removed, the newest of
-        the owner's other sweeps. The history is searched if Redis has no match.
+        the owner's other sweeps. If no sweep in Redis matches, moved ones are searched.
 
         Raises:
             NotFound: no sweep, or more than one, matches (the message lists the candidates).

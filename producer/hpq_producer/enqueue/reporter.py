@@ -1,6 +1,6 @@
 """Decide from a program's code whether its printed lines are its metrics. Pure.
 
-They are held until the trial ends if the code imports wandb, since `import wandb` gives hpq's
+They wait for the end of the trial if the code imports wandb, since `import wandb` gives hpq's
 stand-in, or calls hpq.report. A library that calls wandb.init by itself is not seen here.
 """
 
