@@ -150,3 +150,11 @@ def test_retry_of_a_finished_trial_wants_a_yes_as_its_result_goes(
 def test_a_drain_of_nobody_is_not_undone_and_says_how_a_worker_starts(hpq: Hpq) -> None:
     done = hpq("drain", "--all", "--undo")
     assert done.returncode == 4 and "--replicas=N" in done.stderr and "hpq worker" in done.stderr
+
+
+def test_an_empty_name_drains_no_worker(
+    hpq: Hpq, reader: StoreReader, store: TrialStore, who: WorkerPresence
+) -> None:
+    store.present(who, idle=True, lifetime_ms=600_000)
+    refused(hpq("drain", ""), "worker-not-found", exit=4)  # an unknown variable of a shell
+    assert reader.workers.live()[0].state == "idle"

@@ -70,7 +70,7 @@ def _select(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
     for name in names:
         exact = [w for w in workers if name in (w.name, w.pod)]
         fits = exact or [w for w in workers if w.name.startswith(name) or w.pod.startswith(name)]
-        if not fits:
+        if not (name and fits):
             text = f"no live worker or pod is named {name!r}; list them: hpq workers"
             raise NotFound(text, code="worker-not-found")
         homes = sorted({w.pod or w.name for w in fits})
