@@ -5,6 +5,7 @@ import os
 
 import lightning
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import WandbLogger
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -35,6 +36,10 @@ inputs = torch.rand(64, 4)  # your data set
 data = DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=16)
 trainer = lightning.Trainer(
     max_epochs=args.epochs, enable_progress_bar=False, log_every_n_steps=1,
-    logger=WandbLogger(save_dir=os.environ.get("HPQ_OUT", ".")),  # its checkpoints are artifacts
+    logger=WandbLogger(save_dir=os.environ.get("HPQ_OUT", ".")),
+    callbacks=[
+        ModelCheckpoint(monitor="val/loss"),  # the best model, an artifact
+        ModelCheckpoint(os.environ.get("HPQ_CHECKPOINT_DIR", "."), save_last=True),
+    ],
 )  # fmt: skip
-trainer.fit(Model(args.lr), data, data)
+trainer.fit(Model(args.lr), data, data, ckpt_path="last")  # resumes another attempt
