@@ -21,6 +21,7 @@ from hpq.acknowledged import MarkFile
 from hpq.code.signing import RowSigner, unverified
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
+from hpq.connection.credentials import FILE_SCHEME
 from hpq.domain.status import MovedSweep
 from hpq.domain.sweep import SweepView
 from hpq.errors import Forbidden, OutOfReach, sweep_moved
@@ -68,6 +69,7 @@ class Server(Enum):
     PRIVATE = auto()  # of this user on this machine
     SHARED = auto()  # HPQ_REDIS_URL or `hpq join`
     CLUSTER = auto()  # `hpq connect`: workers are pods
+    SLURM = auto()  # `hpq slurm --redis`: workers are jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +155,9 @@ class Session:
         """The kind of the server."""
         if self.is_private:
             return Server.PRIVATE
-        return Server.CLUSTER if self.connection is not None else Server.SHARED
+        if self.connection is not None:
+            return Server.CLUSTER
+        return Server.SLURM if self.url.startswith(FILE_SCHEME) else Server.SHARED
 
 
 def reader_of(redis: Redis, settings: Settings) -> StoreReader:

@@ -74,6 +74,7 @@ def explain_full_server(memory: ServerMemory | None) -> Notice | None:
 def how_to_run(sweep: SweepView, server: Server) -> str:
     """Return how to start a worker for a sweep."""
     more = "" if sweep.launch.is_function else f", or run the sweep here: hpq run {sweep.id}"
+    more = "" if server is Server.SLURM else more  # a login node is not for training
     more = "; `hpq workers` shows the pods" if server is Server.CLUSTER else more
     return how_to_start(server, sweep.queue) + more
 
@@ -87,6 +88,8 @@ def how_to_start(server: Server, queue: str = DEFAULT_QUEUE, kubectl: str = KUBE
     if queue == FUNCTION:
         return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
     flag = "" if queue == DEFAULT_QUEUE else f" --queue {shell_hint([queue])}"
+    if server is Server.SLURM:
+        return f"if `squeue --me` shows no job of workers: hpq slurm{flag} | sbatch"
     return f"start one: hpq worker{flag}"
 
 
@@ -101,7 +104,7 @@ def explain_no_worker(
     of_queue = [w for w in workers if w.queue == sweep.queue]
     candidates = [w for w in of_queue if w.is_for(sweep.id)]
     if not candidates:
-        if sweep.least_ms and server is Server.SHARED and not of_queue:
+        if sweep.least_ms and server in (Server.SHARED, Server.SLURM) and not of_queue:
             return _explain_short(sweep)
         return _explain_none(sweep, of_queue, how_to_run(sweep, server))
     willing = [w for w in candidates if w.state not in _UNWILLING]
@@ -144,8 +147,8 @@ def _explain_short(sweep: SweepView) -> Notice:
     return Notice(
         "time-left-short",
         f"no worker is running, and a trial was cut off after {duration(sweep.least_ms)} without a"
-        f" checkpoint, at the end of a worker's time; allow more: hpq slurm --time {limit}{queue},"
-        " or save checkpoints",
+        f" checkpoint, at the end of a worker's time; allow more: hpq slurm --time {limit}{queue} |"
+        " sbatch, or save checkpoints",
     )
 
 

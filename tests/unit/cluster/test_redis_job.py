@@ -66,6 +66,7 @@ def test_commands_follow_the_server_from_job_to_job_and_the_newest_job_has_the_d
     assert "hpq slurm --redis | sbatch" in away.stderr
     first = cluster.job()
     assert cluster.hpq("ls").returncode == 0
+    assert "hpq slurm | sbatch" in cluster.hpq("workers").stderr
     assert cluster.address.stat().st_mode & 0o077 == 0
     url = with_joined({}, cluster.home)["HPQ_REDIS_URL"]
     password = (cluster.home / "join" / "password").read_text()

@@ -145,9 +145,19 @@ def test_workers_that_are_there_for_another_sweep_are_not_called_dead() -> None:
     assert explain_no_worker(_sweep(DIGITS), both) is None
 
 
+def test_no_worker_of_a_slurm_cluster_names_the_job_script_and_no_command_for_a_login_node(
+    golden: Golden,
+) -> None:
+    for queue in ("default", "small"):
+        why = explain_no_worker(_sweep(PROGRAM, queue), [], Server.SLURM)
+        assert why and why.code == "no-worker" and "hpq run" not in why.text
+        golden.check("waiting", f"no worker of queue {queue} on Slurm", why.text)
+
+
 def test_a_trial_that_was_cut_off_needs_longer_jobs_of_slurm() -> None:
     cut = replace(_sweep(DIGITS), least_ms=4 * 3_600_000)
     why = explain_no_worker(cut, [], Server.SHARED)
     assert why and why.code == "time-left-short" and "--time 8:00:00" in why.text
+    assert _code(explain_no_worker(cut, [], Server.SLURM)) == "time-left-short"
     assert _code(explain_no_worker(cut, [], Server.PRIVATE)) == "no-worker"
     assert explain_no_worker(cut, [_worker()]) is None

@@ -200,10 +200,9 @@ def _confirm(
             continue
         best = trials_of(len(trials))
         what = f"{best} of {sweep.id} with {seeds} seeds each" if one.is_new else "already queued"
-        trains = f"hpq run {one.sid} trains them here, or hpq worker"
         if sweep.launch.is_function:
-            trains = f"to train them: wandb.agent({one.sid!r}, function=…) in the script"
-        print_message(f"{one.sid}: {what}; {trains}")
+            what += f"; to train them: wandb.agent({one.sid!r}, function=…) in the script"
+        print_message(f"{one.sid}: {what}")
     if not (all(ended) or all(sweep.launch.trainer for sweep, _ in ranked)):
         print_message("the script must read its seed from HPQ_SEED; else all runs give one value")
     many = sum(len(trials) for _, trials in ranked)
