@@ -87,6 +87,17 @@ def test_commands_follow_the_server_from_job_to_job_and_the_newest_job_has_the_d
         assert third.wait(DEADLINE_S) == 7  # the script requeues it
 
 
+def test_a_user_who_left_the_server_of_a_job_joins_it_again_while_it_runs(
+    cluster: Cluster,
+) -> None:
+    cluster.job()
+    assert cluster.hpq("leave").returncode == 0
+    assert not (cluster.home / "join").exists()
+    assert cluster.hpq("slurm", "--redis").returncode == 0
+    assert cluster.hpq("ls").returncode == 0
+    assert (cluster.address.parent / "password").stat().st_mode & 0o077 == 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_the_server_of_a_killed_job_ends(cluster: Cluster) -> None:
     cluster.job().kill()

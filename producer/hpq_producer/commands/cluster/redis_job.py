@@ -77,10 +77,8 @@ def serve(settings: Settings) -> ExitCode:
         raise UserError(text, code="setting-missing")
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
-    place, line = (
-        ServerHome.of(folder_of(settings.home)),
-        _Line(folder_of(settings.home) / "address"),
-    )
+    folder = folder_of(settings.home)
+    place, line = ServerHome.of(folder), _Line(folder / "address")
     job = f"Redis job {os.environ.get('SLURM_JOB_ID', '')} on {platform.node()}"
     before = line.read()
     line.write(f"{job}, process {os.getpid()}, is starting")

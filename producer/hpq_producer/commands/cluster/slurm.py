@@ -16,7 +16,7 @@ from typer import Argument, Option
 from hpq.code.signing import key_of
 from hpq.errors import ExitCode, UserError
 from hpq.filestore.local import location
-from hpq.process import make_private
+from hpq.process import make_private, replace_private
 from hpq.settings import LAST_WORDS_S, Settings, read
 from hpq.shell import shell_line
 from hpq_producer import connection_record, invitation
@@ -148,7 +148,10 @@ def _join(settings: Settings) -> None:
         return
     key = key_of(settings, make=True)
     assert key is not None
-    files = {invitation.CODE_KEY: key.decode(), invitation.PASSWORD: secrets.token_urlsafe(32)}
+    password = redis_job.folder_of(settings.home) / "password"
+    if not password.exists():  # else a server of an earlier `hpq slurm --redis` may run
+        replace_private(password, secrets.token_urlsafe(32).encode())
+    files = {invitation.CODE_KEY: key.decode(), invitation.PASSWORD: password.read_text("ascii")}
     store = location(settings)
     shared = {"HPQ_STORE": store if "://" in store else str(Path(store).absolute())}
     found = invitation.Invitation(url=url, settings=shared, files=files, versions={})
