@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -108,6 +109,24 @@ def test_the_server_of_a_killed_job_ends(cluster: Cluster) -> None:
         assert ":" in file.read()  # the job did not sign off
     cluster.job()
     assert cluster.hpq("ls").returncode == 0
+
+
+def test_no_job_opens_the_data_while_a_server_that_does_not_yield_has_them_open(
+    cluster: Cluster,
+) -> None:
+    first = cluster.job()
+    first.send_signal(signal.SIGSTOP)  # it cannot see the line of another job
+    words = [sys.executable, "-P", "-m", redis_job.__name__]
+    try:
+        for _ in range(2):
+            done = subprocess.run(
+                words, env=cluster.env, text=True, capture_output=True, timeout=DEADLINE_S,
+                check=False,
+            )  # fmt: skip
+            assert (done.returncode, ids(done.stderr)) == (3, ["private-redis-orphaned"])
+            assert cluster.hpq("ls").returncode == 0  # with the first server
+    finally:
+        first.send_signal(signal.SIGCONT)
 
 
 def test_a_job_without_its_home_ends_and_names_the_command(tmp_path: Path) -> None:

@@ -82,8 +82,11 @@ def serve(settings: Settings) -> ExitCode:
     job = f"Redis job {os.environ.get('SLURM_JOB_ID', '')} on {platform.node()}"
     before = line.read()
     line.write(f"{job}, process {os.getpid()}, is starting")
-    if not before.endswith(_ENDED):
-        _await_end(before)
+    if not before.endswith(_ENDED) and _still_serves(before):
+        line.write(before)  # commands go on with that server, and the next job looks again
+        text = f"{before}: the server of an earlier Redis job still runs, and has the data open"
+        remedy = f"end it on that node, or remove {folder}/address if another program answers there"
+        raise OutOfReach(f"{text}; {remedy}", code="private-redis-orphaned")
     with socket.create_server(("", 0)) as free:
         address = f"{platform.node()}:{free.getsockname()[1]}"
     server = _start(place, address, credentials.of(settings.redis_url))
@@ -109,13 +112,13 @@ def serve(settings: Settings) -> ExitCode:
     return ExitCode.TIME_UP if 0 < settings.end <= time.time() + EARLY_S else ExitCode.DONE
 
 
-def _await_end(before: str) -> None:
-    """Wait for the end of a server whose job did not sign off. Raises OutOfReach."""
+def _still_serves(before: str) -> bool:
+    """Return whether the server of a job that did not sign off runs after it should have ended."""
     time.sleep(_YIELD_S)
     host, _, port = before.rpartition(":")
     with suppress(OSError, ValueError), socket.create_connection((host, int(port)), _POLL_S):
-        text = f"{before}: the server of an earlier Redis job still runs, and has the data open"
-        raise OutOfReach(f"{text}; end it on that node", code="private-redis-orphaned")
+        return True
+    return False
 
 
 def _start(place: ServerHome, address: str, password: str) -> subprocess.Popen[str]:
