@@ -29,7 +29,6 @@ from hpq_producer.terminal.text import (
     pad,
     planned,
     size,
-    trials_of,
     value,
     width,
 )
@@ -214,7 +213,7 @@ def _metrics(row: TrialRow, curves: Mapping[str, Sequence[Point]], columns: int)
         last = f"{row.metric(name):>9}"
         yield [Span(f"{shown}{blanks}  "), Span(last, style), Span(f"  {drawn}")]
     if rest := len(trial.metrics) - len(names):
-        yield [Span(f"not shown: {trials_of(rest, 'more metric')}", Style.DIM)]
+        yield [Span(f"not shown: {rest:,} more metric{'s' * (rest > 1)}", Style.DIM)]
     if len(trial.metrics) >= MAX_NAMES:
         yield [Span(f"only {MAX_NAMES} metrics are kept; the log names the next", Style.DIM)]
     longest, most = max(map(len, curves.values()), default=0), curve_points(len(trial.metrics))

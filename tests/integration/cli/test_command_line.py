@@ -84,6 +84,12 @@ def test_a_variable_that_is_no_setting_is_warned_of_once(hpq_process: Hpq) -> No
     assert done.returncode == 0 and ids(done.stderr).count("setting-unknown") == 1
 
 
+@pytest.mark.parametrize("program", ["", "no-such-program"])
+def test_exec_names_a_program_that_is_not_there(hpq_process: Hpq, program: str) -> None:
+    done = hpq_process("exec", program)
+    assert done.returncode == 2 and ids(done.stderr) == ["program-missing"]
+
+
 def test_a_worker_in_a_pod_warns_of_a_variable_that_is_no_setting() -> None:
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HPQ_LEES_S": "3", "PATH": os.environ["PATH"]}
     done = subprocess.run(

@@ -42,6 +42,7 @@ def exec_program(
     paths = os.pathsep.join(filter(None, entries))
     try:
         os.execvpe(command[0], command, {**os.environ, "PYTHONPATH": paths, PYTHON: sys.executable})
-    except OSError as error:
-        text = f"cannot start {command[0]!r}: {error.strerror}; write: hpq exec python SCRIPT"
+    except (OSError, ValueError) as error:  # ValueError: an empty name
+        why = error.strerror if isinstance(error, OSError) else error
+        text = f"cannot start {command[0]!r}: {why}; write: hpq exec python SCRIPT"
         raise UserError(text, code="program-missing") from None
