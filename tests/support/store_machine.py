@@ -102,7 +102,11 @@ class Machine(RuleBasedStateMachine):
         nonce, worker = secrets.token_hex(4), self.workers[who]
         got = self.store.claim(worker, nonce=nonce, lease_ms=LEASE)
         if twice:
-            assert self.store.claim(worker, nonce=nonce, lease_ms=LEASE) == got
+            again = self.store.claim(worker, nonce=nonce, lease_ms=LEASE)
+            if isinstance(got, Claim) and isinstance(again, Claim):
+                # A claim that fills the sweep's cap leaves no need for a suggester.
+                again = replace(again, unfed=got.unfed)
+            assert again == got
         self.asked[who] = (nonce, got)
         if isinstance(got, Claim):
             self.held.append((worker, got))
@@ -118,10 +122,9 @@ class Machine(RuleBasedStateMachine):
         if isinstance(got, Claim) and before is not None:
             is_mine = (before.attempt, before.worker) == (got.attempt, self.workers[who].name)
             if is_mine and before.state is TrialState.RUNNING:
-                assert isinstance(
-                    again, Claim
-                )  # the claim may have published a checkpoint meanwhile
-                again = replace(again, checkpoint=got.checkpoint)
+                assert isinstance(again, Claim)
+                # The claim may have published a checkpoint, and a suggester have come or gone.
+                again = replace(again, checkpoint=got.checkpoint, unfed=got.unfed)
                 assert again == got
         if isinstance(again, Claim) and again != got:
             self.held.append((self.workers[who], again))

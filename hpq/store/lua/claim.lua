@@ -1,6 +1,7 @@
 -- Claims the next trial of a worker's queue: by the sweep's priority, then by the owner with the fewest
 -- running trials, then by the sweep's age; within a sweep requeued trials first, then by number, then retried ones.
--- A repeated call with the same nonce gets the same reply. Operators' limits of the owner are applied here.
+-- A repeated call with the same nonce gets the same claim, with the checkpoint and `unfed` of that moment.
+-- Operators' limits of the owner are applied here.
 -- KEYS prefix
 -- ARGV {queue, worker, host, nonce, lease_ms, schema (the newest that the worker reads), provenance (digest
 --      of what its attempts run on), skip (list of sweeps), only (the one sweep that may be
