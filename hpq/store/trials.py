@@ -32,6 +32,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import flatten
+from hpq.store.worker_reader import clock_ms
 
 _NOTICE_TTL_S = 30 * 86_400
 _LOOK_MS = 4_000  # below the default of HPQ_REAP_S: a lone worker looks at each reap
@@ -67,8 +68,8 @@ class TrialStore:
         pipe = self._redis.pipeline(transaction=False)
         pipe.get(self._keys.queue(queue, "look"))
         pipe.time()
-        text, (seconds, us) = pipe.execute()
-        return (text or b"").decode("utf-8", "replace"), 1000 * seconds + us // 1000
+        text, now = pipe.execute()
+        return (text or b"").decode("utf-8", "replace"), clock_ms(now)
 
     def keep_look(self, queue: str, text: str) -> None:
         """Keep what the notices of a queue have seen for the next look, by any worker."""

@@ -197,12 +197,13 @@ class OwnerReader:
         return limits
 
     def _read(self, names: Iterable[str], limits: Mapping[tuple[str, str], int]) -> list[Owner]:
-        names, now_ms = list(names), server_ms(self._redis)
-        pipe = self._redis.pipeline(transaction=False)
+        names, pipe = list(names), self._redis.pipeline(transaction=False)
+        pipe.time()
         for name in names:
             pipe.hvals(self._keys.running(name))
             pipe.hget(self._keys.spent, name)
         answers = iter(pipe.execute())
+        now_ms = clock_ms(next(answers))
         owners = []
         for name, entries, spent in zip(names, answers, answers, strict=True):
             own = {limit: limits[name, limit] for limit in LIMITS if (name, limit) in limits}
@@ -226,7 +227,12 @@ class OwnerReader:
 
 def server_ms(redis: Redis) -> int:
     """Return the time by the server's clock, in milliseconds."""
-    seconds, micros = redis.time()
+    return clock_ms(redis.time())
+
+
+def clock_ms(answer: Any) -> int:
+    """Return the reply of TIME, (seconds, microseconds), in milliseconds."""
+    seconds, micros = answer
     return int(seconds) * 1000 + int(micros) // 1000
 
 
