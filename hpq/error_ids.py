@@ -71,9 +71,9 @@ Code = Literal[
     # lines of a sweep file
     "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
     "conflicting-keys", "duplicate-name", "duplicate-set", "duplicate-value", "exponents",
-    "fewer-sets", "fractional", "invalid-value", "metric-renamed", "missing-key",
+    "fewer-sets", "fractional", "invalid-value", "key-ignored", "metric-renamed", "missing-key",
     "missing-parameter", "more-problems", "no-set-left", "not-a-grid", "not-computed",
-    "order-ignored", "outside-space", "replicates-cut", "set-too-large",
+    "outside-space", "replicates-cut", "set-too-large",
     "sets-left-out", "too-many-sets", "unknown-distribution", "unknown-key", "unknown-macro",
     "unknown-parameter", "unknown-trainer", "unsupported-key",
 ]  # fmt: skip

@@ -29,6 +29,12 @@ _ENVVAR = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
 # A word with white space, or with a character that a shell interprets, may be a line for a shell.
 _SHELL = re.compile(r"""[\s;&|<>()$`"'\\*?\[\]{}~#!^]""")
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+\Z")
+# Text that Hydra reads as it is; without quotes, 1e-4, null and true are no text.
+_HYDRA_WORD = re.compile(r"(?!(?:null|true|false|inf|nan)\Z)[A-Za-z_/][\w./@%*+|-]*", re.A | re.I)
+_HYDRA_KEY = re.compile(r"[\\()\[\]{}:=, \t]")
+_ESCAPED = r"\\\g<0>"
+_BEFORE_QUOTE = re.compile(r"(\\*)(\"|\Z)")  # backslashes count there alone
+_OPEN_INTERPOLATION = re.compile(r"(\\*)\$\{(?![^}]*\})")
 _INNER = re.compile(r"\$\{((?:\+{1,2}|~)?[A-Za-z_][A-Za-z0-9_./@-]*)\}")
 
 
@@ -38,16 +44,21 @@ def text(value: Json) -> str:
 
 
 def _hydra(value: Json) -> str:
-    """Return a value in Hydra's grammar, which has no None and no quoted keys; text as it is."""
+    """Return a value in the grammar of Hydra's overrides, which has no None and no quoted keys."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{k}:{_hydra_inner(v)}" for k, v in value.items()) + "}"
+        pairs = (f"{_HYDRA_KEY.sub(_ESCAPED, k)}:{_hydra(v)}" for k, v in value.items())
+        return "{" + ",".join(pairs) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_hydra_inner, value)) + "]"
-    return "null" if value is None else text(value)
+        return "[" + ",".join(map(_hydra, value)) + "]"
+    if isinstance(value, str):
+        return value if _HYDRA_WORD.fullmatch(value) else _hydra_quoted(value)
+    return "null" if value is None else str(value)
 
 
-def _hydra_inner(value: Json) -> str:
-    return json.dumps(value) if isinstance(value, str) else _hydra(value)
+def _hydra_quoted(value: str) -> str:
+    """Quote a text for Hydra; a whole `${…}` in it stays OmegaConf's interpolation."""
+    value = _OPEN_INTERPOLATION.sub(r"\1\1\\${", value)
+    return '"' + _BEFORE_QUOTE.sub(lambda m: m[1] * 2 + (m[2] and r"\""), value) + '"'
 
 
 def _booleans(params: Params) -> list[str]:
@@ -153,7 +164,7 @@ def argv(
             words.append(_expand(item, {"gpus": gpus, **params}, environ))
     has_directory = any(w.startswith(_HYDRA_DIR) or w in _MULTIRUN for w in words)
     if out and _HYDRA & set(command) and not has_directory:
-        words.append(_HYDRA_DIR + json.dumps(out))
+        words.append(_HYDRA_DIR + _hydra(out))
     return tuple(words)
 
 

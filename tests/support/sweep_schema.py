@@ -15,9 +15,9 @@ _VALIDATOR = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text("utf-8"
 _BEYOND_A_SCHEMA = {
     **dict.fromkeys(
         (
-            "circular-condition", "condition-unmet", "conditions-costly", "duplicate-name",
-            "fractional", "missing-parameter", "no-set-left", "not-a-grid", "outside-space",
-            "replicates-cut", "set-too-large", "too-many-sets", "unknown-macro",
+            "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
+            "duplicate-name", "fractional", "missing-parameter", "no-set-left", "not-a-grid",
+            "outside-space", "replicates-cut", "set-too-large", "too-many-sets", "unknown-macro",
             "unknown-parameter", "unknown-trainer",
         ),
         ("",),

@@ -105,13 +105,17 @@ def check_space(trainer: TrainerSpec, space: Space, out: Problems) -> None:
             out.add(("derive", name), str(trainer.problem(name, None)), code="unknown-parameter")
 
 
-def warn_of_words(words: Mapping[KeyPath, str], out: Problems) -> None:
-    """Warn of parameter values that W&B reads differently: no, 1_000, 1:30, 012.
+def check_words(words: Mapping[KeyPath, str], out: Problems) -> None:
+    """Warn of parameter values that W&B reads differently: no, 1_000, 1:30, 012; report tuples.
 
     Call this for user code only: a built-in trainer's values are checked one by one.
     """
     for path, word in words.items():
-        if path[0] == "parameters" or isinstance(path[0], int):
+        if path[0] != "parameters" and not isinstance(path[0], int):
+            continue
+        if yaml_reader.TORN_TUPLE.match(word):
+            out.add(path, yaml_reader.reading(word), code="ambiguous-word")
+        else:
             out.warn(path, yaml_reader.reading(word), code="ambiguous-word")
 
 

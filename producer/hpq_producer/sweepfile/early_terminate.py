@@ -76,6 +76,15 @@ class Hyperband(_Rule):
             return "max_iter needs s, the number of bands below it; or write only min_iter"
         return "" if self.min_iter or self.max_iter else "needs min_iter, or max_iter with s"
 
+    def unused(self) -> tuple[str, str] | None:
+        """Return the key that changes no band, and why; None if each has an effect."""
+        if self.max_iter and self.min_iter:
+            bands = ", ".join(map(str, self.rule().bands))
+            return "min_iter", f"beside max_iter and s, whose bands are {bands}"
+        if self.s and not self.max_iter:
+            return "s", "without max_iter"
+        return None
+
     def rule(self) -> EarlyTerminate:
         """Return the rule with its bands."""
         if self.max_iter:

@@ -31,6 +31,7 @@ from hpq_producer.sweepfile import (
 )
 from hpq_producer.sweepfile import source as sweep_source
 from hpq_producer.sweepfile.check import check
+from hpq_producer.sweepfile.early_terminate import Hyperband
 from hpq_producer.sweepfile.errors import Problems, SourceMap, shown
 from hpq_producer.sweepfile.field_types import Name
 from hpq_producer.sweepfile.model import CommonKeys, MetricKeys, ObjectiveKeys, SweepFile
@@ -74,7 +75,7 @@ def load(
     _check_together(data, keys, out)
     built_in = None if "program" in data else BUILT_IN.get(str(data.get("trainer")))
     if built_in is None:
-        compatibility.warn_of_words(top.words, out)
+        compatibility.check_words(top.words, out)
     space: Space | None = None
     listed: tuple[ParameterSet, ...] = ()
     points: tuple[ParameterSet, ...] = ()
@@ -237,8 +238,18 @@ def _check_together(data: Data, keys: CommonKeys | None, out: Problems) -> None:
         out.warn(("metric", "name"), what, code="metric-renamed")
     if "method" in data and method != "bayes" and "sampler" in data:
         out.add_conflict(("sampler",), "is for method: bayes; remove it")
+    _warn_of_ignored(data, keys, out)
+
+
+def _warn_of_ignored(data: Data, keys: CommonKeys | None, out: Problems) -> None:
+    """Warn of keys that have no effect beside another one."""
+    method = data.get("method")
+    early = keys.early_terminate if keys else None
     if method in ("random", "bayes") and data.get("order") == "shuffle":
-        out.warn(("order",), f"shuffle has no effect with method: {method}", code="order-ignored")
+        out.warn(("order",), f"shuffle has no effect with method: {method}", code="key-ignored")
+    if isinstance(early, Hyperband) and (unused := early.unused()):
+        key, why = unused
+        out.warn(("early_terminate", key), f"no effect {why}, as with W&B", code="key-ignored")
 
 
 def _check_metrics(data: Data, keys: CommonKeys, out: Problems) -> None:

@@ -43,9 +43,12 @@ _OLD_BOOLEANS = re.compile(r"(?:on|off|yes|no)\Z", re.IGNORECASE)
 _OLD_NUMBERS = re.compile(
     r"[-+]?(?:0[0-7_]+|0b[01_]+|\.?[0-9][0-9_:]*[_:][0-9_:]*(?:\.[0-9_]*)?)\Z"
 )
+# The first part of a tuple: `[(3, 5)]` is a list of the texts `(3` and `5)`.
+TORN_TUPLE = re.compile(r"\([^)]*\Z")
 # Words that a person, or YAML 1.2, reads as another value.
 AMBIGUOUS = re.compile(
-    rf"(?:{_OLD_BOOLEANS.pattern})|[-+]?0[0-9]+\Z|[-+]?[1-9][0-9]*(?::[0-5]?[0-9])+\Z",
+    rf"(?:{_OLD_BOOLEANS.pattern})|[-+]?0[0-9]+\Z|[-+]?[1-9][0-9]*(?::[0-5]?[0-9])+\Z"
+    rf"|{TORN_TUPLE.pattern}",
     re.IGNORECASE,
 )
 
@@ -100,6 +103,8 @@ def reading(text: str) -> str:
     if _OLD_BOOLEANS.match(text):
         value = "true" if text.lower() in ("on", "yes") else "false"
         return f"{text} without quotes is the boolean {value}; write '{text}' for text"
+    if TORN_TUPLE.match(text):
+        return f"YAML has no tuples, and this is the text '{text}'; write [3, 5] for (3, 5)"
     return f"{text} is the number {resolve(text)}; write {resolve(text)}, or '{text}' for text"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hpq.code.command import argv
 from hpq.domain.trial import TrialState
 from tests.support.ids import ids
 
@@ -294,10 +295,44 @@ HYDRA = """
 """
 
 
-def test_a_hydra_script_gets_overrides_and_writes_into_the_trials_artifacts(lab) -> None:
+def _hydra_python() -> str:
+    """Return a Python that has Hydra; skip if there is none."""
     python = os.environ.get("ML_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import hydra"], capture_output=True).returncode:
         pytest.skip("hydra-core is not installed (ML_PYTHON names a Python that has it)")
+    return python
+
+
+HYDRA_READS = """
+import json, sys
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+with initialize_config_dir(version_base=None, config_dir=sys.argv[1]):
+    made = compose("conf", overrides=sys.argv[2:])
+print(json.dumps(OmegaConf.to_container(made)))
+"""
+TEXTS = [
+    "plain", "a&b", "a,b", "a=b", "a b", "it's", 'say "hi"', "[1,2]", "{a: 1}", "${oc.env:HOME}",
+    "", "null", "NULL", "1e-4", "true", "é日本", "a\\b", "a\\", '\\"', "\\\\", "~x", "*", "a:b",
+    "(x)", "#c", "a#b", "!x", "@x", " lead", "trail ", "0x10", "1_000", "interval(1,2)",
+    "choice(1,2)", "a\nb", "\t", "inf", "nan", "-1", "+x", "/data/x-1.5/y", "'q'", "a|b", "50%",
+    "$", "a.b.c",
+]  # fmt: skip
+
+
+def test_hydra_reads_each_text_as_the_sweep_file_has_it(tmp_path: Path) -> None:
+    (tmp_path / "conf.yaml").write_text("db: my\n")
+    params = {f"t{n}": text for n, text in enumerate(TEXTS)}
+    params |= {"list": TEXTS, "dict": {"a b": TEXTS, "c:d": {"e=f": None, "(g)": 1.5}}}
+    command = (_hydra_python(), "-c", HYDRA_READS, str(tmp_path), "${args_override_hydra}")
+    made = argv(command, "", params, environ={}, params_file="", interpreter="")
+    done = subprocess.run(made, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"db": "my", **params}
+
+
+def test_a_hydra_script_gets_overrides_and_writes_into_the_trials_artifacts(lab) -> None:
+    python = _hydra_python()
     lab.write("train.py", HYDRA)
     lab.write("conf.yaml", "db: {lr: 1}\nopt: {layers: [], name: z}\nnone: 1\n")
     sid = lab.enqueue(

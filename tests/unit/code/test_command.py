@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpq.code.command import argv
+from hpq.domain.trial import Json
 from hpq.errors import BadParams
 
 PARAMS = {"lr": 0.1, "opt": "a b", "nest": {"x": 1}, "flag": True, "off": False, "none": None}
@@ -33,8 +34,8 @@ def test_the_default_command_is_wandbs() -> None:
         ("${args_no_hyphens}", ["a=1", "b=x y"]),
         ("${args_json}", ['{"a": 1, "b": "x y"}']),
         ("${args_json_file}", ["/p.json"]),
-        ("${args_append_hydra}", ["+a=1", "+b=x y"]),
-        ("${args_override_hydra}", ["++a=1", "++b=x y"]),
+        ("${args_append_hydra}", ["+a=1", '+b="x y"']),
+        ("${args_override_hydra}", ["++a=1", '++b="x y"']),
         ("${envvar:HOME}/run", ["/h/run"]),
         ("${envvar:NOWHERE}", ["NOWHERE"]),
         ("--size=${a}", ["--size=1"]),
@@ -45,6 +46,20 @@ def test_the_default_command_is_wandbs() -> None:
 def test_a_macro_becomes_words_and_never_a_shell(macro: str, expected: list[str]) -> None:
     """B6: `$(id); rm -rf /`, spaces and quotes in a command's parameters."""
     assert words(macro, params={"a": 1, "b": "x y"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("adam", "adam"), ("resnet/v2.5", "resnet/v2.5"), (None, "null"), (True, "True"),
+        (1e-05, "1e-05"), ("1e-4", '"1e-4"'), ("Null", '"Null"'), ("", '""'), ("a=b", '"a=b"'),
+        ('say "hi"', r'"say \"hi\""'), ("a\\b", r'"a\b"'), ("a\\", r'"a\\"'),
+        ("é", '"é"'), ("${x}", '"${x}"'), ("${x", r'"\${x"'),
+        (["a", "1", None, {"k v": "é"}], '[a,"1",null,{k\\ v:"é"}]'),
+    ],
+)  # fmt: skip
+def test_hydra_gets_quotes_around_text_that_it_reads_otherwise(value: Json, expected: str) -> None:
+    assert words("${args_override_hydra}", params={"s": value}) == [f"++s={expected}"]
 
 
 def test_booleans_become_flags_where_the_macro_says_so() -> None:

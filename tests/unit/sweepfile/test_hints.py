@@ -42,6 +42,7 @@ REFUSED = {
     ),
     "mean": ("  x: {distribution: normal, mean: 0}\n", "5:29 unknown-key"),
     "std": ("  x: {distribution: normal, std: 0}\n", "5:29 unknown-key"),
+    "tuples": ("  k: {values: [(3, 3), (a, 5)]}\n", "5:16 ambiguous-word"),
     "a quoted number": ("run_cap: '5'\n", "5:1 invalid-value"),
     "a quoted end": ("  x: {min: '1e-3', max: 1}\n", "5:7 invalid-value"),
     "a word with an underscore": ("run_cap: 1_000x\n", "5:1 invalid-value"),
@@ -75,6 +76,14 @@ def test_a_flag_that_names_a_parameter_is_told_its_whole_name(tmp_path: Path) ->
 WARNED = {
     "a time": ("  n: {value: 1:30}\n", "5:7 ambiguous-word"),
     "a leading zero": ("  n: {value: 012}\n", "5:7 ambiguous-word"),
+    "min_iter beside max_iter": (
+        "early_terminate: {type: hyperband, max_iter: 27, s: 2, min_iter: 4}\nmetric: {name: a}\n",
+        "5:56 key-ignored",
+    ),
+    "s without max_iter": (
+        "early_terminate: {type: hyperband, min_iter: 3, s: 2}\nmetric: {name: a}\n",
+        "5:49 key-ignored",
+    ),
     "a name of wandb": ("  n: {value: 1}\nmetric: {name: 'loss [val]'}\n", "6:10 metric-renamed"),
 }
 
@@ -86,7 +95,9 @@ def test_what_is_probably_not_meant_is_warned_of(golden: Golden, tmp_path: Path,
     assert places(golden, f"warning: {case}", load(file).warnings, tmp_path) == [WARNED[case][1]]
 
 
-@pytest.mark.parametrize("word", ["cd /x && X=${HOME} ./run", "X=${HOME}", "'1_000'"])
+@pytest.mark.parametrize(
+    "word", ["cd /x && X=${HOME} ./run", "X=${HOME}", "'1_000'", "(3, 3)", "'(3'", "a(3"]
+)
 def test_a_shells_words_and_quoted_texts_are_left_alone(tmp_path: Path, word: str) -> None:
     file = tmp_path / "s.yaml"
     shown = word if word.startswith("'") else f'"{word}"'
