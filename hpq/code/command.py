@@ -83,6 +83,9 @@ _INTERPRETER = re.compile(r"(?:python|pypy|Rscript|julia|node|ruby|perl)[\d.]*")
 _STARTER = re.compile(rf"{_INTERPRETER.pattern}|(?:ba|da|z)?sh")
 _WITH_VALUE = frozenset({"-W", "-X"})
 _SCRIPT_S = 20.0
+# `-c` puts the current directory first, and before Python 3.11 no option prevents that. A module
+# there is another person's code, which a question must not run.
+_AWAY_FROM_HERE = "import sys; sys.path[:] = filter(None, sys.path)\n"
 GPUS = "${gpus}"  # hpq's own; a parameter of that name takes precedence
 MACROS = ("${env}", "${interpreter}", "${program}", *_ARGS, "${args_json_file}", GPUS)
 
@@ -216,12 +219,14 @@ def interpreter(environ: Mapping[str, str], given: str = "") -> str:
 def printed_by(python: str, script: str, environ: Mapping[str, str]) -> str:
     """Return what a script prints that a Python of programs runs, without hpq's secrets.
 
+    The script imports nothing from the current directory.
+
     Raises:
         OSError, subprocess.SubprocessError: it cannot be started, fails, or takes too long.
     """
     ours = hpq_process.ours(environ)
     done = subprocess.run(
-        [python, "-c", script],
+        [python, "-c", _AWAY_FROM_HERE + script],
         env={name: value for name, value in environ.items() if name not in ours},
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -19,7 +19,7 @@ maps = {}
 for finder in sys.meta_path:
     module = sys.modules.get(getattr(finder, "__module__", ""))
     maps.update(getattr(module, "MAPPING", None) or {})
-print(json.dumps([sys.path[1:], maps, [sys.prefix, sys.base_prefix]]))
+print(json.dumps([sys.path, maps, [sys.prefix, sys.base_prefix]]))
 """
 
 

@@ -12,12 +12,13 @@ import json
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
+from hpq.code.git import git
 from hpq.errors import UserError
 from hpq.filestore.base import is_safe_name
 
@@ -26,7 +27,7 @@ TRACKED = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", "
 UNTRACKED = frozenset({".py", ".yaml", ".yml", ".json"})
 MOST_BYTES = 10 * 1024 * 1024
 _HEAD_BYTES = 1024  # of a file in a bundle: its head, and the padding of its end
-_MOST_FILE_BYTES = 1024 * 1024  # of a file of local code: larger ones are data
+MOST_FILE_BYTES = 1024 * 1024  # of a file of local code: larger ones are data
 SKIPPED = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules", "site-packages"})
 _SECRET = (
     *(".env*", "*.env", "*.pem", "*.key", ".netrc", ".pypirc", "kubeconfig*"),
@@ -73,9 +74,10 @@ def files_of(folder: Path, named: Collection[str], *, is_sent: bool = False) -> 
         found = [p for p in found if not is_ignored(p)]
     else:
         found = [p for p in found if _is_small(folder / p)]
-    found = [p for p in found if _is_inside(folder, p)] + [Path(name) for name in named]
+    found += [Path(name) for name in named]
     named_well = {p for p in found if not _is_secret(p) and is_safe_name(str(p))}
-    return sorted(p for p in named_well if (folder / p).is_file())
+    is_inside = _inside(folder)
+    return sorted(p for p in named_well if (folder / p).is_file() and is_inside(p))
 
 
 def left_out(
@@ -115,6 +117,8 @@ def left_out(
 def _is_secret(path: Path) -> bool:
     """True for the name of a secret; modules may be called credentials.py or id_map.py."""
     name = path.name.lower()
+    if ".git" in path.parts:  # its configuration may hold the password of a remote
+        return True
     if any(fnmatch(name, pattern) for pattern in _SECRET):
         return True
     return ("credential" in name and path.suffix != ".py") or (
@@ -124,16 +128,28 @@ def _is_secret(path: Path) -> bool:
 
 def _is_small(path: Path) -> bool:
     with suppress(OSError):
-        return path.stat().st_size <= _MOST_FILE_BYTES
+        return path.stat().st_size <= MOST_FILE_BYTES
     return False
 
 
-def _is_inside(folder: Path, path: Path) -> bool:
-    """Return False for a link that leads out of the folder."""
-    whole = folder / path
-    with suppress(OSError):
-        return not whole.is_symlink() or whole.resolve().is_relative_to(folder.resolve())
-    return False
+def _inside(folder: Path) -> Callable[[Path], bool]:
+    """Return a test for files that no link leads out of the folder, nor to a secret in it."""
+    root = folder.resolve()
+
+    @cache
+    def is_inside(parent: Path) -> bool:
+        return (folder / parent).resolve().is_relative_to(root)
+
+    def test(path: Path) -> bool:
+        whole = folder / path
+        with suppress(OSError, RuntimeError):  # a loop of links
+            if not whole.is_symlink():
+                return is_inside(path.parent)
+            target = whole.resolve()
+            return target.is_relative_to(root) and not _is_secret(target.relative_to(root))
+        return False
+
+    return test
 
 
 def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
@@ -177,16 +193,6 @@ def _is_code(path: Path, endings: Collection[str]) -> bool:
     return path.suffix in endings and not path.name.startswith(".")
 
 
-def git(folder: Path, *args: str, codes: Collection[int] = (0,)) -> bytes | None:
-    """Return what a git command prints; None unless it exits with one of `codes`."""
-    command = ["git", "-C", str(folder), *args]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode in codes else None
-
-
 def _git_paths(folder: Path, *args: str) -> list[Path] | None:
     printed = git(folder, *args)
     if printed is None:
@@ -228,10 +234,10 @@ def take_snapshot(
         raise UserError(
             f"{error.filename or folder}: {error.strerror}", code="file-unreadable"
         ) from None
-    return {name: file for name, file in read.items() if not _holds_secret(name, file[0])}
+    return {name: file for name, file in read.items() if not holds_secret(name, file[0])}
 
 
-def _holds_secret(name: str, content: bytes) -> bool:
+def holds_secret(name: str, content: bytes) -> bool:
     """True for a private key, or a token of `hpq invite`."""
     if _TOKEN.search(content):
         return True

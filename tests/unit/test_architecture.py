@@ -197,3 +197,22 @@ def test_no_shell_no_pickle_and_no_eval() -> None:
                 assert said.get("shell", "False") == "False", f"a shell, {where}"
                 if called == "torch.load":
                     assert said.get("weights_only") == "True", where
+
+
+def test_no_interpreter_that_hpq_starts_imports_from_the_current_directory() -> None:
+    """Each has -P or -I; `printed_by` asks the Pythons of programs, which may not know -P."""
+    starts = []
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
+            words = [ast.unparse(word) for word in node.elts] if isinstance(node, ast.List) else []
+            is_hint = "'pip'" in words
+            is_start = {"'-c'", "'-m'"} & set(words) and words[0] in ("python", "sys.executable")
+            if is_start and not is_hint:
+                starts.append(name_of(path))
+                assert words[1] in ("'-P'", "'-I'") or name_of(path) == "hpq.code.command", words
+    assert len(starts) >= 10, starts
+
+
+def test_one_module_starts_git() -> None:
+    starts = [name_of(path) for path in MODULES if '["git",' in path.read_text("utf-8")]
+    assert starts == ["hpq.code.git"]

@@ -90,7 +90,7 @@ def append_trials(
     for line in check_capacity(session, len(plan.new)):
         warn(line)
     spec = submission.spec
-    origin, _ = provenance.collect_provenance(submission.file, submission.code.launch, None, spec)
+    origin, _ = provenance.collect_provenance(submission)
     return session.writer().append(
         sweep.id,
         [encode_new(params, i % spec.keys.replicates) for i, params in enumerate(plan.new)],

@@ -46,6 +46,7 @@ class DiscoveredCode:
     launch: Launch
     files: Files | None = None  # of the snapshot
     folder: Path = Path()
+    root: Path = Path()  # of the files' names
     is_sent: bool = True  # False: too large; the snapshot stays on this disk
     note: str = ""  # of code that is too large: what the snapshot holds instead
     left_out: tuple[str, ...] = ()  # modules that are not in the snapshot
@@ -118,6 +119,8 @@ def find_code(
         )
     else:
         root, files, is_sent, note = _frozen(spec, folder, named, is_no_code)
+    if not is_live:
+        _refuse_link(spec, _normal(folder, spec.keys.program), root)
     launch = replace(
         _launch(spec, digest_of(manifest(files)), folder),
         code_dir="" if is_named else str(folder),
@@ -128,6 +131,7 @@ def find_code(
         launch=launch,
         files=files,
         folder=folder,
+        root=root,
         is_sent=is_sent,
         note=note,
         left_out=() if is_live else tuple(left_out(root, files, is_no_code, is_sent=is_named)),
@@ -161,6 +165,14 @@ def _note(whole: Path, root: Path) -> str:
     if root == whole:
         return ""
     return f"{whole} has more than 10 MiB of code: the snapshot holds {root} alone"
+
+
+def _refuse_link(spec: SweepSpec, program: Path, root: Path) -> None:
+    """Raise SweepFileError if the program is a link out of the root: no snapshot holds its file."""
+    is_below = program.is_file() and program.is_relative_to(root)
+    if is_below and not program.resolve().is_relative_to(root.resolve()):
+        text = f"{_position(spec)}: {program} is a link to {program.resolve()}, outside {root}"
+        raise SweepFileError(f"{text}; copy that file, or name it", code="code-invalid")
 
 
 def _normal(folder: Path, word: str) -> Path:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpq import __version__
-from hpq.code.manifest import git
-from hpq.domain.sweep import Launch, SweepView
+from hpq.code.git import git
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
-from hpq_producer.sweepfile.spec import SweepSpec
+from hpq_producer.enqueue.submission import Submission
+from hpq_producer.enqueue.uncommitted import uncommitted
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SCP = re.compile(r"(?:[^@/]+@)?([^/:]+):(?!/?/)(.+)")  # git@host:path
@@ -76,16 +77,13 @@ def normalize_remote(url: str) -> str:
 MAX_DIFF_BYTES = 1024 * 1024  # of uncommitted changes; a longer diff is cut, with a warning
 
 
-def collect_provenance(
-    file: Path, launch: Launch, code: Path | None, spec: SweepSpec
-) -> tuple[dict[str, Json], str]:
-    """Collect a sweep's origin for `hpq show`, and the diff of its code; git errors are ignored.
-
-    `code` is the directory of the user's code, if any.
-    """
+def collect_provenance(submission: Submission) -> tuple[dict[str, Json], str]:
+    """Collect a sweep's origin for `hpq show`, and the diff of its code; git errors are ignored."""
+    file, spec, code = submission.file, submission.spec, submission.code
     data = spec.text.encode() or file.read_bytes()
-    folder = code or (Path(launch.code_dir) if launch.code_dir else file.resolve().parent)
-    diff = git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD") or b""
+    folder = file.resolve().parent if code.files is None else code.folder
+    commit = _text(git(folder, "rev-parse", "HEAD"))
+    diff = uncommitted(code.root, code.files or {}).encode() if commit else b""
     record: dict[str, Json] = {
         "file": "" if spec.text else str(file.resolve()),
         "text": data.decode("utf-8", "replace"),
@@ -94,17 +92,14 @@ def collect_provenance(
         "host": platform.node(),
         "python": platform.python_version(),
         "hpq": __version__,
-        "git": _git_state(folder, diff),
+        "git": _git_state(folder, commit, diff) if commit else None,
     }
-    if launch.bundled:
+    if code.launch.bundled:
         record["folder"] = str(folder)
     return record, diff[:MAX_DIFF_BYTES].decode("utf-8", "replace")
 
 
-def _git_state(folder: Path, diff: bytes) -> Json:
-    commit = _text(git(folder, "rev-parse", "HEAD"))
-    if commit is None:
-        return None
+def _git_state(folder: Path, commit: str, diff: bytes) -> Json:
     return {
         "commit": commit,
         "branch": _text(git(folder, "rev-parse", "--abbrev-ref", "HEAD")),

@@ -94,9 +94,7 @@ def enqueue_sweep(
         warn(line)
     sid = new_id(writer, spec.name)
     key = signing.key_of(session.settings, make=True)
-    origin, diff = provenance.collect_provenance(
-        submission.file, code.launch, code.folder if code.files else None, spec
-    )
+    origin, diff = provenance.collect_provenance(submission)
     sweep = replace(
         _sweep(session, submission, sid),
         tags=tuple(tags),

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import unified_diff
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from hpq import __version__
 from hpq.code import bundle
+from hpq.code.diff import text_diff
 from hpq.code.manifest import (
     Files,
     digest_of,
-    git,
     git_root,
     left_out,
     manifest,
@@ -222,9 +220,13 @@ def _file(a: Side, b: Side) -> Section:
     if b.no_file and not b.text:
         return Section(title="sweep file", note=b.no_file)
     name = a.file if a.file == b.file and is_safe_name(a.file) else "sweep.yaml"
-    diff = text_diff(*({name: (text.encode(), 0o644)} for text in (old, new)))
+    diff = _diff(*({name: (text.encode(), 0o644)} for text in (old, new)))
     note = "" if (old, new) == (a.text, b.text) else "the keys with --set applied"
     return Section(title="sweep file", note=note, diff=diff, is_equal=old == new)
+
+
+def _diff(old: Files, new: Files) -> str:
+    return clean_block(text_diff(old, new))
 
 
 def _code(a: Side, b: Side) -> Section:
@@ -232,7 +234,7 @@ def _code(a: Side, b: Side) -> Section:
     if a.code and a.code == b.code:
         return Section(title="code", note=note, is_equal=True)
     if a.files is not None and b.files is not None:
-        return Section(title="code", note=note, diff=text_diff(a.files, b.files))
+        return Section(title="code", note=note, diff=_diff(a.files, b.files))
     differ = {
         name: (a.names.get(name, "")[:8], b.names.get(name, "")[:8])
         for name in sorted({*a.names, *b.names})
@@ -251,23 +253,3 @@ def _facts(title: str, a: Side, b: Side) -> Section:
     names = dict.fromkeys([*old, *new])
     differ = {n: (old.get(n), new.get(n)) for n in names if old.get(n) != new.get(n)}
     return Section(title=title, note="", differ=differ, is_equal=not differ)
-
-
-def text_diff(old: Files, new: Files) -> str:
-    """Return git's diff of two snapshots, else that of difflib, as clean text; "" if equal."""
-    if old == new:
-        return ""
-    with TemporaryDirectory(prefix="hpq-diff-") as folder:
-        bundle.write(old, Path(folder) / "a")
-        bundle.write(new, Path(folder) / "b")
-        words = ("diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color")
-        found = git(Path(folder), *words, "--no-prefix", "a", "b", codes=(1,))
-    if found is not None:
-        return clean_block(found.decode("utf-8", "replace"))
-    lines: list[str] = []
-    for name in sorted({*old, *new}):
-        before, after = (
-            one.get(name, (b"", 0))[0].decode("utf-8", "replace").splitlines() for one in (old, new)
-        )
-        lines += unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm="")
-    return clean_block("".join(f"{line}\n" for line in lines))

@@ -16,7 +16,7 @@ from hpq.gpus import gpu_names
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 
-_PROBE = "import json, sys; print(json.dumps([sys.version.split()[0], sys.path[1:]]))"
+_PROBE = "import json, sys; print(json.dumps([sys.version.split()[0], sys.path]))"
 
 
 def record(

@@ -1,0 +1,100 @@
+"""Ask git about a checkout that another person may have made: none of its code runs.
+
+A checkout's configuration names programs: monitors, hooks, filters, and transports that fetch
+missing objects. Filters cannot be switched off, so no command that applies them is used: no diff,
+no status. A checkout may also name another repository or work tree as its own, and hpq would store
+what it reads there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+_SAFE = (
+    "--no-pager",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "safe.bareRepository=explicit"),
+)
+_ENVIRONMENT = {
+    "GIT_NO_LAZY_FETCH": "1",  # git before 2.45 does not know it, and then
+    "GIT_ALLOW_PROTOCOL": "",  # has no protocol to fetch by
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+# The user's own. Others name another repository, its index, or a program (a hook of git sets some).
+_KEPT = frozenset(
+    {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
+)
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 4096  # of a file that names a directory
+
+
+def checkout(folder: Path) -> Path | None:
+    """Return the root of the git checkout that a folder is in.
+
+    None if its git directory belongs to another one: it must be in the root, or be that of this
+    worktree or submodule.
+    """
+    folder = folder.resolve()
+    for root in (folder, *folder.parents):
+        if os.path.lexists(root / ".git"):
+            return root if _is_own(root) else None
+    return None
+
+
+def git(folder: Path, *args: str, data: bytes = b"") -> bytes | None:
+    """Return what git prints of a folder's checkout; `data` is its standard input.
+
+    None if it fails, or if the folder is in no checkout.
+    """
+    root = checkout(folder)
+    if root is None:
+        return None
+    own = {"GIT_WORK_TREE": str(root), "GIT_CEILING_DIRECTORIES": str(root.parent)}
+    return _printed(folder, args, own, data)
+
+
+def _printed(
+    folder: Path, args: tuple[str, ...], environ: dict[str, str], data: bytes = b""
+) -> bytes | None:
+    kept = {n: v for n, v in os.environ.items() if n in _KEPT or not n.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", *_SAFE, "-C", str(folder), *args],
+            env={**kept, **_ENVIRONMENT, **environ},
+            input=data,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _is_own(root: Path) -> bool:
+    """True if the git directory of a root is its own."""
+    entry = root / ".git"
+    word, _, name = _line(entry).partition(": ")
+    folder = (root / name if word == "gitdir" else entry).resolve()
+    if (folder / "commondir").exists():  # a worktree's, in the git directory of its repository
+        common = (folder / _line(folder / "commondir")).resolve()
+        named = (folder / _line(folder / "gitdir")).resolve()
+        return folder.parent == common / "worktrees" and named == entry.resolve()
+    if folder.is_relative_to(root):
+        return folder.is_dir()
+    tree = _printed(root, ("config", "--file", str(folder / "config"), "core.worktree"), {})
+    return tree is not None and (folder / os.fsdecode(tree).strip()).resolve() == root
+
+
+def _line(path: Path) -> str:
+    """Return the text of a small file that names a directory; "" if there is none."""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return os.fsdecode(file.read(_MOST_BYTES)).strip()
+    return ""
