@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from hpq.connection import credentials
-from hpq.connection.credentials import FILE_SCHEME, SECRETS, redact
+from hpq.connection.credentials import SECRETS, redact
 from hpq.domain.retry_policy import LOST_MAX
 from hpq.domain.sweep import NAME_RULE
 from hpq.domain.trial import Json
@@ -24,7 +24,6 @@ from hpq.errors import SettingsError
 from hpq.notice import Notice
 
 KEY_LEAST = 16
-_SENTINEL = re.compile(r"redis\+sentinel://([^/\s]*@)?[^/@\s]+/[^/?\s]+(/\d+)?/?(\?\S*)?\Z")
 _WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
 
 
@@ -121,12 +120,7 @@ def parse_key(text: str) -> str:
 
 def parse_url(text: str) -> str:
     """Parse the URL of a Redis server."""
-    if not text.startswith(
-        ("redis://", "rediss://", "unix://", f"{FILE_SCHEME}:///")
-    ) and not _SENTINEL.match(text):
-        raise ValueError(
-            "use redis://, rediss://, unix:// or redis+sentinel://HOST:26379,HOST2:26379/NAME/0"
-        )
+    credentials.parse(text)
     return text
 
 

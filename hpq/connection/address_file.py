@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from redis import Redis
 from redis.connection import Connection, ConnectionPool
 from redis.exceptions import ConnectionError
 
 from hpq.connection import sentinel
-from hpq.connection.credentials import FILE_SCHEME
+from hpq.connection.credentials import FILE_SCHEME, parse
 
 _AWAY = (
     "`squeue --me --name=hpq-redis` shows the Redis job; if there is none, run"
@@ -52,7 +52,7 @@ def client(kind: type[Redis], url: str, **options: Any) -> Redis:
     """Create a client of any URL; the pool is the client's own."""
     if not url.startswith(FILE_SCHEME):
         return sentinel.client(kind, url, **options)
-    path = Path(unquote(urlsplit(url).path))
+    path = Path(unquote(parse(url).path))
     return kind.from_pool(ConnectionPool(_Connection, address_file=path, **options))
 
 

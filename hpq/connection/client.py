@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from redis import Redis
 from redis.backoff import AbstractBackoff, ExponentialWithJitterBackoff
@@ -224,9 +223,7 @@ def connect(
         text = f"HPQ_REDIS_URL: {redact(url)}: unknown option {option}; TLS has {tls.OPTIONS}"
         raise SettingsError(text, code="redis-url-invalid") from None
     except ValueError as error:
-        # What could not be read may be a piece of the password.
-        why = error if "password file" in str(error) else "write special characters as %XX"
-        text = f"HPQ_REDIS_URL: {redact(url)}: cannot parse it: {why}"
+        text = f"HPQ_REDIS_URL: {redact(url)}: cannot parse it: {error}"
         raise SettingsError(text, code="redis-url-invalid") from None
 
 
@@ -267,7 +264,7 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
     if isinstance(error, ResponseError) and str(error).startswith(("NOAUTH", "WRONGPASS")):
         error = AuthenticationError()
     if isinstance(error, NoPermissionError) and _WRITES.search(str(error)):
-        user = urlsplit(url).username or "default"
+        user = credentials.parse(url).username or "default"
         why = f"the user {user} is read-only; use the producer's credentials"
         message = f"{where}: permission denied: {why}"
         return Forbidden(message, code="redis-read-only")

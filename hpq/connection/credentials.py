@@ -1,4 +1,4 @@
-"""Find the passwords of the server and of file-store URLs, and hide them in text.
+"""Parse the server's URL; find its password and those of file-store URLs, and hide them in text.
 
 Standard library only. The server's password is in its URL, or in a file that the URL names as
 `?password_file=PATH` (settings writes that for HPQ_REDIS_PASSWORD_FILE). The file is read at every
@@ -25,18 +25,51 @@ from urllib.parse import (
 SECRETS = frozenset({"HPQ_CODE_KEY", "HPQ_NOTIFY", "HPQ_REDIS_URL"})
 _FILE = "password_file"
 FILE_SCHEME = "redis+file"  # hpq.connection.address_file
+_USER = r"(?:[^\s/?#\[\]]*@)?"  # with the password; the last @ ends it
+_HOST = r"(?:\[[^\s/?#\[\]@]*\]|[^\s/?#\[\]@:,]*)(?::[0-9]*)?"
+_QUERY = r"(?:\?[^@#]*)?"
+# An @ behind the host would belong to a password that has a / ? or #.
+_REDIS_URL = re.compile(
+    rf"rediss?://{_USER}{_HOST}(?:/[0-9]*)?/?{_QUERY}"
+    rf"|unix://(?:{_USER}/[^?#@]*|/[^?#]*){_QUERY}"
+    rf"|redis\+sentinel://{_USER}{_HOST}(?:,{_HOST})*/[^\s/?#@]+(?:/[0-9]+)?/?{_QUERY}"
+    rf"|{re.escape(FILE_SCHEME)}:///[^?#]*{_QUERY}"
+)
+_FORMS = (
+    "use redis://USER:PASSWORD@HOST:6379/0, rediss://, unix:///PATH or"
+    " redis+sentinel://HOST:26379,HOST2:26379/NAME/0; write special characters of the user and the"
+    " password as %XX: %20 for a space, %2F for /, %40 for @"
+)
 # Greedy: a password may hold an @ that is not written as %40.
-_IN_URL = re.compile(r"(://[^:/@\s]*):\S*@")
+_IN_URL = re.compile(r"(://[^:]*):.*@", re.DOTALL)
 # Names of secrets in fsspec's file systems: secret, token, account_key, X-Amz-Signature; no files.
 _TELLING = r"[\w.-]*(?:key|secret|token|passw|passphrase|credential|sig)[\w.-]*(?<!file)(?<!path)"
-_IN_QUERY = re.compile(rf"([?&]{_TELLING}=)([^&\s]*)", re.IGNORECASE)
-_IN_STORE = re.compile(r"://[^:/@\s]*:(?:(?=([^/\s]*)@)|)(?=(\S*)@)")
+_IN_QUERY = re.compile(rf"([?&]{_TELLING}=)([^&]*)", re.IGNORECASE)
+_IN_STORE = re.compile(r"://[^:]*:(?:(?=([^/]*)@)|)(?=(.*)@)", re.DOTALL)
+_MAY_BE_URL = re.compile(r"\S*[:?&]\S*")
 _SHORTEST = 4  # characters; hiding less would eat ordinary words
 
 
-def redact(text: str) -> str:
-    """Return the text with the passwords of its URLs hidden."""
-    return _IN_QUERY.sub(r"\1***", _IN_URL.sub(r"\1:***@", text))
+def parse(url: str) -> SplitResult:
+    """Return the parts of a Redis URL, in which no character can be misread.
+
+    Raises:
+        ValueError: the URL is malformed; the text names what to write, and nothing of the URL.
+    """
+    if not url.isprintable() or not _REDIS_URL.fullmatch(url):
+        raise ValueError(_FORMS)
+    try:
+        parts = urlsplit(url)
+        for place in parts.netloc.rpartition("@")[2].split(","):
+            _ = urlsplit(f"//{place}").port  # raises for a port above 65535
+    except ValueError:  # its text has the password
+        raise ValueError(_FORMS) from None
+    return parts
+
+
+def redact(url: str) -> str:
+    """Return a URL with its password hidden: all up to the last @, as it may be malformed."""
+    return _IN_QUERY.sub(r"\1***", _IN_URL.sub(r"\1:***@", url))
 
 
 def carried(url: str) -> tuple[str, ...]:
@@ -54,12 +87,12 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     """Return the text with these secrets, and the passwords of its URLs, hidden."""
     for one in sorted((s for s in secrets if len(s) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(one, "***")
-    return redact(text)
+    return _MAY_BE_URL.sub(lambda found: redact(found[0]), text)
 
 
 def with_file(url: str, path: Path) -> str:
     """Add a password file to a URL, unless the URL names one."""
-    parts = urlsplit(url)
+    parts = parse(url)
     if any(name == _FILE for name, _ in parse_qsl(parts.query)):
         return url
     return f"{url}{'&' if parts.query else '?'}{urlencode({_FILE: str(path)}, safe='/')}"
@@ -71,7 +104,7 @@ def split(url: str) -> tuple[str, str, Path | None]:
     Raises:
         ValueError: the URL has a password and a file, or is malformed.
     """
-    parts = urlsplit(url)
+    parts = parse(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
     files = [value for name, value in query if name == _FILE]
     if not files:
@@ -108,7 +141,7 @@ def of(url: str) -> str:
         plain, _, path = split(url)
         if path is not None:
             return read(path)
-        parts = urlsplit(plain)
+        parts = parse(plain)
         return unquote(parts.password or dict(parse_qsl(parts.query)).get("password", ""))
     except (OSError, ValueError):
         return ""
@@ -116,6 +149,6 @@ def of(url: str) -> str:
 
 def is_local(url: str) -> bool:
     """Return True if a URL names a server that only its own machine reaches."""
-    parts = urlsplit(url)
+    parts = parse(url)
     host = parts.hostname or "localhost"  # a socket's URL has none
     return parts.scheme != FILE_SCHEME and (host in ("localhost", "::1") or host.startswith("127."))

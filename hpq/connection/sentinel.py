@@ -12,6 +12,7 @@ from redis.connection import parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
+from hpq.connection.credentials import parse
 from hpq.errors import UserError
 
 SCHEME = "redis+sentinel://"
@@ -27,7 +28,7 @@ def client(kind: type[Redis], url: str, **options: Any) -> Redis:
     """Create a client of a URL, or of the primary that Sentinels name."""
     if not url.startswith(SCHEME):
         return kind.from_url(url, **options)
-    parts = urlsplit(url)
+    parts = parse(url)
     user, at, places = parts.netloc.rpartition("@")
     name, _, number = parts.path[1:].partition("/")
     plain = parts._replace(scheme="redis", netloc=f"{user}{at}primary", path=number).geturl()

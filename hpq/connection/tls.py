@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
+from hpq.connection.credentials import parse
 from hpq.errors import SettingsError
 from hpq.notice import Notice
 
@@ -69,7 +70,7 @@ def hint(error: Exception, url: str) -> str:
 
 def is_unverified(url: str) -> bool:
     """True if the options of a rediss:// URL turn off the check of the server's certificate."""
-    options = parse_qs(urlsplit(url).query) if url.startswith("rediss:") else {}
+    options = parse_qs(parse(url).query) if url.startswith("rediss:") else {}
     checks = options.get("ssl_cert_reqs", ["required"])[-1], *options.get("ssl_check_hostname", [])
     return checks[0].lower() != "required" or checks[-1].lower() in ("0", "f", "false", "n", "no")
 
@@ -82,7 +83,7 @@ def check_files(url: str) -> None:
     """
     if not url.startswith("rediss:"):
         return
-    options = {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
+    options = {name: values[-1] for name, values in parse_qs(parse(url).query).items()}
     for name in (CA, CERTIFICATE, KEY):
         if name in options:
             _read(name, options[name])

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from hpq.connection.credentials import redact
+from hpq.connection.credentials import parse, redact
 from hpq.errors import OutOfReach, UserError
 from hpq.process import make_private, replace_private
 from hpq.settings import Settings
@@ -179,8 +179,8 @@ def background_connection(home: Path) -> ConnectionRecord | None:
 
 def connection_of_url(home: Path, url: str) -> ConnectionRecord | None:
     """Return the live connection that a Redis URL uses, if any."""
-    parts = urlsplit(url)
-    if parts.hostname != HOST:
+    parts = parse(url) if url else None
+    if parts is None or parts.hostname != HOST:
         return None
     record = read_record(home)
     return record if record and record.port == parts.port and is_alive(home) else None
@@ -257,7 +257,7 @@ def refuse_other_server(settings: Settings, url: str) -> None:
         text = f"connected to {connection.where}; first run `hpq connect --stop`"
         raise UserError(text, code="connected-already")
     now = joined(folder_of(settings.home)).get("HPQ_REDIS_URL", "")
-    if now and urlsplit(now)[:3] != urlsplit(url)[:3]:
+    if now and parse(now)[:3] != parse(url)[:3]:
         text = f"this machine has joined {redact(now)}; first run `hpq leave`"
         raise UserError(text, code="connected-already")
 

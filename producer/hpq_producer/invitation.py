@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from hpq.connection import credentials, tls
 from hpq.errors import UserError
@@ -47,7 +47,7 @@ class Invitation:
         cls, url: str, key: str, settings: Mapping[str, str], versions: Mapping[str, str]
     ) -> Invitation:
         """Collect an invitation to the server of a URL; reads the TLS files that the URL names."""
-        parts = urlsplit(url)
+        parts = credentials.parse(url)
         query = parse_qsl(parts.query, keep_blank_values=True)
         files = {name: Path(path).read_text("utf-8") for name, path in query if name in _TLS}
         files[CODE_KEY] = key
@@ -91,6 +91,7 @@ class Invitation:
             unknown = (set(found.settings) - SETTINGS) | (set(found.files) - _FILES)
             if unknown or CODE_KEY not in found.files:
                 raise ValueError
+            credentials.parse(found.url)
         except (ValueError, TypeError, zlib.error):
             raise _invalid("hpq did not make this token; run `hpq invite` again") from None
         return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from redis.exceptions import RedisError
@@ -128,7 +129,7 @@ def complete_sweep_ids(incomplete: str) -> list[str]:
             socket = running_socket(settings.home)
             if not socket:
                 return []
-            url = f"unix://{socket}"
+            url = f"unix://{quote(socket)}"
         redis = connect(url, retries=0, timeout_s=_COMPLETION_TIMEOUT_S)
         ids = StoreReader(redis, Keys(settings.prefix), settings.lease_ms).sweeps.ids(
             _MAX_COMPLETIONS

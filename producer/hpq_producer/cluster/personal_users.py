@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import secrets
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from hpq.code.signing import personal_key
 from hpq.connection import server
-from hpq.connection.credentials import with_place
+from hpq.connection.credentials import parse, with_place
 from hpq.errors import NotFound
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.redis_access import RedisService, secret_of
@@ -32,7 +32,7 @@ class PersonalUsers:
         self._service, self._prefix = RedisService(self._api), connection.prefix
         admin = self._service.credentials("admin", connection.prefix)
         self._ca = admin.ca
-        parts = urlsplit(connection.url)
+        parts = parse(connection.url)
         place = f"{quote(admin.user)}:{quote(admin.password)}@{parts.netloc.rpartition('@')[2]}"
         self._url = with_place(parts, place)
 

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from urllib.parse import urlsplit
 
 from hpq import datasets
 from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, is_personal, key_of, verifying_key
-from hpq.connection.credentials import redact
+from hpq.connection.credentials import parse, redact
 from hpq.connection.server import ServerStatus, read_acl, read_status
 from hpq.domain.status import Worker
 from hpq.error_ids import Code
@@ -104,7 +103,7 @@ def _server(session: Session) -> Iterator[Finding]:
             "CONFIG SET appendonly yes; set it in redis.conf, too",
         )
     yield from _replicas(status, session.settings.wait_replicas)
-    user = urlsplit(session.url).username or ""
+    user = parse(session.url).username or ""
     if user.rpartition("-")[2] not in ROLES:
         yield from _users(session, status.config_file)
     yield from _limits(session, user)

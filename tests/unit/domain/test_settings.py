@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -80,6 +82,8 @@ def test_no_form_of_a_url_shows_its_password(url: str) -> None:
 STORES = [
     "s3://me:pa55qvz9@bucket/a",
     "s3://me:pa55/qvz9@bucket/a",
+    "s3://me:pa55 qvz9@bucket/a",
+    "s3://m/e:pa55qvz9@bucket/a?token=pa55 qvz9",
     "s3://me:pa55%2Fqvz9@bucket/a",
     "simplecache::sftp://me:pa55@qvz9@host/a",
     "abfs://box/a?account_key=pa55qvz9&x=1",
@@ -104,6 +108,52 @@ def test_a_store_without_a_secret_is_shown_as_it_is(store: str) -> None:
         {"HPQ_STORE": store}
     )
     assert describe(read({"HPQ_STORE": store}))["HPQ_STORE"] == store
+
+
+URL_FORMS = ["redis://{}127.0.0.1:6520/0", "rediss://{}[::1]:1/3?ssl_cert_reqs=none",
+             "redis+sentinel://{}a:1,b/main/0", "unix://{}/tmp/x y.sock?db=1"]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", URL_FORMS)
+def test_a_url_is_read_with_its_whole_password_or_refused(form: str) -> None:
+    """Characters that end a URL's user, host or path would cut the password, or show it."""
+    rng = Random(form)
+    words = ["my secret pw", "a[b", "p@ss/w#rd", "/abc", "12?x=1", "12/0?a=", "@", "\u2100", "a\tb"]
+    words += ["".join(rng.choices("aZ19:@/?#[]%& \"'\\$é\n=,*", k=7)) for _ in range(200)]
+    for word in words:
+        secret = f"q{word}vz"
+        for userinfo in (f":{secret}@", f"me:{secret}@"):
+            url = form.format(userinfo)
+            try:
+                settings = read({"HPQ_REDIS_URL": url})
+            except SettingsError as error:
+                assert "%XX" in str(error) and secret not in str(error)
+                assert any(c in "/?#[]\u2100" or c.isspace() for c in secret), secret
+            else:
+                assert credentials.of(url) == unquote(secret)
+                assert connect(url).connection_pool.connection_kwargs["password"] == unquote(secret)
+                assert secret not in str(describe(settings))
+            assert secret not in redact(url) and redact(url).endswith(form[-6:])
+        encoded = form.format(f"me:{quote(secret, safe='')}@")
+        assert credentials.of(read({"HPQ_REDIS_URL": encoded}).redis_url) == secret
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h:99999/0", "redis://h:x/0", "redis://h/abc", "unix://tmp/x.sock", "redis://::1/0",
+            "redis://h:1/0?ssl_ca_certs=/a@b", "redis://h/0#1", "redis://[::1/0", "redis+file://h/x"]
+)  # fmt: skip
+def test_a_url_that_would_be_misread_is_refused(url: str) -> None:
+    with raises("setting-invalid", "HPQ_REDIS_URL", "redis+sentinel://"):
+        read({"HPQ_REDIS_URL": url})
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://h", "redis://", "redis://h:/", "redis:///1", "redis://h/0/",
+            "unix:///a@b/c d.sock", "rediss://[::1]:1", "redis+file:///home/a@b/address", "redis://me@h:1/0"]
+)  # fmt: skip
+def test_a_url_of_a_server_is_read(url: str) -> None:
+    assert read({"HPQ_REDIS_URL": url}).redis_url == url
+    assert redact(url) == url
 
 
 @pytest.mark.parametrize(

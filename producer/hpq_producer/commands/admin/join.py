@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, TypeVar
-from urllib.parse import urlsplit
 
 from typer import Argument, Option
 
@@ -23,7 +22,7 @@ from hpq.code.command import interpreter, printed_by
 from hpq.code.signing import fingerprint, is_personal, key_of, personal_key
 from hpq.connection import sentinel, server
 from hpq.connection.client import FIRST_S, check_server, connect
-from hpq.connection.credentials import is_local, redact, split, with_place
+from hpq.connection.credentials import is_local, parse, redact, split, with_place
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings, read, user_of_key, variable
@@ -137,7 +136,7 @@ def _with_user(settings: Settings, name: str) -> str:
     )
     if not is_saved:
         _warn_unsaved(f"invite {name} again")
-    parts = urlsplit(split(url)[0])
+    parts = parse(split(url)[0])
     return with_place(parts, f"{user.name}:{password}@{parts.netloc.rpartition('@')[2]}")
 
 

@@ -8,7 +8,6 @@ import secrets
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from typer import Option
 
@@ -105,7 +104,7 @@ def _rotate(settings: Settings, folder: Path | None, *, new_code_key: bool) -> N
         text = f"your code key signs for {settings.user} only; the holder of the cluster's key can"
         raise UserError(f"{text} replace that", code="code-key-differs")
     plain, user, file = passwords_of.split(url)
-    parts = urlsplit(plain)
+    parts = passwords_of.parse(plain)
     files: dict[str, Path | None] = {user or parts.username or "default": file}
     if folder is not None:
         files = {f"{settings.prefix}-{role}": folder / role for role in _passwords(folder)}
