@@ -78,8 +78,8 @@ PAGES  := tests/integration/page
 test: $(DEV) ## test units, commands and whole sweeps: at most five minutes on two cores
 	$(PYTEST) tests/unit tests/integration tests/e2e/sweeps --ignore $(PAGES)
 
-test-all: $(DEV) ## run the tests that `make test` omits: faults, security, training code, pages
-	$(PYTEST) tests/e2e $(PAGES) --ignore tests/e2e/sweeps
+test-all: $(DEV) ## run the tests that `make test` omits: acceptance, faults, security, training code, pages
+	$(PYTEST) tests/acceptance tests/e2e $(PAGES) --ignore tests/e2e/sweeps
 
 # An environment with the torch of .venv. uv selects the oldest versions that pyproject.toml allows.
 LOWEST   := .lowest
