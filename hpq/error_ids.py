@@ -66,8 +66,7 @@ Code = Literal[
     "worker-not-found", "worker-silent", "worker-stopping", "worker-suspect", "workers-are-pods",
     "workers-pinned", "workers-unwilling", "workers-without-store", "wrong-place",
     # of Slurm
-    "clock-skew", "home-on-network", "no-gres", "no-sbatch", "node-answers", "redis-local",
-    "slurm-partition", "slurm-refused", "slurm-unreachable", "time-left-short",
+    "home-on-network", "redis-local", "time-left-short",
     # lines of a sweep file
     "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
     "conflicting-keys", "duplicate-name", "duplicate-set", "duplicate-value", "exponents",
