@@ -21,7 +21,7 @@ from hpq.errors import writing
 from hpq.filestore.base import is_safe_name
 from hpq.process import replace_private
 
-WRITTEN_S = 1_000_000_000  # of each copy: a restored file never fits bytecode of an edited one
+WRITTEN_S = 1_000_000_000  # of each copy: another time shows that a program wrote the file
 
 
 def pack(files: Files) -> bytes:

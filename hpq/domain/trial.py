@@ -244,7 +244,6 @@ class TrialView:
     id: TrialId
     state: TrialState
     params: Params
-    is_signed: bool = False  # this machine's key signed the parameters
     attempt: int = 0
     worker: str = ""
     host: str = ""

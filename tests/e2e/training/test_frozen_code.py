@@ -121,7 +121,9 @@ def test_the_entries_of_pythonpath_inside_the_code_lead_into_the_copy(lab) -> No
     lab.write("src/lib.py", "width = 2\n")
     lab.worker(PYTHONPATH=str(lab.code / "src"))
     lab.wait_over(sid)
-    assert lab.trial(sid).objective == 1.0 and "/code/src/lib.py" in lab.printed(sid)
+    printed = lab.printed(sid)
+    assert lab.trial(sid).objective == 1.0
+    assert f"{lab.home}/work/code-" in printed and "/src/lib.py" in printed
 
 
 def test_an_editable_install_of_the_code_is_frozen_and_one_beside_it_is_named(lab) -> None:
@@ -250,32 +252,43 @@ def test_plan_lists_the_files_of_the_snapshot_and_enqueue_counts_them(lab) -> No
     assert "snapshot: 2 files" in lab.hpq("enqueue", file).stderr
 
 
-def test_a_script_scans_removes_and_writes_beside_its_file_as_without_hpq(lab) -> None:
-    """Outside git, with data above the script; Python's rglob and os.walk follow no links."""
-    lab.write(
-        "train.py",
+def test_a_script_finds_code_and_data_by_its_file_and_each_trial_finds_the_script_as_it_was(
+    lab,
+) -> None:
+    """Outside git: the root of the code is the working directory."""
+    for name in ("exp/data/x.txt", "exp/runs/old", "data/x.txt", "lib/__init__.py"):
+        (lab.code / name).parent.mkdir(parents=True, exist_ok=True)
+        (lab.code / name).write_text(name if "data" in name else "")
+    lab.write("lib/net.py", "width = 1\n")
+    script = lab.write(
+        "exp/train.py",
         """
-        import os, shutil, sys
+        import sys
         from pathlib import Path
-        here = Path(__file__).parent
-        walked = [name for _, _, names in os.walk(here / "data") for name in names]
-        found = len([*here.rglob("*.png")]), len(walked)
-        above = (here / "../shared/x.txt").read_text()
-        shutil.rmtree(here / "out")
-        (here / "out").mkdir()
+        here, root = Path(__file__).parent, Path(__file__).resolve().parents[1]
+        sys.path.insert(0, str(root))
+        from lib.net import width
+        found = [(folder / "data" / "x.txt").read_text() for folder in (here, root)]
         (here / "runs" / f"{sys.argv[1]}.txt").write_text("kept")
-        print(f"found={found} above={above}")
-        print("loss=1")
+        (here / "beside.txt").write_text("new")
+        lines = Path(__file__).read_text().count("\\n")
+        with open(__file__, "a") as itself:
+            itself.write("# one more\\n")
+        print(f"found={found} lines={lines}")
+        print(f"loss={width}")
     """,
     )
-    for name in ("data/labels.json", "data/cat/1.png", "data/dog/2.png", "out/old", "runs/old"):
-        (lab.code / name).parent.mkdir(parents=True, exist_ok=True)
-        (lab.code / name).touch()
-    (lab.folder / "shared").mkdir()
-    (lab.folder / "shared" / "x.txt").write_text("there")
-    sid = lab.enqueue(SWEEP)
+    text = script.read_text()
+    sid = lab.enqueue(SWEEP.replace("train.py", "exp/train.py"))
+    lab.write("lib/net.py", "width = 2\n")
     lab.worker()
     lab.wait_over(sid)
-    assert "found=(2, 3) above=there" in lab.printed(sid, 2)
-    assert {p.name for p in (lab.code / "runs").iterdir()} == {"old", "--x=1.txt", "--x=2.txt"}
-    assert (lab.code / "out" / "old").exists()
+    found = f"found=['exp/data/x.txt', 'data/x.txt'] lines={len(text.splitlines())}"
+    for number in (1, 2):
+        assert lab.trial(sid, number).objective == 1.0 and found in lab.printed(sid, number)
+        (out,) = lab.home.glob(f"work/{sid}.{number}.*/out")
+        assert (out / "exp" / "beside.txt").read_text() == "new"
+        assert (out / "exp" / "train.py").read_text() == f"{text}# one more\n"
+    assert script.read_text() == text and not (lab.code / "exp" / "beside.txt").exists()
+    runs = {path.name for path in (lab.code / "exp" / "runs").iterdir()}
+    assert runs == {"old", "--x=1.txt", "--x=2.txt"}

@@ -45,6 +45,25 @@ def test_the_trials_of_a_worker_share_one_import_in_processes_of_their_own(lab) 
     assert len(pids) == 3 and len(imports(lab)) == 1 and not pids & set(imports(lab))
 
 
+def test_a_module_of_the_code_is_imported_once_and_its_parts_from_each_trials_own_copy(lab) -> None:
+    (lab.code / "src" / "heavy").mkdir(parents=True)
+    noted = f"open({str(lab.folder / 'imports')!r}, 'a').write(f'{{os.getpid()}}\\n')"
+    lab.write("src/heavy/__init__.py", f"import os\n{noted}\n")
+    lab.write("src/heavy/late.py", "value = 1\n")
+    program = """
+        import os, sys
+        from pathlib import Path
+        import heavy
+        if sys.argv[1] == "--x=1":
+            (Path(heavy.__file__).parent / "late.py").write_text("value = 666")
+        from heavy import late
+        print(f"loss={late.value}")
+    """
+    sid = run(lab, program, PYTHONPATH=str(lab.code / "src"))
+    assert [t.objective for t in lab.reader.trials.all(sid)] == [666, 1, 1]
+    assert len(imports(lab)) == 1 and "without preload" not in lab.printed(sid)
+
+
 DESCRIBES = """
     import atexit, heavy, json, multiprocessing, os, sys, threading, __main__
 
@@ -90,7 +109,7 @@ def test_a_preloaded_program_finds_what_it_finds_without_preload(lab) -> None:
     said = []
     for sid in (plain, preloaded):
         lab.wait_over(sid)
-        log = re.sub(r"\.1\.[a-z0-9-]+|hpq-[a-z0-9_]{8}|code-\w+\.\d+\.\d+", "", lab.printed(sid))
+        log = re.sub(r"\.1\.[a-z0-9-]+|hpq-[a-z0-9_]{8}|code-\w+\.\d+\.\w+", "", lab.printed(sid))
         said.append(log)
     assert said[1].count("FACTS") == 1 and said[1].splitlines()[-2:] == ["from a thread", "at exit"]
     assert said[0] == said[1] and "/by-heavy" in said[0]

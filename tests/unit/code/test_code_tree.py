@@ -1,23 +1,21 @@
-"""The tree in which trials run: it looks like the user's directory, and each trial finds it new."""
+"""The copy in which an attempt runs: the code, and links to the user's other files."""
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from hpq.code.bundle import pack
-from hpq.code.manifest import Files, digest_of, manifest, take_snapshot
+from hpq.code.manifest import digest_of, manifest, take_snapshot
 from hpq.code.signing import home_id
 from hpq.domain.sweep import Launch
-from hpq_worker.attempt import code_tree
 from hpq_worker.attempt.code import CodeBundles, Place
-from hpq_worker.attempt.code_tree import CodeTree
-
-IMAGES = [f"images/{kind}/{n}.png" for kind in ("cat", "dog") for n in range(3)]
+from hpq_worker.files.workdir import remove_abandoned
 
 
 def put(folder: Path, *names: str) -> None:
@@ -30,24 +28,25 @@ def put(folder: Path, *names: str) -> None:
 class Desk:
     """A user's directory whose sweep was enqueued below its root, and a worker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, below: str = "scripts") -> None:
         self.home, self.user, self.out = folder / "home", folder / "user", folder / "out"
         put(self.user, "lib/net.py", "scripts/train.py", "scripts/conf.yaml", "scripts/data/x.csv")
-        put(self.user, "scripts/data/labels.json", *(f"scripts/data/{name}" for name in IMAGES))
-        put(self.user, "scripts/runs/old.txt", "../data/beside.csv")
+        put(self.user, "scripts/data/labels.json", "scripts/runs/old.txt", "images/1.png")
         self.out.mkdir()
-        self.files: Files = {
-            **take_snapshot(self.user, ["scripts/conf.yaml", "scripts/data/labels.json"])
-        }
+        self.files = take_snapshot(self.user, ["scripts/conf.yaml", "scripts/data/labels.json"])
         self.launch = Launch(
             program="train.py",
             code=digest_of(manifest(self.files)),
-            code_dir=str(self.user / "scripts"),
+            code_dir=os.path.normpath(self.user / below),
             root=str(self.user),
             home=home_id(self.home, make=True),
             bundled=True,
         )
         self.bundles = CodeBundles(self.home, lambda _: pack(self.files))
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin an attempt."""
         self.tree = self.bundles.tree(self.launch)
         self.top = Path(self.tree.top)
         self.here = self.top / "scripts"  # of the program's file
@@ -55,7 +54,7 @@ class Desk:
     def again(self) -> None:
         """End an attempt and begin the next."""
         self.tree.collect(self.out)
-        assert self.bundles.tree(self.launch) is self.tree
+        self.begin()
 
 
 @pytest.fixture
@@ -64,14 +63,15 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def text_of(folder: Path) -> dict[str, str]:
+    """Return the text of each file below a folder, through no link to a directory."""
     return {
-        str(path.relative_to(folder)): path.read_text()
-        for path in folder.rglob("*")
-        if path.is_file()
+        os.path.relpath(f"{place}/{name}", folder): Path(place, name).read_text()
+        for place, _, names in os.walk(folder)
+        for name in names
     }
 
 
-def test_words_and_pythonpath_lead_into_the_tree(desk: Desk) -> None:
+def test_words_and_pythonpath_lead_into_the_copy(desk: Desk) -> None:
     user = desk.user
     words = ("train.py", "conf.yaml", f"{user}/lib/net.py", "data/x", "--flag", "/etc/hosts")
     mapped = [desk.tree.word(word) for word in words]
@@ -88,120 +88,142 @@ def test_words_and_pythonpath_lead_into_the_tree(desk: Desk) -> None:
     ]
 
 
-def test_every_way_to_scan_finds_data_beside_the_program_and_above_it(desk: Desk) -> None:
-    for start in (desk.here, desk.here / "data", desk.top):
-        assert len([*start.rglob("*.png")]) == 6, start
-        assert len(glob.glob(f"{start}/**/*.png", recursive=True)) == 6, start
-        walked = [name for _, _, names in os.walk(start) for name in names]
-        assert sum(name.endswith(".png") for name in walked) == 6, start
-    assert (desk.here / "../../data/beside.csv").read_text() == "../data/beside.csv"
-
-
-def test_a_program_may_remove_and_rename_directories_and_the_users_stay_as_they_are(
+def test_data_is_found_beside_the_program_and_at_the_top_and_new_code_of_the_user(
     desk: Desk,
 ) -> None:
-    before = text_of(desk.user)
-    shutil.rmtree(desk.here / "runs")
-    (desk.here / "runs").mkdir()
-    (desk.here / "data" / "images").rename(desk.here / "pictures")
-    shutil.rmtree(desk.top / "lib")
+    put(desk.user, "lib/later.py", "images/2.png")
+    desk.again()
+    assert (desk.here / "data" / "x.csv").read_text() == "scripts/data/x.csv"
+    assert (desk.here / "../images/2.png").read_text() == "images/2.png"
+    assert (desk.top / "lib" / "later.py").read_text() == "lib/later.py"
+    links = {p.relative_to(desk.top) for p in desk.top.rglob("*") if p.is_symlink()}
+    assert links == {*map(Path, ("images", "lib/later.py", "scripts/data/x.csv", "scripts/runs"))}
+
+
+def test_a_package_made_of_a_module_since_the_snapshot_does_not_hide_the_module(
+    desk: Desk,
+) -> None:
+    put(desk.user, "lib/net/__init__.py", "scripts/train/x.csv")
+    desk.again()
+    assert not (desk.top / "lib" / "net").exists()
+    assert (desk.here / "train" / "x.csv").exists(), "a directory of data beside train.py"
+
+
+def test_the_next_attempt_finds_nothing_of_what_the_one_before_did_to_its_copy(desk: Desk) -> None:
+    before, user = text_of(desk.tree.path), text_of(desk.user)
+    files = {name: os.stat(desk.top / name).st_mtime for name in desk.files}
+    net = desk.top / "lib" / "net.py"
+    net.write_text("lib/NET.py")
+    os.utime(net, (files["lib/net.py"],) * 2)  # as if it had not been touched
+    put(desk.top, "lib/__pycache__/net.cpython-311.pyc", "lib/new.py", "scripts/.hidden/x")
     (desk.here / "train.py").unlink()
+    (desk.here / "runs").rename(desk.here / "elsewhere")
+    shutil.rmtree(desk.here / "data")
+    (desk.here / "data").symlink_to("/etc")
     desk.again()
-    assert text_of(desk.user) == before
-    assert len([*desk.top.rglob("*.png")]) == 6 and not (desk.here / "pictures").exists()
-    assert (desk.here / "runs" / "old.txt").exists() and (desk.top / "lib" / "net.py").exists()
-    assert (desk.here / "train.py").read_text() == "scripts/train.py"
-
-
-def test_new_files_go_to_the_users_directory_of_that_name_and_others_to_the_output(
-    desk: Desk,
-) -> None:
-    put(desk.here, "runs/new.txt", "runs/1/events", "made/model", "beside.txt", "data/images/z.png")
-    put(desk.top.parent, "above.txt")
-    (desk.here / "data" / "x.csv").write_text("edited through the link")
-    desk.again()
-    user, made = text_of(desk.user / "scripts"), text_of(desk.out)
-    assert {"runs/new.txt", "runs/1/events", "data/images/z.png"} <= user.keys()
-    assert user["data/x.csv"] == "edited through the link"
-    assert (desk.user.parent / "above.txt").exists()
-    assert made == {"scripts/made/model": "made/model", "scripts/beside.txt": "beside.txt"}
-    assert not (desk.here / "beside.txt").exists() and (desk.here / "runs" / "new.txt").is_symlink()
-
-
-def test_no_file_of_the_user_is_replaced(desk: Desk) -> None:
-    shutil.rmtree(desk.here / "runs")
-    put(desk.here, "runs/new.txt")
-    (desk.here / "runs" / "old.txt").write_text("another")
-    put(desk.user, "scripts/runs/new.txt")  # by another trial, meanwhile
-    desk.again()
-    assert (desk.user / "scripts" / "runs" / "old.txt").read_text() == "scripts/runs/old.txt"
+    assert text_of(desk.tree.path) == before and text_of(desk.user) == user
+    assert {name: os.stat(desk.top / name).st_mtime for name in desk.files} == files
     assert text_of(desk.out) == {
-        "scripts/runs/old.txt": "another",
-        "scripts/runs/new.txt": "runs/new.txt",
+        "lib/new.py": "lib/new.py",
+        "scripts/.hidden/x": "scripts/.hidden/x",
     }
 
 
-def test_what_a_program_does_to_its_code_is_undone_before_the_next_trial(desk: Desk) -> None:
-    path, before = desk.top / "lib" / "net.py", os.stat(desk.top / "lib" / "net.py")
-    path.write_text("lib/NET.py")
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as if it had not been touched
+@pytest.mark.parametrize("what", ["link", "nothing", "file"])
+def test_the_copy_itself_may_be_replaced_or_removed(desk: Desk, what: str) -> None:
+    shutil.rmtree(desk.tree.path)
+    if what == "link":
+        desk.tree.path.symlink_to(desk.user)
+    elif what == "file":
+        desk.tree.path.write_text("mine")
+    user = text_of(desk.user)
+    desk.again()
+    assert (desk.here / "train.py").read_text() == "scripts/train.py"
+    assert not desk.tree.path.is_symlink() and text_of(desk.user) == user
+    desk.bundles.close()
+    assert [*(desk.home / "work").iterdir()] == []
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from hpq_worker.files.workdir import DirectoryLock, machine
+machine()  # imports a codec, which the other user may not be able to read
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+work = Path(sys.argv[1])
+lock = DirectoryLock(work)
+(work / "a" / "b").mkdir(parents=True)
+(work / "a" / "b" / "x").touch()
+for folder in (work / "a" / "b", work / "a", work):
+    folder.chmod(0o500)
+lock.remove()
+"""
+
+
+def test_read_only_directories_are_removed_for_a_user_who_is_not_root(tmp_path: Path) -> None:
+    shared = Path("/tmp", f"hpq-t-{os.getpid()}")  # nobody may not enter pytest's directory
+    shared.mkdir()
+    shared.chmod(0o777)
+    try:
+        path = os.pathsep.join(sys.path)
+        command = [sys.executable, "-c", READ_ONLY, str(shared / "s-00000.7.1-0a1b2c")]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
+        assert [*shared.iterdir()] == []
+    finally:
+        shutil.rmtree(shared)
+
+
+def test_new_and_edited_files_go_to_the_output_and_those_behind_a_link_to_the_user(
+    desk: Desk,
+) -> None:
+    put(desk.here, "runs/new.txt", "made/model", "beside.txt", "__pycache__/x.pyc")
+    put(desk.out, "scripts/beside.txt")  # by the program itself
     (desk.here / "conf.yaml").write_text("its own settings")
-    desk.again()
-    assert path.read_text() == "lib/net.py" and os.stat(path).st_mtime == before.st_mtime
-    assert (desk.here / "conf.yaml").read_text() == "scripts/conf.yaml"
-    assert text_of(desk.out) == {"scripts/conf.yaml": "its own settings"}
+    desk.tree.collect(desk.out)
+    assert text_of(desk.user / "scripts" / "runs").keys() == {"old.txt", "new.txt"}
+    assert text_of(desk.out) == {
+        "scripts/conf.yaml": "its own settings",
+        "scripts/made/model": "made/model",
+        "scripts/beside.txt": "scripts/beside.txt",
+        "code/scripts/beside.txt": "beside.txt",
+    }
+    assert (desk.user / "scripts" / "conf.yaml").read_text() == "scripts/conf.yaml"
 
 
-def test_a_tree_that_cannot_be_restored_is_made_anew(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+def test_a_file_of_the_copy_is_no_hard_link_and_two_copies_share_none(desk: Desk) -> None:
+    other = CodeBundles(desk.home, lambda _: pack(desk.files))
+    tree = other.tree(desk.launch)
+    for name in desk.files:
+        found = [os.stat(f"{top}/{name}") for top in (desk.top, tree.top, desk.user)]
+        assert {one.st_nlink for one in found} == {1} and len({one.st_ino for one in found}) == 3
+    other.close()
+
+
+@pytest.mark.parametrize(("below", "code_dir"), [
+    ("scripts", "scripts"),
+    ("", ""),
+    ("exp/deep", "exp/deep"),  # which holds no code
+    ("..", ""),  # above the root: of a repository that is too large, the program's directory
+    ("../other", "other"),
+])  # fmt: skip
+def test_the_working_directory_may_lie_below_above_or_beside_the_code(
+    tmp_path: Path, below: str, code_dir: str
 ) -> None:
-    """A program may make directories read-only; a root user's tests cannot show that."""
-    old = desk.tree.path
-    (desk.here / "train.py").unlink()
-
-    def refuse(self: CodeTree, folder: str, users: object) -> None:
-        raise PermissionError(folder)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(CodeTree, "_sync", refuse)
-        with pytest.raises(PermissionError):
-            desk.bundles.tree(desk.launch)
-    tree = desk.bundles.tree(desk.launch)
-    assert tree.path != old and not old.exists()
-    assert Path(tree.top, "scripts", "train.py").exists()
-
-
-def test_files_that_the_user_adds_or_removes_show_in_the_next_trial(desk: Desk) -> None:
-    put(desk.user, "scripts/data/images/cow/1.png", "scripts/new.csv")
-    shutil.rmtree(desk.user / "scripts" / "data" / "images" / "cat")
-    put(desk.user, "lib/later.py")
+    put(tmp_path, "user/exp/x.csv", "user/exp/deep/x.csv", "other/x.csv", "x.csv")
+    desk = Desk(tmp_path, below)
+    tree = desk.tree
+    assert os.path.relpath(tree.code_dir, tree.path) == (code_dir or ".")
+    assert (desk.here / "train.py").exists() and (desk.top / "exp" / "x.csv").exists()
+    assert below == "" or Path(tree.code_dir, "x.csv").exists() or below == "scripts"
+    assert Place.in_tree(desk.launch, tree).cwd == desk.launch.code_dir
+    (Path(tree.code_dir) / "new").write_text("")
     desk.again()
-    assert len([*desk.here.rglob("*.png")]) == 4 and (desk.here / "new.csv").exists()
+    assert len(text_of(desk.out)) == 1
 
 
-def test_a_trial_that_changes_nothing_costs_the_next_one_no_copy(desk: Desk) -> None:
-    def stamps() -> dict[str, tuple[int, int]]:
-        found = [Path(top, n) for top, _, names in os.walk(desk.tree.path) for n in names]
-        return {str(path): (path.lstat().st_ino, path.lstat().st_ctime_ns) for path in found}
-
-    before = stamps()
-    desk.again()
-    assert stamps() == before
-
-
-def test_a_directory_beyond_the_bound_is_one_link_that_can_be_scanned_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(code_tree, "_MOST_LINKS", 4)
-    desk = Desk(tmp_path)
-    images = desk.here / "data" / "images"
-    assert images.is_symlink() and not (desk.here / "runs").is_symlink()
-    assert len([*images.rglob("*.png")]) == 6
-    desk.again()
-    assert images.is_symlink()
-
-
-def test_elsewhere_a_tree_holds_the_code_alone(desk: Desk) -> None:
+def test_elsewhere_and_in_a_pod_a_copy_holds_the_code_alone(desk: Desk) -> None:
     pod = CodeBundles(desk.home, lambda _: pack(desk.files), in_pod=True)
     tree = pod.tree(desk.launch)
     assert not tree.is_linked and text_of(tree.path).keys() == desk.files.keys()
@@ -211,6 +233,29 @@ def test_elsewhere_a_tree_holds_the_code_alone(desk: Desk) -> None:
     assert text_of(desk.out) == {"scripts/made.txt": "new"}
     pod.close()
     assert not tree.path.exists() and desk.top.exists()
+
+
+def test_a_copy_that_cannot_be_written_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.bundles.close()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("hpq.code.bundle.write_file", full)
+    with pytest.raises(OSError, match="No space"):
+        desk.begin()
+    assert [*(desk.home / "work").iterdir()] == []
+
+
+def test_a_copy_whose_worker_was_killed_is_removed_and_that_of_a_living_one_stays(
+    desk: Desk,
+) -> None:
+    assert remove_abandoned(desk.home) == [] and desk.top.exists()
+    desk.tree._lock._close()  # what the kernel does for a process that was killed
+    assert remove_abandoned(desk.home) == [desk.tree.path.name]
+    assert [*(desk.home / "work").iterdir()] == []
 
 
 def test_settings_that_were_edited_since_the_snapshot_are_named(desk: Desk) -> None:

@@ -85,7 +85,7 @@ class AttemptRunner:
                 result = self._publish_rest(publisher, sweep, result)
             is_over = _is_over(result)
             if not (result.keep_runner and _is_resident(sweep)):
-                self._end_runner()
+                self.close()
             return result
         except BaseException:
             self.close()
@@ -223,14 +223,11 @@ class AttemptRunner:
         return replace(result, outcome=replace(outcome, artifacts=publisher.publish_artifacts()))
 
     def close(self) -> None:
-        """End the runner, if there is one, and remove the copies of code."""
-        self._end_runner()
-        self._parts.bundles.close()
-
-    def _end_runner(self) -> None:
+        """End the runner, if there is one, and then remove the copy of the code."""
         if self._runner is not None:
             self._runner.close()
             self._runner = None
+        self._parts.bundles.close()
 
     def _describe(
         self,
@@ -293,13 +290,14 @@ class AttemptRunner:
             trainer=launch.trainer,
             code=launch.code,
             code_dir=launch.code_dir,
+            owner="" if launch.trainer in BUILT_IN else sweep.owner,
             pass_env=launch.pass_env,
             attempt=attempt,
         )
         if self._runner is not None and (
             self._runner.key != key or self._runner.status() is not None
         ):
-            self._end_runner()
+            self.close()
         place = self._place(sweep.launch)
         if self._runner is None:
             # A resident runner outlives the attempt's directories: it must not work in one.

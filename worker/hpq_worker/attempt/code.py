@@ -1,4 +1,4 @@
-"""The code of a sweep: verified and copied once for each digest and worker.
+"""The code of a sweep: verified once for each digest and worker, copied for each attempt.
 
 Another user may have written the bundle in Redis: a worker unpacks it only if the digest of all its
 files equals the one in the signed launch record.
@@ -6,11 +6,10 @@ files equals the one in the signed launch record.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import re
-import shutil
+import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,12 +28,11 @@ from hpq.notice import Notice
 from hpq.process import make_private
 from hpq_worker.attempt.code_tree import CodeTree
 
-_MOST = 4  # snapshots in memory, and trees on disk: a worker alternates between few sweeps
+_MOST = 4  # snapshots in memory: a worker alternates between few sweeps
 _MISSING = re.compile(
     r"FileNotFoundError: (?:[^']*'(?P<file>[^']+)'|(?P<why>.+))"
     r"|ModuleNotFoundError: No module named '(?P<module>[^']+)'"
 )
-_NUMBERS = itertools.count(1)
 
 
 class CodeBundles:
@@ -51,7 +49,8 @@ class CodeBundles:
         self._home, self._fetch, self._in_pod = home.absolute(), fetch, in_pod
         self._work = (work_root or home).absolute() / "work"
         self._verified: dict[str, Files] = {}
-        self._trees: dict[tuple[object, ...], CodeTree] = {}
+        self._tree: CodeTree | None = None
+        self._process = f"{os.getpid()}.{secrets.token_hex(4)}"  # other machines may share HPQ_HOME
 
     def refusal(self, launch: Launch) -> Notice | None:
         """Return why the code of a launch cannot run, with the remedy; None if it can.
@@ -77,43 +76,28 @@ class CodeBundles:
         return not self._in_pod and bool(launch.home) and launch.home == home_id(self._home)
 
     def tree(self, launch: Launch) -> CodeTree:
-        """Return the code tree of a launch, as it was enqueued.
+        """Return a new copy of a launch's code, in place of the one before.
 
-        The attempts of this worker share it: each finds what the one before changed restored.
+        All copies of this code have one path in this worker: caches of compiled extensions are
+        found by it, and the process of a resident trainer stays in it.
 
         Raises:
             OSError: the files cannot be written, or the bundle was removed.
         """
-        is_linked = self.is_local(launch)
-        key = (launch.code, launch.root, launch.code_dir, is_linked)
-        tree = self._trees.pop(key, None)
-        if tree is None or not _restored(tree):
-            tree = self._new_tree(launch, is_linked)
-        self._trees[key] = tree
-        if len(self._trees) > _MOST:
-            self._trees.pop(next(iter(self._trees))).remove()
-        return tree
-
-    def _new_tree(self, launch: Launch, is_linked: bool) -> CodeTree:
+        self.close()
         try:
             files = self._files(launch.code)
         except ValueError as error:
             raise OSError(f"the code of the sweep: {error}") from None
-        path = self._work / f"code-{launch.code[:12]}.{os.getpid()}.{next(_NUMBERS)}"
-        make_private(path.parent)
-        shutil.rmtree(path, ignore_errors=True)
-        tree = CodeTree(path, files, launch, is_linked=is_linked)
-        try:
-            tree.restore()
-        except OSError:
-            tree.remove()
-            raise
-        return tree
+        path = self._work / f"code-{launch.code[:12]}.{self._process}"
+        self._tree = CodeTree(path, files, launch, is_linked=self.is_local(launch))
+        return self._tree
 
     def close(self) -> None:
-        """Remove all code trees."""
-        while self._trees:
-            self._trees.popitem()[1].remove()
+        """Remove the copy."""
+        if self._tree is not None:
+            self._tree.remove()
+            self._tree = None
 
     def judge(self, sweep: RunnableSweep, outcome: Outcome | None) -> Outcome | None:
         """Blame this host for a file or module that only the host of the enqueue has.
@@ -151,16 +135,6 @@ class CodeBundles:
         if len(self._verified) > _MOST:
             del self._verified[next(iter(self._verified))]
         return files
-
-
-def _restored(tree: CodeTree) -> bool:
-    """Restore a tree, or remove it: a program may have made directories read-only."""
-    try:
-        tree.restore()
-    except OSError:
-        tree.remove()
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,10 @@ from hpq.domain.trial import Claim, TrialId
 from hpq.process import make_private
 
 _HPQ = Path(hpq.__file__).parent
-_LOCK = re.compile(r"([a-z0-9-]+)\.(\d+)\.(\d+(-[a-z0-9]+)?)\.lock\Z")
+# Of a copy of code, or of an attempt: its sweep, its number, its token.
+_LOCK = re.compile(
+    r"(?:code-[0-9a-f]+\.\d+\.[0-9a-f]+|([a-z0-9-]+)\.(\d+)\.(\d+-[a-z0-9]+))\.lock\Z"
+)
 _LONGEST_BYTES = 4_096 + 512  # of the path in it and the machine
 _PATIENCE_S, _LOOK_S = 5.0, 0.05
 SOCKET = "report"
@@ -40,7 +43,7 @@ class DirectoryLock:
     """
 
     def __init__(self, work: Path) -> None:
-        self._path = _lock_path(work)
+        self._work, self._path = work, _lock_path(work)
         self._fd = -1
         until = time.monotonic() + _PATIENCE_S
         try:
@@ -78,6 +81,22 @@ class DirectoryLock:
         text = os.fsencode("\n".join((socket_dir, *machine())))
         os.pwrite(self._fd, text, 0)  # overwrites in place: the file is at no time empty
         os.ftruncate(self._fd, len(text))
+
+    def clear(self) -> None:
+        """Remove the directory, if it can be removed."""
+        _remove_folder(self._work)
+
+    def remove(self) -> None:
+        """Remove the directory and release it; never fails.
+
+        What cannot be removed yet, a living worker removes later.
+        """
+        self.clear()
+        if os.path.lexists(self._work):
+            self._close()
+        else:
+            with suppress(OSError):
+                self.release()
 
     def release(self) -> None:
         """Release the directory; files that are left in it stay."""
@@ -118,7 +137,7 @@ class AttemptPaths:
         make_private(work.parent)
         lock = DirectoryLock(work)
         try:
-            shutil.rmtree(work, ignore_errors=True)
+            lock.clear()
             if make:
                 make_private(work / "out")
                 (work / "checkpoint").mkdir()
@@ -130,8 +149,7 @@ class AttemptPaths:
                 lock.record_socket_dir(socket_dir)
         except OSError:
             _remove_socket_dir(Path(socket_dir))
-            shutil.rmtree(work, ignore_errors=True)
-            lock.release()
+            lock.remove()
             raise
         return cls(
             work=work,
@@ -155,9 +173,11 @@ class AttemptPaths:
         if self.socket:
             shutil.rmtree(os.path.dirname(self.socket), ignore_errors=True)
         with suppress(OSError):
-            is_kept = keep_out and self.out.exists() and any(self.out.iterdir())
-            for name in ("checkpoint", "frozen", "path", "ranks") if is_kept else ("",):
-                shutil.rmtree(self.work / name, ignore_errors=True)
+            if not (keep_out and self.out.exists() and any(self.out.iterdir())):
+                self.lock.remove()
+                return
+            for name in ("checkpoint", "frozen", "path", "ranks"):
+                _remove_folder(self.work / name)
             self.lock.release()
 
 
@@ -197,14 +217,14 @@ def attempts_here(home: Path) -> frozenset[str]:
     """Return the names of the locks of attempts on this machine, also of killed ones."""
     with suppress(OSError):
         found = map(_LOCK.match, os.listdir(home / "work"))
-        return frozenset(lock[0] for lock in found if lock and lock[4])  # not of copies of code
+        return frozenset(lock[0] for lock in found if lock and lock[1])  # not of copies of code
     return frozenset()
 
 
 def attempt_of(name: str) -> tuple[TrialId, str] | None:
     """Return the trial and the token of a work directory; None for a copy of code."""
     lock = _LOCK.match(f"{name}.lock")
-    return (TrialId(sweep=lock[1], number=int(lock[2])), lock[3]) if lock and lock[4] else None
+    return (TrialId(sweep=lock[1], number=int(lock[2])), lock[3]) if lock and lock[1] else None
 
 
 def remove_abandoned(home: Path) -> list[str]:
@@ -230,8 +250,8 @@ def _remove_if_abandoned(lock: Path) -> bool:
             return False
         _remove_socket_dir(Path(socket_dir))
         work = lock.with_name(lock.name.removesuffix(".lock"))
-        shutil.rmtree(work, ignore_errors=True)
-        if work.exists():  # a dying runner still writes
+        _remove_folder(work)
+        if os.path.lexists(work):  # a dying runner still writes
             return False
         lock.unlink(missing_ok=True)
         return True
@@ -239,6 +259,23 @@ def _remove_if_abandoned(lock: Path) -> bool:
         return False
     finally:
         os.close(fd)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a directory, also if a program made directories in it read-only; never fails."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        if not os.path.lexists(folder):
+            return
+        if folder.is_symlink() or not folder.is_dir():
+            folder.unlink()
+            return
+        folder.chmod(0o700)
+        for place, folders, _ in os.walk(folder):
+            for path in (Path(place, name) for name in folders):
+                if not path.is_symlink():
+                    path.chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_socket_dir(socket_dir: Path) -> None:

@@ -50,8 +50,13 @@ class ProcessState:
         self._cwd = os.getcwd()
         self._outputs = {number: os.dup(number) for number in (1, 2)}
 
+    def enter(self) -> None:
+        """Enter the working directory, which may be a new one of the same path."""
+        with suppress(OSError):
+            os.chdir(self._cwd)
+
     def restore(self) -> None:
-        """Flush the output; restore the directory and the output for the next attempt."""
+        """Flush the output, and restore it for the next attempt."""
         for number, stream in ((1, sys.stdout), (2, sys.stderr)):
             with suppress(AttributeError, OSError, ValueError):
                 stream.flush()
@@ -60,8 +65,6 @@ class ProcessState:
             sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
         if getattr(sys.stderr, "closed", True):
             sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-        with suppress(OSError):
-            os.chdir(self._cwd)
 
 
 class Runner:
@@ -87,6 +90,7 @@ class Runner:
         state = ProcessState()
         while True:
             run = self._runs.get()
+            state.enter()
             end = self._run(run)
             state.restore()
             self._write(end_message(run.id, end))

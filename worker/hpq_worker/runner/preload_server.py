@@ -72,10 +72,10 @@ def _serve(channel: socket.socket, modules: list[str]) -> dict[str, Any]:
 
 def _enter(argv: list[str], env: dict[str, str], cwd: str, started: dict[str, str]) -> None:
     """Take on what a new process that imports the modules would have."""
+    os.chdir(cwd)  # before any path is resolved: the directory of the first trial may be gone
     path = [entry for entry in sys.path if entry not in _entries()]
     # A trial's own variables, which differ; of the others the modules may have changed some.
     os.environ.update({n: v for n, v in env.items() if started.get(n) != v})
-    os.chdir(cwd)
     sys.argv, sys.orig_argv = argv, [sys.executable, *argv]
     is_safe = getattr(sys.flags, "safe_path", False)
     sys.path[:] = [os.path.dirname(os.path.realpath(argv[0]))] * (not is_safe) + _entries() + path

@@ -30,6 +30,7 @@ class RunnerKey:
     trainer: str
     code: str
     code_dir: str
+    owner: str = ""  # of the user's code, whose modules stay in memory; "" for built-in trainers
     pass_env: tuple[str, ...] = ()
     attempt: str = ""
 
