@@ -1,4 +1,4 @@
-"""Find metrics in printed lines; detect trials that report the sweep's under another spelling."""
+"""Detect trials that report the sweep's metric under another spelling, or never."""
 
 from __future__ import annotations
 
@@ -13,73 +13,18 @@ from hpq.domain.trial import TrialState, TrialView
 ENOUGH_REPORTS = 5  # without the metric
 _ABBREVIATED = 3  # the fewest letters of an abbreviation, such as acc
 _TYPO = 0.9  # the least likeness of two words: rmse and mse have 0.86
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf)"
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VALIDATION = frozenset({"val", "valid", "validation"})
 # In "val loss: 0.3", the word before "loss" makes it another metric.
-_QUALIFIERS = _VALIDATION | frozenset("train training test eval dev best min max mean avg".split())
+QUALIFIERS = _VALIDATION | frozenset("train training test eval dev best min max mean avg".split())
 
 
 @cache
-def _spellings(metric: str) -> re.Pattern[str]:
+def spellings(metric: str) -> re.Pattern[str]:
     """Return a pattern for other spellings of a name: Val-Loss and validation_loss of val_loss."""
     parts = [part.lower() for part in _PARTS.findall(metric)]
     words = [r"val(?:id(?:ation)?)?" if part in _VALIDATION else part for part in parts]
     return re.compile("[ _./-]?".join(words) or "(?!)", re.IGNORECASE)
-
-
-@cache
-def _before(metric: str, value: str) -> re.Pattern[str]:
-    name = f"(?P<name>{re.escape(metric)}|{_spellings(metric).pattern})"
-    return re.compile(rf"(?<![\w./-]){name}[\"']?{value}", re.IGNORECASE)
-
-
-_VALUE = rf"\s*[=:]\s*(?P<value>{_NUMBER})(?!\w|[./:-]\d)"  # not 3/10, 10:30 or a date
-
-
-def _find(metric: str, value: str, line: str) -> list[re.Match[str]]:
-    """Find a name before a pattern, from the end of a line, unless it is part of another name."""
-    return [
-        found
-        for found in reversed(list(_before(metric, value).finditer(line)))
-        if _QUALIFIERS.isdisjoint(line[: found.start()].lower().rsplit(None, 1)[-1:])
-    ]
-
-
-def mentions(metric: str, line: str) -> bool:
-    """Return whether a line has the metric in any spelling, and then a number: `val-loss 0.3`."""
-    return bool(_find(metric, r"(?!\w)(?=.*\d)", line))
-
-
-def metric_in_text(metric: str, line: str) -> tuple[str, float] | None:
-    """Return the last `metric=number` or `metric: number` of a line, or else of a near miss."""
-    near = None
-    for found in _find(metric, _VALUE, line):
-        said = found["name"], float(found["value"])
-        if said[0] == metric:
-            return said
-        near = near or said
-    return near
-
-
-_WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # in "Epoch 3 loss=0.5", "3" makes the line text
-_PAIR = re.compile(
-    rf"\s*(?P<name>{_WORD}(?: +{_WORD})*)\s*=\s*(?P<value>{_NUMBER})(?:\s*[,;|]|\s|\Z)\s*",
-    re.IGNORECASE,
-)
-_LONGEST_NAME = 64
-
-
-def metrics_of_line(line: str) -> dict[str, float]:
-    """Return the values of a line that consists of `name=number`; {} if it has other text."""
-    at, found = 0, dict[str, float]()
-    while at < len(line):
-        pair = _PAIR.match(line, at)
-        if pair is None or len(pair["name"]) > _LONGEST_NAME:
-            return {}
-        found[pair["name"]] = float(pair["value"])
-        at = pair.end()
-    return found
 
 
 def near_miss(metric: str, names: Collection[str]) -> str:
@@ -95,7 +40,7 @@ def near_miss(metric: str, names: Collection[str]) -> str:
 @lru_cache(maxsize=1_000)
 def _is_near(metric: str, name: str) -> bool:
     """True for Val-Loss, validation/loss and val_los of val_loss; False for train_loss."""
-    if _spellings(metric).fullmatch(name):
+    if spellings(metric).fullmatch(name):
         return True
     wanted, found = (_PARTS.findall(text) for text in (metric, name))
     return len(wanted) == len(found) > 0 and all(map(_is_same_word, wanted, found))
@@ -105,7 +50,7 @@ def _is_same_word(one: str, other: str) -> bool:
     short, long = sorted((one.lower(), other.lower()), key=len)
     if short == long or {short, long} <= _VALIDATION:
         return True
-    if not short.isalpha() or not _QUALIFIERS.isdisjoint((short, long)):
+    if not short.isalpha() or not QUALIFIERS.isdisjoint((short, long)):
         return False
     is_abbreviated = len(short) >= _ABBREVIATED and long.startswith(short)
     return is_abbreviated or SequenceMatcher(None, short, long).ratio() >= _TYPO

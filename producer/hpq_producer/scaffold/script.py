@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from hpq.domain.metric_check import metrics_of_line
+from hpq.domain.printed_line import metrics_of_line
 from hpq.domain.sweep import Goal
 from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hpq.domain.attempt import HeartbeatReply
-from hpq.domain.sweep import Launch, SweepView
+from hpq.domain.sweep import Launch, Metric, SweepView
 from hpq.domain.trial import Claim, TrialId
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.report_socket import ReportSocket
@@ -33,7 +33,8 @@ class Said:
     """What a runner and its program say; the worker's end of it is an Execution."""
 
     def __init__(self, path: str) -> None:
-        self.reports, self.signals, self._path = ReportBuffer(None), Signals(), path
+        self.signals, self._path = Signals(), path
+        self.warnings: list[str] = []
         answers, self.answers = os.pipe()
         output, self.output = os.pipe()
         self._socket = ReportSocket(path)
@@ -45,11 +46,12 @@ class Said:
         )
         self.read()
 
-    def read(self, **provenance: Any) -> None:
-        """Prepare the reader of a sweep of this provenance."""
+    def read(self, metric: Metric | None = None, **provenance: Any) -> None:
+        """Prepare the reader of a sweep of this metric and provenance."""
+        self.reports = ReportBuffer(metric)
         sweep = SweepView(id="s-00000", name="s", digest="d", owner="me",
                           launch=Launch(program="train.py"),
-                          provenance=provenance)  # fmt: skip
+                          provenance=provenance, metric=metric)  # fmt: skip
         claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, nonce="n")
         self.execution = Execution(
             claim,
@@ -61,6 +63,7 @@ class Said:
             Mask(()),
             3.0,
             Progress(),
+            self.warnings.append,
         )
 
     def send(self, data: bytes) -> None:
@@ -142,6 +145,56 @@ def test_a_metric_that_is_reported_and_then_printed_counts_once(said: Said) -> N
     said.end()
     said.run()
     assert (said.reports.names, said.reports.step) == (("loss",), 1)
+
+
+def test_a_printed_number_that_cannot_be_read_is_named_once_and_the_others_count(
+    said: Said,
+) -> None:
+    said.read(Metric(name="loss"))
+    os.write(said.output, b"epoch 1 loss: 0.5\nepoch 2 loss: 3,4\nepoch 3 loss: 7ms\n")
+    said.end()
+    outcome = said.run().outcome
+    assert outcome is not None and outcome.failure is None and outcome.objective == 0.5
+    log = said.reports.batch().log
+    assert log.count(b"hpq: ") == 1 and b"'epoch 2 loss: 3,4'" in log and b"not '3,4'" in log
+    assert len(said.warnings) == 1 and "'epoch 2 loss: 3,4'" in said.warnings[0]
+
+
+@pytest.mark.parametrize("of_process", [True, False])
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_the_reason_is_named_for_which_a_value_of_the_metric_was_dropped(
+    said: Said, is_reported: bool, of_process: bool
+) -> None:
+    said.read(Metric(name="loss"), reporter={"place": "train.py:1", "by": "wandb"})
+    if is_reported:
+        said.send(b'{"report": {"loss": 0.5}, "step": 1}')
+    for name, why in (("loss", "step 3 is below 5"), ("loss", "another"), ("other", "a text")):
+        message = {"dropped": name, "why": why, "of_process": of_process}
+        said.send(json.dumps(message).encode())
+    for bad in (b'{"dropped": "loss"}', b'{"dropped": []}'):
+        said.send(bad)
+    said.end()
+    outcome = said.run().outcome
+    assert outcome is not None
+    if is_reported:
+        assert outcome.failure is None and outcome.objective == 0.5
+    else:
+        assert outcome.failure is not None
+        assert "step 3 is below 5" in outcome.failure.message, "and not: call wandb.log"
+        assert "call wandb.log" not in outcome.failure.message
+    named = [] if of_process else ["a value of loss is dropped: step 3 is below 5"]
+    assert said.warnings == named, "a rank above 0 drops its values in each trial"
+    assert (b"step 3 is below 5" in said.reports.batch().log) == (not of_process)
+
+
+def test_of_a_long_line_only_what_follows_a_carriage_return_is_read(said: Said) -> None:
+    said.read(Metric(name="loss"))
+    bars = b"".join(b"%d%% val_loss=0.1\r" % n for n in range(600))
+    os.write(said.output, bars + b"\r100% loss=0.5\n" + b"x" * 5000 + b" loss=0.7\n")
+    os.write(said.output, b"_" * 4090 + b"val_loss=0.9\n")
+    said.end()
+    said.run()
+    assert said.reports.lasts == {"loss": 0.5}
 
 
 def test_another_thread_reads_what_arrived_and_the_waiting_main_thread_hears_of_the_end(

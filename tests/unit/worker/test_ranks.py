@@ -78,7 +78,7 @@ def test_a_line_says_whose_it_is(line: str, rank: int, text: str) -> None:
 
 def test_what_rank_0_prints_is_a_metric_once() -> None:
     lines = ["[default0]:loss=0.5", "[default1]:loss=0.6", "[rank1]: loss=0.6", "loss=0.7"]
-    assert [PrintedMetrics(None, {}).parse(line) for line in lines] == [
+    assert [PrintedMetrics([], {}).parse(line) for line in lines] == [
         {"loss": 0.5}, {}, {}, {"loss": 0.7},
     ]  # fmt: skip
 

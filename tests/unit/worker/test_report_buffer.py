@@ -2,85 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
-from pytest import approx
 
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
 from hpq.reporting import MAX_NAMES
-from hpq_worker.attempt.printed_metrics import PrintedMetrics
 from hpq_worker.files.history_file import NAME, HistoryFile
 from hpq_worker.lease.report_buffer import ReportBuffer
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("val_loss=0.5", {"val_loss": 0.5}),
-        ("  val/loss = 1e-3 ", {"val/loss": 1e-3}),
-        ("acc=-.5", {"acc": -0.5}),
-        ("loss=inf", {"loss": math.inf}),
-        ("loss=nan", {"loss": approx(math.nan, nan_ok=True)}),
-        ("epoch=0 val loss=0.5\tval/acc = 1 lr=0.1", {"epoch": 0, "val loss": 0.5, "val/acc": 1}),
-        ("loss=0.5, acc=0.2 | f1=1", {"loss": 0.5, "acc": 0.2, "f1": 1}),
-        ("lr=0.1", {}),
-        ("epoch 3: loss=0.5 acc=0.2", {}),
-        ("Epoch 3 loss=0.5", {}),  # else each epoch would have a metric of its own
-        ("loss=0.5 acc=high", {}),
-        ("x=1.2.3", {}),
-        ("x=1 2", {}),
-        ("=3", {}),
-        ("url=http://1", {}),
-        (f"{'x' * 65}=1", {}),
-    ],
-)
-def test_a_line_of_nothing_but_metrics_reports_each_that_is_no_parameter(
-    line: str, expected: dict[str, float]
-) -> None:
-    assert PrintedMetrics(None, {"lr": 0.1}).parse(line) == expected
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("Epoch 8/8: 10 s - loss: 0.2 - val_loss: 0.13", ("val_loss", 0.13)),
-        ("train_loss=0.12 and val_loss=0.05", ("val_loss", 0.05)),
-        ("epoch 3 val_loss=0.5", ("val_loss", 0.5)),
-        ("{'eval': 1, 'val_loss': 0.5}", ("val_loss", 0.5)),
-        ("val_loss: 0.4, then val_loss: 0.3.", ("val_loss", 0.3)),  # the last one
-        ("val_loss: 0.9\rval_loss: 0.5\r 2/2 - val_loss: 0.25\r", ("val_loss", 0.25)),
-        ("val_loss: inf", ("val_loss", math.inf)),
-        ("Val-Loss: 0.5", ("Val-Loss", 0.5)),  # a near miss is another metric
-        ("epoch 3: validation loss=0.5", ("validation loss", 0.5)),
-        ("epoch 3: loss=0.5 acc=0.2", None),
-        ("train_val_loss: 0.5", None),
-        ("best val_loss: 0.5", None),
-        ("val_loss: 3/10", None),
-        ("val_loss: 10:30", None),
-        ("val_loss: 2026-11-22", None),
-        ("val_loss: 12s", None),
-        ("val_loss is 0.5", None),
-        ("val_loss: information", None),
-        ("[rank1]: epoch 3 val_loss=0.5", None),
-        ("epoch 3 loss=0.5 of val_loss", None),
-    ],
-)
-def test_the_declared_metric_counts_anywhere_on_a_line(
-    line: str, expected: tuple[str, float] | None
-) -> None:
-    found = PrintedMetrics(Metric(name="val_loss"), {}).parse(line)
-    assert found == (dict([expected]) if expected else {})
-
-
-def test_a_qualified_name_a_parameter_and_text_beside_whole_lines_report_nothing() -> None:
-    assert not PrintedMetrics(Metric(name="loss"), {}).parse("train loss: 0.5 val loss: 0.3")
-    assert not PrintedMetrics(Metric(name="loss"), {"loss": 1}).parse("with loss=1 now")
-    assert not PrintedMetrics(Metric(name="Loss"), {"loss": 1}).parse("with loss=1 now")
-    printed = PrintedMetrics(Metric(name="loss"), {})
-    lines = ("step 1 loss=0.9", "loss=0.5 acc=1", "step 2 loss=0.8", "loss=0.4")
-    assert [found.get("loss") for found in map(printed.parse, lines)] == [0.9, 0.5, None, 0.4]
 
 
 def test_steps_are_counted_for_each_metric_where_none_is_given() -> None:

@@ -15,7 +15,6 @@ from redis.exceptions import RedisError
 
 from hpq.code.command import argv, interpreter
 from hpq.domain.attempt import Outcome
-from hpq.domain.metric_check import missing_metric
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trainer_specs import BUILT_IN
@@ -119,8 +118,7 @@ class AttemptRunner:
     ) -> Result:
         has_data = self._settings.data.exists()
         env, hidden = self._surroundings(sweep.launch.pass_env, self._parts.trust.key, has_data)
-        is_program = not sweep.launch.trainer
-        opened = closing(ReportSocket(paths.socket)) if is_program else nullcontext()
+        opened = closing(ReportSocket(paths.socket)) if paths.socket else nullcontext()
         with environment.reserved_port() as port, opened as socket:
             runner, place = self._ready(claim, sweep, paths, env)
             resumed = {"HPQ_RESUMED_STEP": str(reports.step)} if reports.names else {}
@@ -135,7 +133,7 @@ class AttemptRunner:
                 Mask(hidden),
                 self._settings.grace_s,
                 self._parts.progress,
-                lambda near: self._warn_of_near_miss(claim, sweep, reports, near),
+                lambda text: self._warn(claim, text),
             )
             self._overwrites.begin(sweep.id)
             publisher.start(execution.read_arrived)
@@ -181,14 +179,10 @@ class AttemptRunner:
         failure = Failure(kind=FailureKind.WORKER_FAULT, message=text, fingerprint=fault)
         return replace(outcome, failure=failure)
 
-    def _warn_of_near_miss(
-        self, claim: Claim, sweep: RunnableSweep, reports: ReportBuffer, near: str
-    ) -> None:
-        if sweep.metric is not None and sweep.id not in self._warned:
-            self._warned.add(sweep.id)
-            text = missing_metric(sweep.metric.name, near)
-            log.warning("%s %s", claim.trial, text)
-            reports.log(f"hpq: warning: this trial {text}\n".encode())
+    def _warn(self, claim: Claim, text: str) -> None:
+        if claim.trial.sweep not in self._warned:
+            self._warned.add(claim.trial.sweep)
+            log.warning("%s: %s", claim.trial, text)
 
     def _warn_of_overwrites(self, claim: Claim, place: Place, reports: ReportBuffer) -> None:
         number = claim.trial.number

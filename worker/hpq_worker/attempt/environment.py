@@ -114,7 +114,6 @@ def program_environment(
         **group_environment(gpus, port),
         "PYTHONPATH": os.pathsep.join(entry for entry in entries if entry),
         **trial_environment(sweep, claim, paths, seed),
-        "HPQ_REPORT": paths.socket,
     }
 
 
@@ -132,6 +131,7 @@ def trial_environment(
         "HPQ_PARAMS": str(paths.params),
         "HPQ_OUT": str(paths.out),
         "HPQ_CHECKPOINT_DIR": str(paths.checkpoint),
+        "HPQ_REPORT": paths.socket,
     }
 
 

@@ -19,11 +19,18 @@ from threading import Lock
 from typing import Any
 
 from hpq.domain.attempt import Outcome
+from hpq.domain.metric_check import missing_metric
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind
 from hpq.reporting import MAX_NAMES, bounded
 from hpq.store.wire.fields import dumps_in_order
-from hpq_worker.attempt.outcome import HALT_OF, idle_words, outcome_of, with_peak
+from hpq_worker.attempt.outcome import (
+    HALT_OF,
+    idle_words,
+    outcome_of,
+    unread_words,
+    with_peak,
+)
 from hpq_worker.attempt.printed_metrics import PrintedMetrics
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.health.usage import TrialUsage, host_memory_gb
@@ -81,15 +88,16 @@ class Execution:
         mask: Mask,
         grace_s: float,
         progress: Progress,
-        on_near_miss: Callable[[str], object] = lambda _: None,
+        on_warning: Callable[[str], object] = lambda _: None,
     ) -> None:
         """Prepare an attempt.
 
         Args:
-            socket: where a program reports; None for a trainer function.
-            on_near_miss: gets a reported name that is like the sweep's metric.
+            socket: where a program reports; None for a trainer function of a worker.
+            on_warning: gets what may be wrong with a trial's reports, each once.
         """
-        self._on_near_miss, self._socket = on_near_miss, socket
+        self._on_warning, self._socket = on_warning, socket
+        self._warned: set[str] = set()  # kinds of warnings
         self._reading, self._is_running = Lock(), False
         self._exit_code = 0  # that a program has reported, besides its exit status
         self._sweep, self._runner, self._reports = sweep, runner, reports
@@ -104,7 +112,10 @@ class Execution:
             self._held = deque(maxlen=_HELD_LINES)
         self._reported: set[str] = set()  # a name from the socket is not read from the output
         self._printed = LineBuffer(longest_bytes=_LONGEST_BYTES + 1)
-        self._metrics = PrintedMetrics(sweep.metric, claim.params)
+        own = [sweep.metric.name] if sweep.metric else []
+        self._declared = (*own, *sweep.further_metrics)
+        self._dropped: dict[str, str] = {}  # of these, and why
+        self._metrics = PrintedMetrics(self._declared, claim.params)
         self._tail = bytearray()
         self._halt: Halt | None = None
         self._kill_at = math.inf
@@ -221,6 +232,8 @@ class Execution:
             self._reads_printed = self._reads_printed and self._held is None
         elif "ignore_printed" in message:
             self._reads_printed = False
+        elif "dropped" in message:
+            self._note_dropped(message)
         elif "exit_code" in message:
             self._exit_code = message["exit_code"]
         elif "run_info" in message:
@@ -255,14 +268,36 @@ class Execution:
 
     def _parse(self, lines: list[bytes]) -> None:
         for line in lines:
-            if len(line.rstrip(b"\r").rpartition(b"\r")[2]) > _LONGEST_BYTES:
-                continue
+            if len(line) > _LONGEST_BYTES:  # its beginning may be cut in the midst of a name
+                line = line[-_LONGEST_BYTES:].partition(b"\r")[2]
             found = self._metrics.parse(line.decode("utf-8", "replace"))
             if printed := {name: v for name, v in found.items() if name not in self._reported}:
                 if self._held is None:
                     self._report(printed, None)
                 else:
                     self._held.append(printed)
+        if self._held is None:
+            self._warn_of_unread()
+
+    def _warn_of_unread(self) -> None:
+        """Name the first line whose number of a declared metric cannot be read."""
+        if self._metrics.unread:
+            self._warn("unread", unread_words(*self._metrics.unread))
+
+    def _warn(self, kind: str, text: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            text = self._mask.text(text)
+            self._reports.log(f"hpq: warning: {text}\n".encode())
+            self._on_warning(text)
+
+    def _note_dropped(self, message: Mapping[str, Any]) -> None:
+        name, why = message["dropped"], message["why"]
+        if name not in self._declared:
+            return
+        self._dropped.setdefault(name, self._mask.text(why))
+        if not message["of_process"]:
+            self._warn(f"dropped {name}", f"a value of {name} is dropped: {why}")
 
     def _report_held(self) -> None:
         """Report what was printed by a trial that could have reported in another way."""
@@ -271,6 +306,7 @@ class Execution:
             self._reports.log(f"hpq: {why}: its printed lines are its metrics\n".encode())
             for printed in self._held:
                 self._report(printed, None)
+        self._warn_of_unread()
 
     def _report(self, metrics: Mapping[str, float], step: int | None) -> None:
         had_dropped = self._reports.dropped
@@ -278,8 +314,8 @@ class Execution:
         if (dropped := self._reports.dropped) and not had_dropped:
             why = f"only {MAX_NAMES} metrics of a trial are kept"
             self._reports.log(f"hpq: {why}; {dropped!r} and other new names are dropped\n".encode())
-        if name := self._reports.near_miss:
-            self._on_near_miss(name)
+        if (near := self._reports.near_miss) and self._sweep.metric:
+            self._warn("near", f"this trial {missing_metric(self._sweep.metric.name, near)}")
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -318,6 +354,7 @@ class Execution:
             silent_s=self._stall_limit_s,
             argv=self._argv,
             in_terminal=self._in_terminal,
+            dropped=self._dropped,
             is_wandb=self._is_program and not self._reads_printed,
         )
         usage = self._usage.figures()

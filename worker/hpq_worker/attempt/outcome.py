@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
-from hpq.domain.metric_check import mentions, near_miss
+from hpq.domain.metric_check import near_miss
+from hpq.domain.printed_line import Unread, mentions, metrics_in_text
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Failure, FailureKind, TrialState, short
 from hpq.reporting import MAX_NAMES
+from hpq_worker.attempt.printed_metrics import printed_lines
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.protocol import AttemptEnd, Halt
 from hpq_worker.runner.failures import of_exit
@@ -104,6 +106,8 @@ def _by_metric(sweep: RunnableSweep, reports: ReportBuffer, end: AttemptEnd) -> 
 def _how_to_report(
     name: str, sweep: RunnableSweep, end: AttemptEnd, reported: Collection[str]
 ) -> str:
+    if why := end.dropped.get(name):
+        return f"the script logged it, and it was dropped: {why}"
     if near := near_miss(name, reported):
         remedy = f"did you mean {near!r}? write it as metric.name in the sweep file"
         if sweep.objectives or sweep.constraints:
@@ -119,9 +123,20 @@ def _how_to_report(
         return f"call {call}({{{name!r}: …}}); {why}"
     if end.is_wandb:
         return f"call wandb.log({{{name!r}: …}}); after wandb.init() printed lines do not count"
-    seen = [line.strip() for line in end.tail.splitlines() if mentions(name, line)]
     remedy = f"print a line {name}=0.31, or call hpq.report({{{name!r}: …}})"
-    return f"{remedy}; the line {seen[-1][:_SHOWN]!r} does not count" if seen else remedy
+    seen = [line.strip() for line in printed_lines(end.tail) if mentions(name, line)]
+    if not seen:
+        return remedy
+    _, unread = metrics_in_text([name], seen[-1])
+    return f"{remedy}; {unread_words(seen[-1], unread)}"
+
+
+def unread_words(line: str, unread: Unread | None) -> str:
+    """Return that a printed line does not count, and the number in it that cannot be read."""
+    words = f"the line {line[:_SHOWN]!r} does not count"
+    if unread is None:
+        return words
+    return f"{words}: hpq reads numbers such as 1002.5 and 1,002.5, not {unread.text[:_SHOWN]!r}"
 
 
 def why_unread(sweep: RunnableSweep) -> str:

@@ -1,7 +1,8 @@
 """The socket on which a program reports (HPQ_REPORT): datagrams in order, none lost.
 
-The worker reads it, not the runner: the worker must have the reports that a program made before it
-wrote a checkpoint or printed a line, however slow the runner is.
+The child processes of a function that an agent calls report on it, too. The worker reads it, not
+the runner: the worker must have the reports that a program made before it wrote a checkpoint or
+printed a line, however slow the runner is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from hpq.reporting import bounded, flatten, whole
 
 _LARGEST_BYTES = 262_144  # of one report; 300 names and their values fit many times over
+_LONGEST_WHY = 200  # characters of a reason
 _MOST = 1_024  # datagrams of one call: more than the kernel queues (net.unix.max_dgram_qlen)
 # Any process of the user may send any datagram.
 _INVALID = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
@@ -58,6 +60,9 @@ def _checked(message: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"ignore_printed": True}
     if "run_info" in message:
         return {"run_info": bounded(message["run_info"])}
+    if "dropped" in message:
+        why, of_process = str(message["why"])[:_LONGEST_WHY], message.get("of_process") is True
+        return {"dropped": str(message["dropped"]), "why": why, "of_process": of_process}
     if "exit_code" in message:
         return {"exit_code": int(message["exit_code"])}
     return {"report": flatten(message["report"]), "step": whole(message["step"])}

@@ -5,14 +5,14 @@ kills its descendants and exits.
 Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
 with "of", its attempt: in a resident runner a thread of one attempt may outlive the attempt.
 Program → parent, by the socket of hpq.reporting, without "of": reports, {"ignore_printed": true},
-{"run_info": {…}} and {"exit_code": n}.
+{"run_info": {…}}, {"dropped": name, "why": …, "of_process": …} and {"exit_code": n}.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -73,6 +73,7 @@ class AttemptEnd:
     silent_s: float = 0.0  # its stall limit; 0 if its GPUs were idle
     argv: tuple[str, ...] = ()  # of a program
     in_terminal: bool = False  # of `hpq try`, which stores no results
+    dropped: Mapping[str, str] = field(default_factory=dict)  # why the script's values were dropped
     is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
 
     @property
@@ -97,7 +98,7 @@ def read_message(line: bytes) -> dict[str, Any] | None:
 
 def run_message(run: RunRequest) -> bytes:
     """Encode the start of an attempt."""
-    return encode({"run": {field.name: getattr(run, field.name) for field in fields(run)}})
+    return encode({"run": {one.name: getattr(run, one.name) for one in fields(run)}})
 
 
 def read_run(data: Mapping[str, Any]) -> RunRequest:
