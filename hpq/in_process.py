@@ -10,9 +10,11 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +22,7 @@ from contextlib import contextmanager, suppress
 from select import select
 from typing import Any
 
-from hpq.reporting import set_sink
+from hpq.reporting import AGENT, send_by_socket, set_sink
 
 PYTHON = "HPQ_EXEC"  # `hpq exec` names the Python that has all of hpq
 _WAKE_S = 5.0  # after which a worker that says nothing is continued, if it is stopped
@@ -45,9 +47,11 @@ class Attempt:
         self.was_stopped = False
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a report; forked children and a trial that is over send nothing."""
+        """Send a report; forked children send it to the worker's socket."""
         if os.getpid() == self._pid:
             self._worker.answer({"of": self._id, **message})
+        else:
+            send_by_socket(message)
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         """Report metrics."""
@@ -197,6 +201,7 @@ def serve(
         raise AgentError("this process runs an agent already; start the script again for another")
     left = count or 0
     last: Mapping[str, Any] = {"again": True}
+    folder = tempfile.mkdtemp(prefix="hpq-agent-")
     try:
         while last.get("again") and (left or not count):
             worker = _Worker(sweep, left, stops_sweep)
@@ -204,7 +209,7 @@ def serve(
                 while (run := worker.next_run()) is not None:
                     left -= bool(left)
                     attempt = Attempt(run, worker)
-                    status = _run(call, attempt, worker)
+                    status = _run(call, attempt, worker, folder)
                     is_last = not goes_on(bool(status) and not attempt.was_stopped)
                     attempt.end(status, is_last=is_last)
                     if is_last:
@@ -216,13 +221,14 @@ def serve(
             if last["over"]:
                 raise AgentError(last["over"])
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
         _is_active.release()
 
 
-def _run(call: Callable[[Attempt], int], attempt: Attempt, worker: _Worker) -> int:
+def _run(call: Callable[[Attempt], int], attempt: Attempt, worker: _Worker, folder: str) -> int:
     """Run one attempt; return its exit status."""
     status = 0
-    with _environment(attempt.run["env"]), _output(worker.print):
+    with _environment(attempt.run["env"], folder), _output(worker.print):
         try:
             status = call(attempt)
         except Stopped:
@@ -244,7 +250,12 @@ def _run(call: Callable[[Attempt], int], attempt: Attempt, worker: _Worker) -> i
 
 
 @contextmanager
-def _environment(env: Mapping[str, str]) -> Iterator[None]:
+def _environment(of_trial: Mapping[str, str], folder: str) -> Iterator[None]:
+    """Set the variables of a trial, also in a file: a forkserver's children have older ones."""
+    env = {**of_trial, AGENT: os.path.join(folder, "trial.json")}
+    with open(f"{env[AGENT]}.new", "w", encoding="utf-8") as file:
+        json.dump(env, file)
+    os.replace(file.name, env[AGENT])
     before = {name: os.environ.get(name) for name in env}
     os.environ.update(env)
     try:

@@ -1,8 +1,9 @@
 """Report metrics from training code: `import hpq; hpq.report({"val/loss": 0.3}, step=7)`.
 
-Standard library only, one file, so that a user's environment needs nothing else of hpq. Under a
-worker the report goes to the worker's socket, which HPQ_REPORT names (a program), or to the runner
-(a trainer function); outside one it prints `name=value` lines, so a script runs by hand unchanged.
+Standard library only, one file, so that a user's environment needs nothing else of hpq. In a trial
+the report goes to the worker's socket, which HPQ_REPORT names (of a program, and of each child of a
+function that an agent calls), or to the runner or agent that called the function. Outside one it
+prints `name=value` lines, so a script runs by hand unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -33,8 +34,13 @@ if TYPE_CHECKING:  # a program's Python may be older than ours, and cannot evalu
     Send = Callable[[Mapping[str, object]], None]
 _sink: Sink | None = None
 _send_info: Send | None = None
+ONLY_RANK_0 = "rank {} reported it, and only reports of rank 0 count"
 _RANKS = ("RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK")  # torchrun's, Lightning's, mpirun's
 _has_warned = False
+_has_joined = False
+AGENT = "HPQ_AGENT"  # names a file with the environment of the trial that an agent runs now
+# Names of metrics that were dropped, by their attempt: the worker hears of each once.
+_dropped: set[tuple[str, str]] = set()
 # The path, descriptor and identity of the connected socket that each report of a program uses.
 _socket: tuple[str, int, os.stat_result] | None = None
 
@@ -48,7 +54,7 @@ def report(metrics: Mapping[str, object], step: int | None = None) -> None:
         ValueError: a name or a value cannot be a metric, or the step is not an integer (names it).
     """
     if rank():
-        _drop()
+        _drop(metrics)
     else:
         deliver(flatten(metrics), whole(step))
 
@@ -58,6 +64,7 @@ def deliver(flat: Mapping[str, float], step: int | None) -> None:
     if _sink is not None:
         _sink(flat, step)
         return
+    join_trial()
     path = os.environ.get("HPQ_REPORT")
     if path:
         _send(path, {"report": flat, "step": step})
@@ -125,8 +132,9 @@ def rank() -> int:
     return 0
 
 
-def _drop() -> None:
+def _drop(metrics: Mapping[str, object]) -> None:
     global _has_warned
+    note_dropped(map(str, metrics), ONLY_RANK_0.format(rank()), of_process=True)
     if not _has_warned:
         _has_warned = True
         print(f"hpq: rank {rank()}: only reports of rank 0 count", file=sys.stderr, flush=True)
@@ -160,7 +168,48 @@ def describe(info: Mapping[str, object]) -> None:
         _tell(message)
 
 
+def note_dropped(names: Iterable[str], why: str, *, of_process: bool = False) -> None:
+    """Let the worker name the reason if one of these metrics is never reported.
+
+    `of_process`: no value of this process is reported, which needs no warning: another one reports.
+    """
+    attempt = os.environ.get("HPQ_ATTEMPT_ID", "")
+    new = [name for name in names if (attempt, name) not in _dropped]
+    _dropped.update((attempt, name) for name in new)
+    for name in new[:MAX_NAMES]:
+        message = {"dropped": name, "why": why, "of_process": of_process}
+        if _send_info is not None:
+            _send_info(message)
+        else:
+            _tell(message)
+
+
+def join_trial() -> None:
+    """Take over the environment of the agent's trial, in a process that a forkserver has made.
+
+    Such a process has the environment of the trial in which the forkserver began.
+    """
+    global _has_joined
+    if _has_joined or AGENT not in os.environ:
+        return
+    _has_joined = True
+    processes = sys.modules.get("multiprocessing.process")
+    parent = processes.parent_process() if processes else None
+    if parent is None or parent.pid == os.getppid():
+        return
+    with suppress(OSError, ValueError), open(os.environ[AGENT], encoding="utf-8") as file:
+        os.environ.update(json.load(file))
+
+
+def send_by_socket(message: Mapping[str, object]) -> None:
+    """Send a message to the worker's socket, from a process that an agent has forked."""
+    path = os.environ.get("HPQ_REPORT")
+    if path:
+        _send(path, message)
+
+
 def _tell(message: Mapping[str, object]) -> None:
+    join_trial()
     path = os.environ.get("HPQ_REPORT")
     if path and _sink is None:
         _send(path, message)

@@ -163,6 +163,65 @@ def test_a_trial_that_raises_or_exits_fails_and_the_agent_runs_the_next(lab) -> 
     assert lab.printed(sid, 1).count("\nValueError: too high\n") == 1
 
 
+CHILDREN = """
+    import subprocess, sys, time
+    import multiprocessing as mp
+    import wandb
+    import hpq
+
+    def work(rank=0):
+        if rank: return
+        run = wandb.init()
+        for step in range(2): wandb.log({"loss": run.config.lr + step, "t": time.time()}, step=step)
+        hpq.report({"by_hpq": run.config.lr})
+        wandb.finish()
+
+    def main():
+        if (way := sys.argv[1]) == "subprocess":
+            return subprocess.run([sys.executable, __file__, "child"], check=True)
+        context = mp.get_context(way)
+        processes = [context.Process(target=work, args=(rank,)) for rank in range(2)]
+        [process.start() for process in processes]
+        [process.join() for process in processes]
+
+    if sys.argv[1] == "child":
+        work()
+    elif __name__ == "__main__":
+        sid = wandb.sweep({"method": "grid", "metric": {"name": "loss"},
+                           "parameters": {"lr": {"values": [1, 2, 3]}}})
+        wandb.agent(sid, main)
+"""
+
+
+@pytest.mark.parametrize("way", ["spawn", "fork", "forkserver", "subprocess"])
+def test_a_child_process_of_the_function_reports_for_the_trial_that_runs(lab, way: str) -> None:
+    lab.write("children.py", textwrap.dedent(CHILDREN))
+    Script(lab, "", {}, f"""
+        import runpy, sys
+        sys.argv = ["children.py", {way!r}]
+        if __name__ == "__main__": runpy.run_path("children.py", run_name="__main__")
+    """).ends()  # fmt: skip
+    trials = list(lab.reader.trials.all(sweep_of(lab)))
+    assert [trial.objective for trial in trials] == [2, 3, 4]
+    assert [trial.metrics["by_hpq"] for trial in trials] == [1, 2, 3]
+
+
+def test_the_agent_ends_a_run_that_was_active_and_its_trials_are_runs_of_their_own(lab) -> None:
+    said = run(lab, """
+        wandb.init(config={"lr": 99, "mode": "explore"})
+        for step in range(5): wandb.log({"val_acc": 99})
+        def main():
+            run = wandb.init()
+            print(run.step, sorted(run.config.items()))
+            wandb.log({"val_acc": run.config.lr})
+        sid = wandb.sweep(space)
+        wandb.agent(sid, main, count=2)
+    """)  # fmt: skip
+    assert said[-2:] == [f"0 [('epochs', 2), ('lr', {lr})]" for lr in (0.1, 0.01)]
+    first, second, _ = lab.reader.trials.all(sweep_of(lab))
+    assert (first.objective, second.objective, first.step) == (0.1, 0.01, 0)
+
+
 def test_the_agent_ends_after_three_early_failures_unless_the_check_is_off(lab) -> None:
     fails = """
         space["parameters"]["x"] = {"values": list(range(4))}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpq.reporting import report
+from hpq.reporting import note_dropped, report
 from hpq_worker.attempt.report_socket import ReportSocket
 
 CLOSES = """
@@ -46,6 +46,18 @@ def test_reports_arrive_after_a_program_closed_all_descriptors_and_from_its_fork
 ) -> None:
     subprocess.run([sys.executable, "-c", CLOSES], check=True)
     assert steps(read) == [1, 2, 3, 4]
+
+
+def test_of_each_metric_the_worker_hears_once_why_it_was_dropped_in_an_attempt(
+    read: ReportSocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for attempt in ("s/1/1", "s/1/1", "s/2/1"):
+        monkeypatch.setenv("HPQ_ATTEMPT_ID", attempt)
+        note_dropped(["loss", "acc"], "a text")
+    monkeypatch.setenv("RANK", "1")
+    report({"loss": 1, "top5": 1})
+    found = [(one["dropped"], one["of_process"]) for one in read.read()]
+    assert found == [("loss", False), ("acc", False)] * 2 + [("top5", True)]
 
 
 def test_reports_go_to_the_socket_that_has_the_path_now_and_to_none_after_its_end(

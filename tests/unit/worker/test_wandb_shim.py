@@ -317,6 +317,74 @@ def test_ranks_but_the_first_report_nothing(wandb: ModuleType, monkeypatch) -> N
     assert wandb.reports == []
 
 
+def drops(wandb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, bool]]:
+    """What the worker hears of dropped values: the name, the reason, if it is of the process."""
+    found: list[tuple[str, str, bool]] = []
+
+    def note(names, why: str, *, of_process: bool = False) -> None:
+        found.extend((name, why, of_process) for name in names)
+
+    monkeypatch.setattr(sys.modules["wandb._history"], "note_dropped", note)
+    monkeypatch.setattr(sys.modules["wandb._transport"], "note_dropped", note)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "step", "why"),
+    [
+        (0.5, 3, "step 3 is below 5"),
+        (0.5, -1, "step -1 is below 5"),
+        (0.5, 2**63, "2**53"),
+        (0.5, 2**53, "2**53"),
+        ("0.5", None, "'0.5' is a text"),
+        (None, None, "None is not a number"),
+        (10**400, None, "too large"),
+        pytest.param(-(10**5000), None, "too large", id="more digits than Python prints"),
+        ([0.5], None, "list"),
+        (np.zeros(2), None, "(2,)"),
+        (1j, None, "complex"),
+        (True, None, ""),
+        (np.float32(0.5), 5, ""),
+        (np.array([0.5]), None, ""),
+        (np.int64(7), None, ""),
+        (10**300, None, ""),
+        (math.nan, None, ""),
+    ],
+)
+def test_a_value_that_is_dropped_is_named_with_the_reason(
+    wandb: ModuleType, monkeypatch: pytest.MonkeyPatch, value: object, step: int | None, why: str
+) -> None:
+    found = drops(wandb, monkeypatch)
+    run = wandb.init()
+    run.log({"x": 1}, step=5)
+    run.log({"loss [val]": value}, step=step)
+    run.log({"later": 1})
+    wandb.finish()
+    reported = [name for _, values in wandb.reports for name in values]
+    assert reported == ["x", *(["loss _val_"] if not why else []), "later"]
+    assert [(name, of_process) for name, _, of_process in found] == [("loss _val_", False)][
+        : len(why)
+    ]
+    assert all(why in reason for _, reason, _ in found)
+
+
+def test_values_that_no_run_reports_are_named_with_the_reason(
+    wandb: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = drops(wandb, monkeypatch)
+    wandb.init(mode="disabled").log({"a": 1})
+    wandb.finish()
+    run = wandb.init()
+    run.summary["b"] = "0.5"
+    run.log_at("c", 0.5, 2**53)
+    monkeypatch.setenv("RANK", "1")
+    run.log({"d": 1})
+    assert [(name, of_process) for name, _, of_process in found] == [
+        ("a", True), ("b", False), ("c", False), ("d", True),
+    ]  # fmt: skip
+    assert wandb.reports == [] and "rank 1" in found[-1][1]
+
+
 def test_a_process_without_the_runs_id_has_a_run_of_its_own(wandb: ModuleType, monkeypatch) -> None:
     monkeypatch.setenv("HPQ_TRIAL_ID", "s/1")
     monkeypatch.delenv("WANDB_RUN_ID", raising=False)

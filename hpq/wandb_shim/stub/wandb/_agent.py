@@ -157,10 +157,10 @@ def run_trials(
             checks.clear()
             finish()
             last = module.__dict__.pop("_last_run", None)
-        if last is None:
-            log_once("the function never calls wandb.init, so its trials report no metric")
         return last.exit_code if last is not None else 0
 
+    finish()  # a run before the agent is no trial, and W&B ends it, too
+    module.__dict__.pop("_last_run", None)
     try:
         failures = _Failures(in_a_row)
         serve(sid, call, count, stops_sweep=sid in _created, goes_on=failures.go_on)

@@ -15,6 +15,7 @@ from ._run import Run, _module, start
 from ._transport import (
     follow_tensorboard,
     ignore_printed,
+    join_trial,
     log_once,
     missing,
     set_trial_exit_code,
@@ -91,6 +92,7 @@ def init(
     if reinit not in _REINIT:
         names = ", ".join(map(repr, _REINIT))
         raise UsageError(f"wandb.init: reinit={reinit!r} is unknown; use one of {names}")
+    join_trial()
     module = _module()
     if reinit in (True, "finish_previous"):
         finish()

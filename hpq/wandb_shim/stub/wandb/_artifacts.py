@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ._files import ABOUT, Artifact, logged, out, place
-from ._transport import hpq, hpq_json
+from ._transport import hpq, hpq_json, in_worker
 from .errors import CommError, UsageError
 
 
@@ -64,7 +64,7 @@ def _of_sweep(sweep: str, name: str) -> Iterator[Callable[[], Artifact]]:
     trials without a store that ran on this machine.
     """
     inside = place("artifacts", name).relative_to(out()).as_posix()
-    if "HPQ_REPORT" in os.environ:
+    if in_worker():
         work, store = out().parents[1], Path(os.environ.get("HPQ_STORE") or os.devnull).expanduser()
         found = [
             *work.glob(f"{sweep}.*/out/{inside}{ABOUT}"),  # SWEEP.TRIAL.ATTEMPT

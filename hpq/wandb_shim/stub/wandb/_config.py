@@ -142,9 +142,10 @@ class Config:
         try:
             return self.__dict__["_items"][key]
         except KeyError:
+            locked = ", ".join(self.__dict__.get("_locked", ()))
+            names = f"the sweep's parameters are {locked}" if locked else "this run is of no sweep"
             raise AttributeError(
-                f"{self.__class__!r} object has no attribute {key!r}; the sweep's parameters are"
-                f" {', '.join(self.__dict__.get('_locked', ())) or 'none'}"
+                f"{self.__class__!r} object has no attribute {key!r}; {names}"
             ) from None
 
     def __contains__(self, key: object) -> bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from . import _transport
-from ._transport import log_once
+from ._transport import log_once, note_dropped
 
 Send = Callable[[Mapping[str, float], int], None]
+_MAX_STEP = 2**53  # hpq keeps smaller ones
 PLAIN = {float, int, bool, str}  # types of values that a summary keeps as they are
 # `summary=` of define_metric: of the value so far and the next one. `mean` is computed apart.
 _KINDS: dict[str, Callable[[float, float], float]] = {
@@ -60,6 +61,29 @@ def split(data: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, float], 
         elif value is not None:
             rest[name] = value
     return numbers, rest
+
+
+def drop(names: Iterable[str], why: str, *, of_process: bool = False) -> None:
+    """Let hpq name the reason if one of these metrics is never reported."""
+    note_dropped(map(_transport.metric_name, names), why, of_process=of_process)
+
+
+def drop_others(values: Mapping[str, Any]) -> None:
+    """Name the values that are not numbers."""
+    for name, value in values.items():
+        drop([name], _why_no_number(value))
+
+
+def _why_no_number(value: Any) -> str:
+    if value is None:
+        return "None is not a number"
+    if isinstance(value, (str, bytes)):
+        return f"{value[:40]!r} is a text, not a number"
+    if isinstance(value, int):
+        return f"an integer of {value.bit_length()} bits is too large for a float"
+    shape = getattr(value, "shape", None)
+    of = f" of shape {tuple(shape)}" if isinstance(shape, (tuple, list)) else ""
+    return f"a value of type {type(value).__name__}{of} is not one number"
 
 
 def same(a: float, b: float) -> bool:
@@ -124,11 +148,9 @@ class Rows:
         if step is None:
             self.step = max(self.step, start)
         else:
-            if step < self.step:
-                log_once(
-                    f"step {step} is below {self.step}: steps must rise, so hpq drops these values,"
-                    " as W&B does (use `define_metric` for another axis)"
-                )
+            if why := self._why_not(step):
+                drop(values, why)
+                log_once(f"{why}: these values are dropped")
                 return False
             if step > self.step:
                 self.flush()
@@ -142,6 +164,16 @@ class Rows:
             self._shown.update(new)
             self._show(new)
         return True
+
+    def _why_not(self, step: int) -> str:
+        if step >= _MAX_STEP:
+            return "the step is not below 2**53"
+        if step < self.step:
+            return (
+                f"step {step} is below {self.step}, and steps must rise, as in W&B"
+                " (use `define_metric` for another axis)"
+            )
+        return ""
 
     def flush(self) -> None:
         """End the row."""
@@ -178,7 +210,9 @@ class Rows:
 
     def put(self, values: Mapping[str, float], step: int) -> None:
         """Send values at a step, under hpq's names."""
-        if values:
+        if abs(step) >= _MAX_STEP:  # of a SummaryWriter
+            drop(values, "the step is not below 2**53")
+        elif values:
             self.sent.update(values)
             self.last_step = step
             self._send({metric_name(name): value for name, value in values.items()}, step)
@@ -200,7 +234,7 @@ class Rows:
     def _row_step(self) -> int:
         """Return the value of the axis of all metrics, if it is a whole number, or W&B's step."""
         at = self.sent.get(self._axis)
-        is_count = at is not None and at == at and abs(at) < 2**53 and at == int(at)
+        is_count = at is not None and at == at and abs(at) < _MAX_STEP and at == int(at)
         return int(at) if is_count and at is not None else self.step
 
     def _kinds_of(self, name: str, value: float, rule: Defined) -> dict[str, float]:

@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from . import _files
 from ._artifacts import find
 from ._config import Config, Settings, plain, to_dict
 from ._files import Artifact
-from ._history import PLAIN, Defined, Rows, Summary, number_of, split
+from ._history import PLAIN, Defined, Rows, Summary, drop, drop_others, number_of, split
 from ._media import KeptMedia
 from ._transport import checks, describe_run, log_once, missing, send, set_trial_exit_code
 from .errors import UsageError
@@ -26,7 +27,7 @@ from .errors import UsageError
 class Run:
     """The result of `wandb.init`. For a name that the shim lacks it raises an AttributeError."""
 
-    def __init__(self, config: Config, settings: Settings, *, is_disabled: bool = False) -> None:
+    def __init__(self, config: Config, settings: Settings, *, why_disabled: str = "") -> None:
         trial = os.environ.get("HPQ_TRIAL_ID", "trial/0")
         self.id = os.environ.get("WANDB_RUN_ID") or settings.run_id or generate_id()
         self.settings = settings
@@ -39,13 +40,14 @@ class Run:
         self.job_type = settings.run_job_type or ""
         self.sweep_id = os.environ.get("WANDB_SWEEP_ID")
         self.start_time = time.time()
-        self.disabled, self.offline, self.resumed, self.starting_step = is_disabled, False, False, 0
+        self.disabled, self.offline = bool(why_disabled), False
+        self.resumed, self.starting_step = False, 0
         self.url = self.sweep_url = self.project_url = f"hpq://{trial}"
         self.path = f"{self.entity}/{self.project}/{self.id}"
         self.config = config
         self.exit_code = 0
         self.summary = Summary(self._set)
-        self._rows = Rows((lambda values, step: None) if is_disabled else send)
+        self._rows = Rows(partial(_drop, why_disabled) if why_disabled else send)
         self._media = KeptMedia()
         self._saved: list[tuple[str, str]] = []  # files to be copied again at the end
         self._texts: dict[str, str] = {}  # of the summary
@@ -97,13 +99,16 @@ class Run:
         at = self._rows.step if step is None else int(step)
         if not self._rows.log(numbers, None if step is None else int(step), commit):
             return
-        summary = self.summary
-        given = data if {*map(type, data.values())} <= PLAIN else summary._unboxed(data, rest)
+        summary, kinds = self.summary, {*map(type, data.values())}
+        given = data if kinds <= PLAIN else summary._unboxed(data, rest)
         summary._items.update(self._rows.summary_of(given), _step=at)
         summary._items["_runtime"] = time.time() - self.start_time
         summary._groups.update(self._rows.groups)
         if rest:
             self._note_texts(rest)
+            drop_others(rest)
+        if type(None) in kinds:
+            drop_others({name: value for name, value in data.items() if value is None})
         self._describe()
         if not self.disabled:
             for key, value in rest.items():
@@ -134,6 +139,7 @@ class Run:
         """Report values that the script sets in the summary and never logs."""
         numbers, rest = split(values)
         self._note_texts(rest)
+        drop_others(rest)
         if not self._is_over:
             self._rows.set(numbers)
 
@@ -307,6 +313,10 @@ class Run:
         raise AttributeError(missing(f"run.{name}"))
 
 
+def _drop(why: str, values: Mapping[str, float], step: int) -> None:
+    drop(values, why, of_process=True)
+
+
 def generate_id(length: int = 8) -> str:
     """Return a random run id."""
     return "".join(random.choice(string.ascii_lowercase + string.digits) for _ in range(length))
@@ -330,12 +340,12 @@ def _module() -> Any:
 def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: Any) -> Run:
     """Create a run whose config is the script's, overridden by the sweep's parameters."""
     settings = Settings.of(about)
-    is_disabled = settings.mode == "disabled"
-    if is_disabled:
-        log_once("mode is disabled: nothing is reported to hpq")
-    is_aside = "HPQ_TRIAL_ID" in os.environ and "WANDB_RUN_ID" not in os.environ
-    if is_aside:  # a fold of a cross-validation, as W&B's own example runs them
-        log_once("this process lacks WANDB_RUN_ID: its run is not the trial's and not reported")
+    why_disabled = "the run's mode is disabled" if settings.mode == "disabled" else ""
+    if "HPQ_TRIAL_ID" in os.environ and "WANDB_RUN_ID" not in os.environ:
+        # a fold of a cross-validation, as W&B's own example runs them
+        why_disabled = "this process lacks WANDB_RUN_ID, so its run is not the trial's"
+    if why_disabled:
+        log_once(f"nothing is reported to hpq: {why_disabled}")
     config = Config(sweep)
     exclude = set(about.get("config_exclude_keys") or ())
     include = about.get("config_include_keys")
@@ -344,6 +354,6 @@ def start(sweep: Mapping[str, Any], given: Any, allow_val_change: Any, about: An
         is_free = str(key).strip("-") not in sweep
         if is_free and key not in exclude and (not include or key in include):
             config._put(key, value, allow_val_change is not False)
-    run = Run(config, settings, is_disabled=is_aside or is_disabled)
+    run = Run(config, settings, why_disabled=why_disabled)
     run._describe()
     return run

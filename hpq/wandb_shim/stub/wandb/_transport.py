@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -17,7 +17,9 @@ try:
     from hpq.reporting import deliver as report
     from hpq.reporting import describe, set_exit_code
     from hpq.reporting import ignore_printed as ignore_printed
+    from hpq.reporting import join_trial as join_trial
     from hpq.reporting import metric_name as metric_name
+    from hpq.reporting import note_dropped as note_dropped
     from hpq.reporting import rank as rank
 except ImportError:  # a script started by hand, in a Python without hpq
 
@@ -28,6 +30,12 @@ except ImportError:  # a script started by hand, in a Python without hpq
 
     def ignore_printed() -> None:
         """Do nothing: no worker reads the output."""
+
+    def join_trial() -> None:
+        """Do nothing: there is no trial."""
+
+    def note_dropped(names: Iterable[str], why: str, *, of_process: bool = False) -> None:
+        """Do nothing: no worker names a reason."""
 
     def metric_name(name: str) -> str:
         """Return the name: any can be printed."""
@@ -69,7 +77,7 @@ def hpq(*words: Any, hide: str = "") -> str:
     Raises:
         UsageError: the command failed, or a worker runs this program: it cannot reach Redis.
     """
-    if "HPQ_REPORT" in os.environ:
+    if in_worker():
         raise UsageError("a worker's trial cannot read sweeps; use `hpq results --json` outside it")
     python = os.environ.get("HPQ_EXEC") or sys.executable
     command = [python, "-P", "-m", "hpq_producer", *map(str, words)]
@@ -89,6 +97,11 @@ def hpq(*words: Any, hide: str = "") -> str:
     raise UsageError(text.replace(hide, "") if hide else text)
 
 
+def in_worker() -> bool:
+    """Return True if a worker runs this program, which cannot reach Redis; an agent's can."""
+    return "HPQ_REPORT" in os.environ and "HPQ_AGENT" not in os.environ
+
+
 def missing(what: str) -> str:
     """Return the error text for a name that the shim lacks."""
     inner = "import public names from wandb itself, or " if what.startswith("wandb.sdk") else ""
@@ -101,6 +114,8 @@ def missing(what: str) -> str:
 def send(values: Mapping[str, float], step: int) -> None:
     """Report values at a step, in pieces that fit a datagram. Only rank 0 reports."""
     if rank():
+        why = f"rank {rank()} logged it, and only rank 0 reports for the trial"
+        note_dropped(values, why, of_process=True)
         return log_once(f"rank {rank()}: reports are dropped; rank 0 reports for the trial")
     if len(values) <= _NAMES:
         return report(values, step)

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from hpq.wandb_shim.stub.wandb._history import Defined, Rows, split
+from hpq.wandb_shim.stub.wandb._history import Defined, Rows, drop_others, split
 from hpq.wandb_shim.stub.wandb._transport import send
 
 
@@ -32,7 +32,9 @@ def _tee(run_class: Any) -> None:
 
     def log(self: Any, data: Any, step: Any = None, commit: Any = None, **more: Any) -> Any:
         answer = plain_log(self, data, step=step, commit=commit, **more)
-        rows.log(split(data)[0], None if step is None else int(step), commit)
+        numbers, rest = split(data)
+        rows.log(numbers, None if step is None else int(step), commit)
+        drop_others(rest)
         return answer
 
     def define_metric(self: Any, name: str, step_metric: Any = None, **more: Any) -> Any:
