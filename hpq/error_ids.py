@@ -28,9 +28,8 @@ Code = Literal[
     "gpus", "gpus-missing",
     "held", "histories-dropped", "home-elsewhere", "home-locked", "home-unusable",
     "hpq-too-old", "ignore-file-invalid", "install-incomplete", "internal", "invitation-invalid",
-    "kubeconfig-unusable", "kustomize-failed", "launch-invalid",
-    "limit-fixed", "limits-advice", "metric-unreported", "metrics-differ", "metrics-several",
-    "namespace", "no-data",
+    "kubeconfig-unusable", "kustomize-failed", "limit-fixed", "limits-advice", "metric-unreported",
+    "metrics-differ", "metrics-several", "namespace", "no-data",
     "no-deployment", "no-files", "no-gpu", "no-result", "no-store", "no-sweep", "no-torch",
     "no-worker", "not-found", "not-redis", "not-connected", "one-sweep-only",
     "openssl-failed", "option-rejected", "out-of-reach", "owner-limit", "parameters-altered",
@@ -66,8 +65,7 @@ Code = Literal[
     "worker-not-found", "worker-silent", "worker-stopping", "worker-suspect", "workers-are-pods",
     "workers-pinned", "workers-unwilling", "workers-without-store", "wrong-place",
     # of Slurm
-    "clock-skew", "home-on-network", "no-gres", "no-sbatch", "node-answers", "redis-local",
-    "slurm-partition", "slurm-refused", "slurm-unreachable", "time-left-short",
+    "home-on-network", "redis-local", "time-left-short",
     # lines of a sweep file
     "ambiguous-word", "circular-condition", "condition-unmet", "conditions-costly",
     "conflicting-keys", "duplicate-name", "duplicate-set", "duplicate-value", "exponents",

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hpq.domain.status import MovedSweep
-from hpq.domain.sweep import PERSONAL_SCHEMA, RunnableSweep, SweepView
+from hpq.domain.sweep import PERSONAL_SCHEMA, Launch, RunnableSweep, SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.process import make_private
@@ -74,6 +74,11 @@ def home_id(home: Path, *, make: bool = False) -> str:
     with contextlib.suppress(OSError):
         return path.read_text("ascii").strip()
     return ""
+
+
+def is_of_home(launch: Launch, home: Path) -> bool:
+    """True if this HPQ_HOME enqueued a launch; the caller has checked the launch's signature."""
+    return bool(launch.home) and launch.home == home_id(home)
 
 
 def _make(path: Path) -> None:
@@ -156,6 +161,18 @@ def verifying_key(settings: Settings) -> bytes | None:
     with contextlib.suppress(UserError):
         return key_of(settings, make=False)
     return None
+
+
+def own_directory(settings: Settings, sweep: SweepView) -> Path | None:
+    """Return the directory from which this user enqueued a sweep's code; None if there is none.
+
+    Only a signed record of this HPQ_HOME names one: Redis could name a directory of another user,
+    or one in which git runs commands.
+    """
+    folder, key = Path(sweep.launch.code_dir), verifying_key(settings)
+    is_signed_here = key is not None and is_signed(key, settings.prefix, sweep)
+    is_own = is_signed_here and is_of_home(sweep.launch, settings.home)
+    return folder if is_own and sweep.launch.code_dir and folder.is_dir() else None
 
 
 def sign_archive(key: bytes | None, prefix: str, sid: str, sha256: str) -> str:

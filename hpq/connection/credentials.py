@@ -2,7 +2,8 @@
 
 Standard library only. The server's password is in its URL, or in a file that the URL names as
 `?password_file=PATH` (settings writes that for HPQ_REDIS_PASSWORD_FILE). The file is read at every
-connect, so that a rotated password needs no restart.
+connect, so that a rotated password needs no restart. A redis+file:// URL names a file with the
+address, the password and the proof of a server (hpq.connection.address_file).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from urllib.parse import (
 # Settings, by variable.
 SECRETS = frozenset({"HPQ_CODE_KEY", "HPQ_NOTIFY", "HPQ_REDIS_URL"})
 _FILE = "password_file"
-FILE_SCHEME = "redis+file"  # hpq.connection.address_file
+FILE_SCHEME = "redis+file"
+_ADDRESS_WORDS = 3  # HOST:PORT, password and proof
 _USER = r"(?:[^\s/?#\[\]]*@)?"  # with the password; the last @ ends it
 _HOST = r"(?:\[[^\s/?#\[\]@]*\]|[^\s/?#\[\]@:,]*)(?::[0-9]*)?"
 _QUERY = r"(?:\?[^@#]*)?"
@@ -135,9 +137,26 @@ def read(path: Path) -> str:
     return text
 
 
+def read_address(path: Path) -> tuple[str, str, str]:
+    """Return HOST:PORT, the password and the proof of the server that a file names.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it has a sentence, why there is no server.
+    """
+    text = path.read_text("utf-8").strip()
+    words = text.split()
+    if len(words) != _ADDRESS_WORDS:
+        raise ValueError(text)
+    place, password, proof = words
+    return place, password, proof
+
+
 def of(url: str) -> str:
     """Return the current password of a URL; "" if it has none, or the file cannot be read."""
     try:
+        if url.startswith(FILE_SCHEME):
+            return read_address(Path(unquote(parse(url).path)))[1]
         plain, _, path = split(url)
         if path is not None:
             return read(path)

@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from hpq.domain.sweep import Goal, Metric
+from hpq import __version__
+from hpq.domain.sweep import Goal, Launch, Metric
 from hpq.domain.trial import Json, Params
 from hpq.errors import BadParams
 
@@ -179,3 +180,20 @@ BUILT_IN: Mapping[str, TrainerSpec] = MappingProxyType(
         "digits": _trainer("digits", _DIGITS),
     }
 )
+
+_SHIPPED = "hpq=="
+
+
+def built_in_launch(trainer: str) -> Launch:
+    """Return the launch record of a built-in trainer."""
+    return Launch(trainer=trainer, code=f"{_SHIPPED}{__version__}")
+
+
+def is_built_in(launch: Launch) -> bool:
+    """True if hpq ships all that a launch starts, so that the launch needs no signature.
+
+    Any other field may name code: then the launch is not a built-in trainer's.
+    """
+    is_shipped = not launch.code or launch.code.startswith(_SHIPPED)
+    is_alone = launch == Launch(trainer=launch.trainer, code=launch.code)
+    return launch.trainer in BUILT_IN and is_shipped and is_alone

@@ -244,6 +244,7 @@ class TrialView:
     id: TrialId
     state: TrialState
     params: Params
+    is_signed: bool = False  # this machine's key signed the parameters
     attempt: int = 0
     worker: str = ""
     host: str = ""

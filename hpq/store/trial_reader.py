@@ -76,11 +76,15 @@ class TrialReader:
         trials, check = [], self._check_of(sid)
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)
-            is_altered = raw is not None and check is not None and not check(n, raw)
+            passes = check(n, raw) if raw is not None and check is not None else None
+            is_altered = passes is False
+            is_signed = passes is True and not trial_codec.is_unsigned(n, raw)
             where = f"{params_key} field {n}"
             values = {} if is_altered else trial_codec.decode_params(where, raw)
             key = self._keys.trial(trial)
-            view = trial_codec.decode_trial(key, trial, row, values, dropped=drop is not None)
+            view = trial_codec.decode_trial(
+                key, trial, row, values, dropped=drop is not None, is_signed=is_signed
+            )
             if is_altered:
                 state = TrialState.FAILED if view.state.is_terminal else view.state
                 view = replace(view, state=state, failure=ALTERED)

@@ -217,7 +217,7 @@ def kubectl_command(context: str, namespace: str) -> str:
 
 def scale_command(kubectl: str = KUBECTL, deployment: str = "hpq-worker") -> str:
     """Return the command that sets the number of worker pods to N, for a message."""
-    return f"`{kubectl} scale deployment/{deployment} --replicas=N`"
+    return f"`{kubectl} scale {shell_hint([f'deployment/{deployment}'])} --replicas=N`"
 
 
 def namespace_flags(context: str, namespace: str) -> tuple[str, str]:

@@ -51,7 +51,7 @@ class Invitation:
         query = parse_qsl(parts.query, keep_blank_values=True)
         files = {name: Path(path).read_text("utf-8") for name, path in query if name in _TLS}
         files[CODE_KEY] = key
-        if password := credentials.of(url):
+        if parts.scheme != credentials.FILE_SCHEME and (password := credentials.of(url)):
             files[PASSWORD] = password
         rest = urlencode([(n, v) for n, v in query if n not in _TLS and n not in _SECRETS])
         user = f"{parts.username}@" if parts.username else ""

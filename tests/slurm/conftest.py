@@ -18,10 +18,10 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from hpq.connection import address_file
 from hpq.connection.client import connect
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq_producer.commands.cluster import redis_job
 from tests.support.commands import run_hpq, stdout_of
 from tests.support.constants import ROOT
 from tests.support.server import find_server
@@ -80,10 +80,11 @@ class Student:
         self.env |= {"TMPDIR": str(folder / "tmp")}
         for name in ("home", "tmp", "code"):
             (folder / name).mkdir()
-        job = f"{redis_job.url_of(self.home)}?password_file={self.home}/join/password"
-        self.redis: Redis = connect(url or job)
+        self.url = url or address_file.url_of(self.home / "redis-job" / "address")
+        self.redis: Redis = connect(self.url)
         self.reader = StoreReader(self.redis, Keys("hpq"), 12_000)
         self.jobs: list[str] = []
+        self._requeued: dict[str, float] = {}  # since when hurry sees a task wait
 
     def hpq(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
         return run_hpq(words, self.folder / "code", self.env | env, DEADLINE_S)
@@ -111,9 +112,16 @@ class Student:
         return dict(line.split() for line in lines)
 
     def hurry(self, job: str) -> None:
-        """Let requeued tasks start: Slurm would wait for two minutes."""
-        for task, state in self.tasks(job).items():
-            if state == "PD":  # it may start meanwhile
+        """Let requeued tasks start soon: Slurm would wait for two minutes.
+
+        In the second of the requeue it would refuse them, as the credential is revoked.
+        """
+        now, before = time.monotonic(), self._requeued
+        waiting = [task for task, state in self.tasks(job).items() if state == "PD"]
+        others = {task: since for task, since in before.items() if task.split("_")[0] != job}
+        self._requeued = others | {task: before.get(task, now) for task in waiting}
+        for task in waiting:
+            if now - self._requeued[task] > 2:  # it may start meanwhile
                 words = ["scontrol", "update", f"JobId={task}", "StartTime=now"]
                 subprocess.run(words, env=self.env, capture_output=True, check=False)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
+import signal
 import time
+from pathlib import Path
 
+from hpq.connection import credentials
 from hpq.domain.attempt import Reason
 from hpq.domain.trial import TrialState
 from tests.slurm.conftest import Student
@@ -110,6 +113,43 @@ def test_no_trial_is_lost_by_requeue_scancel_a_limit_and_nodes_that_go_down(alon
     assert set(reasons()) <= {None, "stopping", "time_up", "lost"}, "an attempt was charged"
 
 
+def test_a_redis_job_keeps_its_data_and_leaves_no_process(alone: Student) -> None:
+    def server_of_job() -> int:
+        return int((alone.home / "redis-job" / "data" / "redis.pid").read_text())
+
+    def is_over() -> bool:
+        return not any(map(alone.tasks, alone.jobs))
+
+    job = alone.submit("--redis", "--time", "1:00:00")
+    alone.wait_until(alone.answers, "the Redis job")
+    alone.redis.set("a", "1")
+    server = server_of_job()
+    script = alone.tool("pgrep", "--oldest", "--full", f"/job0*{job}/slurm_script")
+    os.kill(int(script), signal.SIGKILL)
+    alone.wait_until(lambda: not Path(f"/proc/{server}").exists(), "the end of its server")
+    alone.wait_until(is_over, "the end of the job")
+    job = alone.submit("--redis", "--time", "1:00:00")
+    alone.wait_until(alone.answers, "the next Redis job")
+    alone.redis.set("b", "2")
+    server = server_of_job()
+    alone.tool("scancel", "--signal=USR1", "--batch", job)  # as at the end of its time
+    alone.wait_until(lambda: not Path(f"/proc/{server}").exists(), "the end of the server")
+    alone.wait_until(lambda: "PD" in alone.tasks(job).values(), "that the job requeues itself")
+
+    def goes_on() -> bool:
+        alone.hurry(job)
+        return alone.answers()
+
+    alone.wait_until(goes_on, "the requeued job")
+    assert alone.redis.mget("a", "b") == [b"1", b"2"]
+    server, password = server_of_job(), credentials.of(alone.url)
+    alone.tool("scancel", job)
+    alone.wait_until(is_over, "the end of the job")
+    assert not Path(f"/proc/{server}").exists()
+    assert (alone.home / "redis-job" / "address").read_text().endswith("has ended\n")
+    assert password and password not in alone.log()
+
+
 def test_a_trial_longer_than_an_allocation_is_not_begun_again_and_the_job_ends(
     student: Student,
 ) -> None:
@@ -142,15 +182,3 @@ def test_an_array_without_a_sweep_ends(student: Student) -> None:
     began = time.monotonic()
     student.wait_until(lambda: not student.tasks(job), "the end of the array")
     assert time.monotonic() - began < 60, student.log()
-
-
-def test_doctor_names_what_a_job_would_meet(student: Student) -> None:
-    found = json.loads(student.hpq("doctor", "--slurm", "--json").stdout)
-    assert {"slurm-partition", "node-answers", "redis-local"} <= {one["code"] for one in found}
-    refused = student.hpq("doctor", "--slurm", "--json", SLURM_PARTITION="nope")
-    (one,) = [one for one in json.loads(refused.stdout) if one["code"] == "slurm-refused"]
-    assert one["level"] == "wrong" and "nope" in one["what"] and refused.returncode == 3
-    url = "redis://127.0.0.1:1/0"
-    there = json.loads(student.hpq("doctor", "--slurm", "--json", HPQ_REDIS_URL=url).stdout)
-    codes = [one["code"] for one in there if one["what"].startswith("on n")]
-    assert "redis-unreachable" in codes and "node-answers" not in codes

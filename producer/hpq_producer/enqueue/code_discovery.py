@@ -17,7 +17,6 @@ from importlib import metadata
 from itertools import pairwise
 from pathlib import Path, PurePath
 
-from hpq import __version__
 from hpq.code.command import started
 from hpq.code.manifest import (
     MOST_BYTES,
@@ -31,7 +30,7 @@ from hpq.code.manifest import (
     take_snapshot,
 )
 from hpq.domain.sweep import FUNCTION, Launch, Wandb
-from hpq.domain.trainer_specs import BUILT_IN
+from hpq.domain.trainer_specs import BUILT_IN, built_in_launch
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError, UserError
 from hpq_producer.enqueue.reporter import reporter
@@ -89,7 +88,7 @@ def find_code(
     if spec.keys.trainer == FUNCTION:
         return DiscoveredCode(launch=Launch(trainer=FUNCTION, wandb=Wandb.STAND_IN))
     if spec.keys.trainer in BUILT_IN:
-        return DiscoveredCode(launch=Launch(trainer=spec.keys.trainer, code=f"hpq=={__version__}"))
+        return DiscoveredCode(launch=built_in_launch(spec.keys.trainer))
     try:
         folder = _code_folder(spec, file, cwd, code_dir)
         if folder is None:

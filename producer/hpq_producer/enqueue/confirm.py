@@ -8,7 +8,7 @@ from dataclasses import replace
 from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
 from hpq.domain.sweep import COMMON_SCHEMA, Counts, SweepView
-from hpq.domain.trainer_specs import BUILT_IN
+from hpq.domain.trainer_specs import built_in_launch, is_built_in
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
 from hpq.search.replicates import SEED, replicated
@@ -34,12 +34,12 @@ def refuse_unconfirmable(
     """
     session.find(sweep.id)
     session.context()
-    refuse_altered(best)
+    refuse_altered(session.settings, [sweep], best)
     for first in (tag.removeprefix(CONFIRMS) for tag in sweep.tags if tag.startswith(CONFIRMS)):
         text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "
         words = ["hpq", "best", first, "-n", str(len(best)), "--confirm"]
         raise UserError(text + shell_hint([*words, str(sweep.replicates + seeds)]))
-    if sweep.launch.trainer not in BUILT_IN:
+    if not is_built_in(sweep.launch):
         # Otherwise what another client of Redis forged would be signed here.
         signing.RowSigner.required(session.settings, sweep)
 
@@ -52,7 +52,9 @@ def enqueue_confirmation(
     An identical request returns the existing sweep. The caller has called `refuse_unconfirmable`.
     """
     key, prefix = signing.key_of(session.settings, make=True), session.settings.prefix
-    launch, numbers = sweep.launch, [trial.id.number for trial in best]
+    if is_built_in(sweep.launch):  # perhaps unsigned: its trainer's name alone is copied
+        sweep = replace(sweep, launch=built_in_launch(sweep.launch.trainer), bundle="")
+    numbers = [trial.id.number for trial in best]
     seed = sweep.seed + sweep.replicates
     asked = digest({"confirm": sweep.digest, "trials": [*numbers], "seeds": seeds}, seed, sweep.id)
     if (existing := session.reader.sweeps.find_by_digest(asked)) is not None:
@@ -74,7 +76,7 @@ def enqueue_confirmation(
             params = ParameterSet({**params, SEED: base + sweep.replicates})
         rows += [encode_new(one, i) for i, one in enumerate(replicated(params, seeds))]
     code = session.reader.sweeps.bundle(sweep.bundle)
-    manifest = dumps(dict(session.reader.sweeps.manifest(launch.code))) if code else ""
+    manifest = dumps(dict(session.reader.sweeps.manifest(sweep.launch.code))) if code else ""
     try:
         trials = write_rows(writer, sid, iter(rows), sign, lambda _: None)
         seal(writer, confirmation, manifest, code, True)

@@ -255,7 +255,7 @@ def _stall(stall: float | IdleKeys) -> dict[str, Any]:
 def _sweep(session: Session, submission: Submission, sid: str) -> SweepView:
     settings, spec, launch = session.settings, submission.spec, submission.code.launch
     keys = spec.keys
-    if launch.is_frozen or launch.is_function:
+    if launch.code_dir or launch.is_function:
         launch = replace(launch, home=signing.home_id(settings.home, make=True))
     return SweepView(
         id=sid,

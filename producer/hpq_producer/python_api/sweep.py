@@ -179,7 +179,7 @@ class Sweep:
                     f"{self.id} has several metrics, so no trial is best; use front(), or by=NAME"
                 )
                 raise UserError(text, code="metrics-several")
-            refuse_altered(found[:1])
+            refuse_altered(session.settings, [sweep], found[:1])
             return SweepTrial(found[0], sweep)
 
     def front(self, where: str | None = None) -> Listing[SweepTrial]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
-from hpq.code.signing import RowSigner
+from hpq.code.signing import RowSigner, is_signed, verifying_key
 from hpq.domain.sweep import Goal, SweepView, is_same_goal
 from hpq.domain.trial import (
     ALTERED,
@@ -237,10 +237,19 @@ def _metric_words(sweep: SweepView) -> str:
     return ", ".join([*words, *map(str, sweep.constraints)])
 
 
-def refuse_altered(trials: Iterable[TrialView]) -> None:
-    """Raise a UserError if the parameters of a trial are not those that were signed."""
-    if altered := next((t.id for t in trials if t.failure is ALTERED), None):
-        raise UserError(f"{altered}: {ALTERED.message}", code="parameters-altered")
+def refuse_altered(
+    settings: Settings, sweeps: Iterable[SweepView], trials: Iterable[TrialView]
+) -> None:
+    """Raise a UserError if the parameters of a trial are not those that were signed.
+
+    If this machine's key signed a sweep, it must have signed each of its trials: the read of a
+    trial may have met another record, since any client of Redis may change one between two reads.
+    """
+    key, prefix = verifying_key(settings), settings.prefix
+    signed = {one.id for one in sweeps if key is not None and is_signed(key, prefix, one)}
+    for trial in trials:
+        if trial.failure is ALTERED or (trial.id.sweep in signed and not trial.is_signed):
+            raise UserError(f"{trial.id}: {ALTERED.message}", code="parameters-altered")
 
 
 def refuse_unsigned(settings: Settings, sweep: SweepView, otherwise: str) -> None:

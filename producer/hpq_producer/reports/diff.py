@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hpq import __version__
 from hpq.code import bundle
 from hpq.code.diff import text_diff
 from hpq.code.manifest import (
@@ -19,11 +18,13 @@ from hpq.code.manifest import (
     manifest,
     take_snapshot,
 )
+from hpq.code.signing import own_directory
 from hpq.domain.sweep import SweepView
-from hpq.domain.trainer_specs import BUILT_IN
+from hpq.domain.trainer_specs import built_in_launch, is_built_in
 from hpq.domain.trial import Json, TrialId, flatten
 from hpq.errors import SweepFileError, UserError
 from hpq.filestore.base import is_safe_name
+from hpq.settings import Settings
 from hpq_producer.analysis.records import finite
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.analysis.trial_row import TrialRow
@@ -131,17 +132,19 @@ def _of_sweep(session: Session, sweep: SweepView) -> tuple[set[str], Any]:
     return summary.ran_on, {"results": {name: text for name, text in results.items() if text}}
 
 
-def directory_side(sweep: SweepView, old: Side) -> Side:
+def directory_side(settings: Settings, sweep: SweepView, old: Side) -> Side:
     """Read the working directory as a sweep's code and file are there now.
 
     The root is the same directory of the current directory's git checkout, or else the current
-    directory; if it has fewer files of the code, the directory of the enqueue.
+    directory; if it has fewer files of the code, this user's directory of the enqueue.
     """
     launch, here = sweep.launch, Path.cwd()
     was = Path(launch.root or code_location(sweep).folder)
-    whole = git_root(was) if was.is_dir() else None
-    below = was.relative_to(whole) if whole and was.is_relative_to(whole) else Path()
-    roots = [(git_root(here) or here) / below, was]
+    roots = [git_root(here) or here]
+    if own_directory(settings, sweep):  # else Redis alone names `was`: only its text is used
+        whole = git_root(was)
+        below = was.relative_to(whole) if whole and was.is_relative_to(whole) else Path()
+        roots = [roots[0] / below, was]
     file = _file_of(sweep)
     inner = file.relative_to(was) if file.is_relative_to(was) else file
     names = [*old.names, str(inner)]
@@ -151,8 +154,8 @@ def directory_side(sweep: SweepView, old: Side) -> Side:
     def is_no_code(path: Path) -> bool:
         return str(path.relative_to(root)) not in old.names and is_sweep_file(path)
 
-    if launch.trainer in BUILT_IN:
-        code = f"hpq=={__version__}"
+    if is_built_in(launch):
+        code = built_in_launch(launch.trainer).code
     elif named := [name for name in old.names if (root / name).is_file()]:
         files = take_snapshot(
             root,
@@ -169,6 +172,9 @@ def directory_side(sweep: SweepView, old: Side) -> Side:
     text, no_file = "", "not compared: the sweep was enqueued without a file"
     if file.name and not file.parent.is_dir():  # wandb.sweep writes its dictionary to such a file
         file, no_file = Path(), f"not compared: {file.parent} no longer exists"
+    elif file.name and not (_is_inside(root, file) or is_sweep_file(file)):
+        no_file = f"not compared: {file} is not in {root}, and is no YAML sweep file"
+        file = Path()
     try:
         text = read(file) if file.name else ""
     except SweepFileError as error:
@@ -178,6 +184,11 @@ def directory_side(sweep: SweepView, old: Side) -> Side:
         keys=to_yaml(_parsed(text), sort_keys=True),
         code=code, files=files, names=manifest(files or {}), why=why, beyond=beyond,
     )  # fmt: skip
+
+
+def _is_inside(root: Path, file: Path) -> bool:
+    """Return False for a file elsewhere: Redis, which names the file, could name a private one."""
+    return file.is_relative_to(root) and is_safe_name(str(file.relative_to(root)))
 
 
 def _file_of(sweep: SweepView) -> Path:

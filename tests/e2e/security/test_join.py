@@ -140,7 +140,8 @@ def test_a_trial_of_the_first_machine_runs_again_on_the_second_only_once_it_has_
     done = second.hpq(*words)
     assert (done.stdout, ids(done.stderr)) == (ran, []), "the edit is on the first machine"
     (second.folder / "train.py").write_text("print('bob has another')\n")
-    assert ids(second.hpq("try", f"{sid}/2").stderr) == ["code-edited"]
+    done = second.hpq("try", f"{sid}/2")
+    assert (done.stdout, ids(done.stderr)) == ("bob has another\n", ["code-edited"])
 
 
 def test_leaving_returns_the_running_trial_to_the_queue(lab: Lab, second: Machine) -> None:

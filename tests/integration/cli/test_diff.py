@@ -134,6 +134,22 @@ def test_a_sweep_alone_is_compared_with_the_files_as_they_are_now(
     assert not record["equal"] and record["note"], "there is no code to compare with"
 
 
+def test_of_the_files_that_redis_names_only_sweep_files_are_shown(
+    hpq: Hpq, enqueue: Callable[..., str], tmp_path_factory: pytest.TempPathFactory, redis, keys
+) -> None:
+    sid, other = enqueue(), tmp_path_factory.mktemp("other")
+    origin = json.loads(redis.hget(keys.sweep(sid), "provenance"))
+    folder = Path(origin["file"]).parent
+    for name, text in (("code.key", "5ec3e7"), ("key.yaml", "5ec3e7"), ("s.yaml", SWEEP)):
+        (other / name).write_text(text)
+        for file in (other / name, folder / ".." / other.name / name):
+            redis.hset(keys.sweep(sid), "provenance", dumps({**origin, "file": str(file)}))
+            done = hpq("diff", sid, "--json")
+            assert done.returncode == 0 and "5ec3e7" not in done.stdout
+            record = json.loads(done.stdout)["sweep_file"]
+            assert record["equal"] == (name == "s.yaml") and name in record["note"] + "s.yaml"
+
+
 def test_code_that_is_not_kept_is_compared_by_the_digests_of_its_files(
     hpq: Hpq, two: tuple[str, str], redis, keys, sweep_of
 ) -> None:

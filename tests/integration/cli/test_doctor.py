@@ -138,8 +138,3 @@ case "$*" in *query-gpu*) echo "NVIDIA A100, 470.57.02";; *) echo "| CUDA Versio
     assert "NVIDIA A100" in str(found)
     built = torch.version.cuda
     assert (built.split(".")[0] if built else "CUDA") in found["cuda-mismatch"]["what"]
-
-
-def test_doctor_of_slurm_needs_a_login_node(hpq: Hpq, tmp_path: Path, redis: Redis) -> None:
-    done = hpq("doctor", "--slurm", "--json", PATH=str(tmp_path))
-    assert findings(done)["no-sbatch"]["level"] == "wrong" and done.returncode == 3

@@ -27,6 +27,7 @@ from hpq.code.signing import sign
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, SweepView
+from hpq.domain.trainer_specs import built_in_launch
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -236,8 +237,8 @@ def variants(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> tuple[str, str]:
     """Two sweeps of other code with results; the second has the best and the worst."""
-    for sid, code, values in (("a-00000", "a", (0.5, 0.75, 0.3)), ("b-00000", "b", (0.9, 0.25))):
-        sweep_of(len(values), sid, launch=Launch(trainer="digits", code=code * 64))
+    for sid, version, values in (("a-00000", 1, (0.5, 0.75, 0.3)), ("b-00000", 2, (0.9, 0.25))):
+        sweep_of(len(values), sid, launch=Launch(trainer="digits", code=f"hpq=={version}"))
         for value in values:
             finish(store, claim(store, who), value)
     return "a-00000", "b-00000"
@@ -252,7 +253,7 @@ def test_trials_of_several_sweeps_are_ranked_together_with_sweep_and_code(
     rows = [line.split() for line in said]
     assert rows[0][:4] == ["rank", "sweep", "code", "#"]
     assert [[row[1], row[3]] for row in rows[1:]] == ranks
-    assert [row[2] for row in rows[1:]] == ["bbbbbbbb", *["aaaaaaaa"] * 3, "bbbbbbbb"]
+    assert [row[2] for row in rows[1:]] == ["hpq==2", *["hpq==1"] * 3, "hpq==2"]
     rows = [line.split() for line in hpq("best", a, b, "-n", "3").stdout.splitlines()]
     assert [[row[1], row[3]] for row in rows[1:4]] == ranks[:3]
     data = json.loads(hpq("best", a, b, "-n", "9", "--json").stdout)
@@ -260,7 +261,7 @@ def test_trials_of_several_sweeps_are_ranked_together_with_sweep_and_code(
     (row, *_) = csv.DictReader(hpq("best", a, b, "-n", "3", "--csv").stdout.splitlines())
     assert (row["sweep"], row["trial"], row["objective"]) == (b, "1", "0.9")
     assert hpq("best", a, b).stdout.startswith(f"trial  {b}/1\n")
-    same = sweep_of(1, "c-00000", launch=Launch(trainer="digits", code="a" * 64))
+    same = sweep_of(1, "c-00000", launch=Launch(trainer="digits", code="hpq==1"))
     assert "code" not in hpq("summary", a, same.id).stdout.split(), "it is the same"
     assert hpq("best", same.id, a, b).stdout.startswith(f"trial  {b}/1\n"), "one has no result"
     refused(hpq("best", same.id, "c-00000"), "no-result", exit=1)
@@ -303,7 +304,7 @@ def test_variants_are_confirmed_by_a_sweep_of_each_and_then_judged_together(
     assert answer.returncode == 0 and f"hpq best {' '.join(ids)}" in answer.stderr
     params = [[t.params["x"] for t in reader.trials.all(sid)] for sid in ids]
     assert params == [[2, 2, 1, 1, 3, 3], [1, 1, 2, 2]]
-    assert [reader.sweeps.get(sid).launch.code[:1] for sid in ids] == ["a", "b"]
+    assert all(reader.sweeps.get(sid).launch == built_in_launch("digits") for sid in ids)
     again = json.loads(hpq("best", *variants, "-n", "5", "--confirm", "2", "--json").stdout)
     assert [(one["sweep"], one["new"], one["trials"]) for one in again] == [
         (ids[0], False, 6), (ids[1], False, 4),

@@ -27,6 +27,8 @@ from hpq.sanitize import CONTROL, PAGE_OF_ERRORS, GuardedStream
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
+from hpq_producer.diagnosis.waiting import how_to_start
+from hpq_producer.session import Server
 from tests.support.commands import run_hpq
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import raises, refused
@@ -235,6 +237,26 @@ def test_a_script_that_meets_damaged_data_says_so(sweep_of, redis: Redis, hpq) -
     redis.delete(f"{SWEEP}:events")
     redis.set(f"{SWEEP}:events", "x")
     refused(hpq("pause", SID), "value-unreadable", "hpq audit", exit=3)
+
+
+def test_a_command_to_copy_is_quoted_whatever_redis_names(
+    sweep_of, store: TrialStore, who: WorkerPresence, redis: Redis, keys: Keys, hpq
+) -> None:
+    evil = "x; touch y"
+    quoted = f"'{evil}'"
+    sweep_of(1, SID, owner="me")
+    claim = store.claim(who, nonce="a", lease_ms=600_000)
+    assert isinstance(claim, Claim)
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
+    redis.hset(keys.trial(claim.trial), "reused", f"{evil}/1")
+    redis.hset(keys.sweep(evil), "created_ms", "1")
+    assert f"hpq logs '{evil}/1'" in hpq("logs", f"{SID}/1").stderr
+    pod = WorkerPresence(name="w1", host="h", queue="default", fields={"pod": evil})
+    store.present(pod, idle=True, lifetime_ms=600_000)
+    assert f"annotate pod {quoted} " in hpq("drain", "w1", HPQ_LEASE_S="600").stderr
+    for server in (Server.CLUSTER, Server.SHARED, Server.SLURM):
+        start = how_to_start(server, evil)
+        assert quoted in start or f"'deployment/hpq-worker-{evil}'" in start, start
 
 
 @pytest.mark.parametrize("word", ["a_kind_of_a_newer_version", EVIL, "No Kind"])

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hpq.code.signing import RowSigner, fingerprint, sign
+from hpq.code.signing import RowSigner, fingerprint, home_id, sign
 from hpq.domain.sweep import Launch, SweepView, Wandb
+from hpq.domain.trainer_specs import built_in_launch, is_built_in
 from hpq.domain.trial import ALTERED, Claim, TrialId
 from hpq.settings import read
 from hpq_worker.attempt.code import CodeBundles
@@ -44,6 +45,38 @@ def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str)
         other = None  # as an older hpq reads it
     forged = replace(signed(LAUNCH), launch=replace(LAUNCH, **{field: other}))
     assert access(tmp_path).refusal(forged) is not None
+
+
+ODD = {"trainer": "os:system", "code": "c" * 64, "wandb": Wandb.TEE}
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(Launch)])
+def test_a_built_in_trainer_with_anything_beside_it_needs_a_signature(
+    tmp_path: Path, field: str
+) -> None:
+    """Any client of Redis may add a command, a directory, a bundle; a new field, too, must pass."""
+    policy, honest = access(tmp_path), built_in_launch("digits")
+    unsigned = replace(signed(honest), signature="")
+    assert is_built_in(honest) and policy.untrusted(unsigned) is None
+    was = getattr(honest, field)
+    odd = ODD.get(field) or (not was if isinstance(was, bool) else type(was)("x"))
+    launch = replace(honest, **{field: odd})
+    assert not is_built_in(launch) and launch != honest
+    for why in (policy.untrusted, policy.refusal):
+        notice = why(replace(unsigned, launch=launch))
+        assert notice and notice.code == "code-not-signed"
+
+
+def test_live_code_runs_where_it_was_enqueued_and_not_in_a_directory_of_that_name(
+    tmp_path: Path,
+) -> None:
+    policy, home = access(tmp_path), home_id(tmp_path, make=True)
+    launch = replace(LAUNCH, code_dir=str(tmp_path))
+    for other in ("", "f" * 64):
+        why = policy.refusal(signed(replace(launch, home=other)))
+        assert why and why.code == "code-missing"
+    assert policy.refusal(signed(replace(launch, home=home))) is None
+    assert policy.refusal(signed(replace(launch, home=home, code_dir="/gone"))) is not None
 
 
 @pytest.mark.parametrize(

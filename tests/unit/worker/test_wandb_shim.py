@@ -516,6 +516,18 @@ def test_an_artifact_whose_trial_is_killed_while_it_logs_is_whole_or_not_found(
     assert found == {"a": said, "b": said}
 
 
+def test_the_description_of_an_artifact_names_no_folder(
+    wandb: ModuleType, trials, tmp_path: Path
+) -> None:
+    """Any client of Redis may name the file that is read as the description."""
+    trials.log("one")
+    (about,) = tmp_path.rglob("*_artifact.json")
+    forged = {"_folder": str(tmp_path), "name": "other", "_fetch": None}
+    about.write_text(json.dumps(json.loads(about.read_text()) | forged))
+    used = trials.use()
+    assert used.name == "model" and {entry.path for entry in used.files()} == {"a", "b"}
+
+
 @pytest.mark.parametrize("when", ["before it is copied", "while it is copied", "it is removed"])
 def test_an_artifact_that_its_trial_replaces_while_it_is_used_is_an_error_that_says_so(
     wandb: ModuleType, trials, monkeypatch, when: str

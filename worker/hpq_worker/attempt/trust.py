@@ -16,13 +16,13 @@ from hpq import __version__
 from hpq.code.signing import (
     RowSigner,
     fingerprint_for,
-    home_id,
+    is_of_home,
     is_personal,
     key_of,
     keys_apart,
 )
 from hpq.domain.sweep import SCHEMA, Launch, RunnableSweep
-from hpq.domain.trainer_specs import BUILT_IN
+from hpq.domain.trainer_specs import is_built_in
 from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind
 from hpq.error_ids import Code
 from hpq.errors import DecodeError, UserError
@@ -67,19 +67,17 @@ class TrustPolicy:
                 f"a newer hpq created it (schema {sweep.schema}); this worker, hpq {__version__},"
                 f" reads schema {SCHEMA}; upgrade this worker",
             )
-        if launch.trainer and (launch.program or launch.command):
-            text = "its launch record names a trainer and a command; enqueue it again"
-            return Notice("launch-invalid", text)
         if wrong := self._wrong_place(launch):
             return Notice("wrong-place", wrong)
         if untrusted := self.untrusted(sweep, claim):
             return untrusted
-        if launch.trainer in BUILT_IN and not (launch.code_dir or launch.bundled):
+        if is_built_in(launch):
             return _cannot_import_trainers()
         if launch.bundled:
             return self._bundles.refusal(launch)
-        if launch.code_dir and not Path(launch.code_dir).is_dir():
-            text = f"its code directory {launch.code_dir} is not on this machine"
+        is_here = is_of_home(launch, self._settings.home) and Path(launch.code_dir).is_dir()
+        if launch.code_dir and not is_here:
+            text = f"it runs live in {launch.code_dir} of the machine that enqueued it"
             return Notice("code-missing", f"{text}; enqueue it without --live")
         return None
 
@@ -88,9 +86,8 @@ class TrustPolicy:
 
         Under operators' limits an unsigned sweep has no owner whose limits would apply.
         """
-        launch, is_limited = sweep.launch, claim is not None and claim.limited
-        is_own = bool(launch.code_dir or launch.bundled)  # not code that is installed here
-        if launch.trainer in BUILT_IN and not is_own and not is_limited:
+        is_limited = claim is not None and claim.limited
+        if is_built_in(sweep.launch) and not is_limited:
             return None
         if (reason := self.unsigned(sweep)) is not None:
             return reason
@@ -153,7 +150,7 @@ class TrustPolicy:
             return "its trials run in the process that calls hpq.agent or wandb.agent; start that"
         if self._has_caller and not launch.is_function:
             return f"it runs {launch.what}, not a function; start `hpq worker --sweep` for it"
-        if launch.is_function and launch.home != home_id(self._settings.home):
+        if launch.is_function and not is_of_home(launch, self._settings.home):
             return "its function runs on the machine that enqueued it alone; call the agent there"
         return ""
 

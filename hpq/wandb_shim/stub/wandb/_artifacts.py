@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from ._files import ABOUT, Artifact, logged, out, place
+from ._files import ABOUT, DESCRIBED, Artifact, logged, out, place
 from ._transport import hpq, hpq_json, in_worker
 from .errors import CommError, UsageError
 
@@ -127,15 +127,15 @@ def _stored(name: str, trial: str, inside: str, files: list[str]) -> Artifact:
 
     def fetch(folder: Path) -> None:
         for file in files:
-            target = folder / file[len(inside) + 1 :]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            hpq("get", trial, file, "--out", target)
+            hpq("get", trial, file, "--out", folder / file[len(inside) + 1 :])
 
     artifact._fetch = fetch
     return artifact
 
 
 def _read(name: str, about: Path) -> Artifact:
-    artifact = Artifact(name)
-    artifact.__dict__.update(json.loads(about.read_text("utf-8")), state="COMMITTED")
+    artifact, told = Artifact(name), json.loads(about.read_text("utf-8"))
+    # Any client of Redis may name the file: no other attribute, such as the folder, is taken.
+    artifact.__dict__.update({key: told[key] for key in DESCRIBED if key in told})
+    artifact.state = "COMMITTED"
     return artifact

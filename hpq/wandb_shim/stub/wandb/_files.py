@@ -19,6 +19,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_./ -]")
 _NAME = re.compile(r"[A-Za-z0-9_.-]+\Z")
 _made: list[str] = []
 ABOUT = "_artifact.json"  # after an artifact's name; a store copies files by name: this last
+DESCRIBED = ("type", "description", "metadata", "aliases")  # what that file holds
 logged: dict[str, list[Artifact]] = {}  # the versions that this process logged, by name
 
 
@@ -129,7 +130,7 @@ class Artifact:
         if self not in versions:
             versions.append(self)
         self.version, self.state = f"v{versions.index(self)}", "COMMITTED"
-        about = {key: self.__dict__[key] for key in ("type", "description", "metadata", "aliases")}
+        about = {key: self.__dict__[key] for key in DESCRIBED}
         files, described = place("artifacts", self.name), place("artifacts", self.name + ABOUT)
         draft = Path(tempfile.mkdtemp(prefix=".artifact-", dir=out().parent))
         try:

@@ -16,7 +16,6 @@ from hpq_producer.connection_record import NAMESPACE, connection_of_url, namespa
 from hpq_producer.doctor.cluster import cluster_checkup, keys_agree
 from hpq_producer.doctor.local import Finding, checkup, note
 from hpq_producer.doctor.settings import show_settings
-from hpq_producer.doctor.slurm import slurm_checkup
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.output import Format, show_data
@@ -26,9 +25,6 @@ from hpq_producer.terminal.style import Span
 def doctor(
     cluster: Annotated[
         bool, Option("--cluster", help="Check the cluster; with `hpq connect` also its Redis.")
-    ] = False,
-    slurm: Annotated[
-        bool, Option("--slurm", help="Check Slurm, and run one short job on a compute node.")
     ] = False,
     settings: Annotated[
         bool, Option("--settings", help="Print the settings in use instead; hide secrets.")
@@ -46,8 +42,6 @@ def doctor(
     if settings:
         return show_settings(output)
     found = _of_cluster(context, namespace) if cluster else checkup(load_settings())
-    if slurm:
-        found = [*slurm_checkup(load_settings(), found), *found]
     if output.is_data:
         keys = ("level", "code", "what", "remedy")
         show_data([{key: getattr(f, key) for key in keys} for f in found], output)

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from hpq.domain.status import Worker
 from hpq.errors import Held, NotFound, UserError
+from hpq.shell import shell_hint
 from hpq_producer.connection_record import scale_command
 from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import print_message
@@ -115,7 +116,7 @@ def _wait(session: Session, names: set[str], timeout: float) -> None:
 
 def _how_to_stop(session: Session, drained: Sequence[Worker]) -> str:
     """Return how to stop drained workers; Kubernetes removes pods of a lower cost first."""
-    pods = " ".join(sorted({clean(w.pod) for w in drained if w.pod}))
+    pods = shell_hint(sorted({w.pod for w in drained if w.pod}))
     if not pods:
         undo = f"hpq drain {' '.join(clean(w.name) for w in drained)} --undo"
         return f"drained; stop the workers on their machines, or let them go on: {undo}"

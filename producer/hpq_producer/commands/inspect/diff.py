@@ -60,7 +60,7 @@ def diff(
         old = side_of(session, found)
         if other is None:
             sid = found if isinstance(found, str) else found.sweep
-            new = directory_side(reader.sweeps.get(sid), old)
+            new = directory_side(session.settings, reader.sweeps.get(sid), old)
         else:
             second = find_target(reader, other, user)
             if isinstance(found, str) != isinstance(second, str):

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from hpq.domain.trial import OTHER_CODE
 from hpq.notice import tagged
+from hpq.shell import shell_hint
 from hpq_producer.reports.logs import Cleaner, follow_log, read_log
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_trial
@@ -60,7 +61,8 @@ def logs(
 
 def _what_trained(session: Session, trial: str) -> str:
     if session.reader.sweeps.exists(trial.rpartition("/")[0]):
-        return f"this trial reuses the result of {trial}; its log: hpq logs {trial}"
+        command = shell_hint(["hpq", "logs", trial])
+        return f"this trial reuses the result of {trial}; its log: {command}"
     return f"this trial reuses the result of {trial}, which was deleted with its log"
 
 

@@ -16,8 +16,9 @@ from typer import Argument, Option
 
 from hpq import datasets
 from hpq.code.bundle import read_kept
+from hpq.code.signing import own_directory
 from hpq.domain.sweep import Launch, SweepView
-from hpq.domain.trainer_specs import BUILT_IN
+from hpq.domain.trainer_specs import BUILT_IN, built_in_launch
 from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
 from hpq.notice import Notice
@@ -27,7 +28,6 @@ from hpq.store.wire.sweep import encode_sweep
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
 from hpq_producer.diagnosis.notices import edited_since, print_if_edited
-from hpq_producer.enqueue.provenance import code_location
 from hpq_producer.query.selection import refuse_altered
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session, environment, load_settings, open_session
@@ -115,7 +115,7 @@ def _of_trainer(trainer: str) -> SweepView:
         UserError: the text is not MODULE:FUNCTION, or Python finds no such module.
     """
     if trainer in BUILT_IN:
-        launch, metric = Launch(trainer=trainer), BUILT_IN[trainer].metric
+        launch, metric = built_in_launch(trainer), BUILT_IN[trainer].metric
         return SweepView(
             id="try", name=trainer, digest="", launch=launch, metric=metric, method="grid"
         )
@@ -174,9 +174,10 @@ def _of_trial(session: Session, what: str) -> tuple[SweepView, TrialView]:
     """
     found = find_target(session.reader, what, session.settings.user)
     assert isinstance(found, TrialId)
+    sweep = session.reader.sweeps.get(found.sweep)
     trial = session.reader.trials.get(found)
-    refuse_altered([trial])
-    return session.reader.sweeps.get(found.sweep), trial
+    refuse_altered(session.settings, [sweep], [trial])
+    return sweep, trial
 
 
 def _stored_code(session: Session, sweep: SweepView) -> bytes:
@@ -198,8 +199,7 @@ def _stored_code(session: Session, sweep: SweepView) -> bytes:
 def _with_code_here(session: Session, sweep: SweepView, trial: TrialId) -> SweepView:
     if not (sweep.launch.code_dir or sweep.launch.bundled):
         return sweep
-    folder = Path(code_location(sweep).folder)
-    here = folder if folder.is_dir() else Path.cwd()
+    here = own_directory(session.settings, sweep) or Path.cwd()
     if edited := edited_since(session, sweep, str(here)):
         text = f"{edited} changed since the enqueue; to run the code of the sweep: hpq try {trial}"
         warn(Notice("code-edited", f"{text} --as-enqueued"))

@@ -1,0 +1,82 @@
+"""A client of Redis changes the record of a sweep between two reads of one command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.sweep import SweepView
+from hpq.domain.trial import TrialState
+from hpq.store.keys import Keys
+from hpq.store.reader import StoreReader
+from hpq.store.sweep_reader import SweepReader
+from hpq.store.trials import TrialStore
+from tests.support.desk import Desk
+from tests.support.store_calls import take
+
+SWEEP = """
+program: train.py
+method: grid
+metric: {name: loss}
+parameters: {x: {values: [1, 2]}}
+"""
+
+
+@pytest.fixture
+def forged(desk: Desk, redis: Redis, keys: Keys, store: TrialStore, who: WorkerPresence) -> str:
+    """Return a signed sweep with results, whose rows were changed afterwards."""
+    sid = desk.sweep(SWEEP)
+    for value in (0.5, 0.75):
+        outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1)
+        store.commit(take(store, who, f"n{value}"), outcome)
+    for number in (1, 2):
+        redis.hset(keys.sweep(sid, "params"), str(number), '{"x":77131}')
+    return sid
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(
+    "words", [("try", "{}/1"), ("best", "{}", "--args"), ("best", "{}", "--confirm", "2")]
+)
+def test_no_changed_parameters_pass_because_another_read_saw_another_record(
+    desk: Desk,
+    redis: Redis,
+    keys: Keys,
+    reader: StoreReader,
+    forged: str,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    first: int,
+) -> None:
+    honest = (redis.hget(keys.sweep(forged), "launch") or b"").decode()
+    records = itertools.cycle([honest, honest.replace("train.py", "other.py")])
+    get_many = SweepReader.get_many
+    started: list[dict[str, Any]] = []
+
+    def swap() -> None:
+        redis.hset(keys.sweep(forged), "launch", next(records))
+
+    def then_swap(self: SweepReader, ids: list[str]) -> list[SweepView]:
+        found = get_many(self, ids)
+        swap()
+        return found
+
+    def execve(_path: str, command: list[str], _environ: object) -> None:
+        data = os.read(int(command[-1]), 1 << 20)
+        started.append(json.loads(data.partition(b"\n")[0]))
+
+    for _ in range(first + 1):
+        swap()
+    monkeypatch.setattr(os, "execve", execve)
+    monkeypatch.setattr(SweepReader, "get_many", then_swap)
+    done = desk.hpq(*(word.format(forged) for word in words))
+    monkeypatch.undo()
+    assert "77131" not in done.stdout
+    assert not [one for one in started if one["stored"]["launch"] == honest], "it would run"
+    assert reader.sweeps.ids() == [forged], "signed anew"
