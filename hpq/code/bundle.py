@@ -10,6 +10,7 @@ import gzip
 import io
 import math
 import os
+import re
 import tarfile
 import zlib
 from contextlib import suppress
@@ -21,6 +22,7 @@ from hpq.errors import writing
 from hpq.filestore.base import is_safe_name
 from hpq.process import replace_private
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 WRITTEN_S = 1_000_000_000  # of each copy: another time shows that a program wrote the file
 
 
@@ -56,6 +58,8 @@ def read_kept(home: Path, digest: str) -> Files | None:
 
 
 def _kept(home: Path, digest: str) -> Path:
+    if not _DIGEST.fullmatch(digest):  # any client of Redis may have written it
+        raise ValueError("it is no digest")
     return home / "snapshots" / f"{digest}.tar.gz"
 
 

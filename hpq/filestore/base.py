@@ -19,13 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Protocol
 
-from hpq.domain.trial import TrialId
+from hpq.domain.trial import Artifacts, Checkpoint, TrialId
 
 ID_FILE = ".hpq-store"
 _ID = re.compile(r"[a-z0-9]{4,64}\Z")
 _CHUNK_BYTES = 1 << 20
-_TOKEN = re.compile(r"(\d{1,9})(-[a-z0-9]+)?\Z")  # older workers use the attempt alone
-_MOST_RACES = 100  # with a process that removes folders
+_TOKEN = r"([0-9]{1,9})(-[a-z0-9]+)?"  # ATTEMPT, or ATTEMPT-XXXXXX
 GoOn = Callable[[], bool]
 
 
@@ -50,13 +49,13 @@ class Files(Readable, Protocol):
     id: str
 
     def write(self, name: str) -> IO[bytes]:
-        """Open a file for writing; make its folders."""
+        """Open a new file for writing; make its folders, which others may remove while empty."""
 
     def folders(self, folder: str) -> list[str]:
-        """List the names of the folders in a folder; a missing folder has none."""
+        """List the safe names of the folders in a folder; a missing folder has none."""
 
     def names(self, folder: str) -> list[str]:
-        """List all files below a folder, relative to it; a missing folder has none."""
+        """List the files with safe names below a folder, relative to it; a missing one has none."""
 
     def remove(self, folder: str) -> None:
         """Remove a folder and its files, and the folders that this leaves empty above it.
@@ -84,8 +83,19 @@ def folder_of(prefix: str, trial: TrialId, token: str = "") -> str:
 
 def attempt_of(token: str) -> int | None:
     """Return the attempt in the name of a claim's folder; None for any other name."""
-    match = _TOKEN.match(token)
+    match = re.fullmatch(_TOKEN, token)
     return int(match[1]) if match else None
+
+
+def is_own(pointer: Checkpoint | Artifacts, prefix: str, trial: TrialId) -> bool:
+    """Return True if a pointer names a folder that attempts of the trial write.
+
+    Any client of Redis can write a pointer. What follows it reads a folder that another trial, or
+    training code, has filled unless this returns True.
+    """
+    what = "checkpoint-[0-9]{1,9}" if isinstance(pointer, Checkpoint) else "artifacts"
+    own = f"{re.escape(folder_of(prefix, trial))}/{_TOKEN}/{what}"
+    return re.fullmatch(own, pointer.path) is not None
 
 
 def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) -> bool:
@@ -101,7 +111,7 @@ def copy_in(folder: Path, names: list[str], files: Files, to: str, go_on: GoOn) 
         raise OSError(f"store {files.id} is away: its file {ID_FILE} is missing")
     try:
         for name in names:
-            with (folder / name).open("rb") as source, _create(files, f"{to}/{name}") as target:
+            with (folder / name).open("rb") as source, files.write(f"{to}/{name}") as target:
                 pieces = iter(partial(source.read, _CHUNK_BYTES), b"")
                 if not (_copy_range(source, target, go_on) and _pour(pieces, target, go_on)):
                     break
@@ -125,14 +135,6 @@ def _copy_range(source: IO[bytes], target: IO[bytes], go_on: GoOn) -> bool:
     return True
 
 
-def _create(files: Files, name: str) -> IO[bytes]:
-    """Open a new file of the store; another process may remove its folders while they are empty."""
-    for _ in range(_MOST_RACES):
-        with suppress(FileNotFoundError):
-            return files.write(name)
-    return files.write(name)
-
-
 def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True) -> bool:
     """Copy one file of the store to a path, whole or not at all.
 
@@ -145,9 +147,9 @@ def copy_out(files: Readable, name: str, path: Path, go_on: GoOn = lambda: True)
         OSError: the path cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with closing(_pieces(files, name)) as source, draft.open("wb") as target:
+        with closing(_pieces(files, name)) as source, draft.open("xb") as target:
             if not _pour(source, target, go_on):
                 return False
         draft.replace(path)

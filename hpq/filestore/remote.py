@@ -9,10 +9,11 @@ from typing import IO, Any, cast
 
 from hpq.connection import credentials
 from hpq.errors import SettingsError
-from hpq.filestore.base import ID_FILE, checked_name, new_id, store_id_in
+from hpq.filestore.base import ID_FILE, checked_name, is_safe_name, new_id, store_id_in
 
 # The types that callers distinguish, the narrower first.
 _KINDS = (FileNotFoundError, FileExistsError, PermissionError, OSError)
+_MOST_RACES = 100  # with a process that removes a folder while it is empty
 
 
 class RemoteFiles:
@@ -74,6 +75,12 @@ class RemoteFiles:
         return f"{self._root}/{checked_name(name)}"
 
     def write(self, name: str) -> IO[bytes]:
+        for _ in range(_MOST_RACES):
+            with suppress(FileNotFoundError):
+                return self._write(name)
+        return self._write(name)
+
+    def _write(self, name: str) -> IO[bytes]:
         path = self._full(name)
         self.attempt(self._fs.makedirs, path.rpartition("/")[0], exist_ok=True)
         return cast(IO[bytes], _Wrapped(self, self.attempt(self._fs.open, path, "wb")))
@@ -87,14 +94,16 @@ class RemoteFiles:
         with suppress(FileNotFoundError):
             found = self.attempt(self._fs.ls, root, detail=True)
         paths = (entry["name"] for entry in found if entry["type"] == "directory")
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+        names = (path.rstrip("/").rpartition("/")[2] for path in paths)
+        return sorted(name for name in names if is_safe_name(f"{folder}/{name}"))
 
     def names(self, folder: str) -> list[str]:
         root = self._full(folder)
         self.attempt(self._fs.invalidate_cache)
         found = self.attempt(self._fs.find, root) if self.attempt(self._fs.exists, root) else []
         start = len(self._fs._strip_protocol(root).rstrip("/")) + 1
-        return sorted(self._fs._strip_protocol(path)[start:] for path in found)
+        names = (self._fs._strip_protocol(path)[start:] for path in found)
+        return sorted(name for name in names if is_safe_name(f"{folder}/{name}"))
 
     def remove(self, folder: str) -> None:
         with suppress(FileNotFoundError):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import plain_url
 from tests.support.ids import ids
 
 HEAD = "method: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
@@ -146,7 +147,7 @@ def test_the_key_in_the_url_of_a_store_is_used_and_seen_nowhere(lab) -> None:
     pytest.importorskip("fsspec")
     key = "st0re-k3y"
     place = lab.folder / f"store?secret={key}"  # to fsspec's local files the query is of the path
-    lab.env["HPQ_STORE"] = f"file://{place}"
+    lab.env |= {**plain_url.install(lab.folder / "fsspec"), "HPQ_STORE": f"plain://{place}"}
     lab.write("spy.py", LEAVES)
     sid = lab.enqueue(f"program: spy.py\n{HEAD}")
     lab.worker(HPQ_LOG="debug")

@@ -50,7 +50,7 @@ def test_doctor_writes_to_the_store_and_leaves_nothing(
     done = hpq("doctor", "--json", HPQ_STORE=str(shelf))
     found = findings(done)["store-unwritable"]
     assert (done.returncode, found["level"]) == (2, "wrong") and found["remedy"]
-    assert "Not a directory" in found["what"]
+    assert "in place of a folder" in found["what"]
 
 
 def test_a_data_directory_that_does_not_exist_is_a_wrong_setting(hpq: Hpq, redis: Redis) -> None:

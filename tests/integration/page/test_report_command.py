@@ -63,7 +63,17 @@ def test_the_report_of_a_running_sweep_is_one_file(
     assert data["more"]["loss"]["n"] == [1, 2] and data["more"]["loss"]["len"] == [2, 2]
     assert data["winner"] == 1
     assert "http://" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert list(tmp_path.glob(".*.new")) == []
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_report_is_written_through_no_link_in_a_folder_of_others(
+    running: SweepView, hpq: Hpq, tmp_path: Path
+) -> None:
+    (mine := tmp_path / "mine").write_text("mine")
+    for name in (f".{running.id}.html.new", f"{running.id}.html"):
+        (tmp_path / name).symlink_to(mine)
+    assert hpq("report", running.id).returncode == 0
+    assert mine.read_text() == "mine" and not (tmp_path / f"{running.id}.html").is_symlink()
 
 
 def test_several_sweeps_go_into_one_file(

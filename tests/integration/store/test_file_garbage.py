@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +14,7 @@ from redis import Redis
 from hpq.connection.client import connect
 from hpq.domain.attempt import Reason
 from hpq.domain.sweep import Keep, Launch, SweepView
+from hpq.domain.trial import TrialId
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.file_garbage import FileGarbage
@@ -222,3 +224,41 @@ def test_what_an_ended_trial_and_a_keep_leave_goes_at_once_and_costs_few_command
         assert len(files.listed) <= 2
         asked = sum(row["calls"] for name, row in stats.items() if "config" not in name)
         assert asked <= (4 if keep else 1)
+
+
+def test_a_link_in_the_store_and_a_removal_in_redis_remove_no_other_directory(
+    shelf: Shelf, store: TrialStore, sweep_of, who, redis: Redis, keys: Keys, tmp_path
+) -> None:
+    """An attacker with the store writes a link, and with Redis the name of what it leads to."""
+    thesis = tmp_path / "home" / "thesis" / "1" / "1-a" / "checkpoint-1"
+    thesis.mkdir(parents=True)
+    (thesis / "chapter").write_text("ours")
+    (root := tmp_path / "store").joinpath("hpq").symlink_to(tmp_path / "home")
+    redis.zadd(keys.removed, {"thesis": 1})
+    for act in (shelf.garbage.sweeps_in, partial(shelf.garbage.remove_of_sweep, sid="thesis")):
+        with pytest.raises(OSError, match="link"):
+            act(shelf.files)
+    sweep_of(1, sid="thesis")  # now as files of a trial that has ended
+    end(store, take(store, who, "a"), 1.0)
+    with pytest.raises(OSError, match="link"):
+        shelf.garbage.remove_of_trial(shelf.files, TrialId(sweep="thesis", number=1), has_keep=True)
+    (root / "hpq").unlink()
+    (root / "hpq").mkdir()
+    (root / "hpq" / "thesis").symlink_to(tmp_path / "home" / "thesis")
+    assert shelf.garbage.sweeps_in(shelf.files) == []
+    redis.delete(keys.sweep("thesis"))
+    shelf.garbage.remove_of_sweep(shelf.files, "thesis")
+    assert not (root / "hpq").exists() and (thesis / "chapter").read_text() == "ours"
+
+
+def test_odd_names_in_a_store_hinder_no_removal(
+    shelf: Shelf, store: TrialStore, sweep_of, who, tmp_path
+) -> None:
+    sweep_of(2, keep=Keep(best=1))
+    for value in (1.0, 2.0):
+        claim = take(store, who, f"n{value:g}")
+        end(store, claim, value, artifacts=shelf.artifacts(claim))
+    for name in (b"\xff", b"\x1b[2J", b"a\\b", b"\xef\xbc\x91", b"9" * 250):
+        os.mkdir(os.path.join(os.fsencode(tmp_path), b"store/hpq", SID.encode(), name))
+    shelf.garbage.remove_of_trial(shelf.files, claim.trial, has_keep=True)
+    assert len(shelf.files.names("hpq")) == 1

@@ -211,6 +211,16 @@ def test_a_bundle_is_fetched_and_verified_once_and_copied_as_it_was(
     assert asked == [digest] and (two / "train.py").exists()
 
 
+def test_what_is_no_digest_names_no_file_of_this_disk(tmp_path: Path, monkeypatch) -> None:
+    """The digest of an unsigned sweep is what any client of Redis has written."""
+    read: list[Path] = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or b"")
+    for digest in ("../../etc/x", "/etc/x", "", ".", "0" * 63, "A" * 64, "0" * 64 + "/x"):
+        assert bundle.read_kept(tmp_path, digest) is None
+    assert not read
+    assert bundle.read_kept(tmp_path, "0" * 64) is None and len(read) == 1
+
+
 def test_a_kept_snapshot_is_read_in_the_memory_of_its_size(tmp_path: Path) -> None:
     """Linux gives no process terabytes, unless it is set up so."""
     files = {"big.py": (b"y" * 12_000_000, 0o644)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
@@ -199,3 +200,104 @@ def test_a_directory_gives_files_of_its_own_only(tmp_path) -> None:
             copy_out(files, name, tmp_path / "out")
     with pytest.raises(FileNotFoundError):
         files.read("p/none/f")
+
+
+def test_a_file_is_copied_out_through_no_link_in_a_folder_of_others(tmp_path) -> None:
+    files = open_files(str(tmp_path / "store"))
+    with files.write("p/f") as file:
+        file.write(b"theirs")
+    (mine := tmp_path / "mine").write_text("mine")
+    for name in (f".out.{os.getpid()}.tmp", "out"):
+        (tmp_path / name).symlink_to(mine)
+    assert copy_out(files, "p/f", tmp_path / "out")
+    assert mine.read_text() == "mine" and (tmp_path / "out").read_text() == "theirs"
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    """A directory of another user, beside the store."""
+    folder = tmp_path / "home" / "ana" / "thesis"
+    folder.mkdir(parents=True)
+    (folder / "chapter").write_text("ours")
+    return folder.parent
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
+def test_no_call_leaves_the_store_by_a_link_in_it(tmp_path, home, scheme) -> None:
+    """A user of a store must not delete or write, by a link in it, what its other users can."""
+    files = open_files(f"{scheme}{tmp_path}/store")
+    with files.write("q/s/f") as file:
+        file.write(b"own")
+    (store := tmp_path / "store").joinpath("p").symlink_to(home.parent)  # a prefix
+    (store / "q" / "ana").symlink_to(home)  # a sweep
+    (store / "q" / "s" / "deep").symlink_to(home / "thesis")
+    (store / "q" / "s" / "chapter").symlink_to(home / "thesis" / "chapter")
+    (store / "q" / "s" / "new").symlink_to(home / "new")
+    for folder in ("p/ana/thesis", "p/ana", "q/ana/thesis", "q/s/deep/none", "q/s/f/none"):
+        for act in (files.remove, files.folders, files.names, files.read):
+            with pytest.raises(OSError, match=r"link or a file"):
+                act(folder)
+        with pytest.raises(OSError, match=r"link or a file"):
+            files.write(f"{folder}/new")
+    assert files.folders("q") == ["s"] and files.names("q") == ["s/f"]
+    for name in ("q/s/chapter", "q/s/new"):  # the link is replaced, not what it names
+        with files.write(name) as file:
+            file.write(b"theirs")
+    for name in ("p", "q/ana", "q/s/deep", "q"):
+        files.remove(name)
+    assert [path.name for path in store.iterdir()] == [".hpq-store"]
+    assert [path.relative_to(home).as_posix() for path in sorted(home.rglob("*"))] == [
+        "thesis",
+        "thesis/chapter",
+    ]
+    assert (home / "thesis" / "chapter").read_text() == "ours"
+
+
+def test_a_folder_that_becomes_a_link_while_it_is_removed_keeps_what_the_link_names(
+    tmp_path, home, monkeypatch
+) -> None:
+    files, real = open_files(str(tmp_path / "store")), os.rmdir
+    with files.write("p/s/1/f") as file:
+        file.write(b"own")
+
+    def swap(path: str, *, dir_fd: int | None = None) -> None:
+        """The writer of the store is quicker than the removal of the next folder."""
+        (tmp_path / "store" / "p").rename(tmp_path / "was")
+        (tmp_path / "store" / "p").symlink_to(home)
+        monkeypatch.setattr("os.rmdir", real)
+        real(path, dir_fd=dir_fd)
+
+    (home / "s").mkdir()
+    monkeypatch.setattr("os.rmdir", swap)
+    files.remove("p/s/1")
+    assert (home / "s").is_dir() and list(home.glob("*/*")) == [home / "thesis" / "chapter"]
+
+
+def test_the_id_of_a_store_is_read_from_a_file_of_its_own(tmp_path, home) -> None:
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / ".hpq-store")
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / ".hpq-store").symlink_to(home / "thesis" / "chapter")
+    for name in ("pipe", "link"):
+        for creates in (True, False):
+            with pytest.raises(OSError):
+                open_files(str(tmp_path / name), creates=creates)
+
+
+def test_folders_in_each_other_without_end_are_an_error_and_stop_no_listing(tmp_path) -> None:
+    files = open_files(str(tmp_path / "store"))
+    with files.write("p/s/1/f") as file:
+        file.write(b"own")
+    here = os.open(tmp_path / "store" / "p" / "s", os.O_RDONLY)
+    for _ in range(3_000):
+        os.mkdir("d", dir_fd=here)
+        here, above = os.open("d", os.O_RDONLY, dir_fd=here), here
+        os.close(above)
+    os.close(here)
+    try:
+        assert files.names("p/s") == ["1/f"]
+        with pytest.raises(OSError):
+            files.remove("p/s/d")
+        files.remove("p/s/1")
+    finally:  # pytest would recurse
+        subprocess.run(["rm", "-r", str(tmp_path / "store")], check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -38,10 +39,11 @@ def report(
         reader, settings = session.reader, session.settings
         page = sweep_page([read_report(reader, session.find(sid), settings) for sid in ids])
     file = out or Path(f"{ids[0]}.html")
-    draft = file.with_name(f".{file.name}.new")
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         with writing(file):
-            draft.write_text(page, "utf-8")
+            with draft.open("x", encoding="utf-8") as out_file:
+                out_file.write(page)
             draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
