@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from hpq.domain.trial import Artifacts
 from hpq.filestore.base import Files
 from hpq.filestore.local import location, open_files
+from hpq.store.wire.records import record
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean, size, trials_of
 
@@ -40,7 +39,7 @@ def files_of(session: Session, sid: str) -> KeptFiles:
     trials = taken = 0
     for artifacts, checkpoint in session.reader.trials.file_pointers(sid):
         trials += bool(artifacts or checkpoint)
-        taken += sum(_pointer(artifacts).get("files", {}).values()) if artifacts else 0
+        taken += _bytes(artifacts)
     return KeptFiles(trials=trials, size=taken, stores=tuple(stores))
 
 
@@ -57,9 +56,9 @@ def store_here(session: Session) -> Files | None:
     return open_files(place, creates=False)
 
 
-def _pointer(text: bytes) -> Mapping[str, Any]:
+def _bytes(artifacts: bytes) -> int:
+    """Return the size of the files that a pointer names; 0 if it is none."""
     try:
-        data = json.loads(text)
-    except ValueError:
-        return {}
-    return data if isinstance(data, dict) else {}
+        return sum(record(Artifacts, artifacts.decode()).files.values())
+    except (ValueError, TypeError, RecursionError):  # any client of Redis may have written it
+        return 0

@@ -15,7 +15,7 @@ from redis import Redis
 from hpq.archive.history import History
 from hpq.connection.client import connect
 from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch, WorkerPresence
-from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialState
+from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialId, TrialState
 from hpq.filestore.base import Files, folder_of
 from hpq.filestore.local import open_files
 from hpq.settings import read
@@ -97,6 +97,31 @@ def move_all(environ: Mapping[str, str], files: Files) -> None:
     context = StoreContext.open(connect(settings.redis_url), Keys(settings.prefix))
     let_a_millisecond_pass(context.redis)
     History(settings, context).move(files)
+
+
+def forged_paths(trial: TrialId, own: str) -> list[str]:
+    """Return paths for a pointer to files that are not the trial's; `own`: what would be right."""
+    base, token, what = f"hpq/{trial}", own.split("/")[3], own.split("/")[4]
+    other = {"artifacts": "checkpoint-1"}.get(what, "artifacts")
+    return [
+        f"hpq/{trial.sweep}/{trial.number + 1}/{token}/{what}",  # another trial's
+        f"hpq/other-00000/{trial.number}/{token}/{what}",
+        f"other/{trial}/{token}/{what}",
+        f"{base}/{token}/{other}",  # what training code has written for another use
+        f"{base}/{token}/{what}/deep",
+        f"{base}/{token}",
+        base,
+        f"{base}/../{trial.number}/{token}/{what}",
+        f"{base}/{token}/../{token}/{what}",
+        f"{own}/",
+        f"{own}/.",
+        f"{own}\n",
+        f"/{own}",
+        f"{base}/x-{token}/{what}",
+        f"{base}/\u0661-abc/{what}",  # a digit to Python
+        token,
+        "",
+    ]
 
 
 class Shelf:

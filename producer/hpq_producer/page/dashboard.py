@@ -261,7 +261,7 @@ class Dashboard:
         if left is None or not has_file(left, name):
             raise NotFound(f"{trial} has no file {clean(name)}", code="no-files")
         base = posixpath.basename(name)
-        files, where = store_of(self._session, left, name, Path(base))
+        files, where = store_of(self._session, trial, left, name, Path(base))
         try:
             file = files.read(f"{left.path}/{name}")
         except OSError as error:

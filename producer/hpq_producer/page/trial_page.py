@@ -278,7 +278,7 @@ class TrialPage(Listing):
             return why_no_files(trial, self._session.connection is not None)
         name = min(left.files)
         try:
-            store_of(self._session, left, name, Path(Path(name).name))
+            store_of(self._session, trial.id, left, name, Path(Path(name).name))
         except HpqError as error:
             return str(error)
         return ""

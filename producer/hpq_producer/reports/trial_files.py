@@ -6,9 +6,9 @@ from pathlib import Path
 
 from hpq.connection.credentials import redact
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import Artifacts, TrialView
-from hpq.errors import OutOfReach, UserError
-from hpq.filestore.base import Readable, is_safe_name
+from hpq.domain.trial import Artifacts, TrialId, TrialView
+from hpq.errors import DecodeError, OutOfReach, UserError
+from hpq.filestore.base import Readable, is_own, is_safe_name
 from hpq.filestore.local import location, open_files
 from hpq.shell import shell_hint
 from hpq_producer.connection_record import ConnectionRecord
@@ -41,13 +41,20 @@ def shared_file(sweep: SweepView, name: str | None) -> str:
     return f"; all trials share {path}: write to $HPQ_OUT to keep one of each trial"
 
 
-def store_of(session: Session, left: Artifacts, name: str, path: Path) -> tuple[Readable, str]:
+def store_of(
+    session: Session, trial: TrialId, left: Artifacts, name: str, path: Path
+) -> tuple[Readable, str]:
     """Return the store that has a trial's file, and its description; `path`: where to copy it.
 
     Raises:
+        DecodeError: Redis names a folder that is not the trial's.
         OutOfReach: the store cannot be opened.
         UserError: this machine uses another store, or none.
     """
+    if not is_own(left, session.settings.prefix, trial):
+        what = f"Redis names {clean(left.path)!r} as the folder of its files, which is none of this"
+        text = f"{trial}: {what} trial with prefix {session.settings.prefix}; nothing was read"
+        raise DecodeError(f"{text}: `hpq retry {trial}` runs it again")
     place, where = location(session.settings), f"{clean(name)} is in store {clean(left.store)}"
     if session.connection and not session.settings.store:
         line = _copy_command(session.connection, f"{left.path}/{name}", str(path))

@@ -106,7 +106,7 @@ def test_a_name_that_redis_holds_cannot_lead_out_of_the_store(lab, shelf) -> Non
     lab.redis.hset(key, field, told.replace(json.loads(told)["path"], ".."))
     (lab.folder / "model.txt").write_text("secret")
     none = lab.hpq("get", sid, "model.txt", "--out", "x")
-    assert none.returncode == 2 and not (lab.code / "x").exists()
+    assert none.returncode == 3 and not (lab.code / "x").exists()
 
 
 def test_the_files_of_a_program_go_to_the_store_through_a_url(lab) -> None:

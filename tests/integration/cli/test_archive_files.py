@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
 from tests.support.ids import refused
-from tests.support.store_calls import Shelf, beat, end, remove_all, take
+from tests.support.store_calls import Shelf, beat, end, forged_paths, remove_all, take
 
 SID = "demo-00000"
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -99,3 +101,34 @@ def test_files_of_a_sweep_that_is_being_restored_stay_and_those_that_go_bar_the_
     remove_all(shelf.garbage, Slow())
     refused(said[0], "restore-busy")
     assert hpq("archive", "--restore", "s.hpq", **here).returncode == 0
+
+
+def test_get_reads_the_artifacts_of_its_trial_alone(
+    hpq: Hpq, store, sweep_of, who, shelf, here, redis, keys, tmp_path
+) -> None:
+    """Any client of Redis can write a pointer, and `hpq get` may read the whole store."""
+    sweep_of(1)
+    claim = take(store, who, "a")
+    left = shelf.artifacts(claim)
+    end(store, claim, 1.0, artifacts=left)
+    for path in forged_paths(claim.trial, left.path):
+        with suppress(OSError), shelf.files.write(f"{path}/file") as file:
+            file.write(b"theirs")
+        forged = json.dumps({"store": left.store, "path": path, "files": {"file": 6}})
+        redis.hset(keys.trial(claim.trial), "artifacts", forged)
+        refused(hpq("get", f"{SID}/1", "file", **here), "value-unreadable", exit=3)
+        assert not (tmp_path / "file").exists(), path
+
+
+def test_rm_deletes_a_sweep_whose_pointers_cannot_be_read(
+    hpq: Hpq, store, sweep_of, who, shelf, here, redis, keys
+) -> None:
+    odd = ("[]", "7", '{"files": [1]}', '{"files": {"a": "x"}}', "\x00", "[" * 100_000, b"\xff")
+    for number, text in enumerate(odd):
+        sid = sweep_of(1, f"odd-{number:05}").id
+        claim = take(store, who, f"n{number}")
+        end(store, claim, 1.0, artifacts=shelf.artifacts(claim))
+        redis.hset(keys.trial(claim.trial), "artifacts", text)
+        done = hpq("rm", sid, "--yes", **here)
+        assert done.returncode == 0, (text[:30], done.stderr)
+    assert shelf.files.names("hpq") == []

@@ -16,6 +16,7 @@ import pytest
 
 from hpq.domain.attempt import Outcome
 from hpq.domain.trial import Artifacts, TrialState
+from hpq.filestore.base import folder_of
 from hpq_producer import connection_record
 from hpq_producer.connection_record import BACKGROUND, ConnectionRecord
 from tests.support.ids import ids, refused
@@ -247,16 +248,18 @@ def test_a_file_in_the_volume_of_pods_is_copied_by_the_command_that_get_prints(
 ) -> None:
     connection_record.write_record(Path(environ["HPQ_HOME"]), replace(connection, port=port))
     sweep_of(1)
-    left = Artifacts(store="abcd1234", path="hpq/1", files={"my model's": 7})
-    store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, step=1, artifacts=left))
+    claim = take()
+    at = f"{folder_of('hpq', claim.trial, claim.token)}/artifacts"
+    left = Artifacts(store="abcd1234", path=at, files={"my model's": 7})
+    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=1.0, step=1, artifacts=left))
     printed = hpq(
         *("get", "demo-00000/1", "my model's", "--out", tmp_path / "a copy"),
         HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0",
     )
     assert (printed.returncode, ids(printed.stderr)) == (2, ["store-differs"]), printed.stderr
     line = printed.stderr[printed.stderr.index("kubectl ") : printed.stderr.rindex(" [")]
-    (tmp_path / "volume" / "hpq" / "1").mkdir(parents=True)
-    (tmp_path / "volume" / "hpq" / "1" / "my model's").write_bytes(b"weights")
+    (tmp_path / "volume" / at).mkdir(parents=True)
+    (tmp_path / "volume" / at / "my model's").write_bytes(b"weights")
     kubectl = tmp_path / "kubectl"  # runs the command here, as in a pod
     kubectl.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
     kubectl.chmod(0o755)

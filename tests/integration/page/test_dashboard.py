@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -29,7 +30,7 @@ from tests.integration.page.conftest import Tab, finish
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import refused
 from tests.support.made_sweeps import RANGES, drawn_sets, made
-from tests.support.store_calls import LEASE, Shelf, end, move_all, take
+from tests.support.store_calls import LEASE, Shelf, end, forged_paths, move_all, take
 
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
@@ -298,6 +299,26 @@ def test_a_trials_page_has_its_files_and_serves_no_other_and_none_as_a_page(
         assert served.get(at + name)[0] == 404, name
     assert served.get(f"/sweep/{sid}/2/file/x.svg")[0] == 404
     assert served.get(f"/sweep/{sid}/3")[0] == 404
+
+
+def test_a_pointer_to_files_that_are_not_the_trials_downloads_none_of_them(
+    serve, environ, tmp_path, sweep_of, store, take, keys, redis
+) -> None:
+    """A client of Redis names another trial's folder; the dashboard may read the whole store."""
+    environ["HPQ_STORE"] = str(tmp_path / "store")
+    shelf, sid = Shelf(tmp_path / "store", redis, keys), sweep_of(1).id
+    claim = take()
+    left = shelf.artifacts(claim)
+    end(store, claim, 0.5, artifacts=left)
+    served, at = serve(), f"/sweep/{sid}/1/file/file"
+    assert served.get(at)[2] == "x"
+    for path in forged_paths(claim.trial, left.path):
+        with suppress(OSError), shelf.files.write(f"{path}/file") as file:
+            file.write(b"theirs")
+        forged = json.dumps({"store": left.store, "path": path, "files": {"file": 6}})
+        redis.hset(keys.trial(claim.trial), "artifacts", forged)
+        status, _, sent = served.get(at)
+        assert status != 200 and "theirs" not in sent, path
 
 
 def test_new_sweeps_and_workers_appear_in_the_lists(

@@ -6,6 +6,7 @@ import errno
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -13,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from hpq.domain.trial import Claim, TrialId
+from hpq.domain.trial import Checkpoint, Claim, TrialId
 from hpq.filestore.base import Files
 from hpq.filestore.local import open_files
 from hpq_worker.attempt.execution import Signals
@@ -23,6 +24,7 @@ from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.call_thread import CallThread
 from tests.support.constants import DEADLINE_S
+from tests.support.store_calls import forged_paths
 
 # Opens a file as it is told, says so, and closes it when its standard input ends.
 HOLDS = "import sys; f = open(sys.argv[1], sys.argv[2]); print(flush=True); sys.stdin.read()"
@@ -102,6 +104,55 @@ def test_a_store_that_is_away_is_waited_for_and_not_taken_for_an_empty_one(kept,
     with pytest.raises(OSError, match="is away"):
         looks(kept)
     assert not list((tmp_path / "store").iterdir())
+
+
+@pytest.mark.parametrize("own", ["hpq/s-00000/1/1-n/checkpoint-1", "hpq/s-00000/1/7/checkpoint-12"])
+def test_a_pointer_is_followed_to_the_checkpoints_of_its_trial_alone(kept, own) -> None:
+    """Any client of Redis can write a pointer, and most training code unpickles what it finds."""
+    assert kept._files is not None
+    for path in [own, *forged_paths(kept._claim.trial, own)]:
+        with suppress(OSError), kept._files.write(f"{path}/state") as file:
+            file.write(b"evil")
+    pointer, state = Checkpoint(store=kept._files.id, path=own), kept._paths.checkpoint / "state"
+    for path in forged_paths(kept._claim.trial, own):
+        why = kept._fetch(replace(pointer, path=path), lambda: True)
+        assert why and not state.exists(), path
+    assert kept._fetch(pointer, lambda: True) == "" and state.exists()
+
+
+def test_a_checkpoint_that_a_writer_of_the_store_replaced_ends_no_worker(
+    kept, tmp_path, monkeypatch
+) -> None:
+    """Links, another user's folder, a history that is none: the trial begins anew, or goes on."""
+    monkeypatch.setattr("hpq_worker.files.artifacts.TRIES_S", (0.0, 0.0))
+    assert kept._files is not None
+    path = "hpq/s-00000/1/1-n/checkpoint-1"
+    pointer = Checkpoint(store=kept._files.id, path=path, counts={"loss": 1})
+    kept._claim = replace(kept._claim, checkpoint=pointer)
+    folder, private = tmp_path / "store" / path, tmp_path / "private"
+    private.mkdir()
+    (private / "state").write_text("private")
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(private)
+    assert kept.restore() and not list(kept._paths.checkpoint.iterdir())
+    folder.unlink()
+    folder.mkdir()
+    (folder / "state").write_text("own")
+    rows = b'{"loss": 1, "_step": 1, "_timestamp": 1}\n'
+    for odd in (
+        b"\xff\n",
+        b"[" * 100_000 + b"\n",
+        b"[]\n",
+        b"7\n",
+        b"{\n",
+        b"\n",
+        rows + b"null\n",
+    ):
+        (folder / ".hpq-history.jsonl").write_bytes(odd + rows)
+        assert kept.restore()
+        history = (kept._paths.out / "hpq-history.jsonl").read_bytes()
+        assert history == (rows if odd.startswith(rows) else b"")
+        assert [path.name for path in kept._paths.checkpoint.iterdir()] == ["state"]
 
 
 class Meddled:

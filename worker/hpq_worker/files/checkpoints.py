@@ -25,8 +25,8 @@ from hpq.filestore.base import (
     copy_in,
     copy_out,
     folder_of,
+    is_own,
     is_reachable,
-    is_safe_name,
 )
 from hpq.notice import tagged
 from hpq.process import make_private
@@ -61,8 +61,7 @@ class CheckpointPublisher:
     ) -> None:
         self._files, self._claim, self._paths = files, claim, paths
         self._reports, self._notify, self._signals = reports, notify, signals
-        self._base = folder_of(prefix, claim.trial, claim.token)
-        self._trials = folder_of(prefix, claim.trial) + "/"
+        self._prefix, self._base = prefix, folder_of(prefix, claim.trial, claim.token)
         self._number = 0
         self._stopped = Event()
         self._thread = thread
@@ -119,9 +118,9 @@ class CheckpointPublisher:
             return f"its checkpoint is in store {pointer.store}; this worker has no HPQ_STORE"
         if self._files.id != pointer.store:
             return f"its checkpoint is in store {pointer.store}; this worker uses {self._files.id}"
-        # Redis may name any folder, and most training code unpickles what it finds.
-        if not is_safe_name(pointer.path) or not pointer.path.startswith(self._trials):
-            return "the path of its checkpoint leads out of the trial's folder"
+        # Most training code unpickles what it finds.
+        if not is_own(pointer, self._prefix, self._claim.trial):
+            return "its pointer in Redis names no folder of a checkpoint of this trial"
         make_private(self._paths.checkpoint)
         why = self._copy_back(self._files, pointer.path, go_on)
         if why:
@@ -136,13 +135,14 @@ class CheckpointPublisher:
         for pause_s in artifacts.TRIES_S:
             Event().wait(pause_s)
             try:
-                names = [name for name in files.names(path) if is_safe_name(name)]
+                names = files.names(path)
                 for name in names:
                     copy_out(files, f"{path}/{name}", self._paths.checkpoint / name, go_on)
                 return "" if names else "the files of its checkpoint are gone from the store"
             except FileNotFoundError:
                 return "files of its checkpoint are gone from the store"
-            except UnreadableFile as error:  # perhaps by any worker; it must not block its sweep
+            # Perhaps by any worker; it must not block its sweep.
+            except (UnreadableFile, PermissionError) as error:
                 why = f"its checkpoint cannot be read: {error}"
         return why
 

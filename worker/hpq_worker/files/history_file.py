@@ -52,7 +52,8 @@ class HistoryFile:
 def resume(checkpoint: Path, out: Path, counts: Mapping[str, int]) -> None:
     """Move the history out of a restored checkpoint, without values after the checkpoint.
 
-    `counts` are the values of each metric at the checkpoint.
+    `counts` are the values of each metric at the checkpoint. The history ends at the first
+    line that is no report.
 
     Raises:
         OSError: the disk is full.
@@ -61,12 +62,16 @@ def resume(checkpoint: Path, out: Path, counts: Mapping[str, int]) -> None:
     if not carried.exists():
         return
     make_private(out)
-    with carried.open(encoding="utf-8") as source, (out / NAME).open("w", encoding="utf-8") as to:
+    source = carried.open(encoding="utf-8", errors="replace")
+    with source, (out / NAME).open("w", encoding="utf-8") as to:
         for line in source:
             if not line.endswith("\n"):  # written while the file was copied
                 break
-            row = json.loads(line)
-            seen.update(row.keys())
+            try:
+                row = json.loads(line)
+                seen.update(row.keys())
+            except (ValueError, AttributeError, RecursionError):  # another writer of the store's
+                break
             for name in row.keys() - {_STEP, _TIME}:
                 if seen[name] > counts.get(name, 0):
                     del row[name]

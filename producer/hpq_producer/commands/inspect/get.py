@@ -70,7 +70,7 @@ def get(
                 raise NotFound(text, code="no-files")
             name = copies[0]
         path = _target(name, out, force)
-        _copy(session, left, name, path)
+        _copy(session, trial.id, left, name, path)
     print_message(f"{trial.id}: {clean(name)} downloaded to {path}")
 
 
@@ -100,8 +100,8 @@ def _target(name: str, out: Path | None, force: bool) -> Path:
     return path
 
 
-def _copy(session: Session, left: Artifacts, name: str, path: Path) -> None:
-    files, where = store_of(session, left, name, path)
+def _copy(session: Session, trial: TrialId, left: Artifacts, name: str, path: Path) -> None:
+    files, where = store_of(session, trial, left, name, path)
     try:
         with progress_bar(left.files[name] >> _MIB, f"{clean(name)}, MiB") as show:
             chunks = count()
