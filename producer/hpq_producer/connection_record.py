@@ -57,7 +57,8 @@ class ConnectionRecord:
     def url(self) -> str:
         """The value of HPQ_REDIS_URL; the password is in `password_file`."""
         ca = f"?ssl_ca_certs={quote(self.ca_file)}" if self.ca_file else ""
-        return f"{self.scheme}://{self.user}@{HOST}:{self.port}/0{ca}"
+        user = quote(self.user, safe="")  # the cluster names it, and it must stay a name
+        return f"{self.scheme}://{user}@{HOST}:{self.port}/0{ca}"
 
     @property
     def role(self) -> str:

@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, urlencode
 from hpq.connection import credentials, tls
 from hpq.errors import UserError
 from hpq.process import private_file
+from hpq.store.wire.records import record
 
 MARK = "hpq-invite-1-"
 _ANY_MARK = re.compile(r"hpq-invite-\d+-")
@@ -31,6 +32,16 @@ SETTINGS = frozenset({"HPQ_PREFIX", "HPQ_QUEUE", "HPQ_STORE", "HPQ_LEASE_S", "HP
 PASSWORD, CODE_KEY = "password", "code.key"
 _TLS = (tls.CA, tls.CERTIFICATE, tls.KEY)
 _FILES = frozenset({PASSWORD, CODE_KEY, *_TLS})
+_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel")  # redis+file reads the file that it names
+# None names a file: a token would have this machine read it, and send it to the token's server.
+_OPTIONS = frozenset(
+    """db health_check_interval socket_connect_timeout socket_keepalive socket_timeout ssl_cert_reqs
+    ssl_check_hostname ssl_min_version""".split()
+)
+# A directory or an object store: fsspec chains URLs, and opens what a file of some kinds names.
+_STORE = re.compile(
+    r"(?!.*::)((file://)?/((?!://).)*|(s3|s3a|gs|gcs|az|abfs|abfss|adl|oss|hdfs|webhdfs)://[^?#]+)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,11 @@ class Invitation:
     def of(
         cls, url: str, key: str, settings: Mapping[str, str], versions: Mapping[str, str]
     ) -> Invitation:
-        """Collect an invitation to the server of a URL; reads the TLS files that the URL names."""
+        """Collect an invitation to the server of a URL; reads the TLS files that the URL names.
+
+        Raises:
+            UserError: another machine could not, or must not, use this URL or these settings.
+        """
         parts = credentials.parse(url)
         query = parse_qsl(parts.query, keep_blank_values=True)
         files = {name: Path(path).read_text("utf-8") for name, path in query if name in _TLS}
@@ -57,7 +72,13 @@ class Invitation:
         user = f"{parts.username}@" if parts.username else ""
         host = parts.netloc.rpartition("@")[2]
         bare = credentials.with_place(parts._replace(query=rest), user + host)
-        return cls(url=bare, settings=settings, files=files, versions=versions)
+        made = cls(url=bare, settings=settings, files=files, versions=versions)
+        if why := _why_refused(made):
+            text = f"{credentials.redact(url)}: {why}; `hpq join` would refuse the token"
+            raise UserError(
+                f"{text}: change or unset that for `hpq invite`", code="setting-invalid"
+            )
+        return made
 
     def encode(self) -> str:
         """Return the invitation as a token: one word."""
@@ -69,7 +90,8 @@ class Invitation:
         """Read a token; white space in it is ignored.
 
         Raises:
-            UserError: it is no token, incomplete, or of another version of hpq.
+            UserError: it is no token, incomplete, of another version of hpq, or would have this
+                machine read a file or set another variable.
         """
         word = "".join(token.split())
         if not word.startswith(MARK):
@@ -86,14 +108,16 @@ class Invitation:
         if not body or _check(body) != raw[:_CHECK_BYTES]:
             raise _invalid("the token is incomplete or changed; copy all of it again")
         try:
-            found = cls(**json.loads(zlib.decompressobj().decompress(body, _MOST_BYTES)))
-            # Names become variables and paths.
-            unknown = (set(found.settings) - SETTINGS) | (set(found.files) - _FILES)
-            if unknown or CODE_KEY not in found.files:
-                raise ValueError
-            credentials.parse(found.url)
-        except (ValueError, TypeError, zlib.error):
-            raise _invalid("hpq did not make this token; run `hpq invite` again") from None
+            text = zlib.decompressobj().decompress(body, _MOST_BYTES).decode()
+            found = record(cls, text)
+            why = _why_refused(found)
+        except (ValueError, TypeError, RecursionError, zlib.error):
+            why = "its text is no invitation"
+        if why:
+            text = (
+                f"hpq did not make this token: {why}; do not use it, and ask its sender for another"
+            )
+            raise _invalid(text)
         return found
 
     def write(self, home: Path) -> Path:
@@ -145,6 +169,28 @@ def joined(folder: Path) -> dict[str, str]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         text = f"{folder}: cannot read what `hpq join` wrote: {error}; run `hpq leave`"
         raise UserError(text, code="file-unreadable") from None
+
+
+def _why_refused(found: Invitation) -> str:
+    """Return why no machine may use an invitation, which a stranger may have made; "" if it may."""
+    parts = credentials.parse(found.url)
+    options = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    texts = [found.url, *found.settings.values(), *found.versions.values()]
+    if not all(map(str.isprintable, texts)):
+        return "a text in it cannot be printed"
+    if parts.scheme not in _SCHEMES:
+        return f"its server is not of {', '.join(_SCHEMES)}, but {parts.scheme}:"
+    if other := next((name for name in options if name not in _OPTIONS), None):
+        return f"the URL of its server has the option {other!r}"
+    if other := next(iter(set(found.settings) - SETTINGS), None):  # names of variables
+        return f"it sets {other!r}"
+    if other := next(iter(set(found.files) - _FILES), None):  # names of files
+        return f"it has a file {other!r}"
+    if CODE_KEY not in found.files:
+        return "it has no code key"
+    if not _STORE.fullmatch(store := found.settings.get("HPQ_STORE", "/")):
+        return f"its HPQ_STORE, {credentials.redact(store)!r}, is no directory and no object store"
+    return ""
 
 
 def _check(body: bytes) -> bytes:

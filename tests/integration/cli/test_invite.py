@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import pty
+import socket
 import subprocess
+import zlib
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from hpq.connection import credentials
+from hpq.connection.client import check_server, connect
+from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import read
-from hpq_producer.connection_record import with_joined
+from hpq_producer.connection_record import ConnectionRecord, with_joined
 from hpq_producer.invitation import MARK, Invitation, joined, keep
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
@@ -170,17 +178,116 @@ def test_password_and_tls_files_reach_the_other_machine_as_files(tmp_path: Path,
     assert (folder / "ssl_ca_certs").read_text() == "-----BEGIN CERTIFICATE-----\n"
 
 
-@pytest.mark.parametrize("fields", [
+GOOD = {"url": "redis://h", "settings": {}, "files": {"code.key": "k" * 20}, "versions": {}}
+FORGED_URLS = [
+    "redis://h?password_file=/k", "redis://h?db=1&pass%77ord_file=/k", "redis://h?password%5ffile=/k",
+    "redis://h?\tpassword_file=/k", "redis://h?pass\nword_file=/k", "unix:///s?password_file=/k",
+    "rediss://h?ssl_ca_certs=/k", "rediss://h?ssl_certfile=/k&ssl_keyfile=/k",
+    "redis://h?password=x",
+    "rediss://h?ssl_ca_path=/", "redis+file:///k", "redis+file://h/k?password_file=/k", "file:///k",
+    "http://h", "", "/k", "redis://h?host=other", "unix:///s?path=/other", "redis://[::1",
+    "redis://h?redis_connect_func=x", "redis://h?credential_provider=x", "redis://h/\x1b[2J",
+    "redis://h?PASSWORD_FILE=/k", "redis+sentinel://h:1/n?password_file=/k", "REDIS+FILE:///k",
+]  # fmt: skip
+FORGED_STORES = [
+    "reference::http://h/x.json", "/x::reference::http://h/x.json", "s3://b::reference::http://h/x",
+    "reference://x", "http://h/x", "ssh://h/x", "github://a:b@c/", "s3://b?endpoint_url=http://h",
+    "store", "~/store", "../store", "", "simplecache::s3://b/x", "file://h/x", "/a://b",
+]  # fmt: skip
+FORGED = [
     {"files": {"../../evil": "x", "code.key": "k" * 20}}, {"settings": {"HPQ_HOME": "/"}},
-    {"settings": {"PATH": "/evil"}}, {"files": {}},
-])  # fmt: skip
-def test_a_forged_token_sets_no_other_variable_and_writes_no_other_file(
+    {"settings": {"PATH": "/evil"}}, {"files": {}}, {"settings": {"HPQ_LEASE_S": 7}}, {"url": 7},
+    {"files": {"code.key": ["k"]}}, {"settings": ["HPQ_STORE"]}, {"versions": {"hpq": "1\nhpq: 2"}},
+    {"settings": {"HPQ_PREFIX": "a\x1b[2J"}}, {"versions": {"torch": None}},
+    *({"url": url} for url in FORGED_URLS),
+    *({"settings": {"HPQ_STORE": store}} for store in FORGED_STORES),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", FORGED)
+def test_a_forged_token_names_no_file_and_no_variable_and_writes_no_other_file(
     fields: dict[str, Any],
 ) -> None:
-    good = {"url": "redis://h", "settings": {}, "files": {"code.key": "k" * 20}, "versions": {}}
     with raises("invitation-invalid"):
-        Invitation.decode(Invitation(**{**good, **fields}).encode())
-    assert Invitation.decode(Invitation(**good).encode())
+        Invitation.decode(Invitation(**{**GOOD, **fields}).encode())
+
+
+@pytest.mark.parametrize("fields", [
+    {}, {"url": "rediss://ann@h:6380/2?db=1&ssl_check_hostname=no&health_check_interval=5"},
+    {"url": "unix://ann@/run/redis.sock?db=1"}, {"settings": {"HPQ_STORE": "s3://k:s@b/hpq"}},
+    {"settings": {"HPQ_STORE": "/mnt/a b:c", "HPQ_QUEUE": "a100"}},
+    {"settings": {"HPQ_STORE": "file:///mnt/hpq"}},
+])  # fmt: skip
+def test_an_invitation_that_another_machine_can_use_is_read(fields: dict[str, Any]) -> None:
+    made = Invitation(**{**GOOD, **fields})
+    assert Invitation.decode(made.encode()) == made
+
+
+def test_a_token_whose_text_is_none_is_refused_in_one_line(hpq, away, tmp_path) -> None:
+    for text in (b"[" * 200_000, b"\xff", b"7", b"[]", b"null", b"{}"):
+        body = zlib.compress(text)
+        word = MARK + base64.urlsafe_b64encode(hashlib.sha256(body).digest()[:8] + body).decode()
+        refused(hpq("join", saved(tmp_path, word), **away), "invitation-invalid")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[int, list[bytes]]]:
+    """The port of an attacker's server, and the bytes that clients have sent to it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sent: list[bytes] = []
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client, suppress(OSError):
+                        while data := client.recv(65_536):
+                            sent.append(data)
+                            client.sendall(b"-ERR no\r\n")
+
+        Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1], sent
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_joining_sends_no_file_to_the_server_of_a_token(hpq, away, tmp_path, listener) -> None:
+    """The sender names a file of this machine: it would be the password of the first command."""
+    (port, sent), key = listener, tmp_path / "id_ed25519"
+    key.write_text("private to its owner\n")
+    url = f"redis://127.0.0.1:{port}/0?password_file={key}"
+    token = Invitation(**{**GOOD, "url": url}).encode()
+    done = hpq("join", "--no-worker", saved(tmp_path, token), **away)
+    assert not [data for data in sent if b"private" in data], "the file has arrived"
+    refused(done, "invitation-invalid")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_user_that_a_cluster_names_stays_a_user(tmp_path, listener) -> None:
+    """The writer of a cluster's Secret names no other server, and no file of this machine."""
+    (port, sent), key = listener, tmp_path / "id_ed25519"
+    key.write_text("private to its owner\n")
+    user = f"x@127.0.0.1:{port}/0?password_file={key}&client_name="
+    record = ConnectionRecord(
+        pid=1, port=1, context="c", namespace="n", service="hpq-redis", user=user, prefix="hpq",
+        password_file=str(tmp_path / "token"),
+    )  # fmt: skip
+    (tmp_path / "token").write_text("of the cluster")
+    with pytest.raises((OutOfReach, Forbidden)):
+        url = read(record.environ()).redis_url
+        check_server(connect(url, retries=0), url)
+    assert not sent, "the file has arrived"
+
+
+def test_an_invitation_that_join_would_refuse_is_not_written(hpq, environ, tmp_path) -> None:
+    for name, text in (
+        ("HPQ_REDIS_URL", f"{environ['HPQ_REDIS_URL']}?client_name=me"),
+        ("HPQ_STORE", "sftp://h/x"),
+        ("HPQ_STORE", "simplecache::s3://b/x"),
+    ):
+        done = hpq("invite", "--file", tmp_path / "token", **{name: text})
+        refused(done, "setting-invalid", "client_name" if "URL" in name else name)
+    assert not (tmp_path / "token").exists()
 
 
 def test_what_join_wrote_and_a_user_broke_names_leave(hpq, away, tmp_path, token) -> None:
