@@ -554,6 +554,35 @@ def test_an_artifact_that_its_trial_replaces_while_it_is_used_is_an_error_that_s
         assert Path(trials.use().download(), "b").read_text() == "two"
 
 
+def test_an_artifact_in_a_store_leads_to_no_other_files(
+    wandb: ModuleType, trials, tmp_path, monkeypatch
+) -> None:
+    """Another user of a store could have a trial read, and log again, files that are private."""
+    (private := tmp_path / "private").mkdir()
+    (private / "key").write_text("private")
+    monkeypatch.setenv("HPQ_STORE", str(tmp_path / "store"))
+    kept = tmp_path / "store/hpq/s-00000/1/1-a/artifacts/artifacts"
+    kept.mkdir(parents=True)
+    about = {"type": "net", "description": None, "metadata": {}, "aliases": []}
+    described = kept / "model_artifact.json"
+    described.write_text(json.dumps({**about, "_folder": str(private)}))
+    (kept / "model").mkdir()
+    (kept / "model" / "a").write_text("own")
+    (kept / "model" / "link").symlink_to(private / "key")
+    (kept / "model" / "folder").symlink_to(private)
+    assert sorted(path.name for path in Path(trials.use().download()).rglob("*")) == ["a"]
+    shutil.rmtree(kept / "model")
+    (kept / "model").symlink_to(private)
+    with pytest.raises(wandb.CommError):
+        trials.use()
+    (kept / "model").unlink()
+    (tmp_path / "store/hpq/s-00000/2").symlink_to(private)
+    shutil.move(str(kept.parents[1]), private / "1-a")
+    (private / "1-a" / "artifacts" / "artifacts" / "model").mkdir()
+    with pytest.raises(wandb.CommError):
+        trials.use()
+
+
 NAMES = """
     catboost.WandbCallback env.ENTITY errors.CommError keras.WandbCallback
     lightgbm.wandb_callback plot.bar

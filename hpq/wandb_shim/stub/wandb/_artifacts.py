@@ -67,8 +67,8 @@ def _of_sweep(sweep: str, name: str) -> Iterator[Callable[[], Artifact]]:
     if in_worker():
         work, store = out().parents[1], Path(os.environ.get("HPQ_STORE") or os.devnull).expanduser()
         found = [
-            *work.glob(f"{sweep}.*/out/{inside}{ABOUT}"),  # SWEEP.TRIAL.ATTEMPT
-            *store.glob(f"*/{sweep}/*/*/artifacts/{inside}{ABOUT}"),  # PREFIX/SWEEP/TRIAL/ATTEMPT
+            *_own(work, f"{sweep}.*/out/{inside}{ABOUT}"),  # SWEEP.TRIAL.ATTEMPT
+            *_own(store, f"*/{sweep}/*/*/artifacts/{inside}{ABOUT}"),  # PREFIX/SWEEP/TRIAL/ATTEMPT
         ]
         for _, about in sorted((stamp, about) for about in found if (stamp := _stamp(about))):
             yield partial(_kept, name, about)
@@ -83,6 +83,22 @@ def _of_sweep(sweep: str, name: str) -> Iterator[Callable[[], Artifact]]:
             yield partial(_stored, name, f"{sweep}/{trial['trial']}", inside, files)
 
 
+def _own(root: Path, pattern: str) -> Iterator[Path]:
+    """Yield the descriptions below a folder whose artifacts no link leads to.
+
+    Another user of a store could have this trial read, by a link in it, files that are private.
+    """
+    top = root.resolve()
+    for about in root.glob(pattern):
+        files = Path(str(about)[: -len(ABOUT)])
+        if all(one.resolve() == top / one.relative_to(root) for one in (about, files)):
+            yield about
+
+
+def _links(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if os.path.islink(os.path.join(folder, name))]
+
+
 def _kept(name: str, about: Path) -> Artifact:
     """Return an artifact among the files of a trial of this machine.
 
@@ -94,7 +110,7 @@ def _kept(name: str, about: Path) -> Artifact:
 
     def fetch(folder: Path) -> None:
         try:
-            shutil.copytree(source, folder, dirs_exist_ok=True)
+            shutil.copytree(source, folder, dirs_exist_ok=True, ignore=_links)
             if stamp is None or _stamp(about) != stamp:
                 raise FileNotFoundError(about)
         except OSError as error:  # of shutil, too
