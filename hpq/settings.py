@@ -246,7 +246,7 @@ ABOUT: Mapping[str, str] = {
     "user": "owner of your sweeps; unset: the login name; a personal code key overrides both",
     "data": "directory of data sets; unset: data under HPQ_HOME",
     "home": "directory of the private server, the code key, work directories, caches and logs",
-    "scratch": "directory of the work directories, on a local disk; unset: HPQ_HOME",
+    "scratch": "directory of yours for the work directories, on a local disk; unset: HPQ_HOME",
     "store": "directory or URL for checkpoints and artifacts",
     "keep_days": "days after which a sweep that ended moves from Redis to HPQ_STORE; 0: never",
     "checkpoint_s": "seconds between two checkpoints of a built-in trainer",
