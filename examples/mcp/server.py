@@ -1,7 +1,13 @@
 """An MCP server over hpq's command line: an agent plans, queues, follows and reads sweeps.
 
-It needs the package mcp, and the command hpq beside its Python or on PATH. It sees the sweeps that
-`hpq ls` lists with the same HPQ_* variables.
+    python server.py DIR …
+
+The sweep files of the agent are *.yaml below the directories; without one, below the current
+directory. The server needs the package mcp, and the command hpq beside its Python or on PATH. It
+sees the sweeps that `hpq ls` lists with the same HPQ_* variables.
+
+An agent that may call `enqueue` can run any command on the workers: a sweep file names one, and so
+does an override such as `command=[…]`.
 """
 
 import json
@@ -20,6 +26,9 @@ from pydantic import Field
 
 PLACES = [str(Path(sys.executable).parent), *os.get_exec_path()]
 HPQ = shutil.which("hpq", path=os.pathsep.join(PLACES)) or sys.exit("hpq is not on PATH")
+ROOTS = [Path(word).resolve(strict=True) for word in sys.argv[1:] or ["."]]
+if Path("/") in ROOTS:
+    sys.exit("usage: server.py DIR …: name the directories of the sweep files")
 
 server = MCPServer(
     "hpq",
@@ -31,9 +40,14 @@ READS = ToolAnnotations(read_only_hint=True)
 ADDS = ToolAnnotations(destructive_hint=False, idempotent_hint=True)
 ENDS = ToolAnnotations(destructive_hint=True, idempotent_hint=True)
 
-File = Annotated[str, Field(description="Absolute path of a sweep file (YAML).")]
+File = Annotated[
+    str, Field(description=f"Path of a sweep file: *.yaml below {' or '.join(map(str, ROOTS))}.")
+]
 Overrides = Annotated[
-    list[str], Field(description="Values that replace the file's, such as run_cap=8.")
+    list[str],
+    Field(
+        description="Values that replace the file's, such as run_cap=8. They can name any command."
+    ),
 ]
 Sweep = Annotated[str, Field(description="Id of a sweep.")]
 Count = Annotated[int, Field(description="Number of trials.", ge=1)]
@@ -53,6 +67,20 @@ async def hpq(*words: str, operand: str) -> Any:
     return answer
 
 
+def checked(file: str) -> str:
+    """Return the path of a sweep file, with links followed.
+
+    Raises:
+        ToolError: the file is no YAML, or not below a root.
+    """
+    for root in ROOTS:
+        path = (root / file).resolve()
+        if path.suffix in (".yaml", ".yml") and path.is_relative_to(root) and path.is_file():
+            return str(path)
+    where = " or ".join(map(str, ROOTS))
+    raise ToolError(f"{file}: no *.yaml file below {where} [file-not-found]")
+
+
 def replaced(overrides: list[str]) -> list[str]:
     """Return the options of a sweep file's overrides."""
     return [f"--set={one}" for one in overrides]
@@ -61,7 +89,7 @@ def replaced(overrides: list[str]) -> list[str]:
 @server.tool(annotations=READS)
 async def plan(file: File, overrides: Overrides = ()) -> dict[str, Any]:
     """Check a sweep file; return its number of trials, the first ones and warnings."""
-    return await hpq("plan", "-o", "json", *replaced(overrides), operand=file)
+    return await hpq("plan", "-o", "json", *replaced(overrides), operand=checked(file))
 
 
 @server.tool(annotations=ADDS)
@@ -70,7 +98,7 @@ async def enqueue(file: File, overrides: Overrides = ()) -> dict[str, Any]:
 
     If the same file, seed and code are queued already, return that sweep (`new` is false).
     """
-    return await hpq("enqueue", "-o", "json", *replaced(overrides), operand=file)
+    return await hpq("enqueue", "-o", "json", *replaced(overrides), operand=checked(file))
 
 
 @server.tool(annotations=READS)

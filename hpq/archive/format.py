@@ -116,9 +116,8 @@ def read(path: Path) -> Iterator[Header | Row]:
     except EOFError:
         text = f"{path}: truncated: the file ends before the archive does; copy it again"
         raise ArchiveInvalid(text, code="archive-torn") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        text = f"{path}: not an hpq archive, or damaged: {error}"
-        raise ArchiveInvalid(text) from None
+    except (gzip.BadGzipFile, zlib.error):  # whose text may quote the file
+        raise ArchiveInvalid(f"{path}: not an hpq archive, or damaged") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}", code="file-unreadable") from None
 

@@ -162,13 +162,17 @@ def _ignored(folder: Path, names: Collection[str]) -> Callable[[Path], bool]:
 
     lines: list[str] = []
     for name in names:
+        found: list[str] = []
         with suppress(OSError):
-            lines += (folder / name).read_text("utf-8", "replace").splitlines()
-    try:
-        spec = GitIgnoreSpec.from_lines(lines)
-    except (ValueError, re.error) as error:
-        text = f"{folder}: {' or '.join(names)}: {error}; correct this line"
-        raise UserError(text, code="ignore-file-invalid") from None
+            found = (folder / name).read_text("utf-8", "replace").splitlines()
+        for number, line in enumerate(found, 1):
+            try:
+                GitIgnoreSpec.from_lines([line])
+            except (ValueError, re.error):  # whose text quotes the line
+                text = f"{folder / name}:{number}: not a pattern of .gitignore; correct this line"
+                raise UserError(text, code="ignore-file-invalid") from None
+        lines += found
+    spec = GitIgnoreSpec.from_lines(lines)
     return lambda path: (  # no pattern re-includes a file of an ignored directory
         spec.match_file(path) or any(spec.match_file(f"{p}/") for p in path.parents if p.parts)
     )

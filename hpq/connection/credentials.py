@@ -27,6 +27,8 @@ SECRETS = frozenset({"HPQ_CODE_KEY", "HPQ_NOTIFY", "HPQ_REDIS_URL"})
 _FILE = "password_file"
 FILE_SCHEME = "redis+file"
 _ADDRESS_WORDS = 3  # HOST:PORT, password and proof
+_PLACE = re.compile(r"[A-Za-z0-9._-]+:[0-9]+")
+_ENDED = re.compile(r"Redis job [0-9_]* on [A-Za-z0-9._-]+ has ended")
 _USER = r"(?:[^\s/?#\[\]]*@)?"  # with the password; the last @ ends it
 _HOST = r"(?:\[[^\s/?#\[\]@]*\]|[^\s/?#\[\]@:,]*)(?::[0-9]*)?"
 _QUERY = r"(?:\?[^@#]*)?"
@@ -142,12 +144,13 @@ def read_address(path: Path) -> tuple[str, str, str]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it has a sentence, why there is no server.
+        ValueError: it has a sentence, why there is no server; or it is another file.
     """
-    text = path.read_text("utf-8").strip()
+    text = path.read_text("utf-8", "replace").strip()
     words = text.split()
-    if len(words) != _ADDRESS_WORDS:
-        raise ValueError(text)
+    if len(words) != _ADDRESS_WORDS or not _PLACE.fullmatch(words[0]):
+        # Another file is not quoted: it may hold a secret.
+        raise ValueError(text if _ENDED.fullmatch(text) else f"{path}: no address of a Redis job")
     place, password, proof = words
     return place, password, proof
 

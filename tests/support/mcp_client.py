@@ -1,4 +1,4 @@
-"""A client of the MCP SDK: `python mcp_client.py SERVER.py`, one call per line of stdin.
+"""A client of the MCP SDK: `python mcp_client.py SERVER.py DIR`, one call per line of stdin.
 
 A process of its own, because only the Python of ML_PYTHON has the SDK. The first line that it
 prints lists the tools; then it answers each call: [tool, arguments] → [is_error, text, data].
@@ -15,7 +15,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 
 async def main() -> None:
-    line = [sys.executable, sys.argv[1]]
+    line = [sys.executable, *sys.argv[1:]]
     server = StdioServerParameters(command=line[0], args=line[1:], env=dict(os.environ))
     async with Client(stdio_client(server)) as client:
         print(json.dumps([tool.name for tool in (await client.list_tools()).tools]), flush=True)

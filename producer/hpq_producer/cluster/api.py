@@ -52,7 +52,7 @@ class KubernetesApi:
         try:
             config.load_kube_config(context=self.context, client_configuration=self._configuration)
         except (config.ConfigException, OSError, *_MALFORMED) as error:
-            text = f"kubeconfig, context {self.context}: {_last_message(error)}"
+            text = f"kubeconfig, context {self.context}: {_misfit(error)}"
             raise OutOfReach(text, code="kubeconfig-unusable") from None
         self._pool = client.rest.RESTClientObject(self._configuration).pool_manager
 
@@ -184,7 +184,7 @@ def _context(config: Any, wanted: str | None) -> str:
         names = [str(one["name"]) for one in merged.value["contexts"]]
         current = str(merged.value.get("current-context") or "")
     except (config.ConfigException, YAMLError, OSError, *_MALFORMED) as error:
-        why = _last_message(error).removeprefix("Invalid kube-config file. ")
+        why = "it is not YAML" if isinstance(error, YAMLError) else _misfit(error)
         if "No configuration found" in why:
             text = "no cluster: no kubeconfig found; set KUBECONFIG to the path of one"
             raise OutOfReach(text, code="kubeconfig-unusable") from None
@@ -200,6 +200,12 @@ def _context(config: Any, wanted: str | None) -> str:
         text = f"the kubeconfig has no current context; choose one: --context NAME (it has {has})"
         raise UserError(text, code="context-unknown")
     return wanted if wanted is not None else current
+
+
+def _misfit(error: Exception) -> str:
+    """Return what a kubeconfig lacks, without the entry: the library quotes it with its token."""
+    text = _last_message(error).removeprefix("Invalid kube-config file. ")
+    return text.partition(" in ")[0] if text.startswith("Expected") else text
 
 
 def _last_message(error: object) -> str:

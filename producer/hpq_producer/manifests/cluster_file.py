@@ -20,10 +20,11 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict,
 from hpq.connection import sentinel
 from hpq.connection.credentials import SECRETS, carried
 from hpq.domain.trial import Json
+from hpq.error_ids import Code
 from hpq.errors import SettingsError, SweepFileError, UserError
 from hpq.settings import ABOUT, LAST_WORDS_S, read, variable
 from hpq_producer.manifests.components import KINDS, PATTERN, RULE, Component
-from hpq_producer.sweepfile import source, yaml_reader
+from hpq_producer.sweepfile import source
 from hpq_producer.sweepfile.check import check
 from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
 from hpq_producer.sweepfile.field_types import (
@@ -46,6 +47,8 @@ from hpq_producer.sweepfile.yaml_reader import Document
 SCHEMA_FILE = Path(__file__).with_name("cluster.schema.json")  # `make reference` writes it
 DEFAULT = "default"  # the queue of the Deployment hpq-worker
 GPU = "nvidia.com/gpu"
+_INVALID: Code = "cluster-file-invalid"
+_NO_CLUSTER = "not a cluster file; `hpq manifests --example` prints one with every key"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SPOT_S = 15  # what GKE leaves an ordinary pod
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
@@ -308,17 +311,13 @@ def load(
     name = str(path or "stdin")
     try:
         content = source.read(path) if path else text
-        document = yaml_reader.parse("{}" if content is None else content, name)
+        known = [field.alias or key for key, field in ClusterFile.model_fields.items()]
+        content = "{}" if content is None else content
+        document = source.known_document(content, name, known, _NO_CLUSTER, code=_INVALID)
     except SweepFileError as error:
-        if error.code != "sweep-file-invalid":
+        if error.code not in ("sweep-file-invalid", _INVALID):
             raise
-        raise UserError(str(error), code="cluster-file-invalid") from None
-    if not isinstance(document.data, dict):
-        raise UserError(
-            f"{name}:1:1: {shown(document.data)} is no mapping of keys; `hpq manifests --example`"
-            " prints a cluster file",
-            code="cluster-file-invalid",
-        )
+        raise UserError(str(error), code=_INVALID) from None
     overrides = [
         source.flag_override(label, key, value) for key, (label, value) in (flags or {}).items()
     ]

@@ -35,7 +35,7 @@ from hpq_producer.reports.ranking import code_name
 from hpq_producer.reports.summary_page import result_cells
 from hpq_producer.session import Session
 from hpq_producer.sweepfile import yaml_reader
-from hpq_producer.sweepfile.source import is_sweep_file, read
+from hpq_producer.sweepfile.source import is_sweep_file, read, sweep_document
 from hpq_producer.terminal.text import clean_block, first_of, value
 from hpq_producer.terminal.yaml_text import to_yaml
 
@@ -169,19 +169,21 @@ def directory_side(settings: Settings, sweep: SweepView, old: Side) -> Side:
     elif old.names:
         why = f"{root} has no file of this code; run hpq diff in the directory of the code"
     file = root / inner if inner.name else inner
-    text, no_file = "", "not compared: the sweep was enqueued without a file"
+    text, keys, no_file = "", None, "not compared: the sweep was enqueued without a file"
     if file.name and not file.parent.is_dir():  # wandb.sweep writes its dictionary to such a file
         file, no_file = Path(), f"not compared: {file.parent} no longer exists"
     elif file.name and not (_is_inside(root, file) or is_sweep_file(file)):
         no_file = f"not compared: {file} is not in {root}, and is no YAML sweep file"
         file = Path()
     try:
-        text = read(file) if file.name else ""
+        if file.name:  # a path that Redis holds: it may be that of any file
+            text = read(file)
+            keys = sweep_document(text, str(file)).data
     except SweepFileError as error:
-        no_file = f"not compared: {error}"
+        text, no_file = "", f"not compared: {error}"
     return Side(
         name=f"{root} as it is now", file=file.name, text=text, no_file=no_file,
-        keys=to_yaml(_parsed(text), sort_keys=True),
+        keys=to_yaml(keys, sort_keys=True),
         code=code, files=files, names=manifest(files or {}), why=why, beyond=beyond,
     )  # fmt: skip
 

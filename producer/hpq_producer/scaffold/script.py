@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -105,7 +106,8 @@ def _beside(script: Path, name: str) -> Path:
 def _parse(path: Path) -> ast.Module:
     try:
         raw = path.read_bytes()[:_MAX_BYTES]
-        return ast.parse(raw, str(path))
+        with warnings.catch_warnings(action="ignore"):  # a warning quotes its line
+            return ast.parse(raw, str(path))
     except FileNotFoundError:
         text = f"{path}: no such file; give the path of a training script"
         raise UserError(text, code="file-not-found") from None

@@ -12,7 +12,7 @@ from hpq.domain.identity import ParameterSet, canonical
 from hpq.domain.trainer_specs import TrainerSpec
 from hpq.domain.trial import Json, flatten
 from hpq_producer.sweepfile.compatibility import check_known
-from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
+from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest
 from hpq_producer.sweepfile.parameters import check_name, check_value
 
 ENTRY = "hyperparam_set"
@@ -53,7 +53,8 @@ def _set(
 ) -> ParameterSet | None:
     params = item.get(ENTRY) if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(params, dict) or not params:
-        out.add(path, f"{shown(item)} needs the key {ENTRY}; write - {ENTRY}: {{batch_size: 128}}")
+        # Not quoted: without the key, this may be another file (`source.known_document`).
+        out.add(path, f"needs the key {ENTRY}; write - {ENTRY}: {{batch_size: 128}}")
         return None
     for key in item.keys() - {ENTRY}:
         out.add(

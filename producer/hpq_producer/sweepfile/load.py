@@ -27,7 +27,6 @@ from hpq_producer.sweepfile import (
     explicit_sets,
     parameters,
     set_counts,
-    yaml_reader,
 )
 from hpq_producer.sweepfile import source as sweep_source
 from hpq_producer.sweepfile.check import check
@@ -113,13 +112,9 @@ def _parse(path: FilePath, text: str) -> Document:
     if path.suffix == ".py":
         line = f"{path}: a script; `{shell_hint(['hpq', 'init', str(path)])}` writes its sweep file"
         raise SweepFileError(line, code="sweep-file-is-script")
-    document = yaml_reader.parse(content, str(path))
+    document = sweep_source.sweep_document(content, str(path))
     if text:  # the user never saw its lines
         document = replace(document, source_map=SourceMap(file=str(path)))
-    if not isinstance(root := document.data, dict | list):
-        place = document.source_map.find(())[1]
-        line = f"{place}: {shown(root)} is not a sweep; write method and parameters"
-        raise SweepFileError(line, code="sweep-file-empty")
     return document
 
 

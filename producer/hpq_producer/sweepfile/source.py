@@ -8,14 +8,17 @@ from __future__ import annotations
 import copy
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
 import yaml
 
 from hpq.domain.trial import Json
+from hpq.error_ids import Code
 from hpq.errors import SweepFileError, UserError
 from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.errors import KeyPath, dotted, printable
@@ -24,6 +27,13 @@ from hpq_producer.sweepfile.model import Method, Parameter, SweepFile
 from hpq_producer.sweepfile.yaml_reader import Document
 
 MAX_BYTES = 2**20
+_LIKENESS = 0.8  # `paramters` is meant as a key of a sweep
+_MOST_COMPARED = 100  # keys
+_SWEEP_KEYS = ("method", "parameters", "program", "trainer", "command")
+_NO_SWEEP = (
+    "not a sweep file: it has no key method, parameters, program, trainer or command; write"
+    " method and parameters, or name another file"
+)
 
 # YAML forbids NUL, ESC, other control characters, and halves of surrogate pairs.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -54,6 +64,42 @@ def read(path: Path) -> str:
     return decode(raw, str(path))
 
 
+def known_document(
+    text: str,
+    file: str,
+    keys: Collection[str],
+    otherwise: str,
+    *,
+    code: Code,
+    may_be_list: bool = False,
+) -> Document:
+    """Parse a file's text as YAML; errors may then quote its values.
+
+    A file that was named by mistake may hold a secret. Nothing of it is quoted, neither here nor by
+    the parser, until a key at its top is one of `keys`, or like one. Options do not count.
+
+    Raises:
+        SweepFileError: the text is not YAML, or not of this kind: `otherwise`, with the id `code`.
+    """
+    document = yaml_reader.parse(text, file)
+    data = document.data
+    is_known = may_be_list and isinstance(data, list)
+    if isinstance(data, dict):
+        few = islice(data, _MOST_COMPARED)
+        is_known = not data or not data.keys().isdisjoint(keys)
+        is_known = is_known or any(get_close_matches(key, keys, 1, _LIKENESS) for key in few)
+    if not is_known:
+        raise SweepFileError(f"{file}:1:1: {otherwise}", code=code)
+    return document
+
+
+def sweep_document(text: str, file: str) -> Document:
+    """Parse the text of a sweep file: a mapping, or a list of trials. Raises as known_document."""
+    return known_document(
+        text, file, _SWEEP_KEYS, _NO_SWEEP, code="sweep-file-empty", may_be_list=True
+    )
+
+
 def decode(raw: bytes, file: str) -> str:
     """Decode a file: UTF-8, with or without a byte order mark, at most 1 MiB.
 
@@ -70,8 +116,7 @@ def decode(raw: bytes, file: str) -> str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line, col = _locate(error.object[: error.start].decode("utf-8-sig"))
-        byte = f"0x{error.object[error.start]:02x}"
-        message = f"{file}:{line}:{col}: byte {byte} is not UTF-8; save the file as UTF-8"
+        message = f"{file}:{line}:{col}: not UTF-8; save the file as UTF-8"
         raise SweepFileError(message, code="file-encoding") from None
     check_text(text, file)
     return text
@@ -86,7 +131,7 @@ def check_text(text: str, file: str) -> None:
     bad = _UNPRINTABLE.search(text)
     if bad:
         line, col = _locate(text[: bad.start()])
-        what = f"a binary file? character U+{ord(bad.group()):04X} cannot stand in YAML"
+        what = "a binary file? this character cannot stand in YAML"
         message = f"{file}:{line}:{col}: {what}; give a text file in UTF-8"
         raise SweepFileError(message, code="file-encoding")
 

@@ -5,6 +5,9 @@ number of values and the expansion of aliases. It rejects duplicate keys, and ta
 `!!float`, which W&B's pages recommend. Unquoted words follow YAML 1.2's core schema (`1e-3` is a
 number, dates are text), except that on, off, yes and no are booleans, and `1_000`, `012` and `1:30`
 are the numbers 1000, 10 and 90, as in W&B's loader.
+
+An error names a place and quotes nothing: the file may be another one than was meant, with secrets
+(`source.document`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ MAX_DIGITS = 300
 _FLOAT_TAG = "tag:yaml.org,2002:float"
 _MACRO = re.compile(r"""(?<!["'])\$\{""")
 _TAB = re.compile(r" *\t")
+_QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
 _Loader: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
@@ -93,7 +97,7 @@ def resolve(text: str) -> JsonScalar:
     if _FLOAT.match(text):
         value = float(text)
         if math.isinf(value):
-            raise ValueError(f"{text} is too large; write a number up to 1.8e308")
+            raise ValueError("the number is too large; write a number up to 1.8e308")
         return value
     return float(text.replace(".", "")) if _NOT_FINITE.match(text) else text
 
@@ -143,7 +147,7 @@ class _Reader:
         if len(path) >= MAX_DEPTH:
             raise self.error(event, f"nested deeper than {MAX_DEPTH} levels; nest less")
         if event.tag and not (isinstance(event, yaml.ScalarEvent) and event.tag == _FLOAT_TAG):
-            raise self.error(event, f"tag {event.tag} is not supported; remove it")
+            raise self.error(event, "the tag is not supported; remove it")
         first = self.nodes
         value: Json
         if isinstance(event, yaml.ScalarEvent):
@@ -161,7 +165,7 @@ class _Reader:
     def alias(self, event: yaml.AliasEvent) -> Json:
         """Copy the value of an anchor."""
         if event.anchor not in self.anchors:
-            raise self.error(event, f"alias *{event.anchor} has no anchor above it")
+            raise self.error(event, "the alias has no anchor above it")
         value, nodes = self.anchors[event.anchor]
         self.aliased += nodes
         self.nodes += nodes
@@ -182,7 +186,7 @@ class _Reader:
             if not key:
                 raise self.error(event, "a key is empty; write a word before the colon")
             if key in out:
-                what = f"duplicate key {key!r}, first in line {self.positions[key_path][0]}"
+                what = f"duplicate key, first in line {self.positions[key_path][0]}"
                 raise self.error(event, f"{what}; remove one")
             out[key] = self.node(next(self.events), key_path, _position(event))
         for position, more in merged:  # the mapping's own keys win, then those of earlier merges
@@ -213,7 +217,7 @@ class _Reader:
             raise self.error(event, str(error)) from None
         if event.tag:
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise self.error(event, f"{text!r} is not a number, as its tag requires")
+                raise self.error(event, "not a number, as its tag requires")
             return float(value)
         if AMBIGUOUS.match(text):
             self.words[path] = text
@@ -239,11 +243,12 @@ def _not_yaml(error: yaml.MarkedYAMLError, file: str, lines: list[str]) -> Sweep
     """Make one line with a hint from the parser's error."""
     mark, above = error.problem_mark or error.context_mark, error.context_mark
     if mark is None:
-        return SweepFileError(f"{file}:1:1: not YAML: {error.problem}")
+        return SweepFileError(f"{file}:1:1: not YAML")
     for number in range(max(0, mark.line - 1), min(mark.line + 1, len(lines))):
         if _TAB.match(lines[number]):
             return _tab(file, lines, number)
-    what = f"not YAML: {error.problem}"
+    # PyYAML's own parser quotes a character or a handle; libyaml quotes nothing.
+    what = "not YAML: " + _QUOTED.sub("…", error.problem or "")
     if error.context and above is not None:
         what += f" {error.context} of line {above.line + 1}"
     near = "\n".join(lines[(above or mark).line : mark.line + 1])

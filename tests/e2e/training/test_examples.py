@@ -82,7 +82,7 @@ class Agent:
     def __init__(self, lab) -> None:
         client = ROOT / "tests" / "support" / "mcp_client.py"
         self._client = subprocess.Popen(
-            [PYTHON, client, ROOT / "examples" / "mcp" / "server.py"],
+            [PYTHON, client, ROOT / "examples" / "mcp" / "server.py", lab.code],
             env=lab.env | {"HPQ_REDIS_URL": ""}, cwd=lab.folder,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -155,7 +155,13 @@ def test_the_mcp_server_ends_sweeps_and_refuses_what_hpq_refuses_with_its_id(
 ) -> None:
     file = str(lab.code / "sweep.yaml")
     assert agent.refusal("plan", file=file, overrides=["method=gird"]) == ["invalid-value"]
-    assert agent.refusal("enqueue", file="--help") == ["file-not-found"]
+    (lab.folder / "other.yaml").write_text((lab.code / "sweep.yaml").read_text())
+    (lab.code / "link.yaml").symlink_to(lab.folder / "other.yaml")
+    (lab.code / "key.yaml").symlink_to(lab.home / "code.key")
+    others = (lab.folder / "other.yaml", lab.code / ".." / "other.yaml", "/etc/passwd", "--help")
+    for other in (*others, lab.home / "code.key", lab.code / "link.yaml", lab.code / "key.yaml"):
+        for tool in ("plan", "enqueue"):
+            assert agent.refusal(tool, file=str(other)) == ["file-not-found"], other
     for tool, count in (("stop", 1), ("cancel", 2)):
         sid = agent.gets("enqueue", file=file, overrides=[f"run_cap={count}"])["sweep"]
         assert agent.refusal(tool, sweep="") == ["sweep-not-found"]

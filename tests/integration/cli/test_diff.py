@@ -121,9 +121,12 @@ def test_a_sweep_alone_is_compared_with_the_files_as_they_are_now(
     record = diff(tmp_path, made)["sweep_file"]
     assert str(outer) in record["note"] and "sweep.json" not in record["note"]
     (other / "train.py").write_text("width = 7\n")
-    (other / "sweep.yaml").write_text("method: [")
+    (other / "sweep.yaml").write_text(SWEEP.replace("[1, 2]", "[7]"))
     assert "+width = 7\n" in diff(other)["code"]["diff"], "another checkout, entered"
-    assert "+method: [" in diff(other)["sweep_file"]["diff"]
+    assert "+parameters: {x: {values: [7]}}" in diff(other)["sweep_file"]["diff"]
+    (other / "sweep.yaml").write_text("method: [")
+    record = diff(other)["sweep_file"]
+    assert not record["diff"] and f"{other}/sweep.yaml:" in record["note"], "it may be any file"
     assert diff(elsewhere, f"{sid}/1")["code"]["equal"], "the directory of the enqueue"
     (tmp_path / "sweep.yaml").unlink()
     record = diff(tmp_path)["sweep_file"]

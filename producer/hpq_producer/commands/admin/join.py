@@ -218,7 +218,12 @@ def join(
       hpq join --no-worker < token
     """
     settings = read(os.environ)
-    found = Invitation.decode(_token(file))
+    try:
+        found = Invitation.decode(_token(file))
+    except UserError as error:
+        if error.code != "invitation-invalid":
+            raise
+        raise UserError(f"{file or 'stdin'}: {error}", code=error.code) from None
     home = settings.home.absolute()
     if settings.code_key and settings.code_key != found.files[CODE_KEY]:
         text = "HPQ_CODE_KEY would override the token; run `unset HPQ_CODE_KEY`"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from hpq.errors import UserError, writing
 from hpq.shell import shell_hint
 from hpq_producer.scaffold import script as script_reader
+from hpq_producer.scaffold.script_contents import UNKNOWN
 from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
 from hpq_producer.sweepfile.load import load
@@ -52,7 +53,7 @@ def init(
     if script is None:
         raise UserError("no script; use `hpq init SCRIPT` or `hpq init --example NAME`")
     out = out or Path("sweep.yaml")
-    found = script_reader.read_script(script, lambda path: parse(read(path), str(path)).data)
+    found = script_reader.read_script(script, lambda path: _data_of(path, script))
     program = _seen_from(script, Path.cwd())
     text = _FIRST_LINE + sweep_file(found, program)
     if not any(line.startswith("  ") and line[2] != "#" for line in text.splitlines()):
@@ -77,6 +78,17 @@ def init(
             print_message(f"! {program}:{near.line}: {near.name} is not read; print {fix}")
     print_message(f"next: {shell_hint(['hpq', 'plan', str(out)])}")
     print(out)
+
+
+def _data_of(path: Path, script: Path) -> Any:
+    """Return the data of a YAML file that a script loads; UNKNOWN if it is elsewhere.
+
+    Another person's script may name any file, and the sweep file is written from the data.
+    """
+    folders = Path.cwd(), script.resolve().parent
+    if any(path.resolve().is_relative_to(folder) for folder in folders):
+        return parse(read(path), str(path)).data
+    return UNKNOWN
 
 
 def _example(name: str, out: Path) -> None:
