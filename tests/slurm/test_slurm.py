@@ -155,7 +155,7 @@ def test_a_trial_longer_than_an_allocation_is_not_begun_again_and_the_job_ends(
 ) -> None:
     student.env |= {"HPQ_GRACE_S": "1"}
     sid = sweep(student, 2, 3600.0, checkpoints=False)
-    job = student.submit("--time", "1")
+    job = student.submit("--time", "2")  # in 1, the signal may come before a trial is claimed
 
     def is_cut() -> bool:
         return student.reader.sweeps.get(sid).least_ms > 0
