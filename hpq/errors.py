@@ -124,7 +124,7 @@ class DataMissing(UserError):
 
 
 class BadParams(UserError, ValueError):
-    """Raised if a trainer rejects its parameters; the text names the parameter."""
+    """Raised if a trainer rejects its parameters, or they are too long; the text names which."""
 
 
 class Diverged(HpqError):

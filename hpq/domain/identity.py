@@ -15,6 +15,7 @@ from functools import cached_property
 from hashlib import blake2b
 
 from hpq.domain.trial import Json, Params
+from hpq.errors import BadParams
 
 MAX_PARAMS_BYTES = 64 * 1024
 ID_BYTES = 16
@@ -29,11 +30,13 @@ def canonical(params: Params) -> bytes:
     """Encode parameters as JSON of their values alone: sorted keys, 3.0 as 3, -0.0 as 0.
 
     Raises:
-        ValueError: a number is not finite (names its path), or the JSON exceeds 64 KiB.
+        ValueError: a number is not finite (names its path).
+        BadParams: the JSON exceeds 64 KiB.
     """
     data = _encode({name: _plain(value, name) for name, value in params.items()}).encode()
     if len(data) > MAX_PARAMS_BYTES:
-        raise ValueError(f"a set of {len(data):,} bytes; at most {MAX_PARAMS_BYTES:,} are allowed")
+        text = f"the parameters of a trial have {len(data):,} bytes, more than {MAX_PARAMS_BYTES:,}"
+        raise BadParams(f"{text}; use fewer, or shorter values", code="set-too-large")
     return data
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from hpq.domain.identity import ParameterSet, canonical
 from hpq.domain.trainer_specs import TrainerSpec
 from hpq.domain.trial import Json, flatten
+from hpq.errors import BadParams
 from hpq_producer.sweepfile.compatibility import check_known
 from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest
 from hpq_producer.sweepfile.parameters import check_name, check_value
@@ -33,6 +34,9 @@ def read(data: Sequence[Json], trainer: TrainerSpec | None, out: Problems) -> Se
             continue
         try:
             key = params.identity
+        except BadParams as error:
+            out.add((index,), str(error), code="set-too-large")
+            continue
         except ValueError as error:
             out.add((index,), str(error))
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path as FilePath
+from random import Random
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -137,14 +138,17 @@ def _space(data: Data, built_in: TrainerSpec | None, out: Problems) -> Space:
         compatibility.check_space(built_in, space, out)
     largest = 0
     for names, leaf in space.parameters.items():
-        largest += max((len(canonical({"": value})) for _, value in leaf.known()), default=0)
+        # A draw of a range has more digits than its ends.
+        values = [value for _, value in leaf.known()] + [leaf.draw(Random(0))]
+        largest += max(len(canonical({".".join(names): value})) for value in values)
         if _is_grid(data) and leaf.size is None:
             what = "a grid needs a finite list; write values, or method: random"
             out.add(parameters.path_of(names), what, code="not-a-grid")
     if largest > MAX_PARAMS_BYTES:
         out.add(
             ("parameters",),
-            f"up to {largest:,} bytes per trial, more than {MAX_PARAMS_BYTES:,}; shorten values",
+            f"up to {largest:,} bytes per trial, more than {MAX_PARAMS_BYTES:,};"
+            " use fewer parameters, or shorter values",
             code="set-too-large",
         )
     return space

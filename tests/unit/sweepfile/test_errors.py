@@ -228,6 +228,11 @@ WHOLE = {
         + "".join(f"  {c}: {{values: [1, {'x' * 40_000}]}}\n" for c in "ab"),
         ["3:1 set-too-large"],
     ),
+    "many parameters": (
+        "program: t.py\nmethod: random\nrun_cap: 2\nparameters:\n"
+        + "".join(f"  parameter_{n}: {{min: 0.0, max: 1.0}}\n" for n in range(2000)),
+        ["4:1 set-too-large"],
+    ),
     "several": (
         "program: t.py\nmethod: grd\nparameters:\n  a: {min: 1}\n  b: {vals: [1]}\nqueue: X Y\n",
         ["2:1 invalid-value", "4:3 missing-key", "5:7 unknown-key", "6:1 invalid-value"],
