@@ -1,4 +1,4 @@
-"""Start a process of hpq: exit on SIGTERM, and hide its secrets from /proc.
+"""Start a process of hpq: exit on SIGTERM, open its streams, hide its secrets from /proc.
 
 The kernel has no default action for signals of a container's first process. Until the process has
 a handler, SIGTERM is lost: a deleted pod would still import, claim trials, and be killed with
@@ -11,6 +11,7 @@ training code, until the process ends. `overwrite` blanks the secrets in place.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
@@ -25,6 +26,35 @@ def end_on_sigterm() -> None:
     """Exit on SIGTERM as any other process does, until another handler is installed."""
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+
+
+def open_streams() -> None:
+    """Open /dev/null as each standard stream that is closed, as some daemons start programs.
+
+    Otherwise the next file or socket gets its number, and what a child prints goes there. A stream
+    that is open for the other direction counts as closed.
+    """
+    streams = (
+        ("stdin", "r", os.O_RDONLY),
+        ("stdout", "w", os.O_WRONLY),
+        ("stderr", "w", os.O_WRONLY),
+    )
+    for number, (name, mode, direction) in enumerate(streams):
+        if not _is_open(number, direction):
+            null = os.open(os.devnull, os.O_RDWR)  # most often it gets the number itself
+            os.dup2(null, number)
+            if null != number:
+                os.close(null)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+
+
+def _is_open(number: int, direction: int) -> bool:
+    try:
+        return fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE in (direction, os.O_RDWR)
+    except OSError:
+        return False
 
 
 def ours(environ: Mapping[str, str]) -> frozenset[str]:

@@ -255,6 +255,8 @@ class Lazy(TyperGroup):
         except Exception as error:
             if "_HPQ_COMPLETE" in os.environ:  # the shell completes a line that is not right yet
                 sys.exit(1)
+            if isinstance(error, OSError) and error.errno in _FULL_DISK:  # printing a help
+                sys.exit(self._say(error))
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
@@ -275,27 +277,29 @@ class Lazy(TyperGroup):
             console.discard_stdout()
             raise typer.Exit(int(ExitCode.DONE)) from None
         except Exception as error:
-            if isinstance(error, OSError) and error.errno in _FULL_DISK:
-                place = f" {error.filename}" if error.filename else ""
-                error = UserError(
-                    f"cannot write{place}: {error.strerror}; free some space", code="disk-full"
-                )
-                console.discard_stdout()
             if ctx.params.get("debug") or type(error).__module__.startswith("typer"):
                 raise
             raise typer.Exit(self._say(error)) from None
 
     def _say(self, error: Exception, exit_code: ExitCode | None = None) -> int:
         """Print an error on stderr, with -o json also on stdout; return the exit code."""
+        console = importlib.import_module("hpq_producer.terminal.console")
+        if isinstance(error, OSError) and error.errno in _FULL_DISK:
+            place = f" {error.filename}" if error.filename else ""
+            text = f"cannot write{place}: {error.strerror}; free some space"
+            error = UserError(text, code="disk-full")
+            console.discard_stdout()
         if not isinstance(error, HpqError):
             what = " ".join(f"{type(error).__name__}: {error}".split())
             text = f"internal error: {what}; `hpq --debug …` prints the traceback"
             error = HpqError(text, code="internal")
-        linked = importlib.import_module("hpq_producer.terminal.console").linked
-        for notice in error.notices:
-            print(f"hpq: {linked(notice)}", file=sys.stderr)
-        if self.as_json:
-            print(json.dumps({"error": error.record()}, indent=2))
+        try:
+            for notice in error.notices:
+                print(f"hpq: {console.linked(notice)}", file=sys.stderr)
+            if self.as_json:
+                print(json.dumps({"error": error.record()}, indent=2), flush=True)
+        except OSError:  # of a full disk; the exit code remains
+            console.discard_stdout()
         return int(error.exit_code if exit_code is None else exit_code)
 
 
@@ -327,6 +331,7 @@ def main() -> None:
     # What imports create stays to the end. Searches of it for garbage, 100 on the way and three as
     # Python exits, took a third of the CPU time of `hpq ls`.
     gc.set_threshold(100_000)
+    hpq_process.open_streams()
     hpq_process.overwrite()  # training code of this machine may run beside any command
     guard_terminals()
     try:

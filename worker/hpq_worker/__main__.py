@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 
+from hpq import process as hpq_process
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read, unknown_settings
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
@@ -32,6 +33,7 @@ def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
 
 def main() -> None:
     """Serve until a signal stops the supervisor."""
+    hpq_process.open_streams()
     parser = argparse.ArgumentParser(prog="hpq worker")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--workers-on-cpu", type=int, default=1)

@@ -6,9 +6,11 @@ import csv
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -19,6 +21,7 @@ from hpq.settings import ABOUT
 from hpq_producer.cli import ALIASES, WHERE, Lazy
 from hpq_producer.manifests.components import KINDS
 from tests.support.constants import DEADLINE_S
+from tests.support.desk import Desk
 from tests.support.ids import ids, refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -142,11 +145,40 @@ def test_a_narrow_terminal_wraps_the_meaning_of_a_setting(hpq: Hpq, columns: int
     )
 
 
+@pytest.mark.parametrize(
+    ("streams", "words", "code"),
+    [
+        (">&- 2>&- <&-", "run sweep.yaml --workers 1", 0),
+        (">&-", "--version", 0),
+        ("2>&-", "plan nowhere.yaml --json", 2),
+        ("1</dev/null", "plan sweep.yaml", 0),
+        ("<&-", "rm --yes nothing", 4),
+    ],
+)
+def test_a_command_works_without_its_streams(
+    desk: Desk, tmp_path: Path, streams: str, words: str, code: int
+) -> None:
+    (tmp_path / "sweep.yaml").write_text(
+        "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {value: 1}}\n"
+    )
+    line = f"{shlex.join([sys.executable, '-m', 'hpq_producer'])} {words} {streams}"
+    answer = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert answer.returncode == code and "internal" not in ids(answer.stderr), answer
+    if words.startswith("run"):
+        (sid,) = desk.reader.sweeps.ids(2)
+        assert desk.reader.sweeps.get(sid).counts.finished == 1
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_disk_that_is_full_is_no_fault_of_hpq_s(environ: dict[str, str], unbuffered: str) -> None:
+@pytest.mark.parametrize("words", ["doctor --settings", "--help", "ls --json"])
+def test_a_disk_that_is_full_is_no_fault_of_hpq_s(
+    environ: dict[str, str], unbuffered: str, words: str
+) -> None:
     with open("/dev/full", "w") as full:
         answer = subprocess.run(
-            [sys.executable, "-m", "hpq_producer", "doctor", "--settings"],
+            [sys.executable, "-m", "hpq_producer", *words.split()],
             env={**environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
