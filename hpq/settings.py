@@ -8,6 +8,7 @@ one kind of value from text; its ValueError says what to use.
 from __future__ import annotations
 
 import getpass
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -118,9 +119,24 @@ def parse_key(text: str) -> str:
     return text
 
 
-def parse_url(text: str) -> str:
-    """Parse the URL of a Redis server."""
-    credentials.parse(text)
+def parse_folder(text: str) -> Path:
+    """Parse the path of a directory, which may be created later."""
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:  # ~ of a user without a home, or ~nobody
+        raise ValueError("the home directory of ~ is unknown; use a full path") from None
+    for one in (path, *path.parents):
+        if os.path.isdir(one):
+            break
+        if os.path.exists(one):
+            raise ValueError(f"{one} is a file; use the path of a directory")
+    return path
+
+
+def parse_store(text: str) -> str:
+    """Parse the directory or the URL of a file store."""
+    if "://" not in text:
+        parse_folder(text)
     return text
 
 
@@ -192,15 +208,15 @@ class Settings:
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
-    "redis_url": parse_url,
+    "redis_url": credentials.checked,
     "redis_password_file": lambda t: Path(t).expanduser().absolute(),
     "wait_replicas": parse_count(0, 16),
     "prefix": parse_name,
     "user": str,
-    "data": lambda t: Path(t).expanduser(),
-    "home": lambda t: Path(t).expanduser(),
-    "scratch": lambda t: Path(t).expanduser().absolute(),
-    "store": str,
+    "data": parse_folder,
+    "home": parse_folder,
+    "scratch": lambda t: parse_folder(t).absolute(),
+    "store": parse_store,
     "keep_days": parse_days,
     "checkpoint_s": parse_seconds,
     "queue": parse_name,
@@ -214,7 +230,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "gpus_per_trial": parse_count(1, 64),
     "trials_per_gpu": parse_count(1, 64),
     "cpus": parse_count(0, 4096),
-    "code": lambda t: Path(t).expanduser(),
+    "code": parse_folder,
     "python": str,
     "code_key": parse_key,
     "pass_env": parse_words,
@@ -295,7 +311,7 @@ def read(environ: Mapping[str, str]) -> Settings:
             raise SettingsError(text, code="setting-unknown")
     values: dict[str, object] = {}
     for name, parse in _PARSERS.items():
-        text = environ.get(variable(name), "").strip()
+        text = environ.get(variable(name), "").strip() or ("~/.hpq" if name == "home" else "")
         if not text:
             continue
         try:
@@ -303,7 +319,7 @@ def read(environ: Mapping[str, str]) -> Settings:
         except ValueError as error:
             shown = "(hidden)" if variable(name) in SECRETS else repr(text)
             raise SettingsError(f"{variable(name)}: {shown} is invalid: {error}") from None
-    home = values.setdefault("home", Path("~/.hpq").expanduser())
+    home = values["home"]
     assert isinstance(home, Path)
     values.setdefault("data", home / "data")
     if user := user_of_key(str(values.get("code_key", ""))):

@@ -71,6 +71,12 @@ def parse(url: str) -> SplitResult:
     return parts
 
 
+def checked(url: str) -> str:
+    """Return a Redis URL as it is. Raises as `parse`."""
+    parse(url)
+    return url
+
+
 def redact(url: str) -> str:
     """Return a URL with its password hidden: all up to the last @, as it may be malformed."""
     return _IN_QUERY.sub(r"\1***", _IN_URL.sub(r"\1:***@", url))

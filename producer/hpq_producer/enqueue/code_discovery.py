@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import math
 import os
 import re
@@ -249,6 +250,8 @@ def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
         return places[0]
     what = program or script or keys.trainer
     looked = " nor in ".join(dict.fromkeys(str(p) for p in places))
+    if line := _as_command(program, spec.command):
+        raise _CodeNotFound(f"no file {program!r} in {looked}; for a command line, {line}")
     close = (
         get_close_matches(what, _similar_names(what, places), n=1) if what != keys.trainer else []
     )
@@ -256,6 +259,24 @@ def _find_folder(spec: SweepSpec, places: list[Path]) -> Path:
     if what == program and not close and not re.search(r"[./]", what):  # a console script?
         hint += ", or install it here"
     raise _CodeNotFound(f"{what!r} is not in {looked}; {hint}")
+
+
+def _as_command(program: str, command: tuple[str, ...]) -> str:
+    """Return how to write a command line that stands in place of the program; "" for a name."""
+    words = program.split()
+    if words in ([], [program]):
+        return ""
+    if re.fullmatch(r"python[\d.]*", os.path.basename(words[0])):
+        del words[0]
+    start = ["-m", "${program}"] if words[0] == "-m" else ["${program}"]
+    name, *options = words[len(start) - 1 :] or ["train.py"]
+    if start == ["${program}"] and not name.endswith(".py"):  # torchrun train.py
+        return f"remove it, and write command: {json.dumps([*words, '${args}'])}"
+    if (start == ["${program}"] and not options) or "${program}" not in command:
+        return f"write program: {name}" + (", and its options in command" if options else "")
+    place = command.index("${program}")
+    line = [*command[:place], *start, *options, *command[place + 1 :]]
+    return f"write program: {name} and command: {json.dumps(line)}"
 
 
 def _started_program(spec: SweepSpec) -> str:

@@ -197,6 +197,33 @@ def test_python_m_runs_a_module_or_package_of_the_code(tmp_path: Path) -> None:
             prepare(load(file), file)
 
 
+@pytest.mark.parametrize(
+    ("program", "right"),
+    [
+        ("-m src.train", "program: src.train and command: "),
+        ("python3 -m src.train --a", "program: src.train and command: "),
+        ("src/train.py --a", "program: src/train.py and command: "),
+        ("python src/train.py", "program: src/train.py"),
+        ("src/train.py ", "program: src/train.py"),
+        ("bash run.sh -x", "command: "),
+    ],
+)
+def test_a_command_line_in_place_of_the_program_is_told_what_to_write(
+    tmp_path: Path, program: str, right: str
+) -> None:
+    for path in (tmp_path / "src" / "train.py", tmp_path / "run.sh"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    file = tmp_path / "sweep.yaml"
+    file.write_text(SWEEP.replace("train.py", f"'{program}'"))
+    with raises("code-invalid", f"program: no file {program!r}", f"write {right}") as caught:
+        prepare(load(file), file)
+    # What the message says to write is a sweep file that is right.
+    lines = str(caught.value).rpartition("write ")[2].replace(" and command:", "\ncommand:")
+    file.write_text(SWEEP.replace("program: train.py", lines))
+    assert prepare(load(file), file).code.files
+
+
 def test_a_program_that_the_command_does_not_start_needs_no_file(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").touch()

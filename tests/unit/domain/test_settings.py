@@ -53,6 +53,26 @@ def test_what_is_no_number_is_told_what_would_be(name: str, value: str, said: st
         read({name: value})
 
 
+@pytest.mark.parametrize("name", ["HPQ_HOME", "HPQ_SCRATCH", "HPQ_DATA", "HPQ_CODE", "HPQ_STORE"])
+def test_a_directory_that_is_a_file_or_below_one_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    for path in ("file", "file/below", "file/below/it"):
+        with raises("setting-invalid", name, f"{tmp_path}/file is a file"):
+            read({name: str(tmp_path / path)})
+    assert read({name: str(tmp_path / "new" / "folder")})
+    with raises("setting-invalid", name):
+        read({name: "~no-such-user/x"})
+
+
+def test_a_default_home_that_is_a_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".hpq").touch()
+    with raises("setting-invalid", "HPQ_HOME"):
+        read({})
+
+
 def test_secrets_are_hidden_in_what_is_shown_and_in_errors() -> None:
     env = {"HPQ_REDIS_URL": "redis://me:pa55word@h:1/0", "HPQ_CODE_KEY": "k3y-of-16-letters"}
     shown = describe(read(env))
