@@ -83,7 +83,7 @@ def side_of(session: Session, found: str | TrialId) -> Side:
     sweep = session.verifiable(found if isinstance(found, str) else found.sweep)
     files, why = None, ""
     try:
-        files = read_code(reader, sweep.id)
+        files = read_code(reader, sweep)
     except UserError as error:
         if error.code != "code-not-kept":
             raise

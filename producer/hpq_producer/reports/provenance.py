@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hpq.code import bundle
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
 from hpq.settings import Settings
@@ -96,13 +97,13 @@ def versions_of(record: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(version) for name, version in found.items() if version}
 
 
-def read_code(reader: StoreReader, sid: str) -> dict[str, tuple[bytes, int]]:
+def read_code(reader: StoreReader, sweep: SweepView) -> dict[str, tuple[bytes, int]]:
     """Return the files of a sweep's code, verified against its signed digest.
 
     Raises:
         UserError: Redis does not have the code, or has other code than was enqueued.
     """
-    sweep = reader.sweeps.get(sid)
+    sid = sweep.id
     data = reader.sweeps.bundle(sweep.bundle)
     if data is None:
         why = "too large, or deleted for newer code"
@@ -131,9 +132,10 @@ def write_code(reader: StoreReader, sid: str, folder: Path, settings: Settings |
         UserError: the code is missing in Redis, or not signed; the directory is not empty or
             unwritable.
     """
+    sweep = reader.sweeps.get(sid)  # once: the record that is verified names the code
     if settings is not None:
-        refuse_unsigned(settings, reader.sweeps.get(sid), "writes its code")
-    files = read_code(reader, sid)
+        refuse_unsigned(settings, sweep, "writes its code")
+    files = read_code(reader, sweep)
     if bad := next(filter(_GIT.search, files), None):
         text = f"{sid}: git would run commands of its file {bad!r}; nothing was written"
         raise UserError(text, code="code-altered")

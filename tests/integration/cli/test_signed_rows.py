@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from hpq.code import bundle
+from hpq.code.manifest import digest_of, manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState
@@ -17,6 +19,7 @@ from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trials import TrialStore
+from hpq.store.wire.fields import dumps
 from tests.support.desk import Desk
 from tests.support.store_calls import take
 
@@ -26,6 +29,8 @@ method: grid
 metric: {name: loss}
 parameters: {x: {values: [1, 2]}}
 """
+FILES = {"train.py": (b"print('evil')\n", 0o644)}
+EVIL = digest_of(manifest(FILES))
 
 
 @pytest.fixture
@@ -37,14 +42,22 @@ def forged(desk: Desk, redis: Redis, keys: Keys, store: TrialStore, who: WorkerP
         store.commit(take(store, who, f"n{value}"), outcome)
     for number in (1, 2):
         redis.hset(keys.sweep(sid, "params"), str(number), '{"x":77131}')
+    redis.set(keys.bundle(EVIL), bundle.pack(FILES))
+    redis.hset(keys.sweep(sid), "bundle", EVIL)
     return sid
 
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize(
-    "words", [("try", "{}/1"), ("best", "{}", "--args"), ("best", "{}", "--confirm", "2")]
+    "words",
+    [
+        ("try", "{}/1"),
+        ("best", "{}", "--args"),
+        ("best", "{}", "--confirm", "2"),
+        ("show", "{}", "--code", "out"),
+    ],
 )
-def test_no_changed_parameters_pass_because_another_read_saw_another_record(
+def test_nothing_forged_passes_because_another_read_saw_another_record(
     desk: Desk,
     redis: Redis,
     keys: Keys,
@@ -55,7 +68,7 @@ def test_no_changed_parameters_pass_because_another_read_saw_another_record(
     first: int,
 ) -> None:
     honest = (redis.hget(keys.sweep(forged), "launch") or b"").decode()
-    records = itertools.cycle([honest, honest.replace("train.py", "other.py")])
+    records = itertools.cycle([honest, dumps({**json.loads(honest), "code": EVIL})])
     get_many = SweepReader.get_many
     started: list[dict[str, Any]] = []
 
@@ -80,3 +93,4 @@ def test_no_changed_parameters_pass_because_another_read_saw_another_record(
     assert "77131" not in done.stdout
     assert not [one for one in started if one["stored"]["launch"] == honest], "it would run"
     assert reader.sweeps.ids() == [forged], "signed anew"
+    assert not (desk.folder / "out").exists(), "written as if it were signed"

@@ -197,6 +197,7 @@ def _stored_code(session: Session, sweep: SweepView) -> bytes:
 
 
 def _with_code_here(session: Session, sweep: SweepView, trial: TrialId) -> SweepView:
+    """Return a sweep that runs its code in this user's directory of it, else in the current one."""
     if not (sweep.launch.code_dir or sweep.launch.bundled):
         return sweep
     here = own_directory(session.settings, sweep) or Path.cwd()
