@@ -59,7 +59,7 @@ def read_script(path: Path, read_yaml: Callable[[Path], Any] = lambda _: UNKNOWN
         alone = [replace(one, why_not=_ONLY_WANDB) for one in alone]
     options += alone
     reported, mentioned = read_metrics(tree, literals), list(_mentioned(tree))
-    declared = choose([one for one, is_read in mentioned if is_read])  # text reports one metric
+    declared = choose([one for one, is_read in mentioned if is_read])  # the file declares one
     return Script(
         options=tuple({option.name: option for option in options}.values()),
         reported=tuple(reported) or (declared or ())[:1],
@@ -126,8 +126,8 @@ def _parse(path: Path) -> ast.Module:
 
 _LOGS = ("wandb.log", ".report", "run.log", "report", ".log_dict", ".log_metrics")
 _VALUE = "\0"  # stands for a value in a printed line
-# In other text: a worker reads it with = or : alone.
-_MENTION = re.compile(rf"(?<![\w./-])(?<!\w )([A-Za-z_][\w./-]*)\s*([=:]?)\s*(?={_VALUE})")
+# In other text: a worker reads it with = or : alone, and without a unit at the number.
+_MENTION = re.compile(rf"(?<![\w./-])(?<!\w )([A-Za-z_][\w./-]*)\s*([=:]?)\s*(?={_VALUE}(\w?))")
 _UP = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|map\b|r2|precision|recall", re.I)
 _DOWN = re.compile(r"loss|err|perplexity|ppl|mse|mae|rmse|nll|fid|wer|cer|time|entropy", re.I)
 _OF_VALIDATION = re.compile(r"(^|[^a-z])(val|valid|validation|dev|eval)([^a-z]|$)", re.I)
@@ -165,9 +165,10 @@ def _calls(tree: ast.Module) -> list[ast.Call]:
 def _mentioned(tree: ast.Module) -> Iterator[tuple[Reported, bool]]:
     """Yield what looks like a metric in printed text, and whether a worker reads it if declared."""
     for node in _calls(tree):
-        for name, sign in _MENTION.findall(_line(node) if called(node) == "print" else ""):
+        for name, sign, unit in _MENTION.findall(_line(node) if called(node) == "print" else ""):
             if _UP.search(name) or _DOWN.search(name):
-                yield Reported(name=name, line=node.lineno, by="print"), bool(sign)
+                is_read = bool(sign) and not unit
+                yield Reported(name=name, line=node.lineno, by="print"), is_read
 
 
 def _names(node: ast.Call, literals: Literals, media: Collection[str]) -> Iterator[str]:

@@ -181,6 +181,7 @@ def test_what_only_wandb_has_is_no_option_where_a_parser_would_refuse_it(made: A
         ("print('test_acc=%.3f' % x)", "test_acc", "maximize"),
         ("print(f'epoch={e} train_loss={x} val_loss={y}, acc={z}')", "val_loss", "minimize"),
         ("print('epoch', e, '- loss: {} - val_f1: {:.2f}'.format(x, y))", "val_f1", "maximize"),
+        ("print(f'epoch {e} val_time: {x}s, test_loss: {y:,.1f}')", "test_loss", "minimize"),
         ("hpq.report({'val/f1': x, 'train/loss': y}, step=1)", "val/f1", "maximize"),
         ("self.log('val_wer', x)", "val_wer", "minimize"),
         ("trial.report({'quality': x})", "quality", "minimize"),

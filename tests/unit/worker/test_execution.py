@@ -71,9 +71,9 @@ class Said:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
             sock.sendto(data, self._path)
 
-    def end(self) -> None:
+    def end(self, status: int = 0) -> None:
         """Let the runner end the attempt."""
-        os.write(self.answers, end_message(RUN.id, AttemptEnd()))
+        os.write(self.answers, end_message(RUN.id, AttemptEnd(status=status)))
 
     def run(self, notify: Callable[[], object] = lambda: None) -> Result:
         """Run the attempt to its end; `notify` is called after each read."""
@@ -185,6 +185,17 @@ def test_the_reason_is_named_for_which_a_value_of_the_metric_was_dropped(
     named = [] if of_process else ["a value of loss is dropped: step 3 is below 5"]
     assert said.warnings == named, "a rank above 0 drops its values in each trial"
     assert (b"step 3 is below 5" in said.reports.batch().log) == (not of_process)
+
+
+def test_colours_hide_neither_an_error_nor_where_it_was_raised(said: Said) -> None:
+    frame = b'  File \x1b[35m"/a/train.py"\x1b[0m, line \x1b[35m2\x1b[0m, in \x1b[35mf\x1b[0m\n'
+    error = b"\x1b[1;35mKeyError\x1b[0m: \x1b[35m'missing'\x1b[0m\n"
+    os.write(said.output, b"Traceback (most recent call last):\n" + frame + error)
+    said.end(status=1)
+    outcome = said.run().outcome
+    assert outcome is not None and outcome.failure is not None
+    assert outcome.failure.message == "exit status 1: KeyError: 'missing'"
+    assert outcome.failure.fingerprint == "KeyError train.py:2"
 
 
 def test_of_a_long_line_only_what_follows_a_carriage_return_is_read(said: Said) -> None:

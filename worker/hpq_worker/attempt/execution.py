@@ -31,7 +31,7 @@ from hpq_worker.attempt.outcome import (
     unread_words,
     with_peak,
 )
-from hpq_worker.attempt.printed_metrics import PrintedMetrics
+from hpq_worker.attempt.printed_metrics import PrintedMetrics, plain
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.health.usage import TrialUsage, host_memory_gb
 from hpq_worker.lease.heartbeat import Heartbeat
@@ -343,7 +343,7 @@ class Execution:
         if self._reads_printed:
             self._parse([self._printed.flush()])
             self._report_held()
-        tail = self._tail.decode("utf-8", "replace")
+        tail = plain(self._tail.decode("utf-8", "replace"))
         ran_ms = round(1000 * (time.monotonic() - self._started_at))
         end = self._end or AttemptEnd(status=status, has_last_message=False)
         end = replace(

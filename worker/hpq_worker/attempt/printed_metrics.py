@@ -67,11 +67,16 @@ def printed_lines(text: str) -> Iterator[str]:
         yield from _printed(line, code)
 
 
+def plain(text: str) -> str:
+    """Return a text without the codes of a terminal; those that move the cursor back become \\r."""
+    if "\x1b" in text or "\x9b" in text or "\x08" in text:
+        text = _BACK.sub("\r", _ESCAPE.sub(_shown, text))
+    return text
+
+
 def _printed(line: str, code: EchoedCode) -> Iterator[str]:
     """Yield what a line has shown, the last first: a carriage return begins again."""
-    if "\x1b" in line or "\x9b" in line or "\x08" in line:
-        line = _BACK.sub("\r", _ESCAPE.sub(_shown, line))
-    rank, line = failures.split_rank(line)
+    rank, line = failures.split_rank(plain(line))
     if rank:
         return
     shown = [text for text in line.split("\r") if text.strip()]
