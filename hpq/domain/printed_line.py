@@ -15,7 +15,7 @@ _GROUPED = r"[1-9]\d{0,2}(?:" + "|".join(rf"(?:[{by}]\d{{3}})+" for by in _GROUP
 _DIGITS = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?"
 _NUMBER = rf"[-+−]?(?:{_DIGITS}|inf(?:inity)?|nan|∞)"
 # What makes a number a part of something else: 12ms, 3/10, 10:30, 1.2.3, 3,4, 0.5-0.7, 1+2j, 1.#INF
-_NO_PART = rf"(?!\w|[./:*^'’-]+\d|,[-+−]?\.?\d|[{_SPACES}]\d|\.?#|\+[\d.]+j)"
+_NO_PART = rf"(?!\w|[./:*^'’-]+\d|,[-+−]?\.?\d|[{_SPACES}]\d|\.?#|\+[\d.]+j|\s*×\s*\d)"
 # 1 002.5 and 1 002, but not 1 200 steps: a plain space may also end a number.
 _NOT_SPACED = r"(?![-+−]?[1-9]\d{0,2}(?: \d{3})*(?: 0\d\d| \d{3}[.,]\d| \d{3}(?=[\])},;|]|\s*\Z)))"
 _REST = rf"(?:\S|[ {_SPACES}](?=\d{{3}}(?!\d)))*"

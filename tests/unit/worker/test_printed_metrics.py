@@ -153,7 +153,7 @@ def test_a_number_is_read_as_a_whole(text: str, expected: float) -> None:
     [
         "3,4", "0,512", "1.234,56", "1.234.567", "12,34", "1,0025", "1'23", "1_0", "1\u202f002,5",
         "1 002.5", "1 002", "12 345 678", "12ms", "3s", "1.2k", "0x1F", "1.5e", "1D+03", "3/10",
-        "10:30", "2026-11-22", "0.5-0.7", "1+2j", "1.#INF", "1.5f;", "2*3", "0.5,-0.7", "'12ms'",
+        "10:30", "2026-11-22", "0.5-0.7", "1+2j", "1.#INF", "1.5f;", "2*3", "1.5×10^-3", "0.5,-0.7", "'12ms'",
     ],
 )  # fmt: skip
 def test_another_number_does_not_count_and_is_named(text: str) -> None:
@@ -260,6 +260,13 @@ ECHOED = {
           File \x1b[35m"train.py"\x1b[0m, line \x1b[35m8\x1b[0m, in \x1b[35m<module>\x1b[0m
             loss = 0.5 + \x1b[31mint\x1b[0m("x")
         \x1b[1;35mValueError\x1b[0m: \x1b[35mloss: 0.5\x1b[0m
+        """,
+    "a traceback that the program indents": """
+            Traceback (most recent call last):
+              File "train.py", line 8, in <module>
+                loss = 0.5 + int("x")
+            ValueError: loss: 0.5
+        done
         """,
     "a logger that writes before each line": """
         2026-11-28 10:00:01 E Traceback (most recent call last):
@@ -380,6 +387,7 @@ ECHOED = {
         ++ python train.py loss=0.5
         """,
     "Python's trace": """
+         --- modulename: train, funcname: <module>
         train.py(8): loss = 0.5
         """,
     "R": """
@@ -412,6 +420,8 @@ def test_what_an_interpreter_shows_of_code_is_no_report(shown: str) -> None:
         "Traceback printed\n  loss: 0.5",
         "| epoch 1 | loss: 0.5 |",
         "1 | loss: 0.5",
+        "train.py(8): loss: 0.5",
+        ">>> loss: 0.5",  # of `python -i`, which shows its prompt and no code
         "- loss: 0.5",
         "> loss: 0.5",
         "┌ Info: epoch 1\n│   loss = 0.5\n└ @ Main train.jl:3",

@@ -23,8 +23,6 @@ _CATEGORY = re.compile(r"(?P<place>\S+(?:\.py|>):\d+: )[A-Z]\w*: ")  # without "
 _REPORTS = re.compile(r"\S.*[=:]\s*[-+]?[\d.]")
 _SHOWN = re.compile(  # lines that are code as a whole
     r"\++ \S|\+\S+:\d+> "  # of `set -x` in bash and zsh
-    r"|\S+\.py\(\d+\): "  # of `python -m trace`
-    r"|>>> "
     r"|(?:Error in|(?:\d+: )?In) [\w.:]+\(.*\) ?:"  # of R
     r"|Exception in thread "  # of Java
 )
@@ -32,6 +30,7 @@ _OF_JAVASCRIPT = re.compile(  # x.js:3 of Node, of Deno; an error's line follows
     r"(?:(?:(?:file:/)?/.*|\S+)\.[cm]?[jt]sx?|\[(?:eval|stdin)\]|evalmachine\.<\w+>):\d+\Z"
     r"|error: Uncaught "
 )
+_TRACED = re.compile(r"\S+\(\d+\): ")  # train.py(8): loss = 0.5
 _SHOWS_NEXT = re.compile(  # x.rb:3:in of Ruby, x.cpp:3:5: error: and x.cu(3): of compilers
     r"(?:\S+\.rb|-e):\d+:in "
     r"|\S+\.(?!py:)\w+(?:(?::\d+)+|\(\d+\)): (?:fatal )?(?:error|warning|note|remark)\b"
@@ -45,7 +44,7 @@ _IN_IPYTHON = re.compile(
 _IN_BOX = re.compile(r"\s*[│╭╰├|+]")
 # What may hold any of the above, so that other lines cost one search.
 _MAY_BEGIN = re.compile(
-    r'File "|\(most recent call last\)|Warning|\.py[:(]|>:\d|^\+|^>>> |^error: |:\d+(?:$|:)|\) ?:'
+    r'File "|\(most recent call last\)|Warning|\.py[:(]|>:\d|^\+|^ --- |^error: |:\d+(?:$|:)|\) ?:'
     r'|", line |^Exception in '
 )
 _MESSAGE_LINES = 10  # of a warning, before its line of code
@@ -58,6 +57,7 @@ class EchoedCode:
     """Reads the lines of one process in their order."""
 
     def __init__(self) -> None:
+        self._is_traced = False  # by `python -m trace`
         self._end()
 
     def _end(self) -> None:
@@ -115,8 +115,10 @@ class EchoedCode:
             self._begin(left=2)
             self._shows_next = True
             self._has_header = error.re is _OF_JAVASCRIPT
-        else:
-            return True if _SHOWN.match(line) else None
+        elif line.startswith(" --- modulename: "):
+            self._is_traced = True
+        elif not (_SHOWN.match(line) or (self._is_traced and _TRACED.match(line))):
+            return None
         return True
 
     def _begin_warning(self, line: str, warning: re.Match[str]) -> None:
@@ -171,8 +173,7 @@ class EchoedCode:
 
     def _without_prefix(self, line: str) -> str:
         """Return a line without what a logger writes before each line of a stack."""
-        before = (self._frame or "").rstrip()
-        return line[len(before) :].lstrip() if before else line
+        return line[len((self._frame or "").rstrip()) :].lstrip()
 
 
 def _shape(text: str) -> str:
