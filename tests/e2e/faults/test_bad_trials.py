@@ -310,7 +310,7 @@ def test_a_misspelled_metric_is_told_while_the_first_trial_runs(lab) -> None:
     sid = lab.enqueue(
         "program: train.py\nmethod: grid\nmetric: {name: val_loss}\nparameters: {x: {value: 1}}\n"
     )
-    said = re.compile(r"1 \S.* val_loss .*val/loss.*'val/loss' as metric.name")
+    said = re.compile(r"1:? \S.* val_loss .*val/loss.*'val/loss' as metric.name")
     lab.worker(1)
     lab.wait_until(lambda: lab.trial(sid).step >= 5, "five reports")
     for words in (("show", sid), ("show", f"{sid}/1"), ("watch", sid, "--once"), ("ls",)):
