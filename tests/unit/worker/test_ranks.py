@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -116,6 +119,15 @@ def test_a_port_is_given_to_one_attempt_and_its_ranks_may_listen_there() -> None
         store.listen()
         with socket.create_connection((trial_environment.ADDRESS, one), 5.0):
             pass
+
+
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE", reporting.AGENT])
+def test_a_trial_of_a_worker_within_a_rank_or_an_agent_is_neither(
+    name: str, tmp_path: Path
+) -> None:
+    settings: Any = SimpleNamespace(in_pod=False, data=tmp_path, cache=tmp_path)
+    env = trial_environment.runner_environment(settings, (), {name: "1", "HOME": "/a"})
+    assert name not in env and env["HOME"] == "/a"
 
 
 @pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK"])

@@ -18,6 +18,7 @@ import hpq
 from hpq import process as hpq_process
 from hpq.domain.sweep import RunnableSweep, Wandb
 from hpq.domain.trial import Claim
+from hpq.reporting import AGENT
 from hpq.settings import Settings
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.process.secrets import in_pods
@@ -31,8 +32,8 @@ _SHIMS = {
     Wandb.STAND_IN: str(_ROOT / "wandb_shim" / "stub"),
     Wandb.TEE: str(_ROOT / "wandb_shim" / "tee"),
 }
-# A worker may itself be a rank of a group; its trials form groups of their own.
-_OF_A_RANK = frozenset(
+# A worker may itself be a rank of a group, or run in the trial of an agent; its trials are others.
+_OF_ANOTHER = {AGENT} | frozenset(
     "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK OMPI_COMM_WORLD_RANK".split()
 )
 
@@ -65,7 +66,7 @@ def runner_environment(
     Compile caches and data sets lie under HPQ_HOME unless the user has set their directories.
     """
     ours = hpq_process.ours(environ)
-    env = {n: v for n, v in environ.items() if n not in ours | _OF_A_RANK}
+    env = {n: v for n, v in environ.items() if n not in ours | _OF_ANOTHER}
     if settings.in_pod:
         passed = set(pass_env) & set(settings.pass_env)
         env = {n: v for n, v in env.items() if n in passed or in_pods(n)}
