@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,8 @@ def test_the_next_attempt_finds_nothing_of_what_the_one_before_did_to_its_copy(d
     (desk.here / "train.py").unlink()
     (desk.here / "runs").rename(desk.here / "elsewhere")
     shutil.rmtree(desk.here / "data")
-    (desk.here / "data").symlink_to("/etc")
+    put(desk.home.parent / "apart", "file")
+    (desk.here / "data").symlink_to(desk.home.parent / "apart")
     desk.again()
     assert text_of(desk.tree.path) == before and text_of(desk.user) == user
     assert {name: os.stat(desk.top / name).st_mtime for name in desk.files} == files
@@ -127,6 +129,16 @@ def test_the_next_attempt_finds_nothing_of_what_the_one_before_did_to_its_copy(d
         "lib/new.py": "lib/new.py",
         "scripts/.hidden/x": "scripts/.hidden/x",
     }
+    assert text_of(desk.home.parent / "apart") == {"file": "file"}
+
+
+def test_a_directory_above_the_code_in_other_words_stays_in_the_copy(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    launch = replace(desk.launch, code_dir=f"{desk.user}/scripts/../..")
+    tree = desk.bundles.tree(launch)
+    assert Path(tree.code_dir).is_relative_to(tree.path)
+    assert Path(tree.top).is_relative_to(tree.path)
+    assert (Path(tree.top) / "scripts" / "train.py").is_file()
 
 
 @pytest.mark.parametrize("what", ["link", "nothing", "file"])

@@ -40,7 +40,8 @@ class CodeTree:
             OSError: the disk cannot take it, or another process holds the lock on `path`.
         """
         self.path, self._files, self.launch, self.is_linked = path, files, launch, is_linked
-        root, code_dir = launch.root, launch.code_dir or launch.root
+        root = _normal(launch.root)
+        code_dir = _normal(launch.code_dir) or root
         # A working directory above the root of the code is in the copy, too.
         self._base = os.path.commonpath([root, code_dir]) if root else ""
         self.top = self._copy_of(root)  # the root of the code
@@ -150,6 +151,11 @@ class CodeTree:
     def remove(self) -> None:
         """Remove the copy; never fails."""
         self._lock.remove()
+
+
+def _normal(folder: str) -> str:
+    """Return a directory without `..`, which would lead out of the copy; "" for none."""
+    return os.path.normpath(folder) if folder else ""
 
 
 def _others(folder: str, present: set[str]) -> Iterator[tuple[str, str]]:
