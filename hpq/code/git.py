@@ -30,6 +30,7 @@ _KEPT = frozenset(
     {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
 )
 _TIMEOUT_S = 30.0
+_IN_IT = ("HEAD", "objects", "refs")  # of a git directory
 _MOST_BYTES = 4096  # of a file that names a directory
 
 
@@ -86,7 +87,7 @@ def _is_own(root: Path) -> bool:
         named = (folder / _line(folder / "gitdir")).resolve()
         return folder.parent == common / "worktrees" and named == entry.resolve()
     if folder.is_relative_to(root):
-        return folder.is_dir()
+        return all((folder / name).resolve().is_relative_to(folder) for name in _IN_IT)
     tree = _printed(root, ("config", "--file", str(folder / "config"), "core.worktree"), {})
     return tree is not None and (folder / os.fsdecode(tree).strip()).resolve() == root
 

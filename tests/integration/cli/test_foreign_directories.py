@@ -177,6 +177,12 @@ def a_common_directory(repo: Path, private: Path) -> None:
     (repo / ".git" / "commondir").write_text(f"{private / '.git'}\n")
 
 
+def links_to_objects_and_refs(repo: Path, private: Path) -> None:
+    for name in ("objects", "refs"):
+        (repo / ".git" / name).rename(repo / ".git" / f"no-{name}")
+        (repo / ".git" / name).symlink_to(private / ".git" / name)
+
+
 def a_made_up_worktree(repo: Path, private: Path) -> None:
     """The git directory points back to the checkout, and its common directory elsewhere."""
     (repo / ".git").rename(repo / "made")
@@ -204,6 +210,7 @@ def a_linked_word(repo: Path, private: Path) -> None:
         a_git_file,
         a_link_to_a_git_directory,
         a_common_directory,
+        links_to_objects_and_refs,
         a_made_up_worktree,
         a_linked_directory,
         a_linked_word,
