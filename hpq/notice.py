@@ -22,6 +22,11 @@ class Notice:
         return {"code": self.code, "message": self.text}
 
 
+def plural(count: float, noun: str, many: str = "") -> str:
+    """Return a noun as it follows a count: `trial` after 1, else `trials`, or `many`."""
+    return noun if count == 1 else many or f"{noun}s"
+
+
 def tagged(text: str, code: Code) -> str:
     """Return a line as it is printed: the text, then the id in brackets."""
     return f"{text} [{code}]"

@@ -318,7 +318,9 @@ def read(environ: Mapping[str, str]) -> Settings:
             values[name] = parse(text)
         except ValueError as error:
             shown = "(hidden)" if variable(name) in SECRETS else repr(text)
-            raise SettingsError(f"{variable(name)}: {shown} is invalid: {error}") from None
+            why = f"{variable(name)}: {shown} is invalid: {error}"
+            is_home = name in ("home", "scratch")
+            raise SettingsError(why, code="home-unusable" if is_home else None) from None
     home = values["home"]
     assert isinstance(home, Path)
     values.setdefault("data", home / "data")

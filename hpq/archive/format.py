@@ -25,6 +25,7 @@ from hpq.domain.identity import SWEEP_ID
 from hpq.domain.sweep import SCHEMA
 from hpq.error_ids import Code
 from hpq.errors import UserError
+from hpq.notice import plural
 from hpq.store.keys import SWEEP_PARTS
 
 FORMAT = 1
@@ -132,7 +133,8 @@ def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:
         data = _parse(line, count + 2)
         if "end" in data:
             if data["end"] != count or file.read(1):
-                text = f"truncated: {count} rows, but its last line counts {data['end']!r:.20}"
+                text = f"truncated: {count} {plural(count, 'row')}, but its last line counts"
+                text += f" {data['end']!r:.20}"
                 raise ArchiveInvalid(text, code="archive-torn")
             return
         count += 1

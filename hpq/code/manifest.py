@@ -21,6 +21,7 @@ from pathlib import Path
 from hpq.code.git import git
 from hpq.errors import UserError
 from hpq.filestore.base import is_safe_name
+from hpq.notice import plural
 
 Files = dict[str, tuple[bytes, int]]  # {path: (content, mode)}
 TRACKED = frozenset({".py", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".sh"})
@@ -226,9 +227,10 @@ def take_snapshot(
     if sum(sizes.values()) + _HEAD_BYTES * len(sizes) > most:  # before any file is read
         largest = sorted(sizes, key=lambda p: -sizes[p])[:3]
         shown = ", ".join(f"{p} ({sizes[p] // 1024:,} KiB)" for p in largest)
+        files = plural(len(sizes), "file")
         raise CodeTooLarge(
-            f"{folder}: the code is larger than 10 MiB: {len(sizes):,} files, and 1 KiB for each"
-            f" file's name; the largest files are {shown}; list files that are not code in"
+            f"{folder}: the code is larger than 10 MiB: {len(sizes):,} {files}, and 1 KiB"
+            f" for each file's name; the largest files are {shown}; list files that are not code in"
             " .hpqignore, one a line",
             code="code-too-large",
         )

@@ -14,6 +14,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from hpq.connection.credentials import parse
 from hpq.errors import UserError
+from hpq.notice import plural
 
 SCHEME = "redis+sentinel://"
 IS_SENTINEL = "this is a Sentinel; use redis+sentinel://HOST:PORT/NAME/0"
@@ -63,7 +64,8 @@ def reason(text: str) -> str:
     if "AuthenticationError" in errors:
         return f"{text}: a Sentinel, or a server in its place, asks for a password"
     if errors:
-        return f"{text}: {len(errors)} of the Sentinels do not answer, and no other has it"
+        do = plural(len(errors), "does", "do")
+        return f"{text}: {len(errors)} of the Sentinels {do} not answer, and no other has it"
     return f"{text}: the Sentinels have no primary of this NAME that is up"
 
 

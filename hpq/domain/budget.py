@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from hpq.domain.trial import short
+from hpq.notice import plural
 
 HOUR_MS = 3_600_000
 _HOURS, _UNTIL = "budget.gpu_hours", "budget.until"  # keys by which lua/lib/prelude.lua holds
@@ -61,12 +62,14 @@ class Budget:
     @property
     def _used(self) -> str:
         limit = f" of {self.gpu_hours:.6g}" if self.budget_ms else ""
-        return f"{short(self.used_hours)}{limit} GPU-hours used"
+        hours = plural(self.gpu_hours if self.budget_ms else self.used_hours, "GPU-hour")
+        return f"{short(self.used_hours)}{limit} {hours} used"
 
     @property
     def limits(self) -> str:
         """Return `40 GPU-hours, until 2027-01-31 08:00+01:00`."""
-        most = f"{self.gpu_hours:.6g} GPU-hours" if self.budget_ms else ""
+        hours = plural(self.gpu_hours, "GPU-hour")
+        most = f"{self.gpu_hours:.6g} {hours}" if self.budget_ms else ""
         until = f"until {clock(self.until_ms)}" if self.until_ms else ""
         return ", ".join(filter(None, (most, until)))
 

@@ -22,7 +22,7 @@ from redis.exceptions import NoScriptError, OutOfMemoryError, ReadOnlyError, Res
 
 from hpq.domain.status import event_ms
 from hpq.errors import UserError, no_sweep
-from hpq.notice import Notice
+from hpq.notice import Notice, plural
 from hpq.store.keys import Keys
 from hpq.store.wire.fields import Field, encode_fields
 
@@ -98,7 +98,8 @@ class Durability:
 
     def behind(self, copies: int) -> Notice:
         """Return the notice of a change that only `copies` replicas have."""
-        text = f"{copies} of {self.replicas} replicas (HPQ_WAIT_REPLICAS) had a change within"
+        replicas = f"{self.replicas} {plural(self.replicas, 'replica')} (HPQ_WAIT_REPLICAS)"
+        text = f"{copies} of {replicas} had a change within"
         then = "a failover may lose it; see INFO replication of the primary"
         return Notice("replicas-behind", f"{text} {WAIT_MS // 1000} s: {then}")
 

@@ -8,7 +8,7 @@ from hpq.domain.owner import Owner
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
 from hpq.errors import Forbidden
-from hpq.notice import Notice
+from hpq.notice import Notice, plural
 from hpq.shell import shell_hint
 from hpq.store.reader import StoreReader
 from hpq_producer.terminal.text import clean, trials_of
@@ -27,8 +27,7 @@ def explain_limit(sweep: SweepView, owner: Owner | None) -> Notice | None:
         text = f"priority {sweep.priority} is above {name}'s limit of {most}: no trial starts;"
         text += f" `hpq set {sweep.id} priority={most}`, or {_raise(owner, bound, sweep.priority)}"
     elif bound == "gpu_ms":
-        used, most_hours = short(owner.gpu_hours), f"{owner.most_gpu_hours:.6g}"
-        text = f"{name} has used {used} of {most_hours} GPU-hours: no trial starts;"
+        text = f"{name} has used {short(owner.gpu_hours)} of {_most(owner)}: no trial starts;"
         text += f" {_raise(owner, 'gpu_hours')}"
     elif bound and owner.limits["running"]:
         allowed = trials_of(owner.limits["running"])
@@ -39,6 +38,11 @@ def explain_limit(sweep: SweepView, owner: Owner | None) -> Notice | None:
     else:
         return None
     return Notice("owner-limit", text)
+
+
+def _most(owner: Owner) -> str:
+    hours = owner.most_gpu_hours or 0
+    return f"{hours:.6g} {plural(hours, 'GPU-hour')}"
 
 
 def _raise(owner: Owner, limit: str, value: object = "N") -> str:
@@ -77,4 +81,4 @@ def _describe(owner: Owner | None, trials: int | None) -> Iterator[str]:
     if owner.most_gpu_hours is not None:
         left = max(0.0, owner.most_gpu_hours - owner.gpu_hours)
         if left <= owner.most_gpu_hours / 5:
-            yield f"{short(left)} of {owner.most_gpu_hours:.6g} GPU-hours of {name} are left"
+            yield f"{short(left)} of {_most(owner)} of {name} are left"

@@ -7,7 +7,7 @@ from hpq.domain.sweep import EarlyTerminate, Goal, SweepView, TerminationRule
 from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq.store.wire.records import record
 from hpq_producer import durations
-from hpq_producer.terminal.text import clean, number
+from hpq_producer.terminal.text import clean, number, trials_of
 
 _FIRST = 4  # bands that are listed
 
@@ -16,7 +16,7 @@ def describe_rule(early: EarlyTerminate) -> str:
     """Return e.g. `hyperband, eta 3, strict, at values 3, 9, 27, …`."""
     words = [early.rule.value]
     if early.rule is TerminationRule.MEDIAN:
-        words.append(f"of {early.min_trials} others or more")
+        words.append(f"of {trials_of(early.min_trials, 'other')} or more")
     else:
         words.append(f"eta {early.eta:g}")
     if early.rule is TerminationRule.HYPERBAND:

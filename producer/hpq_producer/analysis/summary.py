@@ -14,6 +14,7 @@ from typing import Any
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
+from hpq.notice import plural
 from hpq_producer.analysis.importance import Importance, importance_of
 from hpq_producer.analysis.memory import MemoryNeeds
 from hpq_producer.terminal.text import clean, number, value
@@ -168,7 +169,8 @@ class SweepSummary:
         """`of 90 finished trials; 10 pruned not counted`, for effects; "" if all trials count."""
         count = sum(is_finished for *_, is_finished in self._sets)
         drawn = f"{count:,} drawn of " if count < len(self.results) else ""
-        all_ = f"of {drawn}{len(self.results):,} finished trials{self.pruned}"
+        finished = plural(len(self.results), "finished trial")
+        all_ = f"of {drawn}{len(self.results):,} {finished}{self.pruned}"
         return all_ if drawn or self.pruned else ""
 
     @property

@@ -16,6 +16,7 @@ from statistics import NormalDist
 from hpq.domain.identity import slug
 from hpq.domain.sweep import Goal, ObjectiveValue, SweepView
 from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialView, flatten
+from hpq.notice import plural
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.replicates import SEED
@@ -155,7 +156,8 @@ def _confirmed(
         own = [_apart(trial) for trial in leaders if trial.id.sweep == sweep.id]
         for one in _confirmations(reader, sweep):
             if not one.state.is_over:
-                ended = f"{one.counts.ended:,} of {one.counts.total:,} trials ended"
+                total = one.counts.total
+                ended = f"{one.counts.ended:,} of {total:,} {plural(total, 'trial')} ended"
                 return f"{one.id} measures the noise: {ended}"
             best = reader.trials.best(one, _GROUPS)
             if all(params in map(_apart, best) for params in own):
@@ -312,7 +314,8 @@ def _of_curve(sweep: SweepView, trial: TrialView, curve: Sequence[Point]) -> tup
     if metric.take is ObjectiveValue.BEST:
         last = measure(points[-1].value)
         return is_rising, (
-            f"the best of {len(points):,} values, at step {top.step}: a maximum adds luck;"
+            f"the best of {len(points):,} {plural(len(points), 'value')}, at step {top.step}:"
+            " a maximum adds luck;"
             f" the last is {last}"
         )
     if sign * (top.value - points[-1].value) > _STILL * span:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
+from hpq.notice import plural
 from hpq.store.audit_reader import SweepCounters, TrialRecord
 from hpq_producer.audit.results import Column, Results
 
@@ -238,8 +239,8 @@ class Replay:
         if counters.identities is not None:
             found.append(("identities", counters.identities, self._created))
         out = [f"{name}: {has}, but its events have {n}" for name, has, n in found if has != n]
-        total = counters.total
-        return out + [f"events of trial {n}, but the sweep has {total} trials" for n in beyond[:5]]
+        total = f"{counters.total} {plural(counters.total, 'trial')}"
+        return out + [f"events of trial {n}, but the sweep has {total}" for n in beyond[:5]]
 
     def verdict(self, counters: SweepCounters) -> Audit:
         """Return all violations, those of the sweep's counters included."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hpq.domain.status import SweepStatus
 from hpq.errors import TimedOut
-from hpq.notice import Notice
+from hpq.notice import Notice, plural
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.diagnosis.pods import explain_waiting_with_pods
 from hpq_producer.diagnosis.waiting import without_counts
@@ -45,8 +45,9 @@ def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settle
             if is_settled(status):
                 break
             if deadline is not None and time.monotonic() > deadline:
-                done = f"{status.sweep.counts.done}/{planned(status.sweep.counts)}"
-                text = f"{sid} is not over after {timeout_s:g} s: {done} trials ended"
+                counts = status.sweep.counts
+                done = f"{counts.done}/{planned(counts)} {plural(counts.planned, 'trial')}"
+                text = f"{sid} is not over after {timeout_s:g} s: {done} ended"
                 late = TimedOut(text)
                 break
     return Settled(status=status, why=why, late=late)

@@ -17,6 +17,7 @@ from hpq_producer.cluster.redis_access import (
     recreate_secrets,
 )
 from hpq_producer.doctor.local import Finding, good, note, poor, wrong
+from hpq_producer.terminal.text import trials_of
 
 
 def cluster_checkup(api: KubernetesApi) -> Iterator[Finding]:
@@ -133,7 +134,7 @@ def _workers(api: KubernetesApi, cluster: ClusterStatus) -> Iterator[Finding]:
         if one.reason:
             remedy = _remedies(one.reason) + f"{kubectl} get events --field-selector type=Warning"
             yield wrong("pods-refused", f"{label}: {one.reason}", remedy)
-        counts = f"{label}: {one.wanted} pods wanted, {one.ready} ready"
+        counts = f"{label}: {trials_of(one.wanted, 'pod')} wanted, {one.ready} ready"
         if one.ready >= one.wanted:
             yield good("pods", counts)
         else:

@@ -184,5 +184,5 @@ def describe_reuse(reader: StoreReader, taken: Iterable[TrialView], owner: str) 
         taken_of = trials_of(count[sweep.id], "result")
         lines.append(f"{taken_of} copied from {whose}{sweep.id}, {where}")
     if len(count) > _SHOWN:
-        lines.append(f"… and {len(count) - _SHOWN} more sweeps")
+        lines.append(f"… and {trials_of(len(count) - _SHOWN, 'more sweep')}")
     return tuple(lines)

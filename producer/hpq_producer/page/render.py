@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from hpq.domain.status import SweepStatus
 from hpq.domain.trial import flatten
+from hpq.notice import plural
 from hpq.store.wire.fields import MOST_TEXT
 from hpq_producer.actions.control import sweep_verbs
 from hpq_producer.analysis.pruning import describe_target
@@ -107,6 +108,7 @@ def _environment() -> Environment:
     found.filters |= {"clean": clean, "duration": duration, "value": value}
     found.filters |= {"iso": iso, "flatten": flatten, "plain": plain, "size": size}
     found.globals |= {
+        "plural": plural,
         "lead_of": lead_of,
         "counts_of": state_counts,
         "left_of": time_left,
@@ -178,14 +180,16 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     best = data.status.best[0] if data.status.best else None
     if data.front:
         members, every = len(data.front.trials), len(data.front.points)
-        parts.append((f"{members:,} of {every:,} results are on the front", True))
+        are = plural(every, "result is", "results are")
+        parts.append((f"{members:,} of {every:,} {are} on the front", True))
         parts += [(f"; hypervolume {data.volumes[-1][1]:.3f}", False)] if data.volumes else []
     elif best is not None and best.objective is not None and sweep.metric:
         rest = f" is the best of {ranked:,} results" if ranked > 1 else " is the only result"
         result = TrialRow(trial=best, sweep=sweep).objective
         parts += [(f"{clean(sweep.metric.name)} {result}", True), (rest, False)]
     elif counts.failed and counts.failed == counts.ended and sweep.state.is_over:
-        parts.append((f"All {counts.failed:,} trials failed", True))
+        all_ = f"All {counts.failed:,} trials" if counts.failed > 1 else "The only trial"
+        parts.append((f"{all_} failed", True))
     elif sweep.metric is None:
         parts.append(("The sweep names no metric, so its trials have no ranking", False))
     else:
@@ -200,7 +204,9 @@ def lead_of(data: SweepData) -> list[tuple[str, bool]]:
     elif ranked and len(sweep.varying) > 1:
         parts.append(("; the trials do not tell which parameter matters", False))
     if counts.failed and best is not None:
-        parts.append((f"; {counts.failed:,} of {counts.total:,} trials failed", False))
+        trials = plural(counts.total, "trial")
+        parts.append((f"; {counts.failed:,} of {counts.total:,} {trials} failed", False))
     if data.of_all and len(data.trials) < counts.done + counts.running:
-        parts.append((f"; the page shows the best {len(data.trials):,} trials", False))
+        shown = f"{len(data.trials):,} {plural(len(data.trials), 'trial')}"
+        parts.append((f"; the page shows the best {shown}", False))
     return [*parts, (".", False)]

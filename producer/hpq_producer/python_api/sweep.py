@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, OverBudget, UserError
+from hpq.notice import plural
 from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.records import budget_record, state_word
@@ -282,7 +283,8 @@ class Sweep:
 
     def __repr__(self) -> str:
         counts = self._read.counts
-        return f"<sweep {self.id}: {counts.done} of {planned(counts)} trials ended>"
+        trials = f"{planned(counts)} {plural(counts.planned, 'trial')}"
+        return f"<sweep {self.id}: {counts.done} of {trials} ended>"
 
     def _repr_html_(self) -> str:
         with api_session(self.id) as session:

@@ -12,6 +12,7 @@ from hpq.code import bundle
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
+from hpq.notice import plural
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq_producer.query.selection import refuse_unsigned
@@ -83,7 +84,8 @@ def describe_versions(records: Iterable[Mapping[str, Any]]) -> str:
         f"{name} " + ", ".join(f"{version} on {host}" for version, host in found[name].items())
         for name in apart[:_SHOWN_LIBRARIES]
     ]
-    more = f"; {len(apart) - len(texts)} more libraries" if apart[len(texts) :] else ""
+    rest = len(apart) - len(texts)
+    more = f"; {rest} more {plural(rest, 'library', 'libraries')}" if rest else ""
     return f"versions differ between hosts: {'; '.join(texts)}{more}" if apart else ""
 
 

@@ -11,7 +11,7 @@ from hpq.domain.attempt import Reason, curve_points
 from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import AppendedFile, Metric, SweepView
 from hpq.domain.trial import FailureKind, Params, Point, TrialView, flatten
-from hpq.notice import Notice
+from hpq.notice import Notice, plural
 from hpq.reporting import MAX_NAMES
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
 from hpq_producer.analysis.pruning import describe_idle, describe_rule, describe_target
@@ -115,9 +115,10 @@ def _sampling(sweep: SweepView) -> str:
     if not sweep.sampler:
         return ""
     is_open = sweep.counts.is_open_ended
-    end = f"until hpq stop {sweep.id}" if is_open else f"up to {planned(sweep.counts)} trials"
-    most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
-    by = ", ".join(f"{count} by {name}" for name, count in most)
+    most = f"{planned(sweep.counts)} {plural(sweep.counts.planned, 'trial')}"
+    end = f"until hpq stop {sweep.id}" if is_open else f"up to {most}"
+    by_most = sorted(sweep.made.items(), key=lambda made: (-made[1], made[0]))
+    by = ", ".join(f"{count} by {name}" for name, count in by_most)
     source = f" ({by})" if by else ""
     return f"; parameters from {sweep.sampler}{source}, {sweep.no_more or end}"
 

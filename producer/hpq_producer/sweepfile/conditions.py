@@ -18,6 +18,7 @@ from typing import Any
 
 from hpq.domain.identity import ParameterSet
 from hpq.domain.trial import Json
+from hpq.notice import plural
 from hpq.search.conditions import MISSING, Condition, Names, Partial, Test, find, key, nest
 from hpq.search.discrete import Categorical, Distribution
 from hpq.search.expressions import Expression, InvalidExpression
@@ -283,8 +284,9 @@ def read_zip(
         if len(lists) < 2:
             out.add(path, "names fewer than two parameters; write [loss, epochs]")
         elif len(set(map(len, lists.values()))) > 1:
-            counts = ", ".join(f"{name} has {len(values)}" for name, values in lists.items())
-            out.add(path, f"{counts} values; write as many for each")
+            sizes = {name: len(values) for name, values in lists.items()}
+            counts = [f"{name} has {n} {plural(n, 'value')}" for name, n in sizes.items()]
+            out.add(path, f"{', '.join(counts)}; write as many for each")
         elif leader is None:
             out.add(path, "each of these repeats a value; at least one must not")
         else:

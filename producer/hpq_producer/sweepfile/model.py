@@ -27,6 +27,7 @@ from pydantic import (
 from hpq.domain.sweep import MAX_PRIORITY, Goal, Impute, ObjectiveValue, Wandb
 from hpq.domain.trial import Json
 from hpq.error_ids import Code
+from hpq.notice import plural
 from hpq.search.search_spec import BY_DEFAULT, Sampler
 from hpq_producer.sweepfile import distributions
 from hpq_producer.sweepfile.early_terminate import Asha, Hyperband, Median
@@ -118,7 +119,8 @@ _MOST_METRICS = 8
 def _metrics(found: tuple[ObjectiveKeys, ...]) -> tuple[ObjectiveKeys, ...]:
     names = [one.name for one in found]
     if not 2 <= len(found) <= _MOST_METRICS:
-        what = f"{len(found)} entries; write 2 to {_MOST_METRICS}"
+        entries = plural(len(found), "entry", "entries")
+        what = f"{len(found)} {entries}; write 2 to {_MOST_METRICS}"
         raise ValueError(f"{what}, or metric: {{name: …, goal: …}} for one metric")
     if len(set(names)) < len(names):
         raise ValueError(f"{shown(max(names, key=names.count))} is listed twice; remove one")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
+from hpq.notice import plural
 from hpq.search.discrete import Distribution
 from hpq_producer.sweepfile import distributions
 from hpq_producer.sweepfile.check import check
@@ -162,7 +163,8 @@ def _check_list(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
     assert isinstance(weights, list)
     total = math.fsum(p for p in weights if isinstance(p, int | float))
     if len(weights) != len(values):
-        what = f"{len(weights)} for {len(values)} values; write one for each value"
+        listed = plural(len(values), "value")
+        what = f"{len(weights)} for {len(values)} {listed}; write one for each value"
         out.add((*path, "probabilities"), what)
     elif abs(total - 1) > 1e-5:
         out.add((*path, "probabilities"), f"the sum is {total:.6g}; it must be 1")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from random import Random
 
 from hpq.domain.trial import Json
+from hpq.notice import plural
 from hpq.search import samplers
 from hpq.search.conditions import nest
 from hpq.search.grid import MOST, Lattice, TooMany
@@ -46,7 +47,9 @@ def describe_share(spec: SweepSpec) -> str:
     lattice, kept = (space.grid, space.size) if is_grid else (space.drawn, space.outcomes)
     if lattice is not None and kept is not None:
         of = lattice.count
-        return f"require: {kept:,} of {of:,} parameter combinations remain ({kept / of:.1%})"
+        sets = f"{of:,} parameter {plural(of, 'combination')}"
+        remain = plural(kept, "remains", "remain")
+        return f"require: {kept:,} of {sets} {remain} ({kept / of:.1%})"
     found = [space.complete(params) is not None for params in _sample(space)]
     return f"require: about {sum(found) / len(found):.1%} of random draws remain"
 
@@ -125,9 +128,9 @@ def _check_replicates(spec: SweepSpec, out: Problems) -> None:
             code="replicates-cut",
         )
     elif cap is not None and cap % each:
-        text = (
-            f"{cap} is not a multiple of replicates: {each}; {cap // each * each} trials will run"
-        )
+        count = cap // each * each
+        some = f"{count} {plural(count, 'trial')}"
+        text = f"{cap} is not a multiple of replicates: {each}; {some} will run"
         out.warn(("run_cap",), text, code="replicates-cut")
 
 
@@ -147,7 +150,8 @@ def _warn_of_cap(spec: SweepSpec, out: Problems) -> None:
     if cap is None or total is None or cap == total:
         return
     if cap > total:
-        out.warn(("run_cap",), f"{cap:,}, but the sweep has {total:,} trials", code="fewer-sets")
+        has = f"{total:,} {plural(total, 'trial')}"
+        out.warn(("run_cap",), f"{cap:,}, but the sweep has {has}", code="fewer-sets")
     elif spec.method in ("grid", LIST) and ("run_cap",) not in out.source_map.flags:
         text = f"only the first {cap:,} of {total:,} trials will run"
         out.warn(("run_cap",), text, code="sets-left-out")

@@ -16,6 +16,7 @@ from rich.cells import cell_len, chop_cells
 
 from hpq.domain.sweep import Counts
 from hpq.domain.trial import Json
+from hpq.notice import plural
 from hpq.sanitize import CONTROL
 
 # A whole escape sequence (CSI, OSC, other strings, two-character ones), so that no "[31m" remains.
@@ -146,7 +147,7 @@ WHY_THINNED = "dropped to make room, as the server was full"  # a log and curves
 
 def trials_of(count: int, what: str = "trial") -> str:
     """`1 trial`, `5 trials`."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return f"{count} {plural(count, what)}"
 
 
 def first_of(names: Sequence[str], most: int = 5) -> str:

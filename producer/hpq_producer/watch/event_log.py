@@ -12,7 +12,7 @@ from hpq.connection.client import TRANSIENT
 from hpq.domain.status import Event, SweepStatus
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import FailureKind, TrialState, TrialView
-from hpq.notice import Notice
+from hpq.notice import Notice, plural
 from hpq.store.reader import StoreReader
 from hpq_producer.actions.limits import in_words
 from hpq_producer.analysis.pruning import describe_prune_event
@@ -43,15 +43,21 @@ _SWEEP = {
 }
 
 
+def _noun(count: str, noun: str) -> str:
+    """Return a noun as it follows the count of an event."""
+    return plural(1 if count == "1" else 2, noun)
+
+
 def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
     """Return an event as one line; `trial` is its trial as it is now, if it has one."""
     if event.what == "created":
         count = clean(event.fields.get("count", "?"))
         if count == "0":
             return f"{sweep.id}: hpq chooses the trials while the sweep runs"
-        return f"{sweep.id}: {count} trial{'s' * (count != '1')} queued"
+        return f"{sweep.id}: {count} {_noun(count, 'trial')} queued"
     if event.what == "added":
-        return f"{sweep.id}: {clean(event.fields.get('count', '?'))} more trials queued"
+        count = clean(event.fields.get("count", "?"))
+        return f"{sweep.id}: {count} more {_noun(count, 'trial')} queued"
     if event.what == "held":
         why = clean(event.fields.get("why", ""))
         return f"held: {'no waiting trial fits ' if why.startswith('budget.') else ''}{why}"
@@ -59,7 +65,8 @@ def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
         return "80 % of budget.gpu_hours are used"
     if event.what == "retry_ended":
         fields = {name: clean(text) for name, text in event.fields.items()}
-        return f"{fields.get('count', '?')} retried trials not run: {fields.get('why', '')}"
+        count = fields.get("count", "?")
+        return f"{count} retried {_noun(count, 'trial')} not run: {fields.get('why', '')}"
     if trial is None:
         if event.what == "set":
             changes = in_words({k: v for k, v in event.fields.items() if k != "touched"})

@@ -113,7 +113,7 @@ def test_the_front_moves_on_the_open_page_and_a_trial_says_what_dominates_it(
     run(0.5, 20)
     served = serve()
     shown, trial = served.show(tab(), f"/sweep/{sid}"), served.show(tab(), f"/sweep/{sid}/1")
-    assert "1 of 1 results are on the front" in shown.text("h1")
+    assert "1 of 1 result is on the front" in shown.text("h1")
     assert trial.text("h1") == "Trial #1: acc 0.5000, ms 20.00, on the front"
     run(0.4, 10)
     shown.until("document.querySelector('h1').textContent.includes('2 of 2 results')")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from hpq.domain.budget import Budget
 from hpq.domain.status import Event
 from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
-from hpq.errors import ExitCode
+from hpq.errors import ExitCode, UserError
+from hpq.notice import plural
+from hpq.store.scripts import Durability
 from hpq_producer.analysis.summary import SweepSummary, effect
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.reports.summary_page import effect_lines, failure_lines
@@ -17,6 +21,7 @@ from hpq_producer.terminal.charts import bar, ends_of, scale_of
 from hpq_producer.terminal.style import Span, fold, plain
 from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.watch.event_log import event_line
+from hpq_worker.process import devices
 from tests.support.golden import Golden
 
 SWEEP = SweepView(
@@ -55,6 +60,23 @@ def _trial(number: int, lr: float, objective: float | None, **fields: object) ->
 def test_an_event_of_a_trial_is_one_line(golden: Golden, what: str, fields: dict[str, str]) -> None:
     event = Event(id="14000-0", what=what, trial=7, attempt=1, fields=fields)
     golden.check("watch", f"event: {what}", event_line(event, _trial(7, 0.4, 0.94), SWEEP))
+
+
+def test_one_of_anything_is_not_several() -> None:
+    with pytest.raises(UserError) as refused:
+        devices.slots(["0"], 2, 1)
+    assert [plural(n, "trial") for n in (0, 1, 1.0, 1.5, 2)] == [
+        "trials", "trial", "trial", "trials", "trials",
+    ]  # fmt: skip
+    assert plural(2, "entry", "entries") == "entries"
+    texts = (
+        Budget.of_hours(1, 0).limits, Budget.of_hours(1, 0).usage,
+        Durability(replicas=1).behind(0).text,
+        str(refused.value), devices.idle(["0", "1", "2"], 2),
+        event_line(Event(id="1-0", what="added", fields={"count": "1"}), None, SWEEP),
+        event_line(Event(id="1-0", what="created", fields={"count": "1"}), None, SWEEP),
+    )  # fmt: skip
+    assert not [text for text in texts if re.search(r"\b1 (?:more )?(?:GPU-)?[a-zA-Z]+s\b", text)]
 
 
 def test_an_event_of_the_sweep_is_one_line() -> None:

@@ -19,7 +19,7 @@ from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, Failure, FailureKind
-from hpq.notice import tagged
+from hpq.notice import plural, tagged
 from hpq.search.replicates import SEED, seed_of
 from hpq_worker.attempt import environment
 from hpq_worker.attempt.code import Place
@@ -190,7 +190,8 @@ class AttemptRunner:
         files = [path for path in found if place.words((path,)) == (path,)]  # but the user's code
         if not files:
             return
-        more = f" and {len(files) - 1} more files" if files[1:] else ""
+        rest = len(files) - 1
+        more = f" and {rest} more {plural(rest, 'file')}" if rest else ""
         seen = f"seen in #{found[files[0]]} and #{number}"
         text = f"trials write the same file {files[0]}{more} ({seen}); write to $HPQ_OUT instead"
         line = tagged(text, "file-overwritten")

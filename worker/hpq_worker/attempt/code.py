@@ -24,7 +24,7 @@ from hpq.domain.attempt import Outcome
 from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.errors import UserError
-from hpq.notice import Notice
+from hpq.notice import Notice, plural
 from hpq.process import make_private
 from hpq_worker.attempt.code_tree import CodeTree
 
@@ -153,7 +153,8 @@ class Place:
         with suppress(UserError):  # a file that cannot be read
             if launch.code_dir:
                 found = manifest(take_snapshot(Path(folder), most=math.inf))
-                note = f"--live: {len(found)} files, digest {digest_of(found)}"
+                files = plural(len(found), "file")
+                note = f"--live: {len(found)} {files}, digest {digest_of(found)}"
         return cls(cwd=folder, code_dir=folder, note=note)
 
     @classmethod

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.trial import TrialId
+from hpq.notice import plural
 from hpq.settings import Settings
 from hpq.store.trials import TrialStore
 from hpq_worker.health.telemetry import Telemetry
@@ -137,4 +138,4 @@ class Reaper:
 
 
 def _trials(count: int) -> str:
-    return "1 trial" if count == 1 else f"{count} trials"
+    return f"{count} {plural(count, 'trial')}"

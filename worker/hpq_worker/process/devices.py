@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from hpq.errors import SettingsError, UserError
 from hpq.gpus import gpu_names
+from hpq.notice import plural
 
 
 def visible(environ: Mapping[str, str]) -> list[str]:
@@ -28,7 +29,8 @@ def slots(gpus: Sequence[str], per_trial: int, trials_per_gpu: int) -> list[str]
     if not gpus:
         return [""]
     if per_trial > len(gpus):
-        text = f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {len(gpus)} GPUs are visible; lower it"
+        visible = f"{len(gpus)} {plural(len(gpus), 'GPU is', 'GPUs are')} visible"
+        text = f"HPQ_GPUS_PER_TRIAL is {per_trial}, but {visible}; lower it"
         raise UserError(text, code="gpus-missing")
     groups = len(gpus) // per_trial
     each = [",".join(gpus[i * per_trial : (i + 1) * per_trial]) for i in range(groups)]
@@ -46,7 +48,7 @@ def idle(gpus: Sequence[str], per_trial: int) -> str:
     if not left:
         return ""
     divisor = f"HPQ_GPUS_PER_TRIAL={per_trial} does not divide {len(gpus)}"
-    return f"{left} of {len(gpus)} GPUs stay idle: {divisor}"
+    return f"{left} of {len(gpus)} GPUs {plural(left, 'stays', 'stay')} idle: {divisor}"
 
 
 def threads(processes: int, environ: Mapping[str, str], cpus: int = 0) -> str:

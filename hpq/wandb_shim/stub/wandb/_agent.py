@@ -110,7 +110,7 @@ class _Failures:
     def _why(self) -> str:
         most = self._most_in_a_row
         if most and self._in_a_row >= most:
-            return f"{most} trials in a row failed; the agent ends"
+            return f"failed trials in a row: {most}; the agent ends"
         checks = os.environ.get("WANDB_AGENT_DISABLE_FLAPPING", "").lower() not in ("true", "1")
         if checks and self._failed >= 3 and time.monotonic() - self._began < _FLAPPING_S:
             return (
@@ -120,7 +120,7 @@ class _Failures:
         most = int(os.environ.get("WANDB_AGENT_MAX_INITIAL_FAILURES") or 5)
         if not self._has_succeeded and self._failed >= most:
             return (
-                f"the first {most} trials failed; the agent ends. To allow more, set"
+                f"failed trials, and none that finished: {most}; the agent ends. To allow more, set"
                 " WANDB_AGENT_MAX_INITIAL_FAILURES"
             )
         return ""

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from hpq.errors import ExitCode
+from hpq.notice import plural
 from hpq_producer.analysis.records import iso
 from hpq_producer.audit.replay import Audit
 from hpq_producer.audit.sweep_audit import audit_sweep
@@ -79,7 +80,7 @@ def _lines(sid: str, found: Audit) -> Iterator[Line]:
         line = f"{trials_of(n, 'violation')} in {where}"
         yield [Span(f"{sid}: "), Span(line, Style.RED)]
     else:
-        so_far = f"so far ({found.open} trials still open): " if found.open else ""
+        so_far = f"so far ({trials_of(found.open)} still open): " if found.open else ""
         line = f"{so_far}no trial lost; each ended once, by its latest attempt"
         yield [Span(f"{sid}: "), Span(line, Style.GREEN)]
     ends = [f"{n} {state}" for state, n in found.ends.items() if n]
@@ -88,12 +89,13 @@ def _lines(sid: str, found: Audit) -> Iterator[Line]:
     replayed = f"{trials_of(found.events, 'event')} replayed"
     yield [Span(f"{trials_of(found.trials)}: {', '.join(ends)}; {replayed}")]
     if found.reused:
-        yield [Span(f"{found.reused} of them are reused results of older sweeps")]
+        are = plural(found.reused, "is a reused result", "are reused results")
+        yield [Span(f"{found.reused} of them {are} of older sweeps")]
     if found.lost:
         yield [Span(_went_back(found), Style.YELLOW)]
     if found.requeues:
         why = ", ".join(f"{n} {clean(reason)}" for reason, n in found.requeues.items())
-        late = f"; {found.late} late results were accepted" if found.late else ""
+        late = f"; {trials_of(found.late, 'late result')} accepted" if found.late else ""
         yield [Span(f"requeued {trials_of(sum(found.requeues.values()), 'time')}: {why}{late}")]
     if found.latencies_ms:
         shares = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))

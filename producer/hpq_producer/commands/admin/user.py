@@ -14,6 +14,7 @@ from hpq.domain.owner import EVERYBODY, Owner
 from hpq.domain.sweep import MAX_PRIORITY
 from hpq.domain.trial import short
 from hpq.errors import Forbidden, NotFound, UserError
+from hpq.notice import plural
 from hpq.shell import shell_hint
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session
@@ -21,7 +22,7 @@ from hpq_producer.terminal.console import print_message, show_table
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean
+from hpq_producer.terminal.text import clean, trials_of
 
 _STORED = {"priority": "priority", "running": "running", "gpu_hours": "gpu_ms"}  # key → limit
 _KEYS = {limit: key for key, limit in _STORED.items()}
@@ -155,7 +156,8 @@ def _set(session: Session, name: str, limits: dict[str, int], gone: Sequence[str
         print_message(f"no trial of {clean(name)} starts")
     if limits.get("running", owner.running) < owner.running:
         most = limits["running"]
-        print_message(f"{owner.running} trials run on; the next starts below {most}")
+        run = f"{trials_of(owner.running)} {plural(owner.running, 'runs', 'run')} on"
+        print_message(f"{run}; the next starts below {most}")
 
 
 def _words(limits: dict[str, int], gone: Sequence[str]) -> list[str]:

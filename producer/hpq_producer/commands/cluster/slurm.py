@@ -26,6 +26,7 @@ from hpq_producer.embedded_redis import binary, keeper
 from hpq_producer.session import load_settings
 from hpq_producer.shipped import own_path
 from hpq_producer.terminal.console import print_message, warn
+from hpq_producer.terminal.text import trials_of
 
 
 class _Script(Template):
@@ -268,5 +269,6 @@ def _lead_s(time: str, grace_s: float) -> int:
     lead_s = math.ceil(grace_s + LAST_WORDS_S)
     if 10 * lead_s > limit_s:
         text = f"--time {time}: workers are stopped {lead_s} s before (HPQ_GRACE_S + 5 s), which is"
-        raise UserError(f"{text} over a tenth of it; use at least {math.ceil(lead_s / 6)} minutes")
+        least = trials_of(math.ceil(lead_s / 6), "minute")
+        raise UserError(f"{text} over a tenth of it; use at least {least}")
     return lead_s

@@ -107,7 +107,7 @@ def describe_snapshot(code: DiscoveredCode) -> list[str]:
     if code.files is None or not code.launch.bundled:
         return []
     count, total = len(code.files), sum(len(content) for content, _ in code.files.values())
-    text = f"snapshot: {count} file{'' if count == 1 else 's'}, {size(total)}"
+    text = f"snapshot: {trials_of(count, 'file')}, {size(total)}"
     lines = [text if code.is_sent else f"{text}; over 10 MiB, so it stays on this machine"]
     if code.note:
         lines.append(f"{code.note}; its other files run as they are on this machine")

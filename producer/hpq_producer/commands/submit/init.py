@@ -18,6 +18,7 @@ from hpq_producer.sweepfile.model import SCHEMA_FILE
 from hpq_producer.sweepfile.source import read
 from hpq_producer.sweepfile.yaml_reader import parse
 from hpq_producer.terminal.console import print_message
+from hpq_producer.terminal.text import trials_of
 
 # Editors with yaml-language-server read the schema of this installation: without a network, and
 # of the version that will read the file. On another machine they say that the path is missing.
@@ -68,7 +69,8 @@ def init(
         return
     _write(out, text)
     spec = load(out)
-    print_message(f"{out}: {len(spec.varying)} parameters of {script}; check their ranges")
+    count = trials_of(len(spec.varying), "parameter")
+    print_message(f"{out}: {count} of {script}; check their ranges")
     for place in unfilled(dict(spec.source)):
         print_message(f"! {place}")
     if spec.metric is None:

@@ -406,7 +406,7 @@ const charts = {
       'timeline',
       `${names.length} worker${names.length > 1 ? 's' : ''}; ` +
         (some.length < every.length
-          ? `the last ${count(some.length)} of ${count(every.length)} trials`
+          ? `the last ${count(some.length)} of ${trialsOf(every.length)}`
           : 'latest attempts'),
     );
     const last = Math.max(...some.map((i) => t.start[i] + t.took[i])),

@@ -260,9 +260,10 @@ function drawn(most = MANY, among = S.kept) {
   ]);
   return sorted.filter((i) => chosen.has(i));
 }
+const trialsOf = (all) => `${count(all)} ${all === 1 ? 'trial' : 'trials'}`;
 const shown = (some, all = S.d.trials.n.length) =>
   some === all
-    ? `${count(all)} ${all === 1 ? 'trial' : 'trials'}`
+    ? trialsOf(all)
     : `${count(some)} of ${count(all)} drawn`;
 const title = (id, text) => {
   $(`#${id}-n`).textContent = text;

@@ -10,7 +10,7 @@ const failures = {
       groups.set(key, [...(groups.get(key) ?? []), i]);
     }
     $('#failures').hidden = !failed.length;
-    title('failures', `${count(failed.length)} of ${count(S.kept.length)} trials`);
+    title('failures', `${count(failed.length)} of ${trialsOf(S.kept.length)}`);
     const rows = el('tbody');
     rows.append(
       ...[...groups.values()]
