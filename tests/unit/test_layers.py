@@ -6,6 +6,7 @@ import ast
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -19,6 +20,7 @@ FOLDERS = {
     "hpq_worker": ROOT / "worker" / "hpq_worker",
 }
 MOST_MODULES = 15  # of a package, its __init__ aside
+MOST_LINES = 400  # of a file
 
 # A package, or a file directly in one of the three, imports only from rows above its own, and from
 # hpq. `hpq` itself is the lazy facade of the two others.
@@ -91,9 +93,15 @@ MODULES = modules()
 PACKAGES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return all parts of a file's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Yield what a file imports, wherever in it: modules of ours, or the names of libraries."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -146,7 +154,22 @@ def test_producer_and_worker_meet_only_in_hpq() -> None:
         assert roots <= {"hpq", name.split(".")[0]}, name
 
 
-def test_no_package_holds_more_than_fifteen_modules() -> None:
+def test_no_module_imports_a_private_name_of_another_package() -> None:
+    for name, path in MODULES.items():
+        for node in nodes(path):
+            if isinstance(node, ast.ImportFrom) and node.module in MODULES:
+                here = unit_of(node.module) == unit_of(name)
+                private = [
+                    alias.name
+                    for alias in node.names
+                    if alias.name.startswith("_") and "__" not in alias.name
+                ]
+                assert here or not private, f"{name} imports {private} of {node.module}"
+
+
+def test_no_package_and_no_file_outgrows_a_reader() -> None:
+    for path in MODULES.values():
+        assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES, f"split {path} by idea"
     inside = defaultdict(list)
     for name in set(MODULES) - PACKAGES:
         inside[name.rpartition(".")[0]].append(name)
@@ -171,7 +194,7 @@ def test_only_the_store_and_the_connection_send_commands_to_redis() -> None:
     for name, path in MODULES.items():
         if name.startswith(("hpq.store", "hpq.connection")):
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 client = ast.unparse(node.func.value).rpartition(".")[2].lstrip("_")
                 is_client = client in ("redis", "connection", "pipe", "pipeline")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,8 @@ import pytest
 from hpq.domain.status import Event
 from hpq.domain.trial import TRANSITIONS, TrialState
 from hpq.store.audit_reader import SweepCounters, TrialRecord
-from hpq_producer.audit.replay import STEPS, Audit, Replay
+from hpq_producer.audit.replay import NO_STEPS, STEPS, Audit, Replay
+from tests.support.constants import ROOT
 from tests.support.golden import Golden
 
 RUNNING = frozenset({"running", "leases"})
@@ -217,6 +219,14 @@ def test_latencies_are_from_the_last_beat_to_the_requeue() -> None:
 def test_a_newer_versions_events_are_counted_and_passed_over() -> None:
     found = held(["claimed 1", "photographed 1", "finished 1"], FINISHED)
     assert found.violations == () and found.unknown == {"photographed": 1}
+
+
+def test_the_audit_knows_every_event_that_a_script_appends() -> None:
+    scripts = (ROOT / "hpq" / "store" / "lua").rglob("*.lua")
+    text = "\n".join(path.read_text("utf-8") for path in scripts)
+    words = set(re.findall(r"\bevent(?:_ids)?\((?:sid|t|s\.SID), '(\w+)'", text))
+    words |= set(re.findall(r"function verbs\.(\w+)", text))
+    assert len(words) > 10 and words <= NO_STEPS | set(STEPS)
 
 
 def test_every_step_of_an_event_is_in_the_table_of_transitions() -> None:

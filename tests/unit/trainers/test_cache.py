@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Event
@@ -13,13 +14,16 @@ import pytest
 
 pytest.importorskip("numpy")
 pytest.importorskip("PIL")
+pytest.importorskip("torch")
 
 import numpy as np
+import torch
 
 from hpq_worker.trainers import data
 from hpq_worker.trainers.data import decoded
 from hpq_worker.trainers.formats import Arrays
 from tests.support.constants import DEADLINE_S
+from tests.support.pickles import Runs
 
 pytestmark = pytest.mark.torch
 
@@ -82,12 +86,23 @@ def test_a_decoder_that_dies_frees_the_lock_and_one_that_hangs_is_waited_for_onl
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_torn_cache_entry_is_made_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda entry: entry.write_bytes(entry.read_bytes()[:-400]),
+        lambda entry: torch.save(Runs(entry.with_name("ran")), entry),
+    ],
+    ids=["torn", "code"],
+)
+def test_a_cache_entry_that_is_no_data_is_made_again(
+    tmp_path: Path, harm: Callable[[Path], object]
+) -> None:
     decoded(tmp_path, "x", "stamp", lambda: tiny(3))
     (entry,) = tmp_path.iterdir()
-    entry.write_bytes(entry.read_bytes()[:-400])
+    harm(entry)
     assert decoded(tmp_path, "x", "stamp", lambda: tiny(3))["test_images"].sum() == 48
     decoded(tmp_path, "x", "stamp", pytest.fail)
+    assert [*tmp_path.iterdir()] == [entry]
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from hpq.domain.trainer_specs import BUILT_IN
 from hpq.errors import BadParams, Diverged
 from hpq_worker.trainers.loop import fit, rates
 from hpq_worker.trainers.step import Batch, Plan, Step
+from tests.support.pickles import Runs
 
 pytestmark = pytest.mark.torch
 PLAN = Plan(dtype=torch.float64)
@@ -439,7 +440,7 @@ def _wrong_weight(path: Path) -> None:
     [
         lambda path: path.write_bytes(path.read_bytes()[:500]),
         lambda path: path.write_bytes(b"junk\n" * 100),
-        lambda path: torch.save({"model": Recorded}, path),  # a pickle that names code
+        lambda path: torch.save({"model": Runs(path.with_name("ran"))}, path),
         _wrong_weight,
         _short,
         _with("sums", None),
@@ -465,6 +466,7 @@ def test_a_checkpoint_with_one_wrong_part_is_said_and_changes_nothing(
     assert figures(resumed(harmed)) == figures(whole)
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("hpq: ") and "training starts again: it is damaged, or of" in line
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

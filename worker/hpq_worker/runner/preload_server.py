@@ -97,7 +97,7 @@ def _run(path: str) -> None:
     try:
         with open(path, "rb") as opened:
             source = opened.read()
-        exec(compile(source, path, "exec", dont_inherit=True), vars(main))
+        exec(compile(source, path, "exec", dont_inherit=True), vars(main))  # noqa: S102 - the user's program
     except BaseException:  # shown without the three frames of this file
         hook, inner = sys.excepthook, operator.attrgetter("tb_next.tb_next.tb_next")
         sys.excepthook = lambda kind, e, tb: hook(kind, e.with_traceback(inner(tb)), inner(tb))

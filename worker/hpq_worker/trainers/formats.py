@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import pickle
+import pickle  # noqa: TID251 - read by _Unpickler alone
 import re
 from typing import Any
 
