@@ -116,13 +116,18 @@ def option(param: Any) -> str:
     if isinstance(param, TyperArgument):
         shown = param.metavar or param.name
         shown = shown if " " in shown else shown.strip("{}[]").upper()
-        names = f"`{shown}`" if param.required else f"`[{shown}]`"
+        shown = shown if param.required else f"[{shown}]"
+        names = f"`{shown}...`" if param.nargs == -1 and " " not in shown else f"`{shown}`"
     else:
         names = ", ".join(f"`{name} {value_of(param)}".rstrip() + "`" for name in param.opts)
     words = [" ".join((param.help or "").split())]
     default = param.default if isinstance(param.default, int | float | str) else None
     if default not in (None, False, "") and "default" not in words[0].lower():
         words.append(f"Default: {default}.")
+    if param.max is not None:
+        words.append(f"From {param.min:g} to {param.max:g}.")
+    elif param.min is not None:
+        words.append(f"At least {param.min:g}.")
     return item(names, " ".join(word for word in words if word))
 
 

@@ -98,3 +98,19 @@ def test_every_block_says_what_it_is() -> None:
                 (name,) = block.words  # readers see no word behind a language
                 before = page.read_text("utf-8").partition(block.text)[0]
                 assert f"`{name}`" in before, f"{page} does not name {name} before its text"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+def test_systemd_accepts_the_unit_of_the_guide(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "guides" / "machines.md"
+    (unit,) = [block for block in blocks(page) if block.language == "ini"]
+    path = tmp_path / unit.words[0]
+    path.write_text(unit.text.replace("%h/hpq/.venv/bin/hpq", shutil.which("true") or ""))
+    done = subprocess.run(
+        ["systemd-analyze", "--user", "verify", path],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

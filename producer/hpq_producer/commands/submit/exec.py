@@ -21,7 +21,7 @@ CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 def exec_program(
-    command: Annotated[list[str], Argument(metavar="COMMAND…", show_default=False)],
+    command: Annotated[list[str], Argument(metavar="COMMAND", show_default=False)],
 ) -> None:
     """Run a program with hpq as its wandb: wandb.sweep enqueues, wandb.agent runs trials.
 
