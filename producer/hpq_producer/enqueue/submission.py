@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
-from hpq.code.command import starts_program
+from hpq.code.command import started, starts_program
 from hpq.domain.identity import digest
+from hpq.domain.trial import Json
 from hpq.notice import Notice
 from hpq_producer.enqueue.code_discovery import DiscoveredCode, find_code
-from hpq_producer.scaffold.script import rejections
-from hpq_producer.sweepfile.errors import Problems
-from hpq_producer.sweepfile.spec import SweepSpec
+from hpq_producer.scaffold.script import misread_values, rejections
+from hpq_producer.sweepfile.errors import KeyPath, Problems
+from hpq_producer.sweepfile.explicit_sets import ENTRY, listed_sets
+from hpq_producer.sweepfile.spec import LIST, SweepSpec, parameter_sets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,30 +34,82 @@ class Submission:
 _AS_FLAGS = "${args_no_boolean_flags}"
 _WAY_OUT = "; a command that names its options, such as --{0}=${{{0}}}, is not checked"
 _PASSES_OPTIONS = frozenset({"${args}", "${args_no_equals}", _AS_FLAGS})
+_DRAWN = 30  # sets whose values are checked, beside all that the file lists
+_MOST_VALUES = 500  # of a parameter
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """A parameter that trials get: its place, and values with theirs: all that the file lists.
+
+    A value that is drawn, or derived, has the place of the parameter.
+    """
+
+    place: KeyPath
+    values: list[tuple[KeyPath, Json]] = field(default_factory=list)
 
 
 def _check_options(spec: SweepSpec, code: DiscoveredCode) -> tuple[Notice, ...]:
-    """Return warnings of parameters that the program's argparse may reject as options.
+    """Return warnings of parameters that the program's argparse may reject, or misread.
 
     Raises:
-        SweepFileError: it surely rejects some.
+        SweepFileError: it surely rejects some, or surely reads one value as another.
     """
-    names, out = spec.source.get("parameters"), Problems(spec.source_map)
-    derived = [name for name, _ in spec.space.derive] if spec.space else []
     macros = _PASSES_OPTIONS & set(spec.command)
-    if code.files is None or not isinstance(names, dict) or len(macros) != 1:
+    is_started = starts_program(spec.command, spec.keys.program)
+    if code.files is None or len(macros) != 1 or not is_started:
         return ()
-    if starts_program(spec.command, spec.keys.program) and spec.keys.program.endswith(".py"):
-        script = code.folder / spec.keys.program
-        passed = [*names, *derived]
-        for name, why, is_sure in rejections(script, passed, flags_alone=_AS_FLAGS in macros):
-            path = ("derive" if name in derived else "parameters", name)
-            if is_sure:
-                out.add(path, why + _WAY_OUT.format(name), code="option-rejected")
-            else:
-                out.warn(path, why, code="option-rejected")
+    name = started(spec.command)[1]
+    script = code.folder / (spec.keys.program if name == "${program}" else name)
+    if script.suffix != ".py":
+        return ()
+    (macro,) = macros
+    out, passed = Problems(spec.source_map), _passed(spec)
+    for name, why, is_sure in list(rejections(script, passed, flags_alone=macro == _AS_FLAGS)):
+        place = passed.pop(name).place  # its values need no check
+        why += _WAY_OUT.format(name) if is_sure else ""
+        _report(out, place, why, is_error=is_sure)
+    values = {name: [value for _, value in one.values] for name, one in passed.items()}
+    misread, is_sure = misread_values(script, values, macro)
+    named: set[str] = set()
+    for one in misread:
+        place, (path, _) = passed[one.name].place, passed[one.name].values[one.place]
+        if path != place or one.name not in named:  # one example of a range is enough
+            why = f"{script.name}: {one.why}"
+            _report(out, path, why, is_error=is_sure and one.is_wrong)
+        named.add(one.name)
     out.raise_errors()
     return out.sorted_warnings()
+
+
+def _report(out: Problems, path: KeyPath, why: str, *, is_error: bool) -> None:
+    if is_error:
+        out.add(path, why, code="option-rejected")
+    else:
+        out.warn(path, why, code="option-rejected")
+
+
+def _passed(spec: SweepSpec) -> dict[str, _Passed]:
+    """Return the parameters that trials get, by name."""
+    found: dict[str, _Passed] = {}
+    if spec.space is None:
+        for index, params in enumerate(listed_sets(spec.source[LIST])):
+            for name, value in params.items():
+                path = (index, ENTRY, name)
+                found.setdefault(name, _Passed(path)).values.append((path, value))
+        return found
+    leaves = spec.space.parameters
+    found = {names[0]: _Passed(("parameters", names[0])) for names in leaves}
+    found |= {name: _Passed(("derive", name)) for name, _ in spec.space.derive}
+    for names, leaf in leaves.items():
+        if len(names) == 1 and leaf.outcomes:
+            known = islice(leaf.known(), _MOST_VALUES)
+            place = found[names[0]].place
+            found[names[0]].values.extend(((*place, *key), value) for key, value in known)
+    for params in islice(parameter_sets(spec), _DRAWN):
+        for name, value in params.items():
+            found[name].values.append((found[name].place, value))
+    return found
 
 
 def prepare(

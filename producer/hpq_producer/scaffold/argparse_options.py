@@ -27,7 +27,7 @@ def read(tree: ast.Module, literals: Literals) -> tuple[list[Option], list[str]]
     """Return the options, and the names of the positional arguments."""
     options: dict[str, Option] = {}
     bare: list[str] = []
-    for node in _calls(tree):
+    for node in added(tree):
         given = keywords(node)
         flags = [f for f in map(literals.value, node.args) if isinstance(f, str)]
         if not flags or literals.value(given.get("action")) in _IGNORED:
@@ -53,7 +53,7 @@ def accepted(tree: ast.Module, literals: Literals) -> dict[str, Option] | None:
     if not made or made & passed or used & _OPEN:
         return None
     found: dict[str, Option] = {}
-    for node in _calls(tree):
+    for node in added(tree):
         flags = [flag for flag in map(literals.value, node.args) if isinstance(flag, str)]
         if len(flags) < len(node.args) or not flags:
             return None
@@ -93,7 +93,8 @@ def _parsers(nodes: Iterable[ast.AST]) -> set[str]:
     }
 
 
-def _calls(tree: ast.Module) -> Iterator[ast.Call]:
+def added(tree: ast.Module) -> Iterator[ast.Call]:
+    """Yield the calls of add_argument in the order of the lines."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     found = [node for node in calls if getattr(node.func, "attr", "") == "add_argument"]
     yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import Any
 
 from hpq.domain.printed_line import metrics_of_line
 from hpq.domain.sweep import Goal
+from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.reporting import METRIC_NAME
-from hpq_producer.scaffold import argparse_options, wandb_options
+from hpq_producer.scaffold import argparse_options, argparse_values, wandb_options
 from hpq_producer.scaffold.script_contents import (
     UNKNOWN,
     Kind,
@@ -96,6 +97,22 @@ def rejections(
         elif long.get(name, long[(started or [name])[0]]).kind is Kind.FLAG and not flags_alone:
             flag = f"{path.name}: --{name} takes no value"
             yield name, f"{flag}; write ${{args_no_boolean_flags}} instead of ${{args}}", sure
+
+
+def misread_values(
+    path: Path, passed: Mapping[str, Sequence[Json]], macro: str
+) -> tuple[list[argparse_values.Finding], bool]:
+    """Return the values that the script's argparse rejects or misreads, and if it is sure.
+
+    `passed` has the values of each parameter, which the macro of the command writes as words.
+    """
+    try:
+        tree = _parse(path)
+    except UserError:  # not Python
+        return [], False
+    found = list(argparse_values.findings(tree, passed, macro))
+    is_whole = argparse_options.accepted(tree, Literals(tree)) is not None
+    return found, is_whole and argparse_options.reads_argv(tree)
 
 
 def _beside(script: Path, name: str) -> Path:

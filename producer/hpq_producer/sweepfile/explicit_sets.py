@@ -6,11 +6,11 @@ duplicate entry once, with a warning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hpq.domain.identity import ParameterSet, canonical
 from hpq.domain.trainer_specs import TrainerSpec
-from hpq.domain.trial import Json, flatten
+from hpq.domain.trial import Json, Params, flatten
 from hpq.errors import BadParams
 from hpq_producer.sweepfile.compatibility import check_known
 from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest
@@ -72,6 +72,13 @@ def _set(
         if is_valid and trainer is not None:
             check_known(trainer, name, [(key_path, value)], out)
     return ParameterSet(params)
+
+
+def listed_sets(data: Json) -> Iterator[Params]:
+    """Yield the parameters of each entry of a list without errors, duplicates too."""
+    for item in data if isinstance(data, list) else ():
+        if isinstance(item, dict) and isinstance(params := item.get(ENTRY), dict):
+            yield params
 
 
 def varying(sets: Sets) -> tuple[str, ...]:
