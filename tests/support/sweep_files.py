@@ -1,4 +1,4 @@
-"""Assert places and ids of errors in sweep files; golden files have the texts."""
+"""Compare the errors of sweep files with tests/golden/sweep-file-errors.txt: place, text and id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REST = {
     "parameters": "parameters: {a: {min: 0.0, max: 1.0}}\n",
     "program": "program: train.py\n",
 }
-_LINE = re.compile(r"(?:s\.yaml:)?(\d+:\d+|--\w+ [^ :]+): .*\[([a-z-]+)\]")
+_LINE = re.compile(r"(?:s\.yaml:)?(?:\d+:\d+|--\w+ [^ :]+): .*\[[a-z-]+\]")
 
 
 def whole(text: str) -> str:
@@ -57,11 +57,11 @@ def _shipped() -> dict[str, str]:
 SHIPPED = _shipped()
 
 
-def places(golden: Golden, section: str, notices: Iterable[Notice], folder: Path) -> list[str]:
-    """Return `LINE:COLUMN ID`, or the option and the id, of each notice; check the texts."""
+def check(golden: Golden, section: str, notices: Iterable[Notice], folder: Path) -> None:
+    """Assert the notices of a file, each one line with a place or an option, and an id."""
     lines = [str(one).replace(f"{folder}/", "") for one in notices]
+    assert all(map(_LINE.fullmatch, lines)), lines
     golden.check("sweep-file-errors", section, "\n".join(lines))
-    return [" ".join(found.groups()) for line in lines if (found := _LINE.fullmatch(line))]
 
 
 def refused_file(folder: Path, text: str, **flags: object) -> SweepFileError:
@@ -83,6 +83,6 @@ def _data(text: str) -> Json:
         return None
 
 
-def refusals(golden: Golden, section: str, folder: Path, text: str, **flags: object) -> list[str]:
-    """Return `LINE:COLUMN ID` of each problem of a sweep file; check the texts."""
-    return places(golden, section, refused_file(folder, text, **flags).notices, folder)
+def is_refused(golden: Golden, section: str, folder: Path, text: str, **flags: object) -> None:
+    """Assert that a sweep file of this text is refused, with these errors."""
+    check(golden, section, refused_file(folder, text, **flags).notices, folder)
