@@ -13,6 +13,7 @@ from hpq.errors import SweepFileError
 from hpq.notice import Notice
 from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.load import load
+from hpq_producer.sweepfile.spec import SweepSpec
 from tests.support.constants import ROOT
 from tests.support.golden import Golden
 from tests.support.sweep_schema import accepts, is_beyond
@@ -64,12 +65,17 @@ def check(golden: Golden, section: str, notices: Iterable[Notice], folder: Path)
     golden.check("sweep-file-errors", section, "\n".join(lines))
 
 
-def refused_file(folder: Path, text: str, **flags: object) -> SweepFileError:
-    """Return the error of a sweep file s.yaml of this text, which the JSON schema refuses too."""
+def spec_of(folder: Path, text: str, **flags: object) -> SweepSpec:
+    """Load a sweep file s.yaml of this text."""
     file = folder / "s.yaml"
     file.write_text(text, "utf-8")
+    return load(file, **flags)  # type: ignore[arg-type]
+
+
+def refused_file(folder: Path, text: str, **flags: object) -> SweepFileError:
+    """Return the error of a sweep file s.yaml of this text, which the JSON schema refuses too."""
     with pytest.raises(SweepFileError) as caught:
-        load(file, **flags)  # type: ignore[arg-type]
+        spec_of(folder, text, **flags)
     if not flags:
         assert not accepts(_data(text)) or all(map(is_beyond, caught.value.notices)), "the schema"
     return caught.value

@@ -15,9 +15,9 @@ from hpq.search.conditions import MISSING, find
 from hpq.search.search_spec import Search
 from hpq.store.wire.search import decode_search, encode_search
 from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
+from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.golden import Golden
-from tests.support.sweep_files import is_refused, refused_file
+from tests.support.sweep_files import is_refused, refused_file, spec_of
 
 OPTIMIZERS = """
 program: t.py
@@ -31,12 +31,6 @@ when:
   momentum: {{optimizer: sgd}}
   nesterov: {{momentum: 0.9}}
 """
-
-
-def spec_of(folder: Path, text: str) -> SweepSpec:
-    file = folder / "s.yaml"
-    file.write_text(text)
-    return load(file)
 
 
 def test_a_parameter_exists_only_under_its_condition(tmp_path: Path) -> None:

@@ -13,11 +13,10 @@ from hpq.domain.trial import Json
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
 from hpq.store.wire.search import decode_search, encode_search
-from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.set_counts import describe_share
-from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
+from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.golden import Golden
-from tests.support.sweep_files import check, is_refused
+from tests.support.sweep_files import check, is_refused, spec_of
 
 VIT = """
 program: t.py
@@ -36,12 +35,6 @@ EXPECTED = [
     for layers, width in product(range(1, 13), (64, 128, 256, 512))
     if width % layers == 0 and layers * (width // layers) ** 2 <= 40_000
 ]
-
-
-def spec_of(folder: Path, text: str) -> SweepSpec:
-    file = folder / "s.yaml"
-    file.write_text(text)
-    return load(file)
 
 
 def space_of(folder: Path, text: str) -> Space:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.oracle.files import read
+from tests.support.sweep_files import spec_of
 
 DRAWS = 10_000
 ALPHA = 0.001  # seeds are fixed, so a test that passes once passes always
@@ -23,10 +23,9 @@ GRIDS = read("grids")["cases"]
 SAMPLES = read("samples")["cases"]
 
 
-def spec_of(folder: Path, parameters: dict[str, Any], method: str) -> Any:
-    file = folder / "s.yaml"
-    file.write_text(json.dumps({"program": "t.py", "method": method, "parameters": parameters}))
-    return load(file)
+def read_as(folder: Path, parameters: dict[str, Any], method: str) -> Any:
+    file = {"program": "t.py", "method": method, "parameters": parameters}
+    return spec_of(folder, json.dumps(file))
 
 
 def rounded(value: Any) -> Any:
@@ -40,7 +39,7 @@ def rounded(value: Any) -> Any:
 
 @pytest.mark.parametrize("case", GRIDS, ids=lambda case: ",".join(case["parameters"]))
 def test_a_grid_has_the_same_sets_in_the_same_order(tmp_path: Path, case: dict[str, Any]) -> None:
-    spec = spec_of(tmp_path, case["parameters"], "grid")
+    spec = read_as(tmp_path, case["parameters"], "grid")
     ours = [rounded(params) for params in parameter_sets(spec)]
     assert json.dumps(ours, sort_keys=True).replace(".0", "") == json.dumps(
         [rounded(params) for params in case["sets"]], sort_keys=True
@@ -50,7 +49,7 @@ def test_a_grid_has_the_same_sets_in_the_same_order(tmp_path: Path, case: dict[s
 
 @pytest.mark.parametrize("case", SAMPLES, ids=lambda case: json.dumps(case["entry"]))
 def test_draws_have_the_same_distribution(tmp_path: Path, case: dict[str, Any]) -> None:
-    space = spec_of(tmp_path, {"p": case["entry"]}, "random").space
+    space = read_as(tmp_path, {"p": case["entry"]}, "random").space
     drawn = [space.draw(Random(f"draws/{i}"))["p"] for i in range(DRAWS)]
     if "quantiles" in case:
         assert kolmogorov_smirnov(drawn, case["quantiles"]) < limit_of_ks(DRAWS)

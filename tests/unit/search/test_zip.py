@@ -9,10 +9,9 @@ import pytest
 from hpq.domain.trial import Json
 from hpq.search.search_spec import Sampler, Search
 from hpq.store.wire.search import decode_search, encode_search
-from hpq_producer.sweepfile.load import load
-from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
+from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.golden import Golden
-from tests.support.sweep_files import is_refused
+from tests.support.sweep_files import is_refused, spec_of
 
 TEXT = """program: t.py
 method: {method}
@@ -25,12 +24,6 @@ parameters:
 zip: [[zoom, batch, model]]
 """
 ROWS = [("small", 128, 1), ("base", 64, 2), ("large", 64, 3)]
-
-
-def spec_of(folder: Path, text: str) -> SweepSpec:
-    file = folder / "s.yaml"
-    file.write_text(text)
-    return load(file)
 
 
 def of(text: str, folder: Path) -> list[tuple[Json, ...]]:

@@ -14,10 +14,9 @@ from hpq.errors import SweepFileError
 from hpq.search.search_spec import Sampler
 from hpq_producer.sweepfile import distributions, model
 from hpq_producer.sweepfile.field_types import BudgetKeys
-from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.constants import ROOT
-from tests.support.sweep_files import whole
+from tests.support.sweep_files import spec_of, whole
 
 PAGE = (ROOT / "docs" / "reference" / "sweep-file.md").read_text("utf-8")
 YAML = re.compile(r"^```yaml( refused)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,19 +26,16 @@ GUIDES = YAML.findall((ROOT / "docs" / "guides" / "budgets.md").read_text("utf-8
 
 @pytest.mark.parametrize("block", [text for kind, text in [*BLOCKS, *GUIDES] if not kind])
 def test_an_example_is_taken(tmp_path: Path, block: str) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text(whole(block))
-    assert list(islice(parameter_sets(load(file)), 3))
+    assert list(islice(parameter_sets(spec_of(tmp_path, whole(block))), 3))
 
 
 @pytest.mark.parametrize("block", [text for kind, text in BLOCKS if kind])
 def test_a_wrong_example_is_refused_with_its_line(tmp_path: Path, block: str) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text(whole(block))
     line = block.strip().rpartition("\n# ")[2]
     with pytest.raises(SweepFileError) as caught:
-        load(file)
-    assert re.fullmatch(rf"{re.escape(str(file))}:\d+:\d+: {re.escape(line)}", str(caught.value))
+        spec_of(tmp_path, whole(block))
+    place = re.escape(f"{tmp_path}/s.yaml:") + r"\d+:\d+: "
+    assert re.fullmatch(place + re.escape(line), str(caught.value))
 
 
 def test_every_word_of_the_language_is_on_the_page() -> None:
@@ -57,9 +53,7 @@ def test_every_word_of_the_language_is_on_the_page() -> None:
 
 def test_the_example_with_conditions_comes_to_what_it_should(tmp_path: Path) -> None:
     (block,) = [text for kind, text in BLOCKS if "nesterov" in text]
-    file = tmp_path / "s.yaml"
-    file.write_text(whole(block))
-    found = list(parameter_sets(load(file)))
+    found = list(parameter_sets(spec_of(tmp_path, whole(block))))
     assert found[0] == {"lr": 0.01, "optimizer": "adam"}
     # adam: 0.1 with 3 schedules, 0.01 without one; sgd: 3 of momentum and nesterov, 2 rates with
     # 3 schedules and one without.

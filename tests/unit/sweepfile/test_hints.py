@@ -12,7 +12,7 @@ from hpq_producer.commands.submit.plan_page import quoted_value
 from hpq_producer.sweepfile.load import load
 from tests.support.golden import Golden
 from tests.support.ids import raises
-from tests.support.sweep_files import check, is_refused, refused_file
+from tests.support.sweep_files import check, is_refused, refused_file, spec_of
 
 HEAD = "program: t.py\nmethod: random\nparameters:\n  lr: {values: [1]}\n"  # line 5 comes next
 
@@ -74,19 +74,17 @@ WARNED = {
 
 @pytest.mark.parametrize("case", WARNED)
 def test_what_is_probably_not_meant_is_warned_of(golden: Golden, tmp_path: Path, case: str) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text(HEAD + WARNED[case])
-    check(golden, f"warning: {case}", load(file).warnings, tmp_path)
+    warnings = spec_of(tmp_path, HEAD + WARNED[case]).warnings
+    check(golden, f"warning: {case}", warnings, tmp_path)
 
 
 @pytest.mark.parametrize(
     "word", ["cd /x && X=${HOME} ./run", "X=${HOME}", "'1_000'", "(3, 3)", "'(3'", "a(3"]
 )
 def test_a_shells_words_and_quoted_texts_are_left_alone(tmp_path: Path, word: str) -> None:
-    file = tmp_path / "s.yaml"
     shown = word if word.startswith("'") else f'"{word}"'
-    file.write_text(f"{HEAD}  n: {{values: [{shown}]}}\ncommand: [bash, -c, {shown}]\n")
-    assert not load(file).warnings
+    text = f"{HEAD}  n: {{values: [{shown}]}}\ncommand: [bash, -c, {shown}]\n"
+    assert not spec_of(tmp_path, text).warnings
 
 
 @pytest.mark.parametrize(
@@ -99,11 +97,8 @@ def test_plan_quotes_texts_that_look_like_other_values(value: Json, shown: str) 
 
 @pytest.mark.parametrize("name", ["+lr", "++lr", "~lr", "model/optimizer", "a@b", "a/b@c.d"])
 def test_hydras_names_are_names_of_parameters(tmp_path: Path, name: str) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text(
-        f"{HEAD}  {name}: {{value: 1}}\ncommand: [a, '${{args_no_hyphens}}', '${{{name}}}']\n"
-    )
-    spec = load(file)
+    command = f"command: [a, '${{args_no_hyphens}}', '${{{name}}}']\n"
+    spec = spec_of(tmp_path, f"{HEAD}  {name}: {{value: 1}}\n{command}")
     assert not spec.warnings
     words = argv(spec.command, "", {name: 1}, environ={}, params_file="", interpreter="")
     assert words == ("a", f"{name}=1", "1")

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.model import SweepFile
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from tests.support.constants import ROOT
+from tests.support.sweep_files import spec_of
 
 WANDB = """\
 program: train/trainer.py
@@ -57,12 +57,6 @@ parameters:
   batch_norm: {values: ['on', 'off']}
   momentum: {value: 0.9}
 """
-
-
-def spec_of(tmp_path: Path, text: str, **flags: Any) -> SweepSpec:
-    file = tmp_path / "my sweep.yaml"
-    file.write_text(text)
-    return load(file, **flags)
 
 
 def test_a_wandb_file_works_as_it_is(tmp_path: Path) -> None:
@@ -124,7 +118,7 @@ def test_a_grid_of_a_shipped_trainer_takes_its_metric(tmp_path: Path) -> None:
     assert spec.trials == 4
     assert spec.metric == Metric(name="test/acc", goal=Goal.MAXIMIZE)
     assert spec.varying == ("max_learning_rate", "batch_norm")
-    assert (spec.name, spec.queue, spec.keys.seed, spec.command) == ("my sweep", "default", 0, ())
+    assert (spec.name, spec.queue, spec.keys.seed, spec.command) == ("s", "default", 0, ())
 
 
 @pytest.mark.parametrize(
@@ -239,7 +233,7 @@ def test_a_boolean_written_as_a_word_is_warned_of_for_a_program(tmp_path: Path) 
     assert [s["bn"] for s in parameter_sets(spec)] == [True, False]
     (warning,) = spec.warnings
     assert warning.code == "ambiguous-word" and "'on'" in warning.text
-    assert f"{tmp_path}/my sweep.yaml:5:17: parameters.bn.values[0]: " in warning.text
+    assert f"{tmp_path}/s.yaml:5:17: parameters.bn.values[0]: " in warning.text
 
 
 def test_a_word_in_a_list_is_warned_of_for_code_of_ones_own(tmp_path: Path) -> None:
@@ -309,10 +303,12 @@ def test_the_identity_of_parameters_takes_one_encoding_from_file_to_rows(
     assert len(encoded) == len(set(encoded)) == number
 
 
-def test_a_file_whose_name_is_no_name_still_has_one(tmp_path: Path) -> None:
-    file = tmp_path / "-é.yaml"
-    file.write_text(GRID)
-    assert load(file).name == "sweep"
+@pytest.mark.parametrize(("file", "name"), [("my sweep.yaml", "my sweep"), ("-é.yaml", "sweep")])
+def test_a_sweep_is_named_as_its_file_if_that_is_a_name(
+    tmp_path: Path, file: str, name: str
+) -> None:
+    (tmp_path / file).write_text(GRID)
+    assert load(tmp_path / file).name == name
 
 
 HOSTILE = ["\x1b[31m", "[red]", "</script>", "=cmd()", "$(id)", "a\nb", "--flag", "é", ""]
@@ -366,10 +362,7 @@ def test_the_wandb_configs_program_takes_what_its_sweep_gives() -> None:
     [(2, ["sets-left-out"]), (3, []), (50, ["fewer-sets"])],
 )
 def test_a_cap_that_cuts_or_exceeds_is_told(tmp_path: Path, cap: int, codes: list[str]) -> None:
-    file = tmp_path / "s.yaml"
-    file.write_text(
-        f"program: x.py\nmethod: grid\nparameters: {{a: {{values: [1, 2, 3]}}}}\nrun_cap: {cap}\n"
-    )
-    found = load(file).warnings
+    text = "program: x.py\nmethod: grid\nparameters: {a: {values: [1, 2, 3]}}\n"
+    found = spec_of(tmp_path, f"{text}run_cap: {cap}\n").warnings
     assert [one.code for one in found] == codes
-    assert all(one.text.startswith(f"{file}:4:1: run_cap: ") for one in found)
+    assert all(one.text.startswith(f"{tmp_path}/s.yaml:4:1: run_cap: ") for one in found)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from hpq.errors import SweepFileError
-from hpq_producer.sweepfile.load import load
 from tests.oracle.files import read
 from tests.support.constants import ROOT
+from tests.support.sweep_files import spec_of
 
 Config = dict[str, Any]
 BASE = {"method": "random", "metric": {"name": "loss"}}
@@ -75,10 +75,8 @@ W_AND_B_REFUSES: dict[str, Callable[[Config], bool]] = {
 
 
 def refusal(folder: Path, config: Config) -> str:
-    file = folder / "s.yaml"
-    file.write_text(json.dumps(config))
     try:
-        load(file)
+        spec_of(folder, json.dumps(config))
     except SweepFileError as error:
         return str(error)
     return ""
