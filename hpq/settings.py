@@ -166,6 +166,7 @@ class Settings:
     store: str = field(default="", repr=False)  # a URL may carry a password
     keep_days: float = 30.0  # in Redis after a sweep's last event; 0 = for good
     checkpoint_s: float = 60.0  # between two checkpoints of a built-in trainer
+    checkpoint_quiet_s: float = 10.0  # without a change, after which a save has ended
     queue: str = "default"
     sweep: str = ""  # a worker's: the only sweep to work on
     lease_s: float = 30.0
@@ -219,6 +220,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "store": parse_store,
     "keep_days": parse_days,
     "checkpoint_s": parse_seconds,
+    "checkpoint_quiet_s": parse_seconds,
     "queue": parse_name,
     "sweep": parse_sweep,
     "lease_s": parse_seconds,
@@ -266,6 +268,8 @@ ABOUT: Mapping[str, str] = {
     "store": "directory or URL for checkpoints and artifacts",
     "keep_days": "days after which a sweep that ended moves from Redis to HPQ_STORE; 0: never",
     "checkpoint_s": "seconds between two checkpoints of a built-in trainer",
+    "checkpoint_quiet_s": "seconds without a change after which a checkpoint of several files is"
+    " whole",
     "queue": "queue of the workers started here",
     "sweep": "run only trials of this sweep; unset: any sweep",
     "lease_s": "seconds without a heartbeat until a trial is requeued",

@@ -91,6 +91,7 @@ class Lab:
             "HPQ_LEASE_S": "12",  # a worker without CPU time for longer loses its trial
             "HPQ_REAP_S": "0.3",
             "HPQ_GRACE_S": "20",  # only what ignores SIGTERM takes them
+            "HPQ_CHECKPOINT_QUIET_S": "0.3",  # checkpoints of these tests have one file
             "CUDA_VISIBLE_DEVICES": "",
         }
 

@@ -177,6 +177,32 @@ def test_sigterm_publishes_what_the_program_saves_before_the_trial_is_given_back
     assert steps(lab, sid) == list(range(1, 9))
 
 
+@pytest.mark.parametrize(("status", "is_whole"), [(0, True), (143, False)])
+def test_a_program_that_a_signal_ended_behind_a_shell_may_have_been_saving(
+    lab, shelf, status, is_whole
+) -> None:
+    """SIGTERM: a shell ends with 143 if the signal has ended its command."""
+    lab.env["HPQ_CHECKPOINT_QUIET_S"] = "3600"
+    lab.write(
+        "train.sh",
+        f"""
+        trap 'exit {status}' TERM
+        for name in a b; do echo $name > "$HPQ_CHECKPOINT_DIR/$name"; done
+        touch {lab.code}/began
+        while :; do sleep 0.05; done
+        """,
+    )
+    sid = lab.enqueue(SWEEP.replace("program: counts.py", "command: [sh, train.sh]"))
+    fleet = lab.worker()
+    lab.wait_for("began")
+    fleet.terminate()
+    assert fleet.wait() == 0
+    assert lab.events(sid) == ["claimed", "requeued"]
+    names = [Path(name).name for name in files_of(shelf, sid)]
+    assert names == (["a", "b"] if is_whole else [])
+    assert bool(lab.trial(sid).checkpoint) is is_whole
+
+
 @contextlib.contextmanager
 def hanging(path: Path) -> Iterator[int]:
     """A file of the store whose writer gets no further: a pipe; its end for reading."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
@@ -20,6 +21,7 @@ from hpq.filestore.local import open_files
 from hpq_worker.attempt.execution import Signals
 from hpq_worker.files import artifacts
 from hpq_worker.files.checkpoints import CheckpointPublisher
+from hpq_worker.files.save_watch import SaveWatch
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.call_thread import CallThread
@@ -37,7 +39,9 @@ def kept(tmp_path) -> Iterator[CheckpointPublisher]:
     place = AttemptPaths.create(tmp_path / "home", claim)
     files = open_files(str(tmp_path / "store"))
     reports, thread = ReportBuffer(None), CallThread("files")
-    yield CheckpointPublisher(files, "hpq", claim, place, reports, lambda: None, SIGNALS, thread)
+    yield CheckpointPublisher(
+        files, "hpq", claim, place, reports, lambda: None, SIGNALS, thread, quiet_s=0.0
+    )
     place.remove(keep_out=False)
 
 
@@ -59,6 +63,53 @@ def test_a_file_that_is_open_for_writing_is_not_published(kept, mode) -> None:
         assert looks(kept) is (mode == "r")
         process.communicate()
     assert looks(kept)
+
+
+def test_names_of_drafts_are_left_out_of_files_and_of_folders(kept) -> None:
+    whole = [
+        "step-3/a.bin",
+        "step-3/.metadata",
+        "a.tmp.bin",
+    ]  # PyTorch's sharded ones need .metadata
+    drafts = ["step-4.tmp/a.bin", ".step-4/a.bin", "step-3/b.tmp/c", "step-3/.b.bin", "c.bin.tmp"]
+    for name in (*whole, *drafts):
+        path = kept._paths.checkpoint / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    assert looks(kept)
+    assert kept._files.names(kept._copies[-1].path) == sorted(whole)
+    kept._reports.acknowledge(kept._reports.batch())
+    (kept._paths.checkpoint / "step-4.tmp").rename(kept._paths.checkpoint / "step-4")
+    assert looks(kept) and "step-4/a.bin" in kept._files.names(kept._copies[-1].path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says who writes")
+def test_files_beside_a_draft_that_is_open_are_no_checkpoint_yet(kept) -> None:
+    """As safetensors writes a model, under a hidden name beside its config.json."""
+    (kept._paths.checkpoint / "config.json").write_text("{}")
+    draft = kept._paths.checkpoint / ".tmp1"
+    draft.write_text("half")
+    command = [sys.executable, "-c", HOLDS, str(draft), "a"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        assert not looks(kept)
+        process.communicate()
+    draft.rename(kept._paths.checkpoint / "model.safetensors")
+    assert looks(kept)
+
+
+def test_a_directory_that_is_never_quiet_is_named_once(kept, monkeypatch) -> None:
+    codes, clock = list[str](), SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr("hpq_worker.files.checkpoints.time", clock)
+    monkeypatch.setattr(kept, "_log_line", lambda _line, code: codes.append(code))
+    kept._watch = SaveWatch(quiet_s=10)
+    for n in range(60):
+        for name in ("a", "b"):
+            (kept._paths.checkpoint / name).write_text(str(n))
+        assert not looks(kept)
+        clock.now += 5
+    assert codes == ["checkpoint-not-kept"]
 
 
 def test_a_checkpoint_has_the_reports_that_still_wait_in_the_pipe_when_it_is_seen(kept) -> None:

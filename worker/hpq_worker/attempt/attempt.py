@@ -106,6 +106,7 @@ class AttemptRunner:
             self._heartbeat.notify,
             self._parts.signals,
             self._thread,
+            self._settings.checkpoint_quiet_s,
         )
 
     def _execute(
@@ -207,7 +208,7 @@ class AttemptRunner:
         outcome = result.outcome
         is_released = outcome is None and result.halt is Halt.STOPPING
         if is_released or (outcome is not None and sweep.keep):
-            if result.is_whole:
+            if result.is_whole and (outcome is None or outcome.failure is None):
                 publisher.publish_last()
             with suppress(RedisError):  # then the checkpoint before it remains the last
                 self._heartbeat.flush()

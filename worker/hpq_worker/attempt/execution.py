@@ -57,6 +57,7 @@ _ECHO_S = 1.0
 _PIPE_READS = 16  # of 64 KiB: what the largest pipe holds that an ordinary user may have
 _LONGEST_BYTES = 4_096  # of a printed line that may report a metric
 _HELD_LINES = 10_000  # that report metrics
+_KILLED = 128  # a shell exits with this and the number of the signal that ended its command
 _CORRUPT = "the training code wrote to the pipe of hpq's runner; print or write to a file instead"
 _CORRUPT_END = AttemptEnd(
     failure=Failure(kind=FailureKind.USER_ERROR, message=_CORRUPT, fingerprint=_CORRUPT)
@@ -368,7 +369,7 @@ class Execution:
             outcome=outcome,
             halt=self._halt,
             keep_runner=has_ended and is_clean and not self._is_corrupt,
-            is_whole=end.has_last_message and end.status >= 0,
+            is_whole=end.has_last_message and 0 <= end.status < _KILLED,
             status=end.status or int(end.failure is not None),
         )
 

@@ -1,8 +1,9 @@
 """Publish checkpoints: copy them from the directory of an attempt to the file store.
 
 Training code writes into a local directory at any time. A thread scans it, so that neither the
-pipes nor the heartbeat wait for a disk. Files that changed, and are equal in two scans, are copied
-under a new number; the next heartbeat publishes the pointer in Redis. No error here fails a trial.
+pipes nor the heartbeat wait for a disk. When a save has ended (`save_watch.py`), the files are
+copied under a new number; the next heartbeat publishes the pointer in Redis. No error here fails a
+trial.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import replace
@@ -31,7 +32,16 @@ from hpq.filestore.base import (
 from hpq.notice import tagged
 from hpq.process import make_private
 from hpq_worker.files import artifacts, history_file
-from hpq_worker.files.checkpoint_copy import Signature, freeze, is_being_written, scan
+from hpq_worker.files.checkpoint_copy import (
+    Entry,
+    Signature,
+    finished,
+    freeze,
+    is_being_written,
+    look,
+    scan,
+)
+from hpq_worker.files.save_watch import SaveWatch
 from hpq_worker.files.workdir import AttemptPaths
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process.call_thread import CallThread
@@ -58,6 +68,7 @@ class CheckpointPublisher:
         notify: Callable[[], None],
         signals: Signals,
         thread: CallThread,
+        quiet_s: float,
     ) -> None:
         self._files, self._claim, self._paths = files, claim, paths
         self._reports, self._notify, self._signals = reports, notify, signals
@@ -72,7 +83,8 @@ class CheckpointPublisher:
         self._position = Checkpoint(store="", path="")  # of training when those were new
         self._copies: list[Checkpoint] = []  # in the store, oldest first
         self._changes = 0  # scans in a row that saw a change
-        self._changed_at = 0.0
+        self._quiet_s = quiet_s
+        self._watch, self._is_restless = SaveWatch(quiet_s), False
         self._error = ""
 
     # --- the beginning --------------------------------------------------------------------------
@@ -103,7 +115,9 @@ class CheckpointPublisher:
             return True
         history_file.resume(self._paths.checkpoint, self._paths.out, pointer.counts)
         self._copies.append(pointer)
-        self._newest = scan(self._paths.checkpoint)
+        present = look(self._paths.checkpoint)
+        self._newest = finished(present)
+        self._watch = SaveWatch(self._quiet_s, present)
         self._reports.resume(pointer)
         line = f"training resumes from the checkpoint of step {pointer.step}"
         self._log_line(line, "training-resumed")
@@ -192,23 +206,44 @@ class CheckpointPublisher:
         self._remove_older()
         if self._reports.is_publishing:  # Redis does not have the last one yet
             return
-        now = scan(self._paths.checkpoint)
-        if now != self._seen:
+        seen = look(self._paths.checkpoint)
+        if self._watch.differs(seen):
             self._read_arrived()  # what was reported before the files changed
-            self._seen, self._position = now, self._reports.position()
-            self._changed_at = time.monotonic()
+        position, now = self._reports.position(), time.monotonic()
+        self._watch.add(seen, sum(position.counts.values()), now)
+        found = finished(seen)
+        if found != self._seen:
+            self._seen, self._position = found, position
             self._changes += 1
-            if self._changes < _MOST_CHANGES or len(now) != 1:
+            if self._changes < _MOST_CHANGES or not self._watch.is_alone:
                 return
-        if now and now != self._newest:
-            self._publish(now, self._position, lambda: not self._stopped.is_set())
+        elif not self._watch.is_whole(now):
+            self._changes = 0
+            self._warn_if_restless()
+            return
+        if found and found != self._newest and not self._is_open(seen, now):
+            self._publish(found, self._position, lambda: not self._stopped.is_set())
         self._changes = 0
+
+    def _warn_if_restless(self) -> None:
+        if self._watch.is_restless and not self._is_restless:
+            self._is_restless = True
+            seldom = f"HPQ_CHECKPOINT_DIR is never unchanged for {self._quiet_s:g} s"
+            remedy = "save less often, or set HPQ_CHECKPOINT_QUIET_S on the workers"
+            line = (
+                f"no checkpoint is stored: {seldom}, so hpq cannot see where a save ends; {remedy}"
+            )
+            self._log_line(line, "checkpoint-not-kept")
+
+    def _is_open(self, seen: Sequence[Entry], now: float) -> bool:
+        """Return True if the trial still writes a file of the save."""
+        if self._watch.quiet_s(now) > _OPEN_S:
+            return False
+        saved = (one.name for one in seen if not (one.is_draft and self._watch.is_alone))
+        return is_being_written(self._paths.checkpoint, saved)
 
     def _publish(self, found: Signature, position: Checkpoint, go_on: GoOn) -> None:
         assert self._files is not None
-        is_settled = time.monotonic() - self._changed_at > _OPEN_S
-        if not is_settled and is_being_written(self._paths.checkpoint, found):
-            return
         self._number += 1
         to = f"{self._base}/checkpoint-{self._number}"
         frozen = self._paths.work / "frozen"
@@ -253,12 +288,13 @@ class CheckpointPublisher:
 
     def publish_last(self) -> None:
         """Publish the last checkpoint after training; the caller flushes the heartbeat."""
-        found = scan(self._paths.checkpoint)
+        seen = look(self._paths.checkpoint)
+        found = finished(seen)
         if self._files is None or not found or found == self._newest or self._is_alive:
             return
+        if self._is_open(seen, time.monotonic()):
+            return
         position, self._changes = self._reports.position(), 0
-        if found != self._seen:
-            self._changed_at = time.monotonic()
         self._thread.call_until(
             lambda go_on: self._attempt(lambda: self._publish(found, position, go_on)),
             self._signals.is_late,
