@@ -25,7 +25,8 @@ from hpq.domain.sweep import PERSONAL_SCHEMA, Launch, RunnableSweep, SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.process import make_private
-from hpq.settings import Settings, user_of_key
+from hpq.setting_values import user_of_key
+from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.sweep import encode_launch
 from hpq.store.wire.trial import (

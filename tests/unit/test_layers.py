@@ -31,7 +31,8 @@ LAYERS = {
         errors
         datasets domain in_process shell wandb
         connection search
-        settings store.wire
+        setting_values store.wire
+        settings
         filestore process
         code store
         acknowledged archive

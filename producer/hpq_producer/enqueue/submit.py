@@ -19,7 +19,7 @@ from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import Forbidden, UserError
 from hpq.search.replicates import replicated
-from hpq.settings import user_of_key
+from hpq.setting_values import user_of_key
 from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps

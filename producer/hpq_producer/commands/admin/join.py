@@ -25,7 +25,8 @@ from hpq.connection.client import FIRST_S, check_server, connect
 from hpq.connection.credentials import is_local, parse, redact, split, with_place
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
 from hpq.notice import Notice
-from hpq.settings import Settings, read, user_of_key, variable
+from hpq.setting_values import user_of_key
+from hpq.settings import Settings, read, variable
 from hpq.shell import shell_hint
 from hpq_producer import connection_record, invitation
 from hpq_producer.cluster.personal_users import PersonalUsers

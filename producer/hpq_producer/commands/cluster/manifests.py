@@ -13,7 +13,8 @@ from typer import Option
 from hpq.code import signing
 from hpq.domain.trial import Json
 from hpq.errors import HpqError, NotFound, UserError
-from hpq.settings import read, user_of_key
+from hpq.setting_values import user_of_key
+from hpq.settings import read
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.redis_access import installed
 from hpq_producer.manifests import render as rendering
