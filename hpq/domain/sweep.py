@@ -104,6 +104,7 @@ class Metric:
     target: float | None = None
     impute: Impute = Impute.WORST
     impute_while_running: Impute | None = None
+    terminate_on_nan: int = 0  # reports in a row of NaN or infinity that end a trial; 0: never
 
     def better(self, a: float, b: float) -> bool:
         """Return whether a is better than b; NaN is never better."""

@@ -208,6 +208,7 @@ def _metric(keys: MetricKeys | None, built_in: TrainerSpec | None) -> Metric | N
         goal=_goal(keys, built_in),
         take=keys.value or ObjectiveValue.LAST,
         target=keys.target,
+        terminate_on_nan=keys.terminate_on_nan or 0,
         impute=keys.impute,
         impute_while_running=None if running in (False, "false") else Impute(str(running)),
     )

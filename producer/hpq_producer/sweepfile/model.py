@@ -104,6 +104,9 @@ class MetricKeys(ObjectiveKeys):
     target: Absent[Number] = Field(
         None, description="No further trial starts once a trial reports a value as good as this."
     )
+    terminate_on_nan: Absent[Count] = Field(
+        None, description="A trial diverged once N values in a row are NaN or infinite."
+    )
     impute: Impute = Field(Impute.WORST, description="The value of a failed trial for bayes.")
     impute_while_running: Literal[Impute.LATEST, Impute.BEST, Impute.WORST, False, "false"] = Field(
         "false", description="The value of a running trial for bayes."

@@ -219,6 +219,31 @@ def test_a_trainer_that_returns_nan_diverged(lab) -> None:
     assert (kind, attempt) == ("diverged", 1) and "loss" in line and "nan" in line
 
 
+def test_trials_whose_metric_stays_nan_end_as_diverged_if_the_file_says_so(lab) -> None:
+    """Without end: a program that prints, one that calls hpq.report, and a trainer function."""
+    each = "import time\nwhile True:\n    {}\n    time.sleep(0.01)\n"
+    lab.write("prints.py", each.format("print('loss=nan', flush=True)"))
+    lab.write("reports.py", "import hpq\n" + each.format("hpq.report({'loss': float('nan')})"))
+    lab.write(
+        "trains.py",
+        """
+        import time
+        def train(params, trial):
+            while not trial.should_stop:
+                trial.report({"loss": float("inf")})
+                time.sleep(0.01)
+        """,
+    )
+    codes = ("program: prints.py", "program: reports.py", "trainer: trains:train")
+    files = [sweep_of(["x", "y"], code) for code in codes]
+    sids = [lab.enqueue(text.replace("loss}", "loss, terminate_on_nan: 3}")) for text in files]
+    lab.worker(2)
+    for sid in sids:
+        lab.wait_over(sid)
+        got = [(kind, attempt) for kind, _, attempt in failures(lab, sid).values()]
+        assert got == [("diverged", 1)] * 2
+
+
 @pytest.mark.slow
 def test_a_trial_past_its_timeout_fails_whatever_it_does(lab) -> None:
     """Guards: programs past their timeout sleep, ignore SIGTERM, or print without end."""

@@ -288,6 +288,20 @@ def test_the_agent_goes_on_after_a_function_that_outlives_its_cancelled_trial(la
     lab.audit(sid)
 
 
+def test_the_agent_goes_on_after_a_trial_whose_metric_stays_nan(lab) -> None:
+    run(lab, """
+        space["metric"]["terminate_on_nan"] = 3
+        def main():
+            with wandb.init() as run:
+                while run.config.lr == 0.1: wandb.log({"val_acc": float("nan")})
+                wandb.log({"val_acc": 1.0})
+        wandb.agent(wandb.sweep(space), main)
+    """)  # fmt: skip
+    sid = sweep_of(lab)
+    assert states(lab, sid) == ["failed", "finished", "finished"]
+    assert lab.trial(sid).failure.kind is FailureKind.DIVERGED
+
+
 def test_hyperband_prunes_a_trial_at_its_next_log(lab) -> None:
     run(lab, """
         space["parameters"] = {"lr": {"values": [0.001, 0.002, 0.003, 0.9]}}

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from hpq.domain.attempt import HeartbeatReply
-from hpq.domain.sweep import Launch, Metric, SweepView
-from hpq.domain.trial import Claim, TrialId
+from hpq.domain.sweep import Launch, Metric, ObjectiveValue, SweepView
+from hpq.domain.trial import Claim, FailureKind, TrialId, TrialState
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.report_socket import ReportSocket
 from hpq_worker.health.usage import TrialUsage
 from hpq_worker.lease.report_buffer import ReportBuffer
-from hpq_worker.process.protocol import AttemptEnd, LineBuffer, RunRequest, end_message
+from hpq_worker.process.protocol import AttemptEnd, Halt, LineBuffer, RunRequest, end_message
 from hpq_worker.process.secrets import Mask
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress
@@ -41,7 +41,7 @@ class Said:
         for fd in (answers, output):
             os.set_blocking(fd, False)
         self._fds = (answers, output, self.answers, self.output)
-        self._runner: Any = SimpleNamespace(
+        self.runner: Any = SimpleNamespace(
             answers=answers, output=output, lines=LineBuffer(), run=lambda _: None
         )
         self.read()
@@ -56,7 +56,7 @@ class Said:
         self.execution = Execution(
             claim,
             sweep,
-            self._runner,
+            self.runner,
             TrialUsage(),
             self.reports,
             self._socket,
@@ -121,6 +121,26 @@ def test_printed_lines_of_code_that_may_report_otherwise_count_if_the_trial_does
     else:
         assert before == [()] and (said.reports.names, said.reports.step) == (("loss",), 2)
         assert b"neither wandb.init nor hpq.report" in said.reports.batch().log
+
+
+@pytest.mark.parametrize("take", ObjectiveValue)
+def test_a_trial_whose_metric_stays_nan_is_ended_as_diverged(
+    said: Said, take: ObjectiveValue
+) -> None:
+    said.read(metric=Metric(name="loss", take=take, terminate_on_nan=2))
+    os.write(said.output, b"loss=1\nloss=nan\nacc=nan\nloss=inf\n")
+    asked: list[str] = []
+
+    def stop(why: str) -> None:
+        asked.append(why)
+        os.write(said.answers, end_message(RUN.id, AttemptEnd(stopped=True, status=1)))
+
+    said.runner.stop = stop
+    outcome = said.run().outcome
+    assert outcome is not None and outcome.failure is not None and asked == [Halt.DIVERGED]
+    assert (outcome.state, outcome.failure.kind) == (TrialState.FAILED, FailureKind.DIVERGED)
+    assert "terminate_on_nan" in outcome.failure.message
+    assert b"terminate_on_nan" in said.reports.batch().log
 
 
 def test_lines_printed_after_a_program_asked_to_ignore_them_are_no_reports(said: Said) -> None:

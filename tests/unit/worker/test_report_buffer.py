@@ -75,6 +75,23 @@ def test_a_last_value_that_is_not_finite_is_no_objective() -> None:
     assert collector.objective is None
 
 
+@pytest.mark.parametrize(
+    ("most", "values", "is_diverged"),
+    [
+        (3, "nan nan nan", True), (3, "1 nan inf -inf", True), (3, "nan nan 1 nan nan", False),
+        (1, "nan", True), (1, "nan 1", False), (0, "nan nan nan", False), (2, "1 2", False),
+    ],
+)  # fmt: skip
+def test_as_many_values_in_a_row_as_the_file_says_that_are_not_finite_are_a_divergence(
+    most: int, values: str, is_diverged: bool
+) -> None:
+    got = ReportBuffer(Metric(name="loss", terminate_on_nan=most), further=["acc"])
+    for value in values.split():
+        got.report({"acc": float("nan")}, None)  # counts for the objective alone
+        got.report({"loss": float(value)}, 1)
+    assert got.is_diverged is is_diverged
+
+
 def test_a_checkpoint_says_how_many_finite_values_of_the_metric_it_has_behind_it() -> None:
     got = ReportBuffer(Metric(name="loss"))
     for value in (0.5, float("nan"), float("inf"), 0.25):

@@ -26,6 +26,7 @@ from hpq.reporting import MAX_NAMES, bounded
 from hpq.store.wire.fields import dumps_in_order
 from hpq_worker.attempt.outcome import (
     HALT_OF,
+    diverged_words,
     idle_words,
     outcome_of,
     unread_words,
@@ -152,12 +153,7 @@ class Execution:
                     break
                 if now >= timeout_at:
                     self._stop(Halt.TIMEOUT)
-                if 0 < self._sweep.idle_s <= self._usage.idle_s:
-                    self._stop(Halt.STALLED, idle_words(self._sweep))
-                if now >= self._stall.stalled_at:
-                    self._stall_limit_s = self._stall_limit_s or self._stall.limit_s
-                    words = f"no report and no output for {self._stall_limit_s:.0f} s"
-                    self._stop(Halt.STALLED, words)
+                self._check_reports(now)
                 limits = (self._kill_at, timeout_at, self._stall.stalled_at)
                 nearest = min(t for t in limits if t > now or t == math.inf)
                 for key, _ in selector.select(min(TURN_S, nearest - now)):
@@ -190,6 +186,17 @@ class Execution:
             self._stop(Halt.STOPPING)
         if signals.level is ShutdownLevel.IMMEDIATE:
             self._kill_at = time.monotonic()
+
+    def _check_reports(self, now: float) -> None:
+        """Stop an attempt that is silent, leaves its GPUs idle, or reports no finite value."""
+        if self._reports.is_diverged:
+            self._stop(Halt.DIVERGED, diverged_words(self._sweep, self._reports))
+        if 0 < self._sweep.idle_s <= self._usage.idle_s:
+            self._stop(Halt.STALLED, idle_words(self._sweep))
+        if now >= self._stall.stalled_at:
+            self._stall_limit_s = self._stall_limit_s or self._stall.limit_s
+            words = f"no report and no output for {self._stall_limit_s:.0f} s"
+            self._stop(Halt.STALLED, words)
 
     def _stop(self, halt: Halt, why: str = "") -> None:
         if self._halt is not None:

@@ -65,6 +65,8 @@ def _outcome_of(end: AttemptEnd, sweep: RunnableSweep, reports: ReportBuffer) ->
         return _ended(reports, TrialState.CANCELLED)
     if halt is Halt.PRUNED and not end.is_finished:
         return _ended(reports, TrialState.PRUNED)
+    if halt is Halt.DIVERGED and not end.is_finished:
+        return _failed(reports, FailureKind.DIVERGED, diverged_words(sweep, reports))
     if halt is Halt.TIMEOUT:
         limit = f"{sweep.timeout_s:g} s"
         return _failed(reports, FailureKind.TIMEOUT, f"not finished after `timeout`, {limit}")
@@ -148,6 +150,14 @@ def why_unread(sweep: RunnableSweep) -> str:
     if found.by == "hpq.report":
         return f"{rule}, since {found.place} calls hpq.report"
     return f"{rule}, since {found.place} imports wandb; `wandb: real` in the sweep file reads them"
+
+
+def diverged_words(sweep: RunnableSweep, reports: ReportBuffer) -> str:
+    """Return which values in a row ended a trial."""
+    assert sweep.metric is not None
+    count = sweep.metric.terminate_on_nan
+    in_a_row = f"the last {count} values are" if count > 1 else "the last value is"
+    return f"{in_a_row} not finite: {sweep.metric.name} is {reports.last} (terminate_on_nan)"
 
 
 def idle_words(sweep: RunnableSweep) -> str:

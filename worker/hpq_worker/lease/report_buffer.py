@@ -50,6 +50,7 @@ class ReportBuffer:
         self.step = 0
         self.last = math.nan
         self._best = math.nan
+        self._not_finite = 0  # values of the sweep's metric in a row
         self._logged = 0  # finite values of the sweep's metric, one a step
         self._logged_at: int | None = None  # the step of the last one
 
@@ -84,6 +85,7 @@ class ReportBuffer:
     def _log_objective(self, at: int, value: float) -> None:
         assert self._metric is not None
         self.last = value
+        self._not_finite = 0 if math.isfinite(value) else self._not_finite + 1
         if math.isfinite(value):
             self._logged += at != self._logged_at
             self._logged_at = at
@@ -179,6 +181,11 @@ class ReportBuffer:
             return None
         value = self._best if self._metric.take is ObjectiveValue.BEST else self.last
         return value if math.isfinite(value) else None
+
+    @property
+    def is_diverged(self) -> bool:
+        """True once as many values in a row are not finite as end a trial."""
+        return self._metric is not None and 0 < self._metric.terminate_on_nan <= self._not_finite
 
     @property
     def best(self) -> float | None:

@@ -53,6 +53,7 @@ class Halt(StrEnum):
 
     CANCELLED = "cancelled"
     PRUNED = "pruned"
+    DIVERGED = "diverged"
     STOPPING = "stopping"  # a signal stops this worker
     LOST = "lost"  # another attempt has the trial
     UNKNOWN = "unknown"  # Redis has no such trial any more

@@ -16,7 +16,7 @@ from hpq_worker.process.protocol import Halt, LineBuffer, RunRequest, encode, ru
 
 _LAST = b'{"last": true}'
 # Why a trial is given up that the function still runs, and the agent continues with the next one.
-_GOES_ON = (Halt.CANCELLED, Halt.PRUNED, Halt.LOST)
+_GOES_ON = (Halt.CANCELLED, Halt.PRUNED, Halt.DIVERGED, Halt.LOST)
 
 
 class Caller:

@@ -103,7 +103,9 @@ def _head(spec: SweepSpec, launch: Launch, total: int | None) -> Iterator[str]:
         yield share
     yield f"runs {launch.what}{describe_place(launch)}"
     for metric in spec.objectives or filter(None, [spec.metric]):
-        yield f"metric {metric.name}, {metric.goal}"
+        most = metric.terminate_on_nan
+        nan = f", a trial diverged after {most} NaN in a row" if most else ""
+        yield f"metric {metric.name}, {metric.goal}{nan}"
     for constraint in spec.constraints:
         yield f"constraint {constraint}"
     if spec.early:
