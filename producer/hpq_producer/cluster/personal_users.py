@@ -33,7 +33,8 @@ class PersonalUsers:
         admin = self._service.credentials("admin", connection.prefix)
         self._ca = admin.ca
         parts = parse(connection.url)
-        place = f"{quote(admin.user)}:{quote(admin.password)}@{parts.netloc.rpartition('@')[2]}"
+        user, password = quote(admin.user, safe=""), quote(admin.password, safe="")
+        place = f"{user}:{password}@{parts.netloc.rpartition('@')[2]}"
         self._url = with_place(parts, place)
 
     def invite(self, name: str) -> None:
