@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from redis import Redis, ResponseError
 
+from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from tests.support.commands import run_hpq
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk, run_here
+from tests.support.store_calls import Shelf
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -53,6 +55,12 @@ def desk(
 ) -> Desk:
     """Return a user's directory, on an empty server."""
     return Desk(tmp_path, redis_url, reader, monkeypatch)
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, redis: Redis, keys: Keys) -> Shelf:
+    """Return a file store in the test's folder."""
+    return Shelf(tmp_path / "store", redis, keys)
 
 
 @pytest.fixture

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,8 +15,24 @@ from redis import Redis
 
 from hpq.archive.history import History
 from hpq.connection.client import connect
-from hpq.domain.attempt import CommitReply, HeartbeatReply, Outcome, ReportBatch, WorkerPresence
-from hpq.domain.trial import Artifacts, Checkpoint, Claim, Point, TrialId, TrialState
+from hpq.domain.attempt import (
+    CommitReply,
+    HeartbeatReply,
+    Nothing,
+    Outcome,
+    ReportBatch,
+    WorkerPresence,
+)
+from hpq.domain.trial import (
+    Artifacts,
+    Checkpoint,
+    Claim,
+    Failure,
+    FailureKind,
+    Point,
+    TrialId,
+    TrialState,
+)
 from hpq.filestore.base import Files, folder_of
 from hpq.filestore.local import open_files
 from hpq.settings import read
@@ -28,8 +45,14 @@ from hpq.store.worker_reader import server_ms
 LEASE = 30_000
 
 
-def take(store: TrialStore, who: WorkerPresence, nonce: str) -> Claim:
-    claim = store.claim(who, nonce=nonce, lease_ms=LEASE)
+def ask(store: TrialStore, who: WorkerPresence, nonce: str = "", **more) -> Claim | Nothing:
+    """Claim, by default with a new nonce; there may be no trial."""
+    return store.claim(who, nonce=nonce or secrets.token_hex(8), lease_ms=LEASE, **more)
+
+
+def take(store: TrialStore, who: WorkerPresence, nonce: str = "", **more) -> Claim:
+    """Claim a trial, by default with a new nonce."""
+    claim = ask(store, who, nonce, **more)
     assert isinstance(claim, Claim)
     return claim
 
@@ -45,9 +68,35 @@ def beat(
     return store.beat(claim, who, batch, lease_ms=LEASE)
 
 
-def end(store: TrialStore, claim: Claim, value: float, **more) -> CommitReply:
-    outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1, **more)
+def report(
+    store: TrialStore,
+    who: WorkerPresence,
+    claim: Claim,
+    log: bytes = b"",
+    **curves: Sequence[float],
+) -> None:
+    """Report the values of each metric at steps 1, 2, … in one batch; `acc` is the objective."""
+    points = tuple(
+        Point(step=step, name=name, value=value)
+        for name, values in curves.items()
+        for step, value in enumerate(values, start=1)
+    )
+    steps = max(map(len, curves.values()))
+    last = curves["acc"][-1] if "acc" in curves else None
+    batch = ReportBatch(seq=1, step=steps, objective=last, points=points, log=log)
+    store.beat(claim, who, batch, lease_ms=LEASE)
+
+
+def end(store: TrialStore, claim: Claim, value: float, *, step: int = 1, **more) -> CommitReply:
+    outcome = Outcome(state=TrialState.FINISHED, objective=value, step=step, **more)
     return store.commit(claim, outcome)
+
+
+def fail(
+    store: TrialStore, claim: Claim, message: str, kind: FailureKind = FailureKind.USER_ERROR
+) -> CommitReply:
+    failure = Failure(kind=kind, message=message, fingerprint="f")
+    return store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
 
 
 def reaped(store: TrialStore, queue: str, **more) -> int | None:

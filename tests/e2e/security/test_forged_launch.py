@@ -9,14 +9,13 @@ import pytest
 
 from hpq.code import bundle
 from hpq.code.manifest import digest_of, manifest
-from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.attempt import WorkerPresence
 from hpq.domain.trainer_specs import built_in_launch
-from hpq.domain.trial import TrialState
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import text_of
 from tests.support.ids import ids, refused
-from tests.support.store_calls import take
+from tests.support.store_calls import end, take
 
 DIGITS = "trainer: digits\nmethod: grid\nparameters: {epochs: {values: [1, 2]}}\n"
 SENT = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
@@ -51,9 +50,8 @@ def finish(lab, *values: float) -> None:
     """End trials with these results."""
     store = TrialStore(StoreContext.open(lab.redis, lab.keys))
     who = WorkerPresence(name="w1", host="h1", queue="default")
-    for number, value in enumerate(values):
-        outcome = Outcome(state=TrialState.FINISHED, objective=value, step=1)
-        store.commit(take(store, who, f"n{number}"), outcome)
+    for value in values:
+        end(store, take(store, who), value)
 
 
 def test_try_runs_no_command_that_a_record_of_a_built_in_trainer_names(lab) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Nothing, Outcome
+from hpq.domain.attempt import Nothing
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import Claim, TrialState
+from hpq.domain.trial import Claim
 from hpq.search.space import Space
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -28,6 +28,7 @@ from hpq_producer.sweepfile import parameters
 from hpq_producer.sweepfile.errors import Problems, SourceMap
 from tests.support.desk import Desk
 from tests.support.ids import raises, refused
+from tests.support.store_calls import end
 
 Take = Callable[[], Claim | Nothing]
 GRID = (
@@ -39,17 +40,11 @@ RANDOM = (
 )
 
 
-def finish(store: TrialStore, claim: Claim | Nothing, value: float = 0.5) -> None:
-    assert isinstance(claim, Claim)
-    outcome = Outcome(state=TrialState.FINISHED, objective=value, step=3)
-    store.commit(claim, outcome)
-
-
 def test_an_edited_grid_adds_what_is_new_and_leaves_all_other_trials_as_they_are(
     desk: Desk, store: TrialStore, take: Take, redis: Redis, keys: Keys, control: SweepControl
 ) -> None:
     sid = desk.sweep(GRID)
-    finish(store, take())
+    end(store, take(), 0.5)
     edited = GRID.replace("[1, 2, 3]", "[2, 4, 5]")
     done = desk.into(sid, edited)
     assert (done["added"], done["there"], done["trials"]) == (2, 1, 5)
@@ -77,12 +72,12 @@ def test_the_range_of_a_sweep_is_that_of_all_its_files(
 ) -> None:
     sid = desk.sweep(GRID)
     for value in (0.9, 0.8, 0.1):
-        finish(store, take(), value)
+        end(store, take(), value)
     first = judge_winner(desk.reader, desk.reader.sweeps.get(sid))
     assert first is not None and list(first.edges) == ["x"]
     desk.into(sid, GRID.replace("[1, 2, 3]", "[4, 5]"))
     for _ in range(2):
-        finish(store, take())
+        end(store, take(), 0.5)
     sweep = desk.reader.sweeps.get(sid)
     found = judge_winner(desk.reader, sweep)
     assert found is not None and found.trial == 3 and found.edges == {}
@@ -138,7 +133,7 @@ def test_a_sweep_goes_on_as_it_stands(
     sid = desk.sweep(GRID)
     if before == "finished":
         while isinstance(claim := take(), Claim):
-            finish(store, claim)
+            end(store, claim, 0.5)
     elif before:
         getattr(control, before)(sid)
     assert desk.into(sid, GRID.replace("3]", "3, 4]"))["added"] == 1

@@ -15,15 +15,10 @@ from hpq.store.archive import ArchiveRestore
 from hpq.store.control import SweepControl
 from hpq.store.scripts import StoreContext
 from tests.support.ids import refused
-from tests.support.store_calls import Shelf, beat, end, forged_paths, remove_all, take
+from tests.support.store_calls import beat, end, forged_paths, remove_all, take
 
 SID = "demo-00000"
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def shelf(tmp_path: Path, redis, keys) -> Shelf:
-    return Shelf(tmp_path / "store", redis, keys)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from hpq.domain.attempt import CommitReply, Nothing, Outcome, ReportBatch, Worke
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trainer_specs import built_in_launch
-from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
+from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
@@ -41,7 +41,7 @@ from hpq_producer.watch.app import _important, matching
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.ids import ids, refused
-from tests.support.store_calls import end, take
+from tests.support.store_calls import end, fail, report, take
 
 LEASE_MS = 30_000
 ESCAPES = "\x1b[31mred\x1b[0m =cmd() [bold]x[/bold]"
@@ -50,39 +50,15 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 MakeSweep = Callable[..., SweepView]
 
 
-def claim(store: TrialStore, who: WorkerPresence) -> Claim:
-    got = store.claim(who, nonce=os.urandom(8).hex(), lease_ms=LEASE_MS)
-    assert isinstance(got, Claim)
-    return got
-
-
-def report(
-    store: TrialStore, who: WorkerPresence, got: Claim, *values: float, log: bytes = b""
-) -> None:
-    for step, value in enumerate(values, start=1):
-        points = (Point(step=step, name="acc", value=value),)
-        batch = ReportBatch(seq=step, step=step, objective=value, points=points, log=log)
-        store.beat(got, who, batch, lease_ms=LEASE_MS)
-
-
-def finish(store: TrialStore, got: Claim, objective: float, step: int = 2) -> None:
-    store.commit(got, Outcome(state=TrialState.FINISHED, objective=objective, step=step))
-
-
-def fail(store: TrialStore, got: Claim, message: str = ESCAPES) -> None:
-    failure = Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint="f")
-    store.commit(got, Outcome(state=TrialState.FAILED, failure=failure))
-
-
 @pytest.fixture
 def done(store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep) -> SweepView:
     """Three trials: finished at 0.5 and 0.9, failed with an ugly message."""
     sweep = sweep_of(3)
     for value in (0.5, 0.9):
-        got = claim(store, who)
-        report(store, who, got, value / 2, value, log=f"at {value} {ESCAPES}\n".encode())
-        finish(store, got, value)
-    fail(store, claim(store, who))
+        got = take(store, who)
+        report(store, who, got, f"at {value} {ESCAPES}\n".encode(), acc=[value / 2, value])
+        end(store, got, value)
+    fail(store, take(store, who), ESCAPES)
     return sweep
 
 
@@ -158,7 +134,7 @@ def test_the_best_are_confirmed_with_other_seeds_by_a_sweep_of_its_own(
     assert [t.params["x"] for t in reader.trials.all(sid)] == [2, 2, 2, 1, 1, 1]
     assert f"{sid} measures the noise: 0 of 6" in hpq("best", done.id).stdout
     for value in (0.90, 0.91, 0.92, 0.50, 0.51, 0.52):
-        finish(store, claim(store, who), value)
+        end(store, take(store, who), value)
     said = hpq("best", sid, "-n", "2").stdout
     assert "0.9100 ± 0.0100" in said and "verdict  yes" in said
     assert "would stay first in 100%" in said
@@ -182,7 +158,7 @@ def test_a_confirmation_that_other_parameters_win_is_no_yes(
     control.stop(done.id)
     sid = hpq("best", "-n", "2", "--confirm", "2", HPQ_USER="me").stdout.strip()
     for value in (0.50, 0.51, 0.90, 0.91):
-        finish(store, claim(store, who), value)
+        end(store, take(store, who), value)
     said = hpq("best", done.id).stdout
     assert "verdict  not certain" in said and sid in said
 
@@ -191,7 +167,7 @@ def test_code_that_another_key_signed_is_not_confirmed(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1, launch=Launch(program="train.py", code_dir="/tmp"))
-    finish(store, claim(store, who), 0.5)
+    end(store, take(store, who), 0.5)
     refused(hpq("best", "demo-00000", "--confirm", "2"), "code-key-differs", exit=2)
 
 
@@ -240,7 +216,7 @@ def variants(
     for sid, version, values in (("a-00000", 1, (0.5, 0.75, 0.3)), ("b-00000", 2, (0.9, 0.25))):
         sweep_of(len(values), sid, launch=Launch(trainer="digits", code=f"hpq=={version}"))
         for value in values:
-            finish(store, claim(store, who), value)
+            end(store, take(store, who), value)
     return "a-00000", "b-00000"
 
 
@@ -311,7 +287,7 @@ def test_variants_are_confirmed_by_a_sweep_of_each_and_then_judged_together(
     ]  # fmt: skip
     assert f"{ids[0]} measures the noise: 0 of 6" in hpq("best", *variants).stdout
     for value in (0.51, 0.52, 0.41, 0.42, 0.31, 0.32, 0.91, 0.92, 0.21, 0.22):
-        finish(store, claim(store, who), value)
+        end(store, take(store, who), value)
     for command in ("best", "summary"):
         linked = hpq(command, *variants).stdout
         assert "verdict  yes" in linked and "--confirm" not in linked
@@ -338,22 +314,22 @@ def test_the_noise_of_a_variant_is_not_that_of_one_whose_repetitions_are_equal(
 ) -> None:
     first, second = hpq("best", *variants, "-n", "3", "--confirm", "2").stdout.split()
     for value in (0.5, 0.5, 0.4, 0.4, 0.91, 0.92):
-        finish(store, claim(store, who), value)
+        end(store, take(store, who), value)
     for pair in ((first, second), variants):
         said = hpq("best", *pair).stdout
         assert "verdict  unknown" in said and f"of {first} with other seeds" in said
         assert "stay first" not in said and "luck" not in said and "is real" not in said
     third = sweep_of(2, "c-00000").id
     for value in (0.85, 0.86):
-        finish(store, claim(store, who), value)
+        end(store, take(store, who), value)
     hpq("best", third, "--where", "x == 1", "--confirm", "2")
     for value in (0.7, 0.8):
-        finish(store, claim(store, who), value)
+        end(store, take(store, who), value)
     said = hpq("summary", *variants, third).stdout
     assert "-n 2 --confirm 5" in said, "no confirmation has the second"
     hpq("best", variants[0], third, "-n", "3", "--confirm", "2")
     for value in (0.95, 0.96, 0.1, 0.2, 0.3, 0.4):
-        finish(store, claim(store, who), value)
+        end(store, take(store, who), value)
     said = hpq("best", variants[0], third).stdout
     assert "verdict  not certain" in said and f"another trial leads {third}/2" in said
 
@@ -411,8 +387,8 @@ def test_results_and_curves_as_parquet_have_the_columns_of_csv(
     frame = read(["results", "--where", "x > 9"])
     assert {"trial", "param.x", "objective"} <= set(frame.columns) and frame.empty
     sweep_of(1, "e-00000")
-    report(store, who, got := claim(store, who), 0.5, math.inf)
-    finish(store, got, 0.5)
+    report(store, who, got := take(store, who), acc=[0.5, math.inf])
+    end(store, got, 0.5)
     assert list(read(["results", "e-00000"])["last.acc"]) == [math.inf], "as in its history"
 
 
@@ -538,7 +514,7 @@ def test_a_table_in_a_pipe_is_cut_only_where_columns_says_so(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
-    fail(store, claim(store, who), "long " * 40 + "end")
+    fail(store, take(store, who), "long " * 40 + "end")
     assert "end" in hpq("results").stdout
     cut = hpq("results", COLUMNS="30").stdout.splitlines()
     assert len(cut) == 2 and max(map(len, cut)) <= 30
@@ -607,8 +583,8 @@ def test_wait_and_watch_exit_by_one_rule(
             failure = Failure(kind=FailureKind(end_), message="no 'acc'; did you mean 'Acc'?")
         value = 0.5 if state is not TrialState.CANCELLED and failure is None else None
         outcome = Outcome(state=state, objective=value, failure=failure)
-        if store.commit(claim(store, who), outcome) is CommitReply.REQUEUED:
-            store.commit(claim(store, who), outcome)
+        if store.commit(take(store, who), outcome) is CommitReply.REQUEUED:
+            store.commit(take(store, who), outcome)
     waited = hpq("wait")
     assert waited.returncode == code == hpq("watch", "--until-done").returncode
     if code == 5:
@@ -621,7 +597,7 @@ def test_cancelled_trials_are_not_counted_as_done(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
     sweep_of(5)
-    finish(store, claim(store, who), 0.5)
+    end(store, take(store, who), 0.5)
     control.cancel("demo-00000", [2, 3])
     for words in (("ls",), ("watch", "--once"), ("wait", "--timeout", "0")):
         answer = hpq(*words)
@@ -638,16 +614,16 @@ def test_watch_prints_one_line_if_a_retry_ends_before_its_trials_ran(
     control: SweepControl,
 ) -> None:
     sweep_of(8)
-    finish(store, claim(store, who), 0.5)
+    end(store, take(store, who), 0.5)
     for _ in range(7):
-        fail(store, claim(store, who), "old")
+        fail(store, take(store, who), "old")
     control.resume("demo-00000")
     assert control.retry("demo-00000", range(2, 9)) == 7
     with running(environ, "watch") as process:
         assert next_line(process).startswith("demo-00000  waiting")
         assert ids(next_line(process)) == ["no-worker"]
         for _ in range(5):
-            fail(store, claim(store, who), "again")
+            fail(store, take(store, who), "again")
         assert process.wait(DEADLINE_S) == 1
         assert process.stdout is not None
         lines = process.stdout.read().decode().splitlines()
@@ -694,9 +670,9 @@ def test_watch_off_a_terminal_prints_a_line_an_event_and_ends_with_the_sweep(
     with running(environ, "watch") as process:
         assert next_line(process).startswith("demo-00000  waiting")
         assert ids(next_line(process)) == ["no-worker"]
-        got = claim(store, who)
+        got = take(store, who)
         assert next_line(process) == "#1 started on w1  x=1"
-        finish(store, got, 0.75)
+        end(store, got, 0.75)
         assert next_line(process).startswith("#1 finished acc=0.75 in ")
         assert next_line(process).startswith("demo-00000  finished")
         assert process.wait(DEADLINE_S) == 0
@@ -706,15 +682,15 @@ def test_logs_follow_until_the_trial_ends(
     environ: dict[str, str], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
-    got = claim(store, who)
-    report(store, who, got, 0.1, log=b"first\n")
+    got = take(store, who)
+    report(store, who, got, b"first\n", acc=[0.1])
     with running(environ, "logs", "-f", "1") as process:
         assert next_line(process) == "first"
         store.beat(got, who, ReportBatch(seq=2, log=b"sec\x1b[3"), lease_ms=LEASE_MS)
         store.beat(got, who, ReportBatch(seq=3, log=b"1mond \xc3"), lease_ms=LEASE_MS)
         store.beat(got, who, ReportBatch(seq=4, log=b"\xa9\n"), lease_ms=LEASE_MS)
         assert next_line(process) == "second é"
-        finish(store, got, 0.5)
+        end(store, got, 0.5)
         assert process.wait(DEADLINE_S) == 0
 
 
@@ -794,10 +770,10 @@ def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
     terminal: Callable[..., Terminal], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(3)
-    got = claim(store, who)
+    got = take(store, who)
     shown = terminal("watch")
     assert "\x1b[?1049h" in shown.until("1 running")[:20]
-    finish(store, got, 0.8125)
+    end(store, got, 0.8125)
     shown.until("0.8125")
     shown.press("q")
     shown.until(LEAVES)
@@ -808,10 +784,10 @@ def test_watch_until_done_leaves_by_itself_with_the_verdict_on_the_screen(
     terminal: Callable[..., Terminal], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(1)
-    got = claim(store, who)
+    got = take(store, who)
     shown = terminal("watch", "--until-done")
     shown.until("1 running")
-    finish(store, got, 0.8125)
+    end(store, got, 0.8125)
     verdict = re.sub(r"\x1b\[[0-9;]*m", "", shown.to_the_end().rpartition(LEAVES)[2])
     assert shown.process.wait(DEADLINE_S) == 0
     assert verdict.startswith("demo-00000  finished") and "1 finished" in verdict
@@ -825,8 +801,8 @@ def test_keys_open_a_trial_filter_and_cancel_after_a_yes(
     reader: StoreReader,
 ) -> None:
     sweep_of(3)
-    got = claim(store, who)
-    report(store, who, got, 0.5, log=b"hello from the trial\n")
+    got = take(store, who)
+    report(store, who, got, b"hello from the trial\n", acc=[0.5])
     shown = terminal("watch")
     shown.until("1 of 3")
     shown.press("\r")
@@ -857,7 +833,7 @@ def test_keys_and_events_draw_at_most_four_frames_a_second(
     drawn = len(shown.until("2 of 50").partition("2 of 50")[0])
     for n in range(3, 13):
         shown.press("j")
-        finish(store, claim(store, who), n / 100)
+        end(store, take(store, who), n / 100)
         shown.until(f"{n} of 50")
     frames = shown.drawn.count(HOME, drawn)
     assert 10 <= frames <= 4 * (time.monotonic() - begun) + 2
@@ -1038,7 +1014,7 @@ def nested(store: TrialStore, who: WorkerPresence, writer: SweepWriter) -> Sweep
     writer.add_rows(sweep.id, 1, rows)
     writer.seal(sweep)
     for objective in (0.5, 0.9):
-        finish(store, claim(store, who), objective)
+        end(store, take(store, who), objective)
     return sweep
 
 
@@ -1064,7 +1040,7 @@ def test_versions_that_differ_between_hosts_are_one_warning(
         store.keep_provenance(name, dumps(record))
         got = store.claim(who, nonce=name, lease_ms=LEASE_MS, provenance=name)
         assert isinstance(got, Claim)
-        finish(store, got, 0.5)
+        end(store, got, 0.5)
         warned = [line for line in hpq("summary").stdout.splitlines() if "versions differ" in line]
         assert len(warned) == (name == "d3")
     assert "torch 2.4 on host-d1, 2.5 on host-d3" in warned[0] and "numpy" not in warned[0]
@@ -1072,7 +1048,7 @@ def test_versions_that_differ_between_hosts_are_one_warning(
         sweep_of(1, f"bad{name}-00000")
         store.keep_provenance(name, record)
         got = store.claim(who, nonce=name, lease_ms=LEASE_MS, provenance=name)
-        finish(store, got, 0.5)
+        end(store, got, 0.5)
         assert hpq("summary", f"bad{name}-00000").returncode == (3 if name == "d4" else 0)
 
 
@@ -1088,7 +1064,7 @@ def test_logs_of_a_trial_that_printed_nothing_say_so(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
-    finish(store, claim(store, who), 0.5)
+    end(store, take(store, who), 0.5)
     for words in (["1"], ["1", "--tail", "3"], []):
         answer = hpq("logs", *words)
         assert (answer.returncode, answer.stdout) == (0, "")
@@ -1100,8 +1076,8 @@ def test_logs_of_a_sweep_are_rather_those_of_a_failed_trial(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:
     sweep_of(2)
-    fail(store, claim(store, who))
-    finish(store, claim(store, who), 0.5)
+    fail(store, take(store, who), ESCAPES)
+    end(store, take(store, who), 0.5)
     assert hpq("logs").stderr == "trial demo-00000/1 printed nothing\n"
 
 
@@ -1114,8 +1090,8 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
     hpq: Hpq, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, control: SweepControl
 ) -> None:
     sweep_of(3)
-    finish(store, claim(store, who), 0.5)
-    second = claim(store, who)
+    end(store, take(store, who), 0.5)
+    second = take(store, who)
     shot = json.loads(hpq("watch", "--once", "--json").stdout)
     assert (shot["sweep"]["id"], shot["sweep"]["best"]) == ("demo-00000", 0.5)
     assert [[t["trial"] for t in shot[part]] for part in ("running", "recent", "best")] == [
@@ -1131,7 +1107,7 @@ def test_watch_once_and_wait_give_the_sweep_as_data(
     control.cancel("demo-00000", [3])
     got = store.claim(who, nonce="again", lease_ms=LEASE_MS)
     assert got == Nothing()
-    finish(store, second, 0.75)
+    end(store, second, 0.75)
     shot = json.loads(hpq("watch", "--once", "--json").stdout)
     assert (shot["sweep"]["state"], shot["sweep"]["not_taken"]) == ("finished", None)
 
@@ -1141,12 +1117,12 @@ def test_lines_begin_with_what_runs_already_and_are_never_wrapped(
 ) -> None:
     sweep_of(2)
     long = "word " * 60 + "end"
-    fail(store, claim(store, who), long)
-    got = claim(store, who)
+    fail(store, take(store, who), long)
+    got = take(store, who)
     with running(environ, "watch") as process:
         assert next_line(process).startswith("demo-00000  running")
         assert re.fullmatch(r"#2 running on w1 for \S+  x=2", next_line(process))
-        finish(store, got, 0.75)
+        end(store, got, 0.75)
         assert process.stdout is not None
         rest = process.stdout.read().decode().splitlines()
     failed = [line for line in rest if line.startswith("! 1 failed")]
@@ -1163,7 +1139,7 @@ def test_ls_marks_what_no_live_worker_takes(
     (record,) = json.loads(hpq("ls", "--json", "--where", "state == waiting").stdout)
     assert (record["state"], record["not_taken"]["code"]) == ("waiting", "no-worker")
     assert json.loads(hpq("ls", "--json", "--where", "state == running").stdout) == []
-    claim(store, who)
+    take(store, who)
     assert hpq("ls").stderr == ""
     (record,) = json.loads(hpq("ls", "--json").stdout)
     assert (record["state"], record["not_taken"]) == ("running", None)
@@ -1235,8 +1211,8 @@ def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_ret
         SweepView(id=sid, name="two", digest="d", launch=launch, metric=metric, varying=("x", "y"))
     )
     for value in range(9):
-        finish(store, claim(store, who), value)
-    fail(store, claim(store, who))
+        end(store, take(store, who), value)
+    fail(store, take(store, who), ESCAPES)
     (hidden := tmp_path / "hidden").mkdir()
     (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['sklearn'] = None\n")
 
@@ -1250,7 +1226,7 @@ def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_ret
     assert (kept["sets"], kept["why_none"] or kept["shares"][0]["param"]) == (9, "x")
     control.retry(sid, [10])
     assert "pip install scikit-learn" in without_sklearn()  # the sweep runs
-    finish(store, claim(store, who), 9)
+    end(store, take(store, who), 9)
     assert "pip install scikit-learn" in without_sklearn()  # other results
     assert "10 trials" in hpq_process("summary", sid).stdout
     assert "10 trials" in without_sklearn()

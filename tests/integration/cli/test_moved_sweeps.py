@@ -45,11 +45,6 @@ READS: tuple[tuple[str, ...], ...] = (
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, redis, keys) -> Shelf:
-    return Shelf(tmp_path / "store", redis, keys)
-
-
-@pytest.fixture
 def here(environ: dict[str, str], tmp_path: Path) -> dict[str, str]:
     environ["HPQ_STORE"] = str(tmp_path / "store")
     environ["HPQ_CODE_KEY"] = "k" * 32

@@ -22,6 +22,7 @@ from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.enqueue.provenance import CodeLocation, normalize_remote
 from hpq_producer.watch.event_log import event_line
 from tests.support.desk import Desk
+from tests.support.store_calls import end, report
 
 Take = Callable[[], Claim | Nothing]
 GRID = (
@@ -31,13 +32,9 @@ GRID = (
 WIDER = GRID.replace("[1, 2, 3]", "[2.0, 3, 4, 5]")
 
 
-def finish(
-    store: TrialStore, who: WorkerPresence, claim: Claim | Nothing, objective: float
-) -> None:
-    assert isinstance(claim, Claim)
-    points = (Point(step=1, name="acc", value=objective), Point(step=1, name="loss", value=0.5))
-    store.beat(claim, who, ReportBatch(seq=1, points=points), lease_ms=30_000)
-    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=objective, step=7))
+def finish(store: TrialStore, who: WorkerPresence, claim: Claim, objective: float) -> None:
+    report(store, who, claim, acc=[objective], loss=[0.5])
+    end(store, claim, objective, step=7)
 
 
 def two_finished(

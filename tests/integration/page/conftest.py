@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
-from hpq.domain.trial import Claim, Point, TrialState
+from hpq.domain.attempt import WorkerPresence
+from hpq.domain.trial import Claim
 from hpq.store.trials import TrialStore
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
+from tests.support.store_calls import report
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]
@@ -185,13 +186,7 @@ def begin(
 
     def run(*values: float, log: bytes = b"") -> Claim:
         claim = take()
-        points = tuple(Point(step=k, name="acc", value=v) for k, v in enumerate(values, 1))
-        batch = ReportBatch(seq=1, step=len(values), objective=values[-1], points=points, log=log)
-        store.beat(claim, who, batch, lease_ms=30_000)
+        report(store, who, claim, log, acc=values)
         return claim
 
     return run
-
-
-def finish(store: TrialStore, claim: Claim, value: float) -> None:
-    store.commit(claim, Outcome(state=TrialState.FINISHED, objective=value, step=2))

@@ -15,7 +15,8 @@ from hpq.domain.trial import TrialId, TrialState
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq_producer.manifests.acl import users
-from tests.integration.page.conftest import Served, Tab, finish
+from tests.integration.page.conftest import Served, Tab
+from tests.support.store_calls import end
 
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
@@ -97,7 +98,7 @@ def test_a_trial_is_cancelled_and_retried(
     serve, sweep_of, begin, store, reader, tab: Callable[..., Tab]
 ) -> None:
     sweep: SweepView = sweep_of(3)
-    finish(store, begin(0.1, 0.5), 0.5)
+    end(store, begin(0.1, 0.5), 0.5)
     served = serve("--allow-actions")
 
     def state(n: int) -> TrialState:

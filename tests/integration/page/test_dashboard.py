@@ -26,7 +26,7 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
 from hpq.store.wire.trial import encode_new
-from tests.integration.page.conftest import Tab, finish
+from tests.integration.page.conftest import Tab
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import refused
 from tests.support.made_sweeps import RANGES, drawn_sets, made
@@ -80,12 +80,12 @@ def test_a_finished_trial_appears_on_the_open_page(
     serve, sweep_of, begin, store: TrialStore, tab: Callable[..., Tab]
 ) -> None:
     sweep: SweepView = sweep_of(4)
-    finish(store, begin(0.1, 0.5), 0.5)
+    end(store, begin(0.1, 0.5), 0.5)
     second = begin(0.2, 0.7)
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
     assert "acc 0.5000" in shown.text("h1")
-    finish(store, second, 0.75)
+    end(store, second, 0.75)
     shown.until("document.querySelector('h1').textContent.includes('0.7500')")
     shown.until(
         "document.querySelectorAll('#table tbody tr td:nth-child(2)')[0].textContent === 'finished'"
@@ -108,7 +108,7 @@ def test_the_front_moves_on_the_open_page_and_a_trial_says_what_dominates_it(
         claim, values = take(), {"acc": acc, "ms": ms}
         points = tuple(Point(step=1, name=name, value=value) for name, value in values.items())
         store.beat(claim, who, ReportBatch(seq=1, step=1, points=points), lease_ms=30_000)
-        finish(store, claim, acc)
+        end(store, claim, acc)
 
     run(0.5, 20)
     served = serve()
@@ -367,7 +367,7 @@ def test_sweeps_chosen_in_the_list_are_overlaid_by_any_metric_and_followed(
     assert {u.rpartition("/")[2] for u in shown.requests if "/curves/" in u} == {
         f"{sid}?metric=train%2Facc" for sid in claims
     }
-    finish(store, claims["two-00000"], 0.75)
+    end(store, claims["two-00000"], 0.75)
     shown.until(
         "document.querySelector('[data-of=two-00000]').textContent.includes('0.7500')"
         " && document.querySelector('[data-sweep=two-00000] h1').textContent.includes('0.7500')"
@@ -417,7 +417,7 @@ def test_a_sweep_removed_while_shown_keeps_its_last_state(
     serve, sweep_of, begin, store: TrialStore, control: SweepControl, tab: Callable[..., Tab]
 ) -> None:
     sweep: SweepView = sweep_of(1)
-    finish(store, begin(0.1, 0.5), 0.5)
+    end(store, begin(0.1, 0.5), 0.5)
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
     control.remove(sweep.id)
@@ -430,7 +430,7 @@ def test_a_page_says_since_when_it_is_not_live_and_comes_back(
     serve, sweep_of, begin, store: TrialStore, redis: Redis, tab: Callable[..., Tab]
 ) -> None:
     sweep: SweepView = sweep_of(2)
-    finish(store, begin(0.1, 0.5), 0.5)
+    end(store, begin(0.1, 0.5), 0.5)
     shown = serve().show(tab(), f"/sweep/{sweep.id}")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
     redis.config_set("maxclients", 1)
@@ -439,7 +439,7 @@ def test_a_page_says_since_when_it_is_not_live_and_comes_back(
         shown.until("document.querySelector('#live').textContent.startsWith('not live since')")
     finally:
         redis.config_set("maxclients", 10_000)
-    finish(store, begin(0.1, 0.75), 0.75)
+    end(store, begin(0.1, 0.75), 0.75)
     shown.until("document.querySelector('h1').textContent.includes('0.7500')")
     shown.until("document.querySelector('#live').textContent.startsWith('live')")
 
@@ -448,13 +448,13 @@ def test_a_tab_that_polls_again_gets_what_it_missed(
     serve, sweep_of, begin, store: TrialStore
 ) -> None:
     sweep: SweepView = sweep_of(4)
-    finish(store, begin(0.1, 0.5), 0.5)
+    end(store, begin(0.1, 0.5), 0.5)
     served = serve()
     first = served.moment(sweep.id)
     assert served.changes(sweep.id, first) == 304
     at = first
     for n, value in ((2, 0.25), (3, 0.75)):
-        finish(store, begin(0.1, value), value)
+        end(store, begin(0.1, value), value)
         found = served.patch(sweep.id, at)
         assert found["trials"]["n"] == [n] and found["curves"]["len"] == [2]
         at = found["at"]
@@ -478,10 +478,10 @@ def test_an_axis_that_changes_loads_the_page_again(
     """A logarithmic axis has no place for the new value."""
     sweep: SweepView = sweep_of(4)
     for value in (1e-6, 1e-3, 1.0):
-        finish(store, begin(value), value)
+        end(store, begin(value), value)
     served = serve()
     first = served.moment(sweep.id)
-    finish(store, begin(-1.0), -1.0)
+    end(store, begin(-1.0), -1.0)
     assert served.patch(sweep.id, first) == {"reset": True}
     assert served.changes(sweep.id, served.moment(sweep.id)) == 304
 
@@ -498,7 +498,7 @@ def test_more_events_than_one_read_returns_are_all_seen(
         control.resume(sweep.id)
         control.pause(sweep.id)
     control.resume(sweep.id)
-    finish(store, claim, 0.5)
+    end(store, claim, 0.5)
     found = served.patch(sweep.id, first)
     assert found["trials"]["n"] == [1] and found["trials"]["y"] == [0.5]
 
@@ -538,7 +538,7 @@ def test_polls_of_a_quiet_sweep_read_no_trial(
     serve, sweep_of, begin, store: TrialStore, redis: Redis
 ) -> None:
     sweep: SweepView = sweep_of(4)
-    finish(store, begin(0.1, 0.5), 0.5)
+    end(store, begin(0.1, 0.5), 0.5)
     served = serve()
     moment = served.moment(sweep.id)
     redis.config_resetstat()
@@ -570,7 +570,7 @@ def test_a_poll_of_ten_thousand_trials_with_eight_running_is_twenty_kilobytes(
     for claim in claims:
         report(claim, 200, 0.8123456789)
     for claim in claims[:2]:
-        finish(store, claim, 0.8123456789)
+        end(store, claim, 0.8123456789)
         take()
     assert len(served.patch(sid, moment)["trials"]["n"]) == 10
     status, _, text = served.get(f"/sweep/{sid}/changes?since={moment}")
@@ -610,7 +610,7 @@ def test_a_page_of_damaged_data_names_the_key_and_follows_the_sweep_once_it_is_m
     serve, sweep_of, begin, store: TrialStore, redis: Redis, keys: Keys, part: str
 ) -> None:
     sweep: SweepView = sweep_of(4)
-    finish(store, begin(0.1, 0.5), 0.5)
+    end(store, begin(0.1, 0.5), 0.5)
     served, key = serve(), keys.sweep(sweep.id, part)
     moment = served.moment(sweep.id)
     redis.rename(key, "aside")
@@ -632,7 +632,7 @@ def test_equal_digits_on_the_screen_do_not_change_the_ranks(
 ) -> None:
     sweep: SweepView = sweep_of(2)
     for value in (0.12345671, 0.12345678):
-        finish(store, begin(0.1, value), value)
+        end(store, begin(0.1, value), value)
     shown = serve().show(tab(), f"/sweep/{sweep.id}#{sweep.id}/2")
     shown.until("document.querySelector('#trial').textContent.includes('1 of 2')")
 
@@ -708,7 +708,7 @@ def test_the_printed_link_opens_pages_that_follow_their_sweep(
     shown.page.click("#listing a")
     shown.page.wait_for_url("**/sweep/*")
     shown.until("document.querySelector('#live')?.textContent.startsWith('live')")
-    finish(store, claimed, 0.75)
+    end(store, claimed, 0.75)
     shown.until("document.querySelector('h1').textContent.includes('0.7500')")
     assert served.cookie[1] not in shown.page.content()
 

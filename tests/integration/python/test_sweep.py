@@ -22,6 +22,7 @@ from hpq_producer.query.history import HISTORY_COLUMNS
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import raises
+from tests.support.store_calls import end, fail, report
 
 MakeSweep = Callable[..., SweepView]
 Take = Callable[[], Claim | Nothing]
@@ -40,29 +41,6 @@ def server(desk: Desk) -> Desk:
     return desk
 
 
-def report(store: TrialStore, who: WorkerPresence, got: Claim, **curves: list[float]) -> None:
-    """Report the values of each metric at steps 1, 2, …"""
-    points = tuple(
-        Point(step=step, name=name, value=value)
-        for name, values in curves.items()
-        for step, value in enumerate(values, start=1)
-    )
-    last = curves["acc"][-1] if "acc" in curves else None
-    steps = max(map(len, curves.values()))
-    batch = ReportBatch(seq=1, step=steps, objective=last, points=points, log=b"line 1\nline 2\n")
-    store.beat(got, who, batch, lease_ms=30_000)
-
-
-def finish(store: TrialStore, got: Claim, values: list[float]) -> None:
-    end = Outcome(state=TrialState.FINISHED, objective=values[-1], best=max(values), step=3)
-    store.commit(got, end)
-
-
-def fail(store: TrialStore, got: Claim, message: str) -> None:
-    failure = Failure(kind=FailureKind.USER_ERROR, message=message, fingerprint="f")
-    store.commit(got, Outcome(state=TrialState.FAILED, failure=failure))
-
-
 def claimed(take: Take) -> Claim:
     got = take()
     assert isinstance(got, Claim)
@@ -75,8 +53,8 @@ def done(store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep, take: Take
     sweep = sweep_of(3)
     for values in ([0.1, 0.2, 0.5], [0.7, 0.9, 0.8]):
         got = claimed(take)
-        report(store, who, got, acc=values, loss=[3.0, 2.0, math.nan])
-        finish(store, got, values)
+        report(store, who, got, b"line 1\nline 2\n", acc=values, loss=[3.0, 2.0, math.nan])
+        end(store, got, values[-1], best=max(values), step=3)
     fail(store, claimed(take), HOSTILE)
     return hpq.Sweep(sweep.id)
 

@@ -29,11 +29,6 @@ STEPS = ("file_garbage.py", "local.py", "shutil.py")  # the code that may be kil
 
 
 @pytest.fixture
-def shelf(tmp_path, redis: Redis, keys: Keys) -> Shelf:
-    return Shelf(tmp_path / "store", redis, keys)
-
-
-@pytest.fixture
 def fill(
     store: TrialStore, sweep_of, who, shelf: Shelf, control: SweepControl
 ) -> Callable[[], set[str]]:

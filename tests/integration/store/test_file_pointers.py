@@ -216,11 +216,6 @@ def test_keep_lets_the_files_of_the_others_go_at_once(
     assert having() == [2]  # now the best and the last
 
 
-@pytest.fixture
-def shelf(tmp_path, redis, keys) -> Shelf:
-    return Shelf(tmp_path / "store", redis, keys)
-
-
 def test_what_a_lost_reply_a_crash_or_a_later_attempt_leaves_goes_all_the_same(
     store, sweep_of, who, shelf, control: SweepControl
 ) -> None:

@@ -40,11 +40,6 @@ STEPS = (
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, redis: Redis, keys: Keys) -> Shelf:
-    return Shelf(tmp_path / "store", redis, keys)
-
-
-@pytest.fixture
 def settings(tmp_path: Path, redis_url: str) -> Settings:
     """Settings by which a sweep may leave at once."""
     own = {"HPQ_STORE": str(tmp_path / "store"), "HPQ_KEEP_DAYS": "1e-9", "USER": "me"}

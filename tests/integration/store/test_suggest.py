@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +14,11 @@ from hpq.archive.restore import restore
 from hpq.archive.write import write
 from hpq.code.signing import is_signed, signed
 from hpq.connection.client import connect
-from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
+from hpq.domain.attempt import Nothing, WorkerPresence
 from hpq.domain.budget import Budget
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Launch, Metric, SweepState, SweepView
-from hpq.domain.trial import Claim, TrialState
+from hpq.domain.trial import Claim
 from hpq.search.discrete import IntUniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
@@ -37,6 +36,7 @@ from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_worker.suggest import processes
 from hpq_worker.suggest.loop import Suggester
 from tests.support.constants import DEADLINE_S
+from tests.support.store_calls import ask, end, take
 
 LEASE = 30_000
 KEY = "k3y-of-16-letters"
@@ -79,15 +79,6 @@ def rows(first: int, last: int) -> list[tuple[str, bytes]]:
     return [(dumps({"x": n}), ParameterSet({"x": n}).identity) for n in range(first, last + 1)]
 
 
-def take(store: TrialStore, who: WorkerPresence) -> Claim | Nothing:
-    return store.claim(who, nonce=secrets.token_hex(4), lease_ms=LEASE)
-
-
-def finish(store: TrialStore, claim: Claim) -> None:
-    outcome = Outcome(state=TrialState.FINISHED, objective=1.0, best=0.5, step=1)
-    assert store.commit(claim, outcome) == "done"
-
-
 def demand(redis: Redis) -> int:
     return int(redis.llen(Keys("hpq").demand("default")))
 
@@ -98,7 +89,7 @@ def test_a_sweep_without_sets_runs_and_calls_for_workers(redis, store, reader, l
     assert sweep.state is SweepState.RUNNING
     assert (sweep.counts.total, sweep.counts.to_come, sweep.counts.planned) == (0, 5, 5)
     assert demand(redis) == 5
-    assert take(store, who) == UNFED  # so this worker sees to it that sets are made
+    assert ask(store, who) == UNFED  # so this worker sees to it that sets are made
 
 
 def test_an_open_ended_sweep_is_never_finished_by_itself(
@@ -109,7 +100,7 @@ def test_an_open_ended_sweep_is_never_finished_by_itself(
     lead.acquire()
     for n in range(1, 4):
         assert lead.append(n, rows(n, n)).is_ok
-        finish(store, take(store, who))
+        assert end(store, take(store, who), 1.0) == "done"
     sweep = reader.sweeps.get(SID)
     assert sweep.state is SweepState.RUNNING and sweep.counts.is_open_ended
     assert demand(redis) == 1000
@@ -164,8 +155,8 @@ def test_the_cap_holds_whoever_makes_sets(redis_url, redis, store, reader, late,
             if answer.is_ok:
                 clients[number].hset(Keys("hpq").sweep(SID), "suggest_until", 1)
                 lead.append(answer.rows + 1, rows(answer.rows + 1, answer.rows + 1))
-            if isinstance(claim := take(other, who), Claim):
-                finish(other, claim)
+            if isinstance(claim := ask(other, who), Claim):
+                assert end(other, claim, 1.0) == "done"
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
@@ -220,7 +211,7 @@ def test_a_space_that_is_used_up_ends_the_sweep(store, reader, late, lead_of, wh
     lead.acquire()
     lead.append(1, rows(1, 1))
     assert lead.append(2, (), no_more="exhausted").word == "over"
-    finish(store, take(store, who))
+    assert end(store, take(store, who), 1.0) == "done"
     assert (reader.sweeps.get(SID).state, reader.sweeps.get(SID).no_more) == (
         "finished",
         "exhausted",
@@ -236,11 +227,11 @@ def test_retrying_a_trial_of_a_stopped_sweep_makes_no_further_sets(
     lead.append(1, rows(1, 1))
     claim = take(store, who)
     control.stop(SID)
-    finish(store, claim)
+    assert end(store, claim, 1.0) == "done"
     assert reader.sweeps.get(SID).state is SweepState.FINISHED
     control.retry(SID, [1])
     assert reader.sweeps.get(SID).counts.planned == 1
-    finish(store, take(store, who))
+    assert end(store, take(store, who), 1.0) == "done"
     assert reader.sweeps.get(SID).state is SweepState.FINISHED
     assert not audit_sweep(reader, SID).violations
 
@@ -252,11 +243,11 @@ def test_a_higher_cap_lets_more_come(
     lead = lead_of()
     lead.acquire()
     assert lead.append(1, rows(1, 1)).word == "over"
-    finish(store, take(store, who))
+    assert end(store, take(store, who), 1.0) == "done"
     assert reader.sweeps.get(SID).state is SweepState.FINISHED and demand(redis) == 0
     control.set(SID, {"run_cap": "3"})
     assert reader.sweeps.get(SID).counts.to_come == 2 and demand(redis) == 2
-    assert take(store, who) == UNFED
+    assert ask(store, who) == UNFED
 
 
 def test_an_archived_sweep_goes_on_where_it_comes_back(
@@ -266,7 +257,7 @@ def test_an_archived_sweep_goes_on_where_it_comes_back(
     lead = lead_of()
     lead.acquire()
     lead.append(1, rows(1, 2))
-    finish(store, take(store, who))
+    assert end(store, take(store, who), 1.0) == "done"
     before = reader.sweeps.get(SID)
     context = StoreContext.open(redis, Keys("hpq"))
     file = tmp_path / "late.hpq"
@@ -303,7 +294,7 @@ def test_a_suggester_passes_over_what_it_does_not_trust_and_goes_on(
     lead.acquire()
     lead.append(1, rows(1, 3))
     for _ in range(3):
-        finish(store, take(store, who))
+        assert end(store, take(store, who), 1.0) == "done"
     lead.release()
     history = SweepHistory(redis, Keys("hpq"), SID, lambda _number, _row: False)
     suggester = Suggester(search, history, lead_of())
@@ -327,21 +318,21 @@ def test_the_best_value_stands_beside_the_objective(store, reader, late, lead_of
     lead = lead_of()
     lead.acquire()
     lead.append(1, rows(1, 1))
-    finish(store, take(store, who))
-    (end,) = [e for e in reader.events.read(SID) if e.what == "finished"]
-    assert (float(end.fields["objective"]), float(end.fields["best"])) == (1.0, 0.5)
+    end(store, take(store, who), 1.0, best=0.5)
+    (event,) = [e for e in reader.events.read(SID) if e.what == "finished"]
+    assert (float(event.fields["objective"]), float(event.fields["best"])) == (1.0, 0.5)
 
 
 def test_a_live_maker_is_left_alone(redis, store, late, lead_of, who, reader: StoreReader) -> None:
     late(5)
     lead = lead_of()
     lead.acquire()
-    assert take(store, who) == Nothing()
+    assert ask(store, who) == Nothing()
     lead.append(1, rows(1, 1))
     claim = take(store, who)
-    assert isinstance(claim, Claim) and claim.unfed == ""
+    assert claim.unfed == ""
     redis.hset(Keys("hpq").sweep(SID), "suggest_until", 1)
-    assert take(store, who) == UNFED
+    assert ask(store, who) == UNFED
 
 
 def test_no_more_sets_are_taken_than_the_cap_of_the_sweep(reader, late, lead_of) -> None:
