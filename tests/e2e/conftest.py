@@ -53,3 +53,11 @@ def short_lease(lab: Lab) -> float:
     """A lease that ends while a test waits, in seconds."""
     lab.env["HPQ_LEASE_S"] = "4"
     return 4.0
+
+
+@pytest.fixture
+def shelf(lab: Lab) -> Path:
+    """A file store, and a code key, that all workers of the lab share."""
+    folder = lab.folder / "store"
+    lab.env |= {"HPQ_STORE": str(folder), "HPQ_CODE_KEY": "of all machines of this test"}
+    return folder

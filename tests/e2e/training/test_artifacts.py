@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -49,14 +48,6 @@ SWEEP = """
     parameters: {{x: {{values: [{values}]}}}}
     {more}
 """
-
-
-@pytest.fixture
-def shelf(lab) -> Path:
-    """A store of files that all of the lab use."""
-    folder = lab.folder / "store"
-    lab.env["HPQ_STORE"] = str(folder)
-    return folder
 
 
 def begin(lab, values: str = "1", more: str = "", go: bool = True) -> str:

@@ -66,14 +66,6 @@ LOGS = COUNTS.replace("import hpq", "import wandb; run = wandb.init()").replace(
 SWEEP = "program: counts.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
 
 
-@pytest.fixture
-def shelf(lab) -> Path:
-    """A store of files that all workers of the lab use."""
-    folder = lab.folder / "store"
-    lab.env |= {"HPQ_STORE": str(folder), "HPQ_CODE_KEY": "of all machines of this test"}
-    return folder
-
-
 def begin(lab, upto: int, saved: int, more: str = "", code: str = COUNTS) -> str:
     """A sweep of the counting program that has gone `upto` steps and saved at one of them."""
     lab.write("counts.py", code.replace("USER_FOLDER", str(lab.code)))
