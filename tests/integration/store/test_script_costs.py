@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from redis import Redis
 
-from hpq.code.signing import sign
+from hpq.code.signing import home_id, sign
 from hpq.domain.attempt import Capped, CommitReply, Nothing, Outcome, Reason, WorkerPresence
 from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Failure, FailureKind, TrialState
@@ -75,7 +75,8 @@ def test_a_further_trial_of_a_sweep_reads_nothing_but_its_claim(
 ) -> None:
     home = {"HPQ_HOME": str(tmp_path / "home"), "HPQ_REDIS_URL": "unix:///x", "USER": "me"}
     launches = records_of(read({**home, "HPQ_CODE_KEY": KEY}), store)
-    launch = Launch(trainer="train:run", code="c", code_dir=str(tmp_path))
+    here = home_id(tmp_path / "home", make=True)
+    launch = Launch(trainer="train:run", code="c", code_dir=str(tmp_path), home=here)
     signature = sign(
         KEY.encode(), "hpq", SweepView(id="demo-00000", name="", digest="", launch=launch)
     )
