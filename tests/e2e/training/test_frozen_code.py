@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from hpq.domain.trial import FailureKind, TrialState
+from tests.support.folders import git
 from tests.support.ids import ids
 from tests.support.lab import Lab
 
@@ -37,11 +38,6 @@ def project(lab: Lab, width: int = 1) -> None:
     lab.write("model.py", f"width = {width}\n")
     (lab.code / "data").mkdir(exist_ok=True)
     (lab.code / "data" / "x.txt").write_text("seven")
-
-
-def git(lab: Lab, *words: str) -> None:
-    who = ("-c", "user.name=me", "-c", "user.email=me@x")
-    subprocess.run(["git", *who, *words], cwd=lab.code, check=True, capture_output=True)
 
 
 def test_a_file_saved_while_a_sweep_runs_neither_stops_it_nor_gets_into_it(lab) -> None:
@@ -182,8 +178,8 @@ def test_live_code_is_run_as_it_is_and_each_attempt_says_which_it_was(lab) -> No
 def test_settings_that_were_edited_while_a_trial_could_read_them_are_named_in_its_log(lab) -> None:
     lab.write("train.py", "print('loss=' + open('conf.ini').read())\n")
     lab.write("conf.ini", "1")
-    git(lab, "init", "-q")
-    git(lab, "add", "train.py", "conf.ini")
+    git(lab.code, "init", "-q")
+    git(lab.code, "add", "train.py", "conf.ini")
     sid = lab.enqueue(SWEEP)
     lab.write("conf.ini", "2")
     lab.worker()

@@ -14,24 +14,11 @@ from pathlib import Path
 import pytest
 
 from hpq.code.bundle import unpack
+from tests.support.folders import git, write
 from tests.support.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n"
-
-
-def git(folder: Path, *words: str) -> str:
-    who = ("-c", "user.name=me", "-c", "user.email=me@x", "-c", "protocol.file.allow=always")
-    done = subprocess.run(
-        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
-
-
-def write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
 
 
 def commit(folder: Path, files: dict[str, str]) -> None:

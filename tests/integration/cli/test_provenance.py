@@ -16,6 +16,7 @@ from hpq.code import manifest as code_manifest
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.trials import TrialStore
+from tests.support.folders import git, write
 from tests.support.ids import refused
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -25,20 +26,13 @@ SWEEP = "# by me\r\nprogram: train.py\r\nmethod: grid\r\nparameters: {x: {values
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """A user's repository in the folder where commands run, with a change not committed."""
-
-    def git(*words: str) -> None:
-        who = ("-c", "user.name=me", "-c", "user.email=me@x")
-        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
-
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "model.py").write_text("width = 1\n")
-    (tmp_path / "train.py").write_text("import lib.model\n")
+    files = {"lib/model.py": "width = 1\n", "train.py": "import lib.model\n"}
+    write(tmp_path, {**files, ".gitignore": "home\nback\n*.archive\n"})
     (tmp_path / "train.py").chmod(0o755)
-    (tmp_path / ".gitignore").write_text("home\nback\n*.archive\n")
     (tmp_path / "sweep.yaml").write_bytes(SWEEP.encode())
-    git("init", "-qb", "trunk")
-    git("add", ".")
-    git("commit", "-qm", "one")
+    git(tmp_path, "init", "-qb", "trunk")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
     (tmp_path / "lib" / "model.py").write_text("width = 2\n")
     return tmp_path
 

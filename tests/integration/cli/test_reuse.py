@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.enqueue.provenance import CodeLocation, normalize_remote
 from hpq_producer.watch.event_log import event_line
 from tests.support.desk import Desk
+from tests.support.folders import git
 from tests.support.store_calls import end, report
 
 Take = Callable[[], Claim | Nothing]
@@ -295,8 +295,8 @@ def test_a_sweep_file_beside_the_code_is_no_part_of_it(
         (desk.folder / name).write_text(text)
     (desk.folder / "conf.yaml").write_text("method: adam\nparameters: {lr: 0.1}\n")
     (desk.folder / "broken.yaml").write_text("parameters: [\n")
-    subprocess.run(["git", "init", "-q", "."], cwd=desk.folder, check=True)
-    subprocess.run(["git", "add", "-A"], cwd=desk.folder, check=True)
+    git(desk.folder, "init", "-q")
+    git(desk.folder, "add", "-A")
     old = two_finished(desk, store, who, take)
     sweep = desk.reader.sweeps.get(old)
     files = desk.reader.sweeps.manifest(sweep.launch.code)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from hpq.code.bundle import unpack
+from tests.support.folders import git, write
 from tests.support.ids import refused
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n"
@@ -19,7 +19,7 @@ SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n"
 def repo(tmp_path: Path) -> Path:
     """A directory in a checkout; commands run at the checkout's root."""
     repo = tmp_path / "repo"
-    put(
+    write(
         repo,
         {
             "exp/train.py": "print('loss=1')\n",
@@ -30,16 +30,6 @@ def repo(tmp_path: Path) -> Path:
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "repo/exp/train.py"))
     git(tmp_path, "init", "-q")
     return repo
-
-
-def put(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
-def git(repo: Path, *words: str) -> None:
-    subprocess.run(["git", *words], cwd=repo, check=True, capture_output=True)
 
 
 def planned(hpq, *words: str) -> list[str]:
@@ -58,11 +48,11 @@ def test_a_checkout_that_is_too_large_names_what_the_snapshot_holds_instead(hpq,
 
 def test_modules_that_run_live_are_named_once(hpq, repo, tmp_path) -> None:
     elsewhere = tmp_path.with_name(f"{tmp_path.name}-elsewhere")
-    put(elsewhere, {"net.py": ""})
-    put(repo, {"exp/made.py": "", "auto/code.py": "", "data.csv": "", ".venv/x.py": ""})
+    write(elsewhere, {"net.py": ""})
+    write(repo, {"exp/made.py": "", "auto/code.py": "", "data.csv": "", ".venv/x.py": ""})
     (repo / "linked").symlink_to(elsewhere)
     (repo / "out.py").symlink_to(elsewhere / "net.py")
-    put(tmp_path / "images", {"1.png": ""})
+    write(tmp_path / "images", {"1.png": ""})
     (repo / "images").symlink_to(tmp_path / "images")
     want = "not in the snapshot: repo/auto/, repo/exp/made.py, repo/linked/, repo/out.py"
     assert want in planned(hpq)
@@ -71,14 +61,14 @@ def test_modules_that_run_live_are_named_once(hpq, repo, tmp_path) -> None:
 
 
 def test_outside_git_linked_packages_and_large_modules_are_named(hpq, tmp_path) -> None:
-    put(tmp_path / "code", {"train.py": "", "large.py": "x" * (1024 * 1024 + 1), "ok/a.py": ""})
-    put(tmp_path / "elsewhere", {"net.py": ""})
+    write(tmp_path / "code", {"train.py": "", "large.py": "x" * (1024 * 1024 + 1), "ok/a.py": ""})
+    write(tmp_path / "elsewhere", {"net.py": ""})
     (tmp_path / "code" / "linked").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("train.py", "code/train.py"))
     # Outside git the snapshot is of the working directory.
     assert "not in the snapshot: code/large.py, code/linked/" in planned(hpq)
-    put(tmp_path / "code", {"config.json": "{}", "large.json": "x" * (1024 * 1024 + 1)})
-    put(tmp_path / "code", {"a.csv": "", ".hidden.json": "", "other-sweep.yaml": SWEEP})
+    write(tmp_path / "code", {"config.json": "{}", "large.json": "x" * (1024 * 1024 + 1)})
+    write(tmp_path / "code", {"a.csv": "", ".hidden.json": "", "other-sweep.yaml": SWEEP})
     assert "not in the snapshot: code/config.json, code/large.py, code/linked/" in planned(hpq)
 
 
@@ -103,11 +93,11 @@ def test_names_that_no_bundle_can_hold_are_left_out_and_named(
 def test_thousands_of_tiny_modules_are_a_bundle_that_workers_accept_or_are_not_sent(
     hpq, repo, redis, keys, reader
 ) -> None:
-    put(repo, {f"many/module_with_a_name_{'x' * 70}_{n}.py": "" for n in range(10_000)})
+    write(repo, {f"many/module_with_a_name_{'x' * 70}_{n}.py": "" for n in range(10_000)})
     sid = hpq("enqueue", "sweep.yaml").stdout.strip()
     launch = reader.sweeps.get(sid).launch
     assert len(unpack(redis.get(keys.bundle(launch.code)), launch.code)) == 10_002
-    put(repo, {f"many/{n}.py": "" for n in range(300)})
+    write(repo, {f"many/{n}.py": "" for n in range(300)})
     assert any("more than 10 MiB" in line for line in planned(hpq))
 
 
@@ -123,11 +113,11 @@ def test_a_module_runs_in_a_copy_and_a_program_in_the_directory_itself(hpq, repo
 @pytest.mark.parametrize("command", ["[python, train.py, '${args}']", "[bash, -e, train.py]"])
 @pytest.mark.parametrize("code", ["", "code: ..\n"])
 def test_a_command_whose_script_is_missing_is_refused_at_plan(hpq, tmp_path, command, code) -> None:
-    put(tmp_path, {"other.py": "", "exp/sweep.yaml": f"command: {command}\n{code}method: grid\n"
+    write(tmp_path, {"other.py": "", "exp/sweep.yaml": f"command: {command}\n{code}method: grid\n"
                    "parameters: {x: {value: 1}}\n"})  # fmt: skip
     for words in (("plan",), ("enqueue",)):
         refused(hpq(*words, "exp/sweep.yaml"), "code-invalid", "exp/sweep.yaml:1:1", "'train.py'")
-    put(tmp_path, {"train.py": ""})
+    write(tmp_path, {"train.py": ""})
     assert hpq("plan", "exp/sweep.yaml").returncode == 0
 
 

@@ -6,7 +6,6 @@ import gzip
 import io
 import os
 import resource
-import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +17,8 @@ from hpq.code import manifest as code_manifest
 from hpq.domain.sweep import Launch
 from hpq.errors import UserError
 from hpq_worker.attempt.code import CodeBundles
+from tests.support.folders import git, put
 from tests.support.ids import raises
-
-
-def put(folder: Path, *names: str) -> None:
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name, "utf-8")
 
 
 def sent(folder: Path, program: str = "train.py") -> set[str]:
@@ -37,8 +30,8 @@ def test_in_git_what_is_tracked_goes_and_new_python_and_nothing_that_is_ignored(
 ) -> None:
     put(tmp_path, "train.py", "words.txt", "deep/net.py", "old.bin", "notes.md")
     (tmp_path / ".gitignore").write_text("secret.py\n")
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
     (tmp_path / "words.txt").write_text("modified")
     (tmp_path / "old.bin").unlink()
     put(tmp_path, "new.py", "secret.py", "results.json")
@@ -78,10 +71,9 @@ def test_an_ignore_file_leaves_out_what_git_ignores(lines: str, tmp_path: Path) 
     put(tmp_path, "train.py", "#a.py", *names)
     (tmp_path / ".gitignore").write_text(lines)
     without_git = sent(tmp_path, program="")
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    command = ["git", "ls-files", "--others", "--exclude-standard", "*.py"]
-    done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert without_git == set(done.stdout.split())
+    git(tmp_path, "init", "-q")
+    known = git(tmp_path, "ls-files", "--others", "--exclude-standard", "*.py")
+    assert without_git == set(known.split())
 
 
 @pytest.mark.parametrize("line", ["!", "[z-a].py"])

@@ -17,13 +17,7 @@ from hpq.code.signing import home_id
 from hpq.domain.sweep import Launch
 from hpq_worker.attempt.code import CodeBundles, Place
 from hpq_worker.files.workdir import remove_abandoned
-
-
-def put(folder: Path, *names: str) -> None:
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
+from tests.support.folders import put
 
 
 class Desk:

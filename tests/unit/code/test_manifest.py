@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from hpq.code import manifest as code_manifest
 from hpq_producer.sweepfile import source as sweep_source
+from tests.support.folders import git
 from tests.support.ids import raises
 
 
@@ -21,8 +21,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def make_git(folder: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(folder)], check=True)
-    subprocess.run(["git", "-C", str(folder), "add", "."], check=True)
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
 
 
 def make_nothing(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from hpq.code.command import is_in_users_directory
 from hpq.code.manifest import git_root, take_snapshot
 from hpq.domain.sweep import Launch
+from tests.support.folders import git, write
 
 SECRETS = (
     *(".env", ".env.prod", "a.pem", "tls.key", "id_rsa", "id_ed25519.pub", ".netrc"),
@@ -24,16 +24,8 @@ PRIVATE = {
 }
 
 
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=me", "-c", "user.email=me@x", "-c", "protocol.file.allow=always")
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
-
-
 def put(folder: Path, *names: str) -> None:
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(PRIVATE.get(name, name))
+    write(folder, {name: PRIVATE.get(name, name) for name in names})
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
