@@ -7,22 +7,20 @@ from dataclasses import replace
 import pytest
 
 from hpq.domain.metric_check import metric_warning, near_miss
-from hpq.domain.sweep import Launch, Metric, SweepView
-from hpq.domain.trial import Failure, FailureKind, TrialId, TrialState, TrialView
+from hpq.domain.sweep import Metric
+from hpq.domain.trial import Failure, FailureKind, TrialState, TrialView
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.reports.show import sweep_lines, trial_lines
 from hpq_producer.terminal.style import plain
 from hpq_worker.lease.report_buffer import ReportBuffer
+from tests.support.views import sweep_view, trial_view
 
-SWEEP = SweepView(
-    id="s-00000", name="s", digest="", metric=Metric(name="val_loss"), launch=Launch()
-)
+SWEEP = sweep_view(metric=Metric(name="val_loss"))
 
 
 def _trial(step: int, **metrics: float) -> TrialView:
     names = {name.replace("__", "/"): value for name, value in metrics.items()}
-    trial = TrialId(sweep="s-00000", number=1)
-    return TrialView(id=trial, state=TrialState.RUNNING, params={}, step=step, metrics=names)
+    return trial_view(state=TrialState.RUNNING, step=step, metrics=names)
 
 
 def test_only_a_near_miss_of_the_metric_is_warned_of_while_the_trial_runs() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpq.domain.status import Event
-from hpq.domain.sweep import Goal, Launch, Metric, SweepView, TargetReached
-from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
+from hpq.domain.sweep import Goal, Metric, TargetReached
+from hpq.domain.trial import Pruning, TrialState, TrialView
 from hpq_producer.analysis.attempts import attempts_of
 from hpq_producer.analysis.pruning import (
     describe_early_end,
@@ -19,12 +19,9 @@ from hpq_producer.reports.summary_page import saved_lines
 from hpq_producer.sweepfile.check import value_of
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.event_log import event_line
+from tests.support.views import sweep_view, trial_view
 
-SWEEP = SweepView(
-    id="demo-00000",
-    name="demo",
-    digest="",
-    launch=Launch(trainer="digits"),
+SWEEP = sweep_view(
     metric=Metric(name="acc", goal=Goal.MAXIMIZE, target=0.9),
     reached=TargetReached(trial=7, value=0.95, target=0.9),
 )
@@ -32,8 +29,7 @@ TOLD = Pruning(rule="asha", band=4, rank=8, n=12, threshold=0.50001, value=0.5)
 
 
 def trial(state: TrialState, minutes: float = 0, **fields: object) -> TrialView:
-    made = {"id": TrialId(sweep="demo-00000", number=7), "state": state, "params": {}}
-    return TrialView(**made, ran_ms=round(60_000 * minutes), **fields)  # type: ignore[arg-type]
+    return trial_view(7, state=state, ran_ms=round(60_000 * minutes), **fields)
 
 
 @pytest.mark.parametrize(

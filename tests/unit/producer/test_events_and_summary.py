@@ -9,8 +9,8 @@ import pytest
 
 from hpq.domain.budget import Budget
 from hpq.domain.status import Event
-from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
-from hpq.domain.trial import Failure, FailureKind, Json, TrialId, TrialState, TrialView
+from hpq.domain.sweep import Counts, Goal, Metric
+from hpq.domain.trial import Failure, FailureKind, Json, TrialState, TrialView
 from hpq.errors import ExitCode, UserError
 from hpq.notice import plural
 from hpq.store.scripts import Durability
@@ -23,28 +23,15 @@ from hpq_producer.terminal.tables import Column, lay
 from hpq_producer.watch.event_log import event_line
 from hpq_worker.process import devices
 from tests.support.golden import Golden
+from tests.support.views import sweep_view, trial_view
 
-SWEEP = SweepView(
-    id="demo-00000",
-    name="demo",
-    digest="",
-    launch=Launch(trainer="digits"),
-    metric=Metric(name="test/acc", goal=Goal.MAXIMIZE),
-    varying=("lr",),
-)
+SWEEP = sweep_view(metric=Metric(name="test/acc", goal=Goal.MAXIMIZE), varying=("lr",))
 
 
 def _trial(number: int, lr: float, objective: float | None, **fields: object) -> TrialView:
-    base: dict[str, object] = {
-        "id": TrialId(sweep=SWEEP.id, number=number),
-        "state": TrialState.FINISHED,
-        "params": {"lr": lr, "seed": 1},
-        "attempt": 1,
-        "claimed_ms": 1_000,
-        "ran_ms": 13_000,
-        "objective": objective,
-    }
-    return TrialView(**{**base, **fields})  # type: ignore[arg-type]
+    params = {"lr": lr, "seed": 1}
+    base = {"params": params, "objective": objective, "claimed_ms": 1_000, "ran_ms": 13_000}
+    return trial_view(number, **{"attempt": 1, **base, **fields})
 
 
 @pytest.mark.parametrize(
@@ -239,15 +226,7 @@ def test_a_trial_that_finished_without_the_metric_is_counted_too() -> None:
 def test_the_exit_code_tells_how_a_sweep_ended(
     counts: Counts, fields: dict[str, str], code: ExitCode
 ) -> None:
-    sweep = SweepView(
-        id="s",
-        name="s",
-        digest="",
-        launch=Launch(trainer="digits"),
-        counts=counts,
-        flag=fields.get("flag", ""),
-        held=fields.get("held", ""),
-    )
+    sweep = sweep_view(counts=counts, **fields)
     assert exit_code(sweep, 0.5) is code
     assert exit_code(sweep, None) is code, "without a metric"
 

@@ -21,7 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpq.code.command import argv
-from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trial import Artifacts, Failure, FailureKind, Json, TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.sanitize import CONTROL
@@ -31,23 +30,15 @@ from hpq_producer.commands.inspect.best import to_args
 from hpq_producer.terminal.output import guard_formula, write_csv
 from hpq_producer.terminal.text import clean
 from hpq_producer.terminal.yaml_text import to_yaml
+from tests.support.views import sweep_view, trial_view
 
 UNPRINTABLE = re.compile(rf"{CONTROL.pattern}|[\ud800-\udfff]")
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 
 
-def _trial(params: dict[str, Json], **fields: object) -> TrialView:
-    base: dict[str, object] = {
-        "id": TrialId(sweep="s", number=1),
-        "state": TrialState.FINISHED,
-        "params": params,
-    }
-    return TrialView(**{**base, **fields})  # type: ignore[arg-type]
-
-
 def _csv(trial: TrialView, replicates: int = 1) -> dict[str, str]:
     out = io.StringIO(newline="")
-    sweep = SweepView(id="s", name="s", digest="", launch=Launch(), seed=7, replicates=replicates)
+    sweep = sweep_view(seed=7, replicates=replicates)
     row = flat_record(trial, sweep)
     write_csv(out, column_order(row), [row])
     return next(csv.DictReader(io.StringIO(out.getvalue(), newline="")))
@@ -57,30 +48,30 @@ def _csv(trial: TrialView, replicates: int = 1) -> dict[str, str]:
 def test_text_that_a_spreadsheet_would_run_is_guarded(text: str) -> None:
     """B6: formulas in a CSV."""
     assert guard_formula(text).startswith("'")
-    assert _csv(_trial({"opt": text}))["param.opt"].startswith("'")
+    assert _csv(trial_view(params={"opt": text}))["param.opt"].startswith("'")
 
 
 def test_numbers_stay_numbers() -> None:
-    row = _csv(_trial({"lr": -0.5}, objective=-1.25))
+    row = _csv(trial_view(params={"lr": -0.5}, objective=-1.25))
     assert (row["param.lr"], row["objective"]) == ("-0.5", "-1.25")
 
 
 def test_a_parameter_and_a_metric_named_as_a_column_of_ours_have_columns_of_their_own() -> None:
-    row = _csv(_trial({"state": "on", "step": 3}, step=7, metrics={"step": 1.5}))
+    row = _csv(trial_view(params={"state": "on", "step": 3}, step=7, metrics={"step": 1.5}))
     assert (row["state"], row["param.state"]) == ("finished", "on")
     assert (row["step"], row["param.step"], row["last.step"]) == ("7", "3", "1.5")
 
 
 def test_where_sets_have_replicates_a_row_says_which_and_its_seed() -> None:
-    second = replace(_trial({"seed": 3}), id=TrialId(sweep="s", number=5))
+    second = replace(trial_view(params={"seed": 3}), id=TrialId(sweep="s", number=5))
     row = _csv(second, replicates=3)
     assert (row["replicate"], row["seed"], row["param.seed"]) == ("2", "3", "3")
 
 
 def test_columns_are_those_of_json_by_dotted_name_without_files() -> None:
-    trial = _trial({"a": {"b": 1}}, metrics={"x/y": math.nan}, artifacts=Artifacts(
+    trial = trial_view(params={"a": {"b": 1}}, metrics={"x/y": math.nan}, artifacts=Artifacts(
         store="s", path="p", files={"m.pt": 3}))  # fmt: skip
-    sweep = SweepView(id="s", name="s", digest="", launch=Launch())
+    sweep = sweep_view()
     record, row = trial_record(trial, sweep), flat_record(trial, sweep)
     assert record["artifacts"] == {"m.pt": 3} and not any("m.pt" in name for name in row)
     assert (row["param.a.b"], row["last.x/y"], row["failure.kind"]) == (1, None, None)
@@ -91,7 +82,7 @@ def test_columns_are_those_of_json_by_dotted_name_without_files() -> None:
 
 def test_an_error_with_escapes_and_commas_is_one_cell() -> None:
     failure = Failure(kind=FailureKind.USER_ERROR, message='a,"b"\n\x1b[31mc')
-    row = _csv(_trial({}, state=TrialState.FAILED, failure=failure))
+    row = _csv(trial_view(state=TrialState.FAILED, failure=failure))
     assert (row["failure.kind"], row["failure.message"]) == ("user_error", 'a,"b"\nc')
 
 

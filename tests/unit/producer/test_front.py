@@ -11,21 +11,17 @@ from operator import le
 import pytest
 
 from hpq.domain.constraint import Constraint
-from hpq.domain.sweep import Goal, Launch, Metric, SweepView
-from hpq.domain.trial import TrialId, TrialState, TrialView
+from hpq.domain.sweep import Goal, Metric
+from hpq.domain.trial import TrialState, TrialView
 from hpq_producer.analysis.front import Point, dominators, front_of, hypervolume, pareto
+from tests.support.views import sweep_view, trial_view
 
-SWEEP = SweepView(
-    id="s", name="s", digest="", launch=Launch(trainer="digits"),
-    objectives=(Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms")),
-)  # fmt: skip
+SWEEP = sweep_view(objectives=(Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms")))
 
 
 def _trial(number: int, acc: float, ms: float, **more: float) -> TrialView:
-    return TrialView(
-        id=TrialId(sweep="s", number=number), state=TrialState.FINISHED, params={},
-        objective=acc, metrics={"acc": acc, "ms": ms, **more}, ended_ms=number,
-    )  # fmt: skip
+    metrics = {"acc": acc, "ms": ms, **more}
+    return trial_view(number, objective=acc, metrics=metrics, ended_ms=number)
 
 
 def _points(rng: random.Random, metrics: int, count: int) -> list[Point]:

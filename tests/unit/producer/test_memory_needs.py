@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hpq.domain.trial import Failure, FailureKind, TrialId, TrialState, TrialView
+from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq_producer.analysis.memory import MemoryNeeds
+from tests.support.views import trial_view
 
 FULL = {"gpu.memory_gb": 23.5, "gpu.size_gb": 24.0}
 
@@ -15,8 +16,7 @@ def needs(ended: list[dict], failed: list[dict], **usage: float) -> str:
     failure = Failure(kind=FailureKind.OUT_OF_MEMORY, message="m")
     for params, is_failed in [*((p, False) for p in ended), *((p, True) for p in failed)]:
         found.add(
-            TrialView(
-                id=TrialId(sweep="s", number=1),
+            trial_view(
                 state=TrialState.FAILED if is_failed else TrialState.FINISHED,
                 params=params,
                 failure=failure if is_failed else None,

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import Keep, Launch, SweepView
+from hpq.domain.sweep import Keep
 from hpq.notice import Notice
 from hpq_producer.diagnosis.notices import explain_missing_store
 from tests.support.golden import Golden
-
-SWEEP = {"id": "s-00000", "name": "s", "digest": "d", "launch": Launch(program="train.py")}
+from tests.support.views import sweep_view
 
 
 def said(
     *stores: str, here: bool = False, pod: str = "", cluster: bool = False, **fields: object
 ) -> Notice | None:
     workers = [Worker(name=f"w{i}", store=store, pod=pod) for i, store in enumerate(stores)]
-    sweep = SweepView(**{**SWEEP, **fields})  # type: ignore[arg-type]
-    return explain_missing_store(sweep, workers, is_set_here=here, in_cluster=cluster)
+    return explain_missing_store(
+        sweep_view(**fields), workers, is_set_here=here, in_cluster=cluster
+    )
 
 
 def text(notice: Notice | None) -> str:

@@ -6,27 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from hpq.domain.sweep import Launch, Metric, SweepView
-from hpq.domain.trial import Pruning, TrialId, TrialState, TrialView
+from hpq.domain.sweep import Metric
+from hpq.domain.trial import Pruning, TrialState
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.reports.ranking import result_row, show_ranking
 from hpq_producer.reports.summary_page import comparison_cells, effect_lines, rest_line
 from hpq_producer.terminal.charts import scale_of
 from hpq_producer.terminal.style import plain
+from tests.support.views import sweep_view, trial_view
 
-SWEEP = SweepView(
-    id="demo-00000",
-    name="demo",
-    digest="",
-    launch=Launch(program="train.py"),
-    metric=Metric(name="val_loss"),
-    varying=("learning_rate", "max_depth"),
-)
+SWEEP = sweep_view(metric=Metric(name="val_loss"), varying=("learning_rate", "max_depth"))
 LOSSES = (0.2, 0.4, 0.8)
 TRIALS = [
-    TrialView(
-        id=TrialId(sweep=SWEEP.id, number=number),
-        state=TrialState.FINISHED,
+    trial_view(
+        number,
         params={"learning_rate": 0.008123 + number / 1e6, "max_depth": number},
         attempt=1,
         claimed_ms=1_000,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats, ServerMemory, SweepStatus, Worker
-from hpq.domain.sweep import Counts, Goal, Launch, Metric, SweepView
-from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialId, TrialState, TrialView
+from hpq.domain.sweep import Counts, Goal, Launch, Metric
+from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialState, TrialView
 from hpq.notice import Notice
 from hpq_producer.analysis.front import front_of
 from hpq_producer.analysis.winner import judge
@@ -31,6 +31,7 @@ from hpq_producer.watch.scene import Detail, Scene, Standing
 from hpq_producer.watch.trial_columns import shown_names
 from hpq_producer.watch.view import Act, Mode, View, reduce
 from tests.support.golden import Golden
+from tests.support.views import sweep_view, trial_view
 
 NOW = 1_000_000
 VARYING = ("max_learning_rate", "batch_size", "optimizer")
@@ -39,7 +40,6 @@ VARYING = ("max_learning_rate", "batch_size", "optimizer")
 def _trial(number: int, state: TrialState = TrialState.RUNNING, **fields: object) -> TrialView:
     params: Params = {"max_learning_rate": 0.1, "batch_size": 512, "optimizer": "adam", "epochs": 9}
     base: dict[str, object] = {
-        "id": TrialId(sweep="demo-00000", number=number),
         "state": state,
         "params": params,
         "claimed_ms": NOW - 30_000,
@@ -48,16 +48,12 @@ def _trial(number: int, state: TrialState = TrialState.RUNNING, **fields: object
         "step": 3,
         "objective": 0.5,
     }
-    return TrialView(**{**base, **fields})  # type: ignore[arg-type]
+    return trial_view(number, **{**base, **fields})
 
 
 def _scene(running: int = 2, **sweep: object) -> Scene:
     counts = Counts(queued=10, running=running, finished=4)
     base: dict[str, object] = {
-        "id": "demo-00000",
-        "name": "demo",
-        "digest": "",
-        "launch": Launch(trainer="digits"),
         "metric": Metric(name="test/acc", goal=Goal.MAXIMIZE),
         "varying": VARYING,
         "counts": counts,
@@ -66,7 +62,7 @@ def _scene(running: int = 2, **sweep: object) -> Scene:
     ended = [_trial(n, TrialState.FINISHED, objective=0.9) for n in range(101, 105)]
     worker = Worker(name="w1", queue="default", state="busy", seen_ms=NOW, device="GPU")
     status = SweepStatus(
-        sweep=SweepView(**{**base, **sweep}),  # type: ignore[arg-type]
+        sweep=sweep_view(**{**base, **sweep}),
         at_ms=NOW,
         running=tuple(_trial(n) for n in range(1, running + 1)),
         best=tuple(ended),
@@ -577,13 +573,7 @@ def test_ends_of_a_scale_that_look_alike_are_one_number() -> None:
 
 
 def test_a_short_name_of_the_metric_is_whole_from_80_columns_on() -> None:
-    sweep = SweepView(
-        id="s-00000",
-        name="s",
-        digest="",
-        launch=Launch(),
-        metric=Metric(name="val_loss"),
-        varying=("lr", "batch_size", "dropout", "weight_decay"),
-    )
+    varying = ("lr", "batch_size", "dropout", "weight_decay")
+    sweep = sweep_view(metric=Metric(name="val_loss"), varying=varying)
     for columns in range(80, 120):
         assert shown_names(sweep, [], columns)[1]["val_loss"] == "val_loss", columns

@@ -8,9 +8,10 @@ from statistics import fmean
 
 import pytest
 
-from hpq.domain.sweep import Counts, Goal, Launch, Metric, ObjectiveValue, SweepView
-from hpq.domain.trial import Json, Point, ReplicateGroup, TrialId, TrialState, TrialView
+from hpq.domain.sweep import Counts, Goal, Metric, ObjectiveValue
+from hpq.domain.trial import Json, Point, ReplicateGroup, TrialView
 from hpq_producer.analysis.winner import SURE, expected_best, judge, pooled_sd
+from tests.support.views import sweep_view, trial_view
 
 PARAMETERS: Json = {
     "lr": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1},
@@ -19,8 +20,7 @@ PARAMETERS: Json = {
     "units": {"min": 8, "max": 256},
     "exponent": {"distribution": "log_uniform", "min": -9, "max": -1},
 }
-SWEEP = SweepView(
-    id="demo-00000", name="demo", digest="", launch=Launch(trainer="digits"),
+SWEEP = sweep_view(
     metric=Metric(name="acc", goal=Goal.MAXIMIZE), counts=Counts(finished=16),
     varying=("lr", "opt.momentum", "kind", "units", "exponent"), spec={"parameters": PARAMETERS},
 )  # fmt: skip
@@ -31,10 +31,8 @@ MIDDLE: dict[str, Json] = {
 
 def _trial(number: int, objective: float, *replicates: float, **params: Json) -> TrialView:
     group = ReplicateGroup(first=number, of=len(replicates), objectives=replicates)
-    return TrialView(
-        id=TrialId(sweep=SWEEP.id, number=number), state=TrialState.FINISHED,
-        params={**MIDDLE, **params}, objective=objective, group=group if replicates else None,
-    )  # fmt: skip
+    group = group if replicates else None
+    return trial_view(number, params={**MIDDLE, **params}, objective=objective, group=group)
 
 
 def _points(*values: float) -> list[Point]:
