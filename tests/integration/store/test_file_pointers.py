@@ -49,20 +49,6 @@ def test_a_late_attempt_moves_no_pointer(store, reader, sweep_of, who) -> None:
     assert beat(store, who, second, 1, 1) is HeartbeatReply.OK
 
 
-def test_a_resumed_history_has_no_doubled_steps_and_no_hole(store, reader, sweep_of, who) -> None:
-    sweep_of(1)
-    first = take(store, who, "a")
-    beat(store, who, first, 1, 1, 2, checkpoint=HERE)
-    beat(store, who, first, 2, 3, 4, 5)
-    store.release(first, Reason.STOPPING)
-    second = take(store, who, "b")
-    assert steps(reader, first) == [1, 2, 3, 4, 5]  # seen, and not yet contradicted
-    beat(store, who, second, 1, 3)
-    assert steps(reader, first) == [1, 2, 3]
-    beat(store, who, second, 2, 4, 2)  # what an attempt itself reports is its own affair
-    assert steps(reader, first) == [1, 2, 3, 4, 2]
-
-
 def test_a_pointer_that_cannot_be_read_costs_the_checkpoint_and_not_the_worker(
     store, sweep_of, who, redis, keys
 ) -> None:
@@ -76,15 +62,6 @@ def test_a_pointer_that_cannot_be_read_costs_the_checkpoint_and_not_the_worker(
     newer = b'{"store":"abcd","path":"p","step":3,"color":"blue"}'
     redis.hset(keys.trial(claim.trial), "checkpoint", newer)
     assert take(store, who, "a").checkpoint == Checkpoint(store="abcd", path="p", step=3)
-
-
-def test_without_a_checkpoint_the_history_begins_anew(store, reader, sweep_of, who) -> None:
-    sweep_of(1)
-    first = take(store, who, "a")
-    beat(store, who, first, 1, 1, 2)
-    store.release(first, Reason.STOPPING)
-    take(store, who, "b")
-    assert steps(reader, first) == []
 
 
 def test_a_restart_forgets_the_history_once_and_the_checkpoint_when_it_has_its_own(

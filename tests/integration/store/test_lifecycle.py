@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from redis import Redis
@@ -519,50 +518,6 @@ def test_remove_leaves_no_key_of_the_sweep(
     control.remove(sweep.id)
     assert {k for k in redis.keys("*") if b":s:" in k or b":t:" in k} == before
     assert reader.sweeps.ids() == []
-
-
-def test_points_are_thinned_and_keep_the_first_and_the_last(store, reader, sweep_of, who) -> None:
-    sweep_of(1)
-    claim = take(store, who)
-    for seq in range(1, 23):
-        points = tuple(
-            Point(step=s, name="loss", value=float(s)) for s in range(seq * 100, seq * 100 + 100)
-        )
-        store.beat(claim, who, ReportBatch(seq=seq, points=points), lease_ms=LEASE)
-    history = reader.trials.metric_history(claim.trial, "loss")
-    assert 400 < len(history) <= 1000
-    assert history[0].step == 100 and history[-1].step == 2299
-    assert [p.step for p in history] == sorted(p.step for p in history)
-
-
-def test_a_thinned_curve_is_as_dense_at_its_beginning_as_at_its_end(
-    store, reader, sweep_of, who
-) -> None:
-    sweep_of(1)
-    claim = take(store, who)
-    for seq in range(1, 21):
-        steps = range(seq * 1000 - 1000, seq * 1000)
-        points = tuple(Point(step=s, name="loss", value=float(s)) for s in steps)
-        store.beat(claim, who, ReportBatch(seq=seq, points=points), lease_ms=LEASE)
-    steps = [p.step for p in reader.trials.metric_history(claim.trial, "loss")]
-    assert steps[0] == 0 and steps[-1] == 19_999 and len(steps) <= 1000
-    assert max(after - step for step, after in pairwise(steps)) <= 19_999 / 250
-
-
-@pytest.mark.parametrize("steps", [[0] * 3000, [2**40, *range(3000)], [*range(3000, 0, -1)]])
-def test_a_curve_of_odd_steps_is_thinned_and_keeps_its_ends(
-    store, reader, sweep_of, who, steps: list[int]
-) -> None:
-    sweep_of(1)
-    claim = take(store, who)
-    for seq in range(1, 4):
-        points = tuple(
-            Point(step=s, name="loss", value=float(s))
-            for s in steps[seq * 1000 - 1000 : seq * 1000]
-        )
-        store.beat(claim, who, ReportBatch(seq=seq, points=points), lease_ms=LEASE)
-    kept = [p.step for p in reader.trials.metric_history(claim.trial, "loss")]
-    assert len(kept) <= 1000 and kept[0] == steps[0] and kept[-1] == steps[2999]
 
 
 def test_a_log_keeps_its_newest_mebibyte_and_less_once_finished(

@@ -70,19 +70,6 @@ def test_a_minimized_metric_puts_the_lowest_first(
     assert reader.trials.page(reader.sweeps.get(sweep.id), "best", 0, 9) == [4, 2, 1, 3]
 
 
-def test_new_points_follow_those_that_were_read(
-    reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
-) -> None:
-    sweep_of(1, metric=Metric(name="acc"))
-    got = take(store, who, "n1")
-    beat(store, who, got, 1, 1, 2)
-    ((first, last),) = reader.trials.new_points([(got.trial, "")], "acc")
-    beat(store, who, got, 2, 3)
-    ((more, later),) = reader.trials.new_points([(got.trial, last)], "acc")
-    assert [p.step for p in first] == [1, 2] and [p.step for p in more] == [3]
-    assert reader.trials.new_points([(got.trial, later)], "acc") == [([], later)]
-
-
 def test_watch_lists_the_front_first_and_infeasible_trials_last(
     reader: StoreReader, store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
 ) -> None:

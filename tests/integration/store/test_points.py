@@ -1,4 +1,4 @@
-"""Points of a trial through its end: none changes, and none is lost."""
+"""Points of a trial: thinned, resumed, and through its end; none changes, and none is lost."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpq.connection.client import connect
-from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
+from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
-from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, TrialId, TrialState
+from hpq.domain.trial import Checkpoint, Claim, FailureKind, Point, TrialId, TrialState
 from hpq.errors import DecodeError
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
@@ -25,7 +25,7 @@ from hpq.store.scripts import StoreContext, source
 from hpq.store.trials import TrialStore
 from hpq.store.wire.points import Entry, joined
 from hpq.store.wire.trial import NewRow
-from tests.support.store_calls import LEASE, beat, end, take
+from tests.support.store_calls import LEASE, beat, end, fail, take
 
 MOST = 2**53 - 1
 DONE = Outcome(state=TrialState.FINISHED, objective=1.0, step=1)
@@ -105,7 +105,7 @@ class Bench:
 @given(batches=st.lists(reports, max_size=4))
 def test_an_end_changes_no_point_time_or_id(redis_url: str, batches: list) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         for batch in batches:
             bench.beat(claim, points_of(batch))
         before = bench.history()
@@ -117,12 +117,12 @@ def test_an_end_changes_no_point_time_or_id(redis_url: str, batches: list) -> No
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(first=reports, second=reports, read_at=st.integers(0, 2))
+@given(first=reports, second=reports, read_at=st.sets(st.integers(0, 2)))
 def test_a_reader_of_a_trial_that_ends_meets_each_point_once(
-    redis_url: str, first: list, second: list, read_at: int
+    redis_url: str, first: list, second: list, read_at: set[int]
 ) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         found, last = [], ""
 
         def read() -> None:
@@ -131,10 +131,10 @@ def test_a_reader_of_a_trial_that_ends_meets_each_point_once(
             found.extend(points)
 
         for i, batch in enumerate((first, second)):
-            if read_at == i:
+            if i in read_at:
                 read()
             bench.beat(claim, points_of(batch))
-        if read_at == 2:
+        if 2 in read_at:
             read()
         bench.store.commit(claim, DONE)
         read()
@@ -153,7 +153,7 @@ def test_a_thousand_points_of_many_metrics_come_back(redis_url: str, kind: str) 
         "odd": lambda n: (math.nan, math.inf, -math.inf, 5e-324, -1e308)[n % 5],
     }[kind]
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         for start in range(0, 1000, 50):
             steps = range(start, start + 50)
             batch = [(MOST - 1000 + n, {f"m{i}": made(n + i) for i in range(20)}) for n in steps]
@@ -164,7 +164,22 @@ def test_a_thousand_points_of_many_metrics_come_back(redis_url: str, kind: str) 
         assert bench.history() == before and bench.streams() == 0
 
 
-def test_a_trial_that_resumes_keeps_its_points_up_to_the_checkpoint(redis_url: str) -> None:
+def release(bench: Bench, claim: Claim) -> None:
+    bench.store.release(claim, Reason.STOPPING)
+
+
+def fail_and_retry(bench: Bench, claim: Claim) -> None:
+    fail(bench.store, claim, "no", FailureKind.BAD_PARAMS)
+    bench.control.retry("demo-00000", [1])
+
+
+def end_and_retry(bench: Bench, claim: Claim) -> None:
+    end(bench.store, claim, 1.0)
+    bench.control.retry("demo-00000", [1])
+
+
+@pytest.mark.parametrize("leave", [release, fail_and_retry])
+def test_a_trial_that_resumes_keeps_its_points_up_to_the_checkpoint(redis_url: str, leave) -> None:
     with Bench(redis_url) as bench:
 
         def points(*steps: int, name: str = "acc") -> list[Point]:
@@ -173,25 +188,23 @@ def test_a_trial_that_resumes_keeps_its_points_up_to_the_checkpoint(redis_url: s
         def seen(name: str = "acc") -> list[int]:
             return [p.step for p in bench.reader.trials.metric_history(bench.trial, name)]
 
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         bench.beat(claim, points(1, 2) + points(1, 2, name="loss"), checkpoint=HERE)
         bench.beat(claim, points(3, 4, 5))
         ((_, last),) = bench.reader.trials.new_points([(bench.trial, "")], "acc")
-        failure = Failure(kind=FailureKind.BAD_PARAMS, message="no")
-        bench.store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
-        bench.control.retry("demo-00000", [1])
+        leave(bench, claim)
         assert seen() == [1, 2, 3, 4, 5] and seen("loss") == [1, 2]
-        second = take(bench.store, WHO, "b")
-        assert second.checkpoint == HERE and seen() == [1, 2, 3, 4, 5]
+        second = take(bench.store, WHO)
+        assert second.checkpoint == HERE and seen() == [1, 2, 3, 4, 5]  # not yet contradicted
         bench.beat(second, points(3, 4))
         assert seen() == [1, 2, 3, 4] and seen("loss") == [1, 2]
         ((more, _),) = bench.reader.trials.new_points([(bench.trial, last)], "acc")
         assert [p.step for p in more] == [3, 4]
-        bench.beat(second, points(5, 6))
+        bench.beat(second, points(5, 4, 6))  # what an attempt itself repeats stays
         before = bench.history()
         bench.store.commit(second, DONE)
         assert bench.history() == before and bench.streams() == 0
-        assert seen() == [1, 2, 3, 4, 5, 6] and seen("loss") == [1, 2]
+        assert seen() == [1, 2, 3, 4, 5, 4, 6] and seen("loss") == [1, 2]
 
 
 def test_a_clock_that_was_put_back_hides_no_point_of_a_retry() -> None:
@@ -201,13 +214,13 @@ def test_a_clock_that_was_put_back_hides_no_point_of_a_retry() -> None:
     assert joined(ended, ended) == ended
 
 
-def test_a_trial_that_begins_anew_forgets_the_points_of_its_end(redis_url: str) -> None:
+@pytest.mark.parametrize("leave", [release, end_and_retry])
+def test_a_trial_that_begins_anew_forgets_its_points(redis_url: str, leave) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         beat(bench.store, WHO, claim, 1, 1, 2)
-        end(bench.store, claim, 1.0)
-        bench.control.retry("demo-00000", [1])
-        take(bench.store, WHO, "b")
+        leave(bench, claim)
+        take(bench.store, WHO)
         assert bench.reader.trials.metric_history(bench.trial, "acc") == []
         assert not bench.redis.exists(bench.keys.trial(bench.trial, "points"))
 
@@ -216,7 +229,7 @@ def test_a_retried_trial_that_is_cancelled_keeps_its_points_and_their_weight(
     redis_url: str,
 ) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         beat(bench.store, WHO, claim, 1, 1, 2)
         end(bench.store, claim, 1.0)
         before, weight = bench.history(), bench.redis.hget("hpq:t:demo-00000/1", "bulk")
@@ -232,7 +245,7 @@ def test_an_end_records_points_that_were_in_no_stream(
     redis_url: str, first: list, last: list
 ) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         bench.beat(claim, points_of(first))
         flat = [part for p in points_of(last) for part in (p.step, p.name, repr(p.value))]
         fields = {f"m:{p.name}": repr(p.value) for p in points_of(last)}
@@ -246,9 +259,26 @@ def test_an_end_records_points_that_were_in_no_stream(
         assert bench.streams() == 0
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [range(20_000), [0] * 3000, [2**40, *range(3000)], range(3000, 0, -1)],
+    ids=["even", "one step", "a step far off", "backwards"],
+)
+def test_a_long_curve_is_thinned_evenly_and_keeps_its_ends(redis_url: str, steps) -> None:
+    with Bench(redis_url) as bench:
+        claim = take(bench.store, WHO)
+        points = [Point(step=step, name="acc", value=float(step)) for step in steps]
+        for start in range(0, len(points), 1000):
+            bench.beat(claim, points[start : start + 1000])
+        kept = [p.step for p in bench.reader.trials.metric_history(bench.trial, "acc")]
+    assert len(kept) <= 1000 and (kept[0], kept[-1]) == (steps[0], steps[-1])
+    if steps == range(20_000):  # as dense at the beginning as at the end
+        assert max(after - step for step, after in pairwise(kept)) <= 20_000 / 250
+
+
 def test_points_beyond_a_thousand_are_thinned_with_those_of_the_end(redis_url: str) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         bench.beat(claim, [Point(step=n, name="acc", value=n / 7) for n in range(900)])
         flat = [part for n in range(900, 1200) for part in (n, "acc", n / 7)]
         bench.pack(flat)
@@ -260,7 +290,7 @@ def test_a_batch_of_a_trial_with_many_metrics_says_how_many_points_a_curve_keeps
     redis_url: str,
 ) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         many = [Point(step=n, name="acc", value=n / 7) for n in range(400)]
         bench.beat(claim, many, curve_points=100)
         bench.store.commit(claim, DONE)
@@ -270,7 +300,7 @@ def test_a_batch_of_a_trial_with_many_metrics_says_how_many_points_a_curve_keeps
 
 def test_damaged_points_name_their_key(redis_url: str) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         beat(bench.store, WHO, claim, 1, 1, 2, 3, 4, 5)
         end(bench.store, claim, 1.0)
         key = bench.keys.trial(bench.trial, "points")
@@ -285,7 +315,7 @@ def test_damaged_points_name_their_key(redis_url: str) -> None:
 
 def test_steps_that_are_no_numbers_block_no_server(redis_url: str) -> None:
     with Bench(redis_url) as bench:
-        claim = take(bench.store, WHO, "a")
+        claim = take(bench.store, WHO)
         stream = Keys("hpq").points(bench.trial, "acc")
         for _ in range(1_000):  # as only another client of Redis writes them
             bench.redis.xadd(stream, {"s": "nan", "v": "1"})
