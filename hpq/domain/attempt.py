@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hpq.domain.trial import Artifacts, Checkpoint, Failure, Point, TrialState
+from hpq.domain.trial import Artifacts, Checkpoint, Failure, Point, TrialState, Unstored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,14 @@ class CommitReply(StrEnum):
     ALREADY = "already"  # this commit was recorded before
     STALE = "stale"  # a later attempt has the trial, or its sweep was removed
     UNKNOWN = "unknown"  # the store does not know the trial: its data was lost
+
+
+class AttachReply(StrEnum):
+    """Reply to a worker that has stored the files of an attempt after its end."""
+
+    ATTACHED = "attached"
+    STALE = "stale"  # no sweep needs them: retried, dropped by `keep`, or removed
+    UNKNOWN = "unknown"  # the store does not know the attempt, or its end
 
 
 class Reason(StrEnum):
@@ -92,6 +100,7 @@ class Outcome:
     failure: Failure | None = None
     ran_ms: int | None = None  # by the worker's clock, which also counts a Redis outage
     artifacts: Artifacts | None = None
+    unstored: Unstored | None = None
     usage: Mapping[str, float] = field(default_factory=dict)  # of USAGE
 
 

@@ -348,6 +348,7 @@ class SweepView(RunnableSweep):
     least_ms: int = 0  # longest run that the end of an allocation cut off; 0: none
     retry_ended: str = ""  # why the retried trials that waited were returned to failed, one line
     reached: TargetReached | None = None
+    unstored: int = 0  # trials whose files wait for their store
     bands: tuple[int, ...] = ()  # early-termination bands that some trial has reached
     counts: Counts = field(default_factory=Counts)
 

@@ -118,6 +118,15 @@ class Artifacts:
     files: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unstored:
+    """Files of an ended attempt that wait for their store in a folder of its host."""
+
+    store: str
+    path: str  # where the store will have them
+    folder: str
+
+
 # What hpq reads while a trial runs, docs/guides/telemetry.md says how. NAME is the maximum and
 # NAME.mean the mean. Redis keeps them by place: new names go to the end.
 _READ = ("rss_gb", "cpu", "gpu.util", "gpu.memory_gb", "gpu.power_w")
@@ -263,6 +272,7 @@ class TrialView:
     provenance: str = ""
     checkpoint: Checkpoint | None = None
     artifacts: Artifacts | None = None
+    unstored: Unstored | None = None
     restarted: str = ""  # why the last attempt could not resume from its checkpoint
     gone: str = ""  # what removed its files: keep
     thinned: bool = False  # its log and points were dropped because the server was full

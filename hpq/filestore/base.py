@@ -3,7 +3,7 @@
 Workers write and read it, `hpq get` reads, `hpq rm` removes. A file store has an id, in its file
 `.hpq-store`. Pointers in Redis are relative and carry that id, so that no process looks for files
 in another store. Layout: PREFIX/SWEEP/NUMBER/ATTEMPT-XXXXXX/checkpoint-N/… and …/artifacts/…, where
-XXXXXX is taken from the claim's nonce.
+XXXXXX is taken from the claim's nonce; …/artifacts-late/… if the store did not take them at once.
 
 Every failure is an OSError. Names are checked before any file is touched.
 """
@@ -22,6 +22,7 @@ from typing import IO, Protocol
 from hpq.domain.trial import Artifacts, Checkpoint, TrialId
 
 ID_FILE = ".hpq-store"
+LATE_ARTIFACTS = "artifacts-late"
 _ID = re.compile(r"[a-z0-9]{4,64}\Z")
 _CHUNK_BYTES = 1 << 20
 _TOKEN = r"([0-9]{1,9})(-[a-z0-9]+)?"  # ATTEMPT, or ATTEMPT-XXXXXX
@@ -93,7 +94,7 @@ def is_own(pointer: Checkpoint | Artifacts, prefix: str, trial: TrialId) -> bool
     Any client of Redis can write a pointer. What follows it reads a folder that another trial, or
     training code, has filled unless this returns True.
     """
-    what = "checkpoint-[0-9]{1,9}" if isinstance(pointer, Checkpoint) else "artifacts"
+    what = "checkpoint-[0-9]{1,9}" if isinstance(pointer, Checkpoint) else "artifacts(-late)?"
     own = f"{re.escape(folder_of(prefix, trial))}/{_TOKEN}/{what}"
     return re.fullmatch(own, pointer.path) is not None
 

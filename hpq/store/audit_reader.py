@@ -16,7 +16,7 @@ from hpq.store.keys import Keys
 from hpq.store.wire.trial import CheckOf, text_of
 
 _INDEXES = ("waiting", "running", "dropped", "ended")
-_FIELDS = ("state", "attempt", "objective", "checkpoint", "artifacts")
+_FIELDS = ("state", "attempt", "objective", "checkpoint", "artifacts", "unstored")
 _ENDS = [state for state in TrialState if state.is_terminal]
 
 
@@ -27,7 +27,7 @@ class StoredResult:
     objective: str = ""
     score: float | None = None  # in the ranking
     mean: float | None = None  # of the group of replicates of which the trial is the first
-    has_pointers: bool = False  # to a checkpoint or artifacts
+    has_pointers: bool = False  # to a checkpoint or artifacts, or to where artifacts will be
     is_filed: bool = False  # its number is in the set of trials that have files
     is_known: bool = True  # the sweep has their identity, and they are as signed
 

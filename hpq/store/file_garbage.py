@@ -1,10 +1,10 @@
 """Remove files of file stores that no sweep needs any more: mark what is needed, remove the rest.
 
-A trial's files are needed if a pointer in Redis names them, or if their attempt may still write: it
-has not ended, or Redis does not know it. The number of the attempt decides, not the age of a file,
-so a server that lost its newest data removes nothing that it has yet to learn of. Of a sweep that
-Redis does not have, files go only if `removed` says that they may: other servers share the store,
-and data may be lost.
+A trial's files are needed if a pointer in Redis names them, or names the place where a worker will
+copy them, or if their attempt may still write: it has not ended, or Redis does not know it. The
+number of the attempt decides, not the age of a file, so a server that lost its newest data removes
+nothing that it has yet to learn of. Of a sweep that Redis does not have, files go only if `removed`
+says that they may: other servers share the store, and data may be lost.
 
 Nothing is listed in advance. A crash, or a store that is away, only delays a removal until the next
 worker looks.
@@ -135,7 +135,7 @@ class FileGarbage:
             page = [TrialId(sweep=sid, number=int(n)) for n in numbers[start : start + BATCH_ROWS]]
             pipe = self._redis.pipeline(transaction=False)
             for trial in page:
-                fields = "attempt", "closed", "checkpoint", "artifacts"
+                fields = "attempt", "closed", "checkpoint", "artifacts", "unstored"
                 pipe.hmget(self._keys.trial(trial), fields)
             for trial, row in zip(page, pipe.execute(), strict=True):
                 base = folder_of(self._keys.prefix, trial)

@@ -14,6 +14,7 @@ from typing import Any
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from hpq.domain.attempt import (
+    AttachReply,
     CommitReply,
     HeartbeatReply,
     Nothing,
@@ -26,7 +27,7 @@ from hpq.domain.attempt import (
 )
 from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, RunnableSweep
-from hpq.domain.trial import Claim, TrialId
+from hpq.domain.trial import Artifacts, Claim, TrialId
 from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
@@ -185,6 +186,18 @@ class TrialStore:
         )
         self._context.mint(rest[0], rest[1])
         return CommitReply(reply)
+
+    def attach(self, claim: Claim, artifacts: Artifacts) -> AttachReply:
+        """Name files of an ended attempt that its store did not take at once, once."""
+        reply, _ = self._scripts.run(
+            "attach",
+            sweep=claim.trial.sweep,
+            number=claim.trial.number,
+            attempt=claim.attempt,
+            nonce=claim.nonce,
+            artifacts=attempt.encode_files(artifacts),
+        )
+        return AttachReply(reply)
 
     def release(self, claim: Claim, reason: Reason, left_ms: int = 0) -> str:
         """Requeue a running trial; the attempt does not count as a failure.

@@ -13,6 +13,7 @@ from hpq_worker.attempt.launch_records import LaunchRecords
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
+from hpq_worker.files.unstored import UnstoredFiles
 from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
@@ -48,7 +49,13 @@ def worker_parts(
         trust=trust,
         bundles=bundles,
         files=files,
-        garbage=GarbageCollector(settings, files, garbage, History(settings, store._context)),
+        garbage=GarbageCollector(
+            settings,
+            files,
+            garbage,
+            History(settings, store._context),
+            UnstoredFiles(settings.work_root, settings.prefix, store),
+        ),
         heartbeat=Heartbeat(store, worker, settings.lease_ms, signals.wake, outage, progress),
         outage=outage,
         signals=signals,

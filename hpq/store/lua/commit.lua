@@ -5,7 +5,8 @@
 --      pruned cancelled), objective (optional), best (optional: of all that the attempt reported), values (of
 --      several objectives), violations (of constraints), infeasible (if it does not meet them), step,
 --      kind, error, fingerprint, retries, progress, elsewhere, evidence (of a failure, with its rule of
---      hpq/domain/retry_policy.py), keep_log_bytes, ran_ms (optional), artifacts (JSON, if any), usage
+--      hpq/domain/retry_policy.py), keep_log_bytes, ran_ms (optional), artifacts (JSON, if any), unstored
+--      (JSON of where files wait for their store, if they do), usage
 --      (what it used of its machine; optional), last (the last batch, as `beat` gets it; optional), owner (if
 --      limits of owners exist; optional)},
 --      then that batch's printed bytes, and step, metric and value of each point
@@ -16,7 +17,7 @@ local args = cjson.decode(ARGV[1])
 local sid, n, attempt, outcome = args.sweep, args.number, args.attempt, args.outcome
 local objective, best, step = args.objective or '', args.best or '', tonumber(args.step)
 local kind, error_text, fingerprint = args.kind or '', args.error or '', args.fingerprint or ''
-local artifacts = args.artifacts or ''
+local artifacts, unstored = args.artifacts or '', args.unstored or ''
 local is_complete = outcome == 'finished' or outcome == 'pruned'
 
 -- Before any write: a result is recorded whole or not at all.
@@ -27,6 +28,7 @@ for _, field in ipairs({'step', 'retries', 'keep_log_bytes', 'objective', 'best'
   end
 end
 if artifacts ~= '' then files().store_of(artifacts) end
+if unstored ~= '' then files().store_of(unstored) end
 
 local full = is_full()
 if args.owner then owners().leave(args) end
@@ -127,6 +129,8 @@ if args.usage then tell('usage', args.usage) end
 if artifacts ~= '' then
   files().add_store(sid, artifacts)
   set(t, 'artifacts', artifacts)
+elseif unstored ~= '' then
+  files().await(s, t, unstored)
 end
 -- The first attempt of a trial that has sent nothing before has no streams: its points go into the record.
 local last

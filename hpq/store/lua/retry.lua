@@ -30,6 +30,7 @@ local function retry(n)
   redis.call('HDEL', t.KEY, 'restarted', 'reused', 'seed', 'avoid_ms', 'checkpoint_mark', 'lost', 'lost_step',
     'lost_hosts', 'failed_step', 'kind', 'error', 'fingerprint', 'objective', 'ended_ms', 'avoid', 'artifacts', 'stop',
     'pruning', 'best_value', 'usage', 'not_run', 'values', 'violations', 'infeasible')
+  files().forget_unstored(sid, n)
   redis.call('SREM', sweep_key(sid, 'files'), n)
   -- From its checkpoint, a complete or diverged trial would only end the same way.
   if is_complete then unset(t, 'checkpoint', 'checkpoint_step') end

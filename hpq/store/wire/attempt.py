@@ -12,6 +12,7 @@ from hpq.domain.trial import (
     Checkpoint,
     Claim,
     TrialId,
+    Unstored,
 )
 from hpq.store.wire.fields import Field, Reader, dumps, number, numbers, sweep_id
 from hpq.store.wire.records import record
@@ -80,7 +81,7 @@ def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
         return Checkpoint(store="unknown", path="")
 
 
-def _files(pointer: Checkpoint | Artifacts | None) -> str | None:
+def encode_files(pointer: Checkpoint | Artifacts | Unstored | None) -> str | None:
     """Encode a pointer into a file store as JSON."""
     if pointer is None:
         return None
@@ -98,7 +99,7 @@ def encode_batch(batch: ReportBatch) -> dict[str, Field]:
         "step": batch.step,
         "objective": None if batch.objective is None else number(batch.objective),
         "phase": batch.phase or None,
-        "checkpoint": _files(checkpoint),
+        "checkpoint": encode_files(checkpoint),
         "checkpoint_step": checkpoint.step if checkpoint else None,
         "restarted": batch.restarted[:_WHY_CHARACTERS] or None,
         "run_info": batch.run_info or None,
@@ -132,7 +133,8 @@ def encode_outcome(outcome: Outcome, last: ReportBatch | None) -> dict[str, Fiel
         "evidence": rule.evidence if failure else None,
         "keep_log_bytes": FAILED_LOG_KEPT_BYTES if failure else LOG_KEPT_BYTES,
         "ran_ms": outcome.ran_ms,
-        "artifacts": _files(outcome.artifacts),
+        "artifacts": encode_files(outcome.artifacts),
+        "unstored": encode_files(outcome.unstored),
         "usage": encode_usage(outcome.usage) or None,
         "last": encode_batch(last) if last else None,
     }

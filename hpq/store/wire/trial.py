@@ -21,6 +21,7 @@ from hpq.domain.trial import (
     TrialId,
     TrialState,
     TrialView,
+    Unstored,
     short,
 )
 from hpq.errors import DecodeError
@@ -122,6 +123,7 @@ def decode_trial(
         phase=phase,
         checkpoint=r.parse("checkpoint", None, lambda text: record(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: record(Artifacts, text)),
+        unstored=r.parse("unstored", None, lambda text: record(Unstored, text)),
         thinned=bool(r.text("thinned")),
         seed=r.parse("seed", None, int),
         pruning=r.parse("pruning", None, lambda text: record(Pruning, text)),

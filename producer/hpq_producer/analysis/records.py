@@ -78,6 +78,7 @@ def sweep_record(sweep: SweepView, best: float | None, why: Notice | None) -> di
         "tags": list(sweep.tags),
         "note": sweep.note,
         **budget_record(sweep.budget),
+        **({"files_not_stored": sweep.unstored} if sweep.unstored else {}),
         "not_taken": why.record() if why else None,
     }
 
@@ -141,6 +142,7 @@ def trial_record(trial: TrialView, sweep: SweepView) -> dict[str, Any]:
         if trial.checkpoint
         else None,
         "artifacts": dict(trial.artifacts.files) if trial.artifacts else {},
+        **({"files_not_stored": asdict(trial.unstored)} if trial.unstored else {}),
         "failure": {"kind": failure.kind.value, "message": failure.message} if failure else None,
     }
 

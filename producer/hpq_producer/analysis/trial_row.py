@@ -238,10 +238,25 @@ class TrialRow:
         return clean(", ".join(map(str, found)))
 
     @property
+    def files(self) -> str:
+        """Why files of the trial are not in a store."""
+        if self.trial.gone:
+            return "deleted, by the sweep's `keep`"
+        return unstored_words(self.trial)
+
+    @property
     def checkpoint(self) -> str:
         """The step and place of the newest checkpoint."""
         kept = self.trial.checkpoint
         return clean(f"of step {kept.step}, in store {kept.store}: {kept.path}") if kept else ""
+
+
+def unstored_words(trial: TrialView) -> str:
+    """Return where files of a trial wait for their store; "" if none do."""
+    if trial.unstored is None:
+        return ""
+    where = clean(f"{trial.unstored.folder} of {trial.host}")
+    return f"not stored yet: they wait in {where} for a worker there that reaches the store"
 
 
 def _last_step(status: SweepStatus) -> int | None:

@@ -10,7 +10,7 @@ from hpq.domain.status import SweepStatus, event_ms
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import ExitCode
-from hpq.notice import Notice
+from hpq.notice import Notice, plural
 from hpq_producer.analysis.eta import TimeLeft, sweep_eta
 from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.pruning import describe_target
@@ -178,7 +178,18 @@ def needed_actions(status: SweepStatus, unclaimed: Notice | None) -> list[Notice
         else:
             text = f"{failed} failed; {failures}"
         out.append(Notice("trials-failed", text))
+    if unstored := explain_unstored(sweep):
+        out.append(unstored)
     return out
+
+
+def explain_unstored(sweep: SweepView) -> Notice | None:
+    """Return a notice if files of ended trials wait for their store."""
+    if not sweep.unstored:
+        return None
+    whose = f"files of {sweep.unstored} {plural(sweep.unstored, 'trial')}"
+    text = f"{whose} are not stored yet; their workers' machines store them when the store is back"
+    return Notice("files-not-stored", text)
 
 
 def _why_waiting(

@@ -17,7 +17,7 @@ from hpq_producer.analysis.attempts import TERMINAL, Attempt
 from hpq_producer.analysis.pruning import describe_idle, describe_rule, describe_target
 from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.diagnosis.verdict import state_counts, state_span
+from hpq_producer.diagnosis.verdict import explain_unstored, state_counts, state_span
 from hpq_producer.terminal.charts import buckets, curve, curve_scale
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.text import (
@@ -82,6 +82,7 @@ def sweep_lines(
             "early terminate": describe_rule(sweep.early) if sweep.early else "",
             "target": describe_target(sweep)
             or (f"{metric.target:g}" if metric and metric.target is not None else ""),
+            "files": unstored.text if (unstored := explain_unstored(sweep)) else "",
             "keep": f"best {sweep.keep.best}, last {sweep.keep.last}" if sweep.keep else "",
             "history": sweep.history,
             "method": f"{sweep.method}, seed {sweep.seed}" + _sampling(sweep),
@@ -184,7 +185,7 @@ def trial_facts(row: TrialRow) -> dict[str, str]:
         "started again": trial.restarted,
         "result of": row.source and f"{row.source}; not run in this sweep",
         "checkpoint": row.checkpoint,
-        "files": "deleted, by the sweep's `keep`" if trial.gone else "",
+        "files": row.files,
         "log and curves": WHY_THINNED if trial.thinned else "",
     }
 

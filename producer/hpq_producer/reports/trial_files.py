@@ -11,6 +11,7 @@ from hpq.errors import DecodeError, OutOfReach, UserError
 from hpq.filestore.base import Readable, is_own, is_safe_name
 from hpq.filestore.local import location, open_files
 from hpq.shell import shell_hint
+from hpq_producer.analysis.trial_row import unstored_words
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.session import Session
@@ -26,6 +27,8 @@ def why_no_files(trial: TrialView, in_cluster: bool) -> str:
     """Return why a trial has no files."""
     if not trial.state.is_terminal:
         return f"it is {trial.state}; files are stored when a trial ends"
+    if trial.unstored:
+        return f"they are {unstored_words(trial)}"
     if trial.gone == "keep":
         return "the sweep's `keep` rule deleted them; `hpq show SWEEP` prints the rule"
     lines = "its worker had no HPQ_STORE or could not copy them; `hpq logs` prints their folder"

@@ -12,7 +12,7 @@ import signal
 import pytest
 
 from hpq.domain.trial import TrialId, TrialState
-from tests.support.ids import refused
+from tests.support.ids import ids, refused
 from tests.support.lab import bare, files_of
 
 SAVES = """
@@ -180,6 +180,53 @@ def test_a_result_that_waited_on_disk_still_names_its_artifacts(lab, shelf) -> N
     lab.wait_over(sid)
     assert lab.trial(sid).artifacts.files["model.txt"] == 7
     assert lab.ok("get", sid, "model.txt", "--out", "got") == ""
+
+
+def test_files_of_the_last_trials_arrive_when_the_store_comes_back(lab, shelf) -> None:
+    """Files: the store is away while the last trials end, and their worker would end, too."""
+    sid = begin(lab, "1, 2, 3", go=False)
+    fleet = lab.worker(1, "--sweep", sid)
+    lab.wait_for("began-1-1")
+    shelf.rename(lab.folder / "away")
+    lab.go()
+    lab.wait_over(sid)
+    refused(lab.hpq("get", f"{sid}/3", "model.txt"), "files-not-stored", str(lab.home), exit=4)
+    for words in (["ls"], ["show", sid], ["show", f"{sid}/3"]):
+        shown = lab.hpq(*words)
+        assert "not stored yet" in shown.stdout + shown.stderr, words
+    assert json.loads(lab.ok("show", sid, "-o", "json"))["files_not_stored"] == 3
+    (lab.folder / "away").rename(shelf)
+    assert fleet.wait() == 0
+    for number in (1, 2, 3):
+        trial = lab.trial(sid, number)
+        assert trial.artifacts.files == {"model.txt": 7, "deep/er/model.txt": 7}
+        lab.ok("get", str(trial.id), "model.txt", "--out", f"got-{number}")
+        assert (lab.code / f"got-{number}").read_text() == f"model {number}"
+    lab.audit(sid)
+    assert not list(lab.home.glob(f"work/{sid}.*"))
+
+
+def test_a_worker_that_is_stopped_says_which_files_wait_and_the_next_one_stores_them(
+    lab, shelf
+) -> None:
+    """Files: the store is away as a trial ends, and its worker is stopped before it is back."""
+    sid = begin(lab, go=False)
+    fleet = lab.worker()
+    lab.wait_for("began-1-1")
+    shelf.rename(lab.folder / "away")
+    lab.go()
+    lab.wait_over(sid)
+    fleet.terminate()
+    assert fleet.wait() == 0
+    (out,) = lab.home.glob(f"work/{sid}.1.1-*/out")
+    last = [line for line in lab.log().splitlines() if "files-not-stored" in ids(line)][-1]
+    assert str(out) in last
+    (lab.folder / "away").rename(shelf)
+    lab.worker()
+    lab.wait_until(lambda: lab.trial(sid).artifacts, "the files to arrive")
+    lab.wait_until(lambda: not out.exists(), "the files to go from the disk of the worker")
+    lab.ok("get", sid, "model.txt", "--out", "got")
+    assert (lab.code / "got").read_text() == "model 1"
 
 
 def test_a_retried_trial_begins_anew_and_its_older_files_go(lab, shelf) -> None:

@@ -258,7 +258,7 @@ def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, 
     lab.audit(sid)
     trial = lab.trial(sid)
     assert (trial.state, trial.artifacts) == (TrialState.FINISHED, None)
-    assert "files-not-kept" in ids(lab.printed(sid))
+    assert "files-not-stored" in ids(lab.printed(sid))
     (left,) = lab.home.glob(f"work/{sid}.1.1-*/out/model.txt")
     assert left.stat().st_size == 1_000_000
 
@@ -372,7 +372,7 @@ def test_a_store_that_cannot_be_written_fails_no_trial_and_is_tried_again(lab, s
     lab.wait_over(sid)
     trial = lab.trial(sid)
     assert trial.state is TrialState.FINISHED and trial.artifacts is None
-    assert "files-not-kept" in ids(lab.printed(sid))
+    assert "files-not-stored" in ids(lab.printed(sid))
     (kept,) = lab.home.glob("work/*/out/model.txt")
     assert kept.read_text() == "model 8"
 
@@ -552,7 +552,7 @@ def test_a_full_store_fails_no_trial(lab, shelf) -> None:
         trial = lab.trial(sid)
         assert (trial.state, trial.objective) == (TrialState.FINISHED, 1)
         assert trial.artifacts is None and files_of(shelf, sid) == []
-        assert "files-not-kept" in ids(lab.ok("logs", sid))
+        assert "files-not-stored" in ids(lab.ok("logs", sid))
         fleet.terminate()
         assert fleet.wait() == 0
     finally:

@@ -14,7 +14,7 @@ from redis import Redis
 from hpq.connection.client import connect
 from hpq.domain.attempt import Reason
 from hpq.domain.sweep import Keep, Launch, SweepView
-from hpq.domain.trial import TrialId
+from hpq.domain.trial import TrialId, Unstored
 from hpq.store.control import SweepControl
 from hpq.store.enqueue import SweepWriter
 from hpq.store.file_garbage import FileGarbage
@@ -36,8 +36,11 @@ def fill(
     gone = sweep_of(1, sid="gone-00000")
     removed = take(store, who, "x")
     control.remove(gone.id)
-    sweep_of(3)
-    finished, released, running = (take(store, who, nonce) for nonce in "abc")
+    sweep_of(4)
+    finished, released, running, late = (take(store, who, nonce) for nonce in "abcd")
+    waiting = shelf.put(late, "artifacts-late")
+    unstored = Unstored(store=waiting.store, path=waiting.path, folder="/home/me/out")
+    end(store, late, 1.0, unstored=unstored)
     artifacts = shelf.artifacts(finished)
     end(store, finished, 1.0, artifacts=artifacts)
     beat(store, who, released, 1, 1, checkpoint=shelf.put(released, "checkpoint-2"))
@@ -46,6 +49,8 @@ def fill(
     def write() -> set[str]:
         needed = [artifacts, shelf.put(released, "checkpoint-2")]
         needed += [shelf.put(running, "checkpoint-1"), shelf.put(running, "artifacts")]
+        needed += [shelf.put(late, "artifacts-late")]  # a worker copies them
+        shelf.put(late, "artifacts")
         for claim in (finished, released):
             for part in ("one", "two/three"):
                 shelf.put(claim, f"checkpoint-1/{part}")

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hpq.domain.attempt import CommitReply, HeartbeatReply, Nothing, Outcome, Reason, WorkerPresence
+from hpq.domain.attempt import (
+    AttachReply,
+    CommitReply,
+    HeartbeatReply,
+    Nothing,
+    Outcome,
+    Reason,
+    WorkerPresence,
+)
 from hpq.domain.sweep import Keep
-from hpq.domain.trial import Artifacts, Checkpoint, Claim, Failure, FailureKind, TrialState
+from hpq.domain.trial import (
+    Artifacts,
+    Checkpoint,
+    Claim,
+    Failure,
+    FailureKind,
+    TrialId,
+    TrialState,
+    Unstored,
+)
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
+from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.support.store_calls import LEASE, Shelf, beat, end, take
 
 HERE = Checkpoint(store="abcd", path="hpq/s/1/1/checkpoint-1", step=2, counts={"acc": 2})
@@ -149,6 +169,62 @@ def test_artifacts_come_with_the_commit_once(store, reader, sweep_of, who) -> No
     other = Artifacts(store="abcd", path="p/2", files={"other": 3})
     assert end(store, claim, 1.0, artifacts=other) is CommitReply.ALREADY
     assert reader.trials.get(claim.trial).artifacts == left
+
+
+LATE = Unstored(store="abcd", path="p/late", folder="/home/me/out")
+STORED = Artifacts(store="abcd", path="p/late", files={"model": 3})
+
+
+def test_files_that_waited_for_their_store_are_named_once(store, reader, sweep_of, who) -> None:
+    sweep = sweep_of(2)
+    claim = take(store, who, "a")
+    assert store.attach(claim, STORED) is AttachReply.UNKNOWN  # the result is on its way
+    end(store, claim, 1.0, unstored=LATE)
+    assert reader.trials.get(claim.trial).unstored == LATE
+    assert reader.sweeps.get(sweep.id).unstored == 1
+    for _ in range(2):  # the first reply was lost
+        assert store.attach(claim, STORED) is AttachReply.ATTACHED
+    trial = reader.trials.get(claim.trial)
+    assert (trial.artifacts, trial.unstored) == (STORED, None)
+    assert reader.sweeps.get(sweep.id).unstored == 0
+    assert [e.what for e in reader.events.of_trial(claim.trial)] == [
+        "claimed",
+        "finished",
+        "stored",
+    ]
+    other = take(store, who, "b")
+    end(store, other, 1.0)
+    assert store.attach(other, STORED) is AttachReply.STALE  # it left no files
+    assert audit_sweep(reader, sweep.id).violations == ()
+
+
+def test_files_come_too_late_for_a_trial_that_does_not_need_them(
+    store, reader, sweep_of, who, control: SweepControl, redis, keys
+) -> None:
+    sweep = sweep_of(3, keep=Keep(best=1))  # a higher acc is better
+    claims = [take(store, who, f"n{n}") for n in range(3)]
+    for claim, value in zip(claims, (0.1, 0.2, 0.3), strict=True):
+        end(store, claim, value, unstored=LATE)
+    assert reader.sweeps.get(sweep.id).unstored == 1
+    assert [reader.trials.get(one.trial).gone for one in claims] == ["keep", "keep", ""]
+    assert store.attach(claims[0], STORED) is AttachReply.STALE
+    made_up = replace(claims[2], nonce="made up")
+    assert store.attach(made_up, STORED) is AttachReply.STALE
+    control.retry(sweep.id, [3])
+    assert reader.sweeps.get(sweep.id).unstored == 0
+    assert store.attach(claims[2], STORED) is AttachReply.STALE
+    again = take(store, who, "again")
+    assert store.attach(claims[2], STORED) is AttachReply.STALE
+    end(store, again, 0.4, unstored=LATE)
+    ahead = replace(again, attempt=3)
+    assert store.attach(ahead, STORED) is AttachReply.UNKNOWN  # the server lost its newest data
+    assert audit_sweep(reader, sweep.id).violations == ()
+    other = replace(again, trial=TrialId(sweep="other-00000", number=1))
+    assert store.attach(other, STORED) is AttachReply.UNKNOWN
+    control.remove(sweep.id, keep_files=True)
+    assert store.attach(again, STORED) is AttachReply.UNKNOWN
+    redis.zadd(keys.removed, {sweep.id: 7})  # as a removal with its files
+    assert store.attach(again, STORED) is AttachReply.STALE
 
 
 def test_only_what_came_to_its_end_loses_its_checkpoint(

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from hpq.domain.attempt import HeartbeatReply, Outcome, ReportBatch, WorkerPresence
+from hpq.domain.attempt import AttachReply, HeartbeatReply, Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import (
     Artifacts,
@@ -23,6 +23,7 @@ from hpq.domain.trial import (
     FailureKind,
     TrialId,
     TrialState,
+    Unstored,
 )
 from hpq.filestore.base import Files, folder_of
 from hpq.filestore.local import open_files
@@ -54,6 +55,7 @@ class FilesMachine(Machine):
         self.number = 0
         self.copies: dict[str, list[Checkpoint]] = {}  # of each attempt, in its worker's store
         self.over: set[str] = set()  # attempts that have heard that they are lost
+        self.late: list[tuple[Files, Claim, str]] = []  # whose files are not stored yet
 
     def enqueue(self, sweep: SweepView) -> None:
         super().enqueue(replace(sweep, keep=self.keep))
@@ -124,6 +126,41 @@ class FilesMachine(Machine):
         self.store.commit(claim, outcome)
         self.over.add(name)
         self.garbage.remove_of_trial(files, claim.trial, has_keep=self.keep is not None)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), value=st.floats(-1, 1))
+    def finish_while_the_store_is_away(self, data: st.DataObject, value: float) -> None:
+        worker, claim = self.pick(data)
+        files, name = self.files_of(worker), f"{claim.trial}/{claim.token}"
+        if name in self.over:
+            return
+        path = f"{folder_of('hpq', claim.trial, claim.token)}/artifacts-late"
+        unstored = Unstored(store=files.id, path=path, folder="/home/me/out")
+        self.store.commit(
+            claim, Outcome(state=TrialState.FINISHED, objective=value, step=1, unstored=unstored)
+        )
+        self.over.add(name)
+        self.late.append((files, claim, path))
+
+    @precondition(lambda self: self.late)
+    @rule(data=st.data(), is_tidied=st.booleans(), is_heard=st.booleans())
+    def store_late(self, data: st.DataObject, is_tidied: bool, is_heard: bool) -> None:
+        late = data.draw(st.sampled_from(self.late))
+        files, claim, path = late
+        self.put(files, path)
+        if is_tidied:
+            remove_all(self.garbage, files)
+        stored = Artifacts(store=files.id, path=path, files={"file": 1})
+        if self.store.attach(claim, stored) is AttachReply.STALE:
+            files.remove(path)
+        if is_heard:
+            self.late.remove(late)
+
+    @invariant()
+    def as_many_trials_wait_for_their_store_as_the_sweep_counts(self) -> None:
+        trials = self.reader.trials.all(SID)
+        waiting = sum(trial.unstored is not None for trial in trials)
+        assert self.reader.sweeps.get(SID).unstored == waiting
 
     @rule(which=st.integers(0, 1))
     def tidy(self, which: int) -> None:

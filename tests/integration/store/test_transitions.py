@@ -8,7 +8,15 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Outcome, Reason, ReportBatch, WorkerPresence
-from hpq.domain.trial import TRANSITIONS, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.domain.trial import (
+    TRANSITIONS,
+    Artifacts,
+    Claim,
+    Failure,
+    FailureKind,
+    TrialId,
+    TrialState,
+)
 from hpq.errors import UserError
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
@@ -38,6 +46,7 @@ TABLE = {
     "commit killed":     "Q Q Q Q X X F X P C C Q",  # tried again once, unless it is to end
     "commit pruned":     "Q Q P P P P F X P C C Q",
     "commit cancelled":  "Q Q C C C C F X P C C Q",
+    "attach":            "Q Q Q R R R F X P C C Q",
     "release":           "Q Q Q Q C C F X P C C Q",
     "reap":              "Q Q Q Q C R F X P C C Q",  # what may end is waited for a little
     "reap at last":      "Q Q Q Q C C F X P C C Q",
@@ -116,6 +125,7 @@ class World:
                 self.held, self.who, ReportBatch(seq=9), lease_ms=LEASE
             ),
             "commit": lambda: self.store.commit(self.held, OUTCOMES[rest]),
+            "attach": lambda: self.store.attach(self.held, Artifacts(store="abcd", path="p")),
             "release": lambda: self.store.release(self.held, Reason.STOPPING),
             "reap": lambda: (
                 self._bury() if rest == "dead" else self._lose(silent_leases=4 if rest else 0)
@@ -160,7 +170,7 @@ def refuses(call: str, situation: str) -> bool:
 def test_every_call_in_every_state_leads_where_the_table_says(
     store, redis, keys, reader, sweep_of
 ) -> None:
-    """F12, R6, R20: 17 calls in 12 situations, each sent twice, and the events replayed."""
+    """F12, R6, R20: 18 calls in 12 situations, each sent twice, and the events replayed."""
     seen = set()
     for call, row in TABLE.items():
         for situation, letter in zip(SITUATIONS.split(), row.split(), strict=True):

@@ -135,7 +135,7 @@ class Broken:
 
 
 def test_a_checkpoint_that_nobody_can_read_does_not_hold_up_its_sweep(kept, monkeypatch) -> None:
-    monkeypatch.setattr("hpq_worker.files.artifacts.TRIES_S", (0.0, 0.0))
+    monkeypatch.setattr("hpq_worker.files.checkpoints._TRIES_S", (0.0, 0.0))
     (kept._paths.checkpoint / "state").write_text("whole")
     assert looks(kept) and kept._fetch(kept._copies[-1], lambda: True) == ""
     kept._files = Broken(kept._files)
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_a_writer_of_the_store_replaced_ends_no_worker(
     kept, tmp_path, monkeypatch
 ) -> None:
     """Links, another user's folder, a history that is none: the trial begins anew, or goes on."""
-    monkeypatch.setattr("hpq_worker.files.artifacts.TRIES_S", (0.0, 0.0))
+    monkeypatch.setattr("hpq_worker.files.checkpoints._TRIES_S", (0.0, 0.0))
     assert kept._files is not None
     path = "hpq/s-00000/1/1-n/checkpoint-1"
     pointer = Checkpoint(store=kept._files.id, path=path, counts={"loss": 1})

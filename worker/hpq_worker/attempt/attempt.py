@@ -216,7 +216,7 @@ class AttemptRunner:
                 publisher.remove_older()
         if outcome is None or not _is_over(result):
             return result
-        return replace(result, outcome=replace(outcome, artifacts=publisher.publish_artifacts()))
+        return replace(result, outcome=publisher.publish_artifacts(outcome))
 
     def close(self) -> None:
         """End the runner, if there is one, and then remove the copy of the code."""

@@ -40,6 +40,7 @@ from hpq_worker.consumer.presence import PresenceRecord
 from hpq_worker.consumer.rq_worker import RqWorker
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget, RunLimit
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
+from hpq_worker.files.unstored import UnstoredFiles
 from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
@@ -170,6 +171,7 @@ def serve(
     files = FileStoreHandle(settings)
     context = _context(settings)
     garbage, history = FileGarbage(context), History(settings, context)
+    waiting = UnstoredFiles(settings.work_root, settings.prefix, TrialStore(context))
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
     telemetry = Telemetry(config.telemetry)
     parts = WorkerParts(
@@ -182,7 +184,7 @@ def serve(
         trust=trust,
         bundles=bundles,
         files=files,
-        garbage=GarbageCollector(settings, files, garbage, history),
+        garbage=GarbageCollector(settings, files, garbage, history, waiting),
         heartbeat=Heartbeat(beat_store, worker, settings.lease_ms, signals.wake, outage, progress),
         outage=outage,
         signals=signals,
@@ -208,7 +210,7 @@ def serve(
     finally:
         parts.suggesters.close()
         attempts.close()
-        parts.garbage.close(signals.is_late)
+        parts.garbage.close(signals, progress)
         reaper.stop()
     return _leave(parts, reader, run_limit)
 

@@ -197,7 +197,7 @@ class ClaimLoop:
             self._release_at_fault(claim, sweep.id, why)
             return False
         self._finish(claim, sweep, result)
-        self._parts.garbage.schedule(claim.trial, has_keep=sweep.keep is not None)
+        self._parts.garbage.schedule(claim, has_keep=sweep.keep is not None)
         outcome = result.outcome
         return outcome is None or not retry_rule(outcome.failure).released
 

@@ -17,7 +17,8 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Event
 
-from hpq.domain.trial import Artifacts, Checkpoint, Claim
+from hpq.domain.attempt import Outcome
+from hpq.domain.trial import Checkpoint, Claim
 from hpq.error_ids import Code
 from hpq.filestore.base import (
     Files,
@@ -31,7 +32,7 @@ from hpq.filestore.base import (
 )
 from hpq.notice import tagged
 from hpq.process import make_private
-from hpq_worker.files import artifacts, history_file
+from hpq_worker.files import artifacts, history_file, unstored
 from hpq_worker.files.checkpoint_copy import (
     Entry,
     Signature,
@@ -51,6 +52,7 @@ log = logging.getLogger("hpq.files")
 _SCAN_S = 0.25
 _AFTER_ERROR_S = 2.0
 _MOST_CHANGES = 8  # scans, after which a single file that always changes is copied as it is
+_TRIES_S = (0.0, 0.5, 2.0)  # pauses before each try to read a checkpoint
 _HUNG_S = 5.0  # the longest wait for a store that hangs
 _OPEN_S = 30.0  # without a change, after which a file open for writing is copied as it is
 
@@ -146,7 +148,7 @@ class CheckpointPublisher:
 
     def _copy_back(self, files: Files, path: str, go_on: GoOn) -> str:
         why = ""
-        for pause_s in artifacts.TRIES_S:
+        for pause_s in _TRIES_S:
             Event().wait(pause_s)
             try:
                 names = files.names(path)
@@ -300,21 +302,37 @@ class CheckpointPublisher:
             self._signals.is_late,
         )
 
-    def publish_artifacts(self) -> Artifacts | None:
-        """Copy the files of the output directory to the store; None if there are none.
+    def publish_artifacts(self, outcome: Outcome) -> Outcome:
+        """Copy the files of the output directory to the store; return the outcome that names them.
 
-        Files that cannot be copied stay in the directory, and the log names it.
+        Files that cannot be copied now wait in the directory, and the log names it.
         """
-        out, to = self._paths.out, f"{self._base}/artifacts"
+        out, to, files = self._paths.out, f"{self._base}/artifacts", self._files
         if not out.exists():
-            return None
-        if self._files is None:
-            return artifacts.publish(out, None, to, lambda: True, self._log_line)
-        files = self._files
-        kept = self._thread.call_until(
-            lambda go_on: (artifacts.publish(out, files, to, go_on, self._log_line),),
-            self._signals.is_late,
-        )
+            return outcome
+        if files is None:
+            artifacts.publish(out, None, to, lambda: True, self._log_line)
+            return outcome
+        try:
+            kept = self._thread.call_until(
+                lambda go_on: (artifacts.publish(out, files, to, go_on, self._log_line),),
+                self._signals.is_late,
+            )
+        except OSError as error:
+            return self._keep_unstored(outcome, files.id, str(error))
         if kept is None:
-            self._log_line(f"cannot store the trial's files: the store hangs; they stay at {out}")
-        return kept[0] if kept else None
+            return self._keep_unstored(outcome, files.id, "the store hangs")
+        (stored,) = kept
+        if stored is not None:
+            artifacts.remove(out, stored)
+        return replace(outcome, artifacts=stored)
+
+    def _keep_unstored(self, outcome: Outcome, store: str, why: str) -> Outcome:
+        out, begin = self._paths.out, f"cannot store the trial's files: {why}"
+        try:
+            waiting = unstored.keep(self._paths.work, self._prefix, store, self._claim)
+        except OSError as error:
+            self._log_line(f"{begin}; no later try, since {error}; they {artifacts.remain(out)}")
+            return outcome
+        self._log_line(f"{begin}; {artifacts.wait(out)}", "files-not-stored")
+        return replace(outcome, unstored=waiting)

@@ -9,23 +9,32 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
 from hpq.archive.history import History
 from hpq.connection.credentials import redact
-from hpq.domain.trial import TrialId
+from hpq.domain.trial import Claim, TrialId
 from hpq.filestore.base import Files, is_reachable
 from hpq.filestore.local import open_files
-from hpq.notice import tagged
+from hpq.notice import plural, tagged
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
-from hpq_worker.files.workdir import attempt_of, remove_abandoned
+from hpq_worker.files import artifacts, unstored
+from hpq_worker.files.unstored import UnstoredFiles
+from hpq_worker.files.workdir import attempt_of, remove_abandoned, work_folder
+from hpq_worker.process.signals import Signals
+from hpq_worker.process.watchdog import Progress
 
 log = logging.getLogger("hpq.files")
 _PATIENCE_S = 5.0
+_RETRY_S = 2.0  # to store the files of this worker's trials
+_STORE_PATIENCE_S = 120.0  # of a worker that would end before the store is back
+_MOST_SHOWN = 5
+_LOOK_S = 0.05
 
 
 class FileStoreHandle:
@@ -75,7 +84,7 @@ class FileStoreHandle:
 
 
 class GarbageCollector:
-    """The thread that removes unneeded files of the store and work directories of dead workers.
+    """The thread that tidies the store and the work directories, and stores what the store refused.
 
     It runs when a trial has ended, and every two leases: other workers may have left files. The
     worker that looks at a whole store also moves the sweeps into it that ended long ago. `dead`
@@ -84,8 +93,15 @@ class GarbageCollector:
     """
 
     def __init__(
-        self, settings: Settings, files: FileStoreHandle, garbage: FileGarbage, history: History
+        self,
+        settings: Settings,
+        files: FileStoreHandle,
+        garbage: FileGarbage,
+        history: History,
+        waiting: UnstoredFiles,
     ) -> None:
+        self._waiting, self._own = waiting, deque[Path]()  # directories of this worker's trials
+        self._has_given_up = False
         self._work_root, self._interval_s = settings.work_root, 2 * settings.lease_s
         self._has_store = bool(settings.store)
         self._files, self._garbage, self._history = files, garbage, history
@@ -102,27 +118,47 @@ class GarbageCollector:
         self._wake.set()
         self._thread.start()
 
-    def schedule(self, trial: TrialId, *, has_keep: bool) -> None:
-        """Remove soon what an attempt of this trial left.
+    def schedule(self, claim: Claim, *, has_keep: bool) -> None:
+        """Remove soon what an attempt left that has ended, and store what it could not.
 
         If its sweep has a `keep`, remove the files of the trials that it has dropped, too.
         """
         if self._has_store:
-            self._ended.append((trial, has_keep))
+            work = work_folder(self._work_root, claim)
+            if unstored.is_kept(work):
+                self._own.append(work)
+            self._ended.append((claim.trial, has_keep))
             self._wake.set()
 
-    def close(self, is_late: Callable[[], bool]) -> None:
-        """Finish what was scheduled, within a few seconds."""
+    def close(self, signals: Signals, progress: Progress) -> None:
+        """Finish what was scheduled, within a few seconds.
+
+        A worker that ends by itself waits for a store that is away, and so does one in a pod, with
+        which the files go, within its grace.
+        """
+        until = time.monotonic() + _STORE_PATIENCE_S
+        if self._unstored() and not signals.is_stopping:
+            log.info("waits up to %g s for the store, which lacks files", _STORE_PATIENCE_S)
+        while self._unstored() and time.monotonic() < until and not _must_leave(signals):
+            progress.stamp()
+            self._thread.join(_LOOK_S)
         self._is_over = True
         self._wake.set()
         until = time.monotonic() + _PATIENCE_S
-        while self._thread.is_alive() and time.monotonic() < until and not is_late():
-            self._thread.join(0.05)
+        while self._thread.is_alive() and time.monotonic() < until and not signals.is_late():
+            self._thread.join(_LOOK_S)
+        self._has_given_up = True
+        if left := self._unstored():
+            log.warning(tagged(_last_words(left), "files-not-stored"))
+
+    def _unstored(self) -> list[Path]:
+        """Return where files of this worker's trials wait for the store."""
+        return [work / "out" for work in list(self._own) if unstored.is_kept(work)]
 
     def _loop(self) -> None:
         is_over = False
         while not is_over:
-            self._wake.wait(self._interval_s)
+            self._wake.wait(_RETRY_S if self._unstored() else self._interval_s)
             self._wake.clear()
             is_over = self._is_over  # read first: what was scheduled before `close` still happens
             self._remove_abandoned()
@@ -138,6 +174,7 @@ class GarbageCollector:
 
     def _remove_from(self, files: Files) -> None:
         self._remove_ended(files)
+        self._waiting.deliver(files, lambda: not self._has_given_up)
         if self._is_over or not self._garbage.is_due(files):
             return
         failure: OSError | None = None
@@ -165,3 +202,18 @@ class GarbageCollector:
             log.info("removed the files of %s, which a killed worker left", name)
             if attempt := attempt_of(name):
                 self.dead.append(attempt)
+
+
+def _must_leave(signals: Signals) -> bool:
+    """Return True if this worker must not wait for the store any more."""
+    return signals.is_late() or (signals.is_stopping and not artifacts.is_in_pod())
+
+
+def _last_words(left: Sequence[Path]) -> str:
+    """Return what a worker says that ends while files wait for the store."""
+    what = f"the files of {len(left)} {plural(len(left), 'trial')} are not stored"
+    shown = ", ".join(map(str, left[:_MOST_SHOWN]))
+    shown += f" and {len(left) - _MOST_SHOWN} more" if left[_MOST_SHOWN:] else ""
+    if artifacts.is_in_pod():
+        return f"{what} and are lost with this pod: {shown}"
+    return f"{what}; they wait until a worker with this HPQ_HOME can store them: {shown}"

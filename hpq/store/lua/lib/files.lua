@@ -13,6 +13,20 @@ local function add_store(sid, pointer)
   redis.call('SADD', sweep_key(sid, 'stores'), store_of(pointer))
 end
 
+-- Records that files of a trial that ends wait on the disk of their worker for the store that a pointer names.
+local function await(s, t, pointer)
+  add_store(s.SID, pointer)
+  set(t, 'unstored', pointer)
+  redis.call('HINCRBY', s.KEY, 'unstored', 1)
+end
+
+-- Forgets that files of a trial wait for their store; returns whether they did.
+local function forget_unstored(sid, n)
+  local did = redis.call('HDEL', trial_key(sid, n), 'unstored') == 1
+  if did then redis.call('HINCRBY', sweep_key(sid), 'unstored', -1) end
+  return did
+end
+
 -- Returns the set of trial numbers that `keep` selects, including ties with the last of the best.
 local function kept_numbers(s, keep)
   local numbers, sid = {}, s.SID
@@ -41,7 +55,7 @@ local function release_files(s, t, is_complete)
     if is_complete and t.checkpoint then
       unset(t, 'checkpoint', 'checkpoint_step')
       save(t)
-      if not t.artifacts then redis.call('SREM', sweep_key(s.SID, 'files'), t.N) end
+      if not t.artifacts and not t.unstored then redis.call('SREM', sweep_key(s.SID, 'files'), t.N) end
     end
     return
   end
@@ -49,11 +63,13 @@ local function release_files(s, t, is_complete)
   for _, other in ipairs(redis.call('SMEMBERS', files)) do
     if not kept[other] and redis.call('ZSCORE', sweep_key(s.SID, 'ended'), other) then
       local name = trial_key(s.SID, other)
-      if redis.call('HEXISTS', name, 'artifacts') == 1 then redis.call('HSET', name, 'gone', 'keep') end
+      local had = redis.call('HEXISTS', name, 'artifacts') == 1
+      if forget_unstored(s.SID, other) or had then redis.call('HSET', name, 'gone', 'keep') end
       redis.call('HDEL', name, 'checkpoint', 'checkpoint_step', 'artifacts')
       redis.call('SREM', files, other)
     end
   end
 end
 
-return {store_of = store_of, add_store = add_store, release = release_files}
+return {store_of = store_of, add_store = add_store, await = await, forget_unstored = forget_unstored,
+  release = release_files}

@@ -52,9 +52,8 @@ def get(
         if left is None:
             in_cluster = session.connection is not None
             why = why_no_files(trial, in_cluster)
-            raise NotFound(
-                f"{trial.id} has no files: {why}{shared_file(sweep, name)}", code="no-files"
-            )
+            text = f"{trial.id} has no files: {why}{shared_file(sweep, name)}"
+            raise NotFound(text, code="files-not-stored" if trial.unstored else "no-files")
         if name is None:
             return show_lines(artifact_lines(trial))
         if not has_file(left, name):

@@ -16,6 +16,7 @@ from hpq.notice import Notice
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso, sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep
+from hpq_producer.diagnosis.verdict import explain_unstored
 from hpq_producer.query.filter import Filter
 from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_producer.session import open_session
@@ -106,6 +107,8 @@ def _notes(
     for one in found:
         if isinstance(one, UnreadableSweep):
             yield f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}"
+        elif unstored := explain_unstored(one):
+            yield f"! {clean(one.id)}: {unstored}"
 
 
 def _picked(
