@@ -12,12 +12,12 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
+from hpq.domain.appended_file import AppendedFile
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import MovedSweep
 from hpq.domain.sweep import (
     COMMON_SCHEMA,
-    AppendedFile,
     EarlyTerminate,
     Goal,
     Keep,
