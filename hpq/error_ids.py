@@ -47,7 +47,7 @@ Code = Literal[
     "replicas-not-awaited", "replicas-not-required", "restore-busy",
     "result-not-on-disk", "result-on-disk", "result-unknown", "retry-ended",
     "rows-expired", "sampler-failed", "scaled-to-0", "script-invalid",
-    "script-without-options", "secret-missing", "secrets-on-terminal", "sentinel-unsupported",
+    "script-without-options", "secret-missing", "secrets-on-terminal",
     "server-went-back", "sets-chosen-late",
     "setting-fixed", "setting-invalid", "setting-missing", "setting-secret", "setting-unknown",
     "store-differs", "store-unusable", "store-unwritable",

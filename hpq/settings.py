@@ -144,7 +144,7 @@ EARLY_S = 60.0  # by which Slurm's signal may come before the time that was aske
 _CLOSE = 0.8  # of difflib's ratio: LEAS_S and REDISURL are close, REDIS_SERVICE_HOST is not
 
 ABOUT: Mapping[str, str] = {
-    "redis_url": "redis://, rediss:// (TLS), unix://, redis+sentinel://HOST:26379,HOST2:26379/NAME/0;"
+    "redis_url": "redis://, rediss:// (TLS) or unix://;"
     " unset: by `hpq join`, else a private server",
     "redis_password_file": "file with the server's password",
     "wait_replicas": "replicas that must have each result, sweep and command",

@@ -21,7 +21,6 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from hpq.connection import sentinel
 from hpq.connection.credentials import FILE_SCHEME, parse, read_address
 
 _PROOF = b"syslog-ident"  # an option of the server that nothing else uses
@@ -75,11 +74,11 @@ def _log_in(connection: _Connection) -> None:
 def client(kind: type[Redis], url: str, **options: Any) -> Redis:
     """Create a client of any URL; the pool is the client's own."""
     if not url.startswith(FILE_SCHEME):
-        return sentinel.client(kind, url, **options)
+        return kind.from_url(url, **options)
     path = Path(unquote(parse(url).path))
     return kind.from_pool(ConnectionPool(_Connection, address_file=path, **options))
 
 
 def remedies(url: str) -> dict[str, str]:
-    """Return what to do, by error, if a URL names Sentinels or a file."""
-    return {"away": _AWAY} if url.startswith(FILE_SCHEME) else sentinel.remedies(url)
+    """Return what to do, by error, if a URL names a file."""
+    return {"away": _AWAY} if url.startswith(FILE_SCHEME) else {}

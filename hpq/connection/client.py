@@ -33,7 +33,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from hpq.connection import address_file, credentials, sentinel, tls
+from hpq.connection import address_file, credentials, tls
 from hpq.connection.credentials import redact
 from hpq.error_ids import Code
 from hpq.errors import DecodeError, Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
@@ -122,7 +122,6 @@ class _Bounded:
         if self._counting is not None:
             self._counting.arrived = 0  # what the parser holds by now is one read, of 64 KiB
         self._replies += 1
-        options.setdefault("disconnect_on_error", True)  # by Sentinel, redis-py would read on
         try:
             return super().read_response(*args, **options)  # type: ignore[misc]
         except _ReplyTooLarge as error:
@@ -285,7 +284,6 @@ _REFUSED: dict[str, tuple[Code, str]] = {
         "replicas-behind",
         "too few replicas follow the server (min-replicas-to-write); start a replica",
     ),
-    "unknown command 'SENTINEL": ("redis-url-invalid", sentinel.IS_SERVER),
 }
 _REFUSES = re.compile("|".join(_REFUSED))
 _WRITES = re.compile(r"'(evalsha|script)\b")  # every change is a script
@@ -367,7 +365,7 @@ def _damage(text: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    text = sentinel.reason(str(error)).strip().rstrip(".")
+    text = str(error).strip().rstrip(".")
     return visible(redact(text.splitlines()[0])) if text else type(error).__name__
 
 
@@ -392,6 +390,4 @@ def check_server(redis: Redis, url: str, *, in_pod: bool = False) -> str:
     if info.get("redis_mode") == "cluster":
         text = f"{redact(url)}: Redis Cluster is not supported; use a single server"
         raise ServerTooOld(text, code="redis-cluster-mode")
-    if info.get("redis_mode") == "sentinel":
-        raise SettingsError(f"{redact(url)}: {sentinel.IS_SENTINEL}", code="redis-url-invalid")
     return version

@@ -36,13 +36,11 @@ _QUERY = r"(?:\?[^@#]*)?"
 _REDIS_URL = re.compile(
     rf"rediss?://{_USER}{_HOST}(?:/[0-9]*)?/?{_QUERY}"
     rf"|unix://(?:{_USER}/[^?#@]*|/[^?#]*){_QUERY}"
-    rf"|redis\+sentinel://{_USER}{_HOST}(?:,{_HOST})*/[^\s/?#@]+(?:/[0-9]+)?/?{_QUERY}"
     rf"|{re.escape(FILE_SCHEME)}:///[^?#]*{_QUERY}"
 )
 _FORMS = (
-    "use redis://USER:PASSWORD@HOST:6379/0, rediss://, unix:///PATH or"
-    " redis+sentinel://HOST:26379,HOST2:26379/NAME/0; write special characters of the user and the"
-    " password as %XX: %20 for a space, %2F for /, %40 for @"
+    "use redis://USER:PASSWORD@HOST:6379/0, rediss:// or unix:///PATH; write special characters of"
+    " the user and the password as %XX: %20 for a space, %2F for /, %40 for @"
 )
 # Greedy: a password may hold an @ that is not written as %40.
 _IN_URL = re.compile(r"(://[^:]*):.*@", re.DOTALL)
@@ -64,8 +62,7 @@ def parse(url: str) -> SplitResult:
         raise ValueError(_FORMS)
     try:
         parts = urlsplit(url)
-        for place in parts.netloc.rpartition("@")[2].split(","):
-            _ = urlsplit(f"//{place}").port  # raises for a port above 65535
+        _ = parts.port  # raises for a port above 65535
     except ValueError:  # its text has the password
         raise ValueError(_FORMS) from None
     return parts

@@ -17,7 +17,7 @@ from hpq.connection.client import connect, guard
 class ServerStatus:
     """A server's role, whether it keeps an append-only file, and its configuration file."""
 
-    role: str  # master | slave | sentinel
+    role: str  # master | slave
     has_aof: bool
     replicas: int  # that follow it now
     needs_replicas: bool  # min-replicas-to-write is set

@@ -32,7 +32,7 @@ SETTINGS = frozenset({"HPQ_PREFIX", "HPQ_QUEUE", "HPQ_STORE", "HPQ_LEASE_S", "HP
 PASSWORD, CODE_KEY = "password", "code.key"
 _TLS = (tls.CA, tls.CERTIFICATE, tls.KEY)
 _FILES = frozenset({PASSWORD, CODE_KEY, *_TLS})
-_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel")  # redis+file reads the file that it names
+_SCHEMES = ("redis", "rediss", "unix")  # redis+file reads the file that it names
 # None names a file: a token would have this machine read it, and send it to the token's server.
 _OPTIONS = frozenset(
     """db health_check_interval socket_connect_timeout socket_keepalive socket_timeout ssl_cert_reqs

@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
-from hpq.connection import sentinel
 from hpq.connection.credentials import SECRETS, carried
 from hpq.domain.trial import Json
 from hpq.error_ids import Code
@@ -355,10 +354,6 @@ def _check_together(file: ClusterFile, out: Problems) -> None:
     if "bucket" in names and "HPQ_STORE" not in file.settings:
         what = "missing; bucket needs it, e.g. s3://BUCKET/PATH (--set HPQ_STORE=…)"
         out.add(("settings", "HPQ_STORE"), what, code="setting-missing")
-    url = file.settings.get("HPQ_REDIS_URL", "")
-    if "keda" in names and url.startswith(sentinel.SCHEME):
-        what = "KEDA does not ask Sentinels; name the primary's Service, or remove keda"
-        out.add(("settings", "HPQ_REDIS_URL"), what, code="sentinel-unsupported")
     for queue, keys in file.queues.items():
         _check_queue(file, keys, ("queues", queue), file.is_spot(queue), out)
 

@@ -187,7 +187,7 @@ FORGED_URLS = [
     "rediss://h?ssl_ca_path=/", "redis+file:///k", "redis+file://h/k?password_file=/k", "file:///k",
     "http://h", "", "/k", "redis://h?host=other", "unix:///s?path=/other", "redis://[::1",
     "redis://h?redis_connect_func=x", "redis://h?credential_provider=x", "redis://h/\x1b[2J",
-    "redis://h?PASSWORD_FILE=/k", "redis+sentinel://h:1/n?password_file=/k", "REDIS+FILE:///k",
+    "redis://h?PASSWORD_FILE=/k", "REDIS+FILE:///k",
 ]  # fmt: skip
 FORGED_STORES = [
     "reference::http://h/x.json", "/x::reference::http://h/x.json", "s3://b::reference::http://h/x",

@@ -1,24 +1,16 @@
-"""What a command says of replicas, of Sentinels, and of a server whose data is older."""
+"""What a command says of replicas, and of a server whose data is older."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from dataclasses import replace
 
 import pytest
-from redis.sentinel import Sentinel
-from rq.worker.base import StopRequested
 
 from hpq.acknowledged import Marks, report_lost
-from hpq.connection.client import connect
 from hpq.notice import Notice
 from hpq.store.control import SweepControl
 from hpq.store.scripts import Durability, Mark, StoreContext
-from hpq_producer.invitation import Invitation
 from tests.support.ids import ids, refused
-
-SENTINEL = "redis+sentinel://user@one:26379,two/primary/0"
 
 
 def newest(redis, keys, sid: str) -> Mark:
@@ -154,64 +146,3 @@ def test_a_change_of_many_trials_waits_once_and_drains_and_removals_wait(
     control.drain("nobody")
     control.remove(sid)
     assert [one.code for one in missed] == 3 * ["replicas-behind"]
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["connect"], "sentinel-unsupported"),
-        (["redis-acl", "--rotate"], "sentinel-unsupported"),
-        (["manifests", "--with", "keda=2", "--set", f"HPQ_REDIS_URL={SENTINEL}"],
-         "sentinel-unsupported"),
-    ],
-)  # fmt: skip
-def test_what_cannot_follow_sentinels_is_refused(hpq, words: list[str], code: str) -> None:
-    refused(hpq(*words, HPQ_REDIS_URL=SENTINEL), code)
-
-
-@pytest.mark.parametrize(
-    "url", ["redis+sentinel://one:26379", "redis+sentinel://one/p/x", "rediss+sentinel://one/p/0"]
-)
-def test_a_url_of_sentinels_names_hosts_and_the_primary(hpq, url: str) -> None:
-    refused(hpq("ls", HPQ_REDIS_URL=url), "setting-invalid", "redis+sentinel://HOST:26379")
-
-
-def test_sentinels_that_do_not_answer_are_out_of_reach(hpq) -> None:
-    url = "redis+sentinel://me:secret@127.0.0.1:1,127.0.0.1:2/primary/0"
-    done = hpq("ls", HPQ_REDIS_URL=url)
-    refused(done, "redis-unreachable", "'primary': 2 of the Sentinels", exit=3)
-    assert "secret" not in done.stderr
-
-
-def test_an_invitation_has_the_sentinels_and_the_number_of_replicas(hpq, tmp_path) -> None:
-    hpq("invite", "--file", tmp_path / "token", HPQ_WAIT_REPLICAS="2")
-    assert Invitation.decode((tmp_path / "token").read_text()).settings["HPQ_WAIT_REPLICAS"] == "2"
-    made = Invitation.of(SENTINEL.replace("user", "user:secret"), "key", {}, {})
-    assert (made.url, made.files["password"]) == (SENTINEL, "secret")
-
-
-def test_a_wait_that_a_signal_ends_leaves_no_reply_to_the_next_command(
-    redis, port: int, monkeypatch
-) -> None:
-    """As SIGTERM ends an idle worker's wait for a ticket."""
-    monkeypatch.setattr(Sentinel, "discover_master", lambda *_: ("127.0.0.1", port))
-    client = connect("redis+sentinel://127.0.0.1/primary/0", timeout_s=60)
-
-    def signal_the_wait() -> None:
-        while not any(one["cmd"] == "blpop" for one in redis.client_list()):
-            pass
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
-
-    def handler(*_: object) -> None:
-        raise StopRequested
-
-    before = signal.signal(signal.SIGUSR1, handler)
-    try:
-        thread = threading.Thread(target=signal_the_wait, daemon=True)
-        thread.start()
-        with pytest.raises(StopRequested):
-            client.blpop(["nothing"], timeout=30)
-        thread.join()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert client.ping() is True

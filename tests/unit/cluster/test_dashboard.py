@@ -85,7 +85,6 @@ def test_grafana_finds_its_dashboard_by_the_label_of_the_config_map() -> None:
         ("redis://hpq-worker@hpq-redis:6379/0", "redis://v@hpq-redis:6379/0"),
         ("rediss://hpq-worker@h:1/0?ssl_ca_certs=/a/b", "rediss://v@h:1/0?ssl_ca_certs=/a/b"),
         ("redis://h:1", "redis://v@h:1"),
-        ("redis+sentinel://u@a:1,b:1/main/0", "redis+sentinel://v@a:1,b:1/main/0"),
     ],
 )
 def test_it_reads_the_redis_of_the_workers_as_another_user(

@@ -20,7 +20,7 @@ from hpq import __version__
 from hpq import process as hpq_process
 from hpq.code.command import interpreter, printed_by
 from hpq.code.signing import fingerprint, is_personal, key_of, personal_key
-from hpq.connection import sentinel, server
+from hpq.connection import server
 from hpq.connection.client import FIRST_S, check_server, connect
 from hpq.connection.credentials import is_local, parse, redact, split, with_place
 from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
@@ -45,7 +45,7 @@ _HOLDER_OF_USER = (
     " revokes it"
 )
 T = TypeVar("T")
-_HOLDER = "a holder of this token can run code on your workers; {} it"
+_HOLDER = "a holder of this token can run code on your workers; `hpq redis-acl --rotate` revokes it"
 
 
 def invite(
@@ -95,13 +95,7 @@ def invite(
     if is_local(settings.redis_url):
         warn(f"{redact(settings.redis_url)} is reachable only on this machine: use its host name")
     if file is not None or sys.stdout.isatty():
-        by_sentinel = settings.redis_url.startswith(sentinel.SCHEME)
-        how = (
-            "new passwords on each server revoke"
-            if by_sentinel
-            else "`hpq redis-acl --rotate` revokes"
-        )
-        warn(_HOLDER_OF_USER.format(user=user) if user is not None else _HOLDER.format(how))
+        warn(_HOLDER if user is None else _HOLDER_OF_USER.format(user=user))
 
 
 def _check_user(user: str | None, *, revoke: bool) -> None:
@@ -129,7 +123,6 @@ def _deliver(token: str, file: Path | None) -> None:
 def _with_user(settings: Settings, name: str) -> str:
     """Create or replace a person's Redis user; return the URL with its new password."""
     url = settings.redis_url
-    sentinel.refuse(url, "have no common users: create the user on each (docs/guides/redis.md)")
     user = personal_user(name, settings.prefix, version_of(settings))
     password = secrets.token_urlsafe(32)
     is_saved = _as_administrator(
@@ -142,7 +135,6 @@ def _with_user(settings: Settings, name: str) -> str:
 
 
 def _revoke(settings: Settings, name: str) -> None:
-    sentinel.refuse(settings.redis_url, "have no common users: remove the user on each")
     user = f"{settings.prefix}-{personal_role(name)}"
     is_saved = _as_administrator(
         settings.redis_url, name, lambda: server.remove_user(settings.redis_url, user)

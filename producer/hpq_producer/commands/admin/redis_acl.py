@@ -13,7 +13,6 @@ from typer import Option
 
 from hpq.code.signing import fingerprint, is_personal, key_of
 from hpq.connection import credentials as passwords_of
-from hpq.connection import sentinel
 from hpq.connection.client import check_server, connect, guard
 from hpq.connection.credentials import with_place
 from hpq.connection.server import change_password
@@ -98,8 +97,6 @@ def _rotate(settings: Settings, folder: Path | None, *, new_code_key: bool) -> N
     if not url:
         line = "no server whose password can change: set HPQ_REDIS_URL to the server's URL"
         raise UserError(line, code="setting-missing")
-    each = "change passwords on each server, then the files"
-    sentinel.refuse(url, f"have no common users: {each} (docs/guides/redis.md)")
     if new_code_key and is_personal(key_of(settings, make=False)):
         text = f"your code key signs for {settings.user} only; the holder of the cluster's key can"
         raise UserError(f"{text} replace that", code="code-key-differs")

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from hpq.connection import sentinel
 from hpq.errors import ExitCode, UserError
 from hpq.settings import Settings, read
 from hpq_producer import connection_record
@@ -56,7 +55,6 @@ def connect(
         return _stop(settings)
     if status:
         return _status(settings, output)
-    sentinel.refuse(settings.redis_url, "`hpq connect` cannot forward; run `unset HPQ_REDIS_URL`")
     request = ForwardRequest(
         context=context,
         namespace=namespace or connection_record.NAMESPACE,
