@@ -21,6 +21,7 @@ from redis.exceptions import ConnectionError as NoServer
 from hpq.settings import Settings
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext
 from hpq_producer.embedded_redis.binary import find
 from hpq_producer.session import Session
 
@@ -66,7 +67,14 @@ class Server:
         settings = Settings(redis_url=self.url, home=self.folder / "home", user="bench")
         keys = Keys(settings.prefix)
         reader = StoreReader(self.redis, keys, settings.lease_ms)
-        return Session(settings=settings, url=self.url, redis=self.redis, keys=keys, reader=reader)
+        return Session(
+            settings=settings,
+            url=self.url,
+            redis=self.redis,
+            keys=keys,
+            reader=reader,
+            own_context=StoreContext.open(self.redis, keys),
+        )
 
     def empty(self) -> None:
         """Delete all data."""

@@ -45,7 +45,6 @@ class Settings:
     # Empty = the private server under HPQ_HOME; names the password file, if there is one.
     redis_url: str = field(default="", repr=False)
     redis_password_file: Path | None = None
-    wait_replicas: int = 0  # that must have a result, a new sweep or a command before hpq goes on
     prefix: str = "hpq"
     user: str = ""
     data: Path = Path("~/.hpq/data")  # follows `home`
@@ -99,7 +98,6 @@ class Settings:
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "redis_url": credentials.checked,
     "redis_password_file": lambda t: Path(t).expanduser().absolute(),
-    "wait_replicas": parse_count(0, 16),
     "prefix": parse_name,
     "user": str,
     "data": parse_folder,
@@ -147,7 +145,6 @@ ABOUT: Mapping[str, str] = {
     "redis_url": "redis://, rediss:// (TLS) or unix://;"
     " unset: by `hpq join`, else a private server",
     "redis_password_file": "file with the server's password",
-    "wait_replicas": "replicas that must have each result, sweep and command",
     "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
     "user": "owner of your sweeps; unset: the login name; a personal code key overrides both",
     "data": "directory of data sets; unset: data under HPQ_HOME",

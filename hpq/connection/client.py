@@ -105,12 +105,10 @@ class _CountingSocket:
 class _Bounded:
     """Mixed into redis-py's connections: bounds a reply under every parser and protocol."""
 
-    made = 0  # connections of this process: after a new one, the server may be another
     _counting: _CountingSocket | None = None
     _replies = 0
 
     def _connect(self) -> _CountingSocket:
-        _Bounded.made += 1
         self._counting = _CountingSocket(super()._connect())  # type: ignore[misc]
         return self._counting
 
@@ -226,11 +224,6 @@ def connect(
         raise SettingsError(text, code="redis-url-invalid") from None
 
 
-def connections_made() -> int:
-    """Return how many connections this process has made."""
-    return _Bounded.made
-
-
 @contextmanager
 def guard(url: str, *, in_pod: bool = False) -> Iterator[None]:
     """Turn errors of redis-py into hpq's errors of one line.
@@ -280,10 +273,6 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
 
 _REFUSED: dict[str, tuple[Code, str]] = {
     "MISCONF": ("redis-disk-full", "the server cannot write to its disk: {}; free space there"),
-    "NOREPLICAS": (
-        "replicas-behind",
-        "too few replicas follow the server (min-replicas-to-write); start a replica",
-    ),
 }
 _REFUSES = re.compile("|".join(_REFUSED))
 _WRITES = re.compile(r"'(evalsha|script)\b")  # every change is a script

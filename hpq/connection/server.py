@@ -19,8 +19,6 @@ class ServerStatus:
 
     role: str  # master | slave
     has_aof: bool
-    replicas: int  # that follow it now
-    needs_replicas: bool  # min-replicas-to-write is set
     config_file: str  # "" if the server was started without one
 
 
@@ -41,8 +39,6 @@ def read_status(redis: Redis) -> ServerStatus:
     replication, persistence, server = answers
     return ServerStatus(
         role=str(replication["role"]),
-        replicas=int(replication.get("connected_slaves", 0)),
-        needs_replicas="min_slaves_good_slaves" in replication,
         has_aof=bool(int(persistence.get("aof_enabled", 0))),
         config_file=str(server.get("config_file", "")),
     )

@@ -72,8 +72,7 @@ class SweepControl:
         if not numbers:
             return self._control(sid, "cancel")
         batches = (numbers[i : i + BATCH_ROWS] for i in range(0, len(numbers), BATCH_ROWS))
-        with self._scripts.one_wait():
-            return sum(self._control(sid, "cancel", *batch) for batch in batches)
+        return sum(self._control(sid, "cancel", *batch) for batch in batches)
 
     def set(self, sid: str, fields: Mapping[str, str]) -> None:
         """Change limits of a sweep: max_parallel, priority, retries, timeout_s.
@@ -90,12 +89,11 @@ class SweepControl:
             NotFound: the sweep does not exist.
         """
         queued = 0
-        with self._scripts.one_wait():
-            for start in range(0, len(numbers), BATCH_ROWS):
-                reply, rest = self._scripts.run("retry", sid, *numbers[start : start + BATCH_ROWS])
-                check_reply(sid, reply)
-                self._context.mint(rest[0], rest[1])
-                queued += int(rest[2])
+        for start in range(0, len(numbers), BATCH_ROWS):
+            reply, rest = self._scripts.run("retry", sid, *numbers[start : start + BATCH_ROWS])
+            check_reply(sid, reply)
+            self._context.mint(rest[0], rest[1])
+            queued += int(rest[2])
         return queued
 
     def drain(self, worker: str, *, undo: bool = False) -> str | None:
@@ -150,13 +148,14 @@ class SweepControl:
         self._redis.srem(self._keys.removing, sid)
 
     def _control(self, sid: str, verb: str, *args: str | int) -> int:
-        touched, is_more = 0, True
-        with self._scripts.one_wait():
-            while is_more:  # the reaper ends the rest of many trials if this process dies
-                reply, rest = self._scripts.run("control", sid, verb, *args)
-                check_reply(sid, reply)
-                self._context.mint(rest[0], rest[1])
-                touched, is_more = touched + int(rest[2]), bool(int(rest[3]))
+        touched = 0
+        is_more = True
+        while is_more:  # the reaper ends the rest of many trials if this process dies
+            reply, rest = self._scripts.run("control", sid, verb, *args)
+            check_reply(sid, reply)
+            self._context.mint(rest[0], rest[1])
+            touched += int(rest[2])
+            is_more = bool(int(rest[3]))
         return touched
 
 

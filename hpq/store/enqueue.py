@@ -159,15 +159,16 @@ class SweepWriter:
             NotFound: the sweep does not exist.
             UserError: the sweep is stopped or cancelled.
         """
-        done, after = Capped(dropped=0, back=0, trials=0), "-inf"
-        with self._scripts.one_wait():
-            while after:  # the command, given again, goes on after a crash
-                reply, rest = self._scripts.run("cap", sid, run_cap, after)
-                check_reply(sid, reply)
-                self._context.mint(rest[0], rest[1])
-                dropped, back = done.dropped + int(rest[2]), done.back + int(rest[3])
-                done = Capped(dropped=dropped, back=back, trials=int(rest[4]))
-                after = rest[5].decode()
+        done = Capped(dropped=0, back=0, trials=0)
+        after = "-inf"
+        while after:  # the command, given again, goes on after a crash
+            reply, rest = self._scripts.run("cap", sid, run_cap, after)
+            check_reply(sid, reply)
+            self._context.mint(rest[0], rest[1])
+            dropped = done.dropped + int(rest[2])
+            back = done.back + int(rest[3])
+            done = Capped(dropped=dropped, back=back, trials=int(rest[4]))
+            after = rest[5].decode()
         return done
 
     def _stage(

@@ -1,12 +1,10 @@
-"""Read the lifecycle events of a sweep, which the scripts append to a stream; record lost ones."""
+"""Read the lifecycle events of a sweep, which the scripts append to a stream."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from redis import Redis
@@ -16,13 +14,10 @@ from hpq.domain.status import Event
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
-from hpq.store.scripts import Mark, StoreContext
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import decoding
-from hpq.store.worker_reader import server_ms
 
 _ENTRIES_PER_READ = 1_000
-_REMOVED = 1_000  # sweeps whose removal Redis knows
 
 
 class EventReader:
@@ -151,7 +146,6 @@ def _event(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
     """
     text = {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()}
     with decoding(f"{key}: entry {eid.decode()}"):
-        text.pop("us", None)
         return Event(
             id=eid.decode(),
             what=text.pop("e"),
@@ -159,70 +153,3 @@ def _event(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
             attempt=int(text.pop("a", "0")),
             fields=text,
         )
-
-
-def find_lost(context: StoreContext, marks: Sequence[Mark]) -> tuple[list[Mark], list[Mark]]:
-    """Return the marks whose events the server has, and those whose events it has lost.
-
-    Marks that are older than a removal or a restore of their sweep are in neither list.
-
-    Raises:
-        redis.RedisError: the server does not answer.
-    """
-    redis, keys = context.redis, context.keys
-    pipe = redis.pipeline(transaction=False)
-    for mark in marks:
-        pipe.xrange(keys.sweep(mark.sweep, "events"), mark.event, mark.event)
-    found = pipe.execute(raise_on_error=False)
-    kept, absent = list[Mark](), list[Mark]()
-    for mark, entries in zip(marks, found, strict=True):
-        (kept if _is_of(mark, entries) else absent).append(mark)
-    outdated = {sid: _outdated_ms(redis, keys, sid) for sid in {mark.sweep for mark in absent}}
-    return kept, [mark for mark in absent if mark.at_ms > outdated[mark.sweep]]
-
-
-def record_lost(context: StoreContext, lost: Sequence[Mark]) -> list[Mark | None]:
-    """Write an event for each lost one; return their marks, None for a sweep that is gone.
-
-    Raises:
-        redis.RedisError: the server does not answer, or is full.
-    """
-    redis, keys = context.redis, context.keys
-    pipe = redis.pipeline(transaction=False)
-    for mark in lost:
-        event: dict[Any, Any] = {
-            "e": "went_back", "n": mark.trial, "a": 0, "us": mark.us, "lost": mark.event
-        }  # fmt: skip
-        # A sweep that is gone gets no events.
-        pipe.xadd(keys.sweep(mark.sweep, "events"), event, nomkstream=True)
-    ids = pipe.execute()
-    if any(ids):  # else it may be another server, at the same address
-        redis.hset(keys.settle, "went_back", server_ms(redis))
-    return [
-        replace(mark, event=eid.decode()) if eid else None
-        for mark, eid in zip(lost, ids, strict=True)
-    ]
-
-
-def _is_of(mark: Mark, entries: Any) -> bool:
-    """Return whether the entry with a mark's id is the mark's event, and no other primary's."""
-    if isinstance(entries, Exception):  # a damaged key, which `hpq audit` reports
-        return True
-    return bool(entries) and mark.us.encode() == entries[0][1].get(b"us", b"")
-
-
-def _outdated_ms(redis: Redis, keys: Keys, sid: str) -> float:
-    """Return the time of a sweep's removal or restore: the server need not have older events."""
-    pipe = redis.pipeline(transaction=False)
-    pipe.exists(keys.sweep(sid))
-    pipe.hget(keys.sweep(sid), "restored_ms")
-    pipe.zscore(keys.removed, sid)
-    pipe.hexists(keys.history, sid)
-    pipe.zcard(keys.removed)
-    pipe.zrange(keys.removed, 0, 0, withscores=True)
-    is_there, restored_ms, removed_ms, has_moved, count, oldest = pipe.execute()
-    if is_there:
-        return float(restored_ms or 0)
-    if removed_ms or has_moved:
-        return math.inf
-    return float(oldest[0][1]) if count >= _REMOVED else 0.0  # the list dropped older removals

@@ -8,7 +8,9 @@ P:digests       hash  sweep digest → sweep id, to find a sweep that is queued 
 P:last          hash  owner → id of the last sweep
 P:settle        hash  run_id of the server and since when the reaper trusts it; demand:Q → running +
                       claimable trials of queue Q; booked:Q → when the reaper corrected that;
-                      went_back: when a client last noticed that the data had become older
+                      newest_ms: a time up to which the data are complete
+P:restarts      zset  newest_ms of the data that a restarted server had → when a script noticed the
+                      restart, ms; the newest 100
 P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
@@ -114,6 +116,7 @@ class Keys:
     digests = _fixed("digests")
     last = _fixed("last")
     settle = _fixed("settle")
+    restarts = _fixed("restarts")
     counters = _fixed("counters")
     set_aside = _fixed("set-aside")
     removing = _fixed("removing")

@@ -77,9 +77,23 @@ class StoreReader:
         """Return the time by the server's clock, in milliseconds."""
         return server_ms(self._redis)
 
-    def went_back_ms(self) -> int:
-        """Return when a client last noticed that the server's data had become older; 0: never."""
-        return int(self._redis.hget(self._keys.settle, "went_back") or 0)
+    def lost_after(self, seen_ms: int) -> tuple[int, int | None]:
+        """Find out whether the server lost what a client has seen: data of `seen_ms`, or 0.
+
+        Returns:
+            Up to when its data go now, 0 if it has none. After which time it lost what was written,
+            or None. Both in ms, by the server's clock.
+        """
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hget(self._keys.settle, "newest_ms")
+        pipe.zrangebyscore(self._keys.restarts, f"({seen_ms}", "+inf", start=0, num=1)
+        newest, restarts = pipe.execute()
+        newest_ms = int(newest or 0)
+        if newest_ms < seen_ms:  # no restart was recorded yet
+            return newest_ms, newest_ms
+        if restarts and int(restarts[0]) < seen_ms:
+            return newest_ms, int(restarts[0])
+        return newest_ms, None
 
     def server_memory(self) -> ServerMemory | None:
         """Return how full the server is; None if these credentials may not ask."""

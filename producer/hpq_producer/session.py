@@ -7,28 +7,32 @@ private server under HPQ_HOME.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from redis import Redis
+from redis.exceptions import RedisError
 
-from hpq.acknowledged import MarkFile
 from hpq.code.signing import RowSigner, unverified
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
-from hpq.connection.credentials import FILE_SCHEME
+from hpq.connection.credentials import FILE_SCHEME, redact
 from hpq.domain.status import MovedSweep
 from hpq.domain.sweep import SweepView
 from hpq.errors import Forbidden, OutOfReach, sweep_moved
+from hpq.notice import Notice
+from hpq.process import replace_private
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.scripts import NO_REPLICAS, Durability, StoreContext
+from hpq.store.scripts import StoreContext
 from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
@@ -81,20 +85,20 @@ class Session:
     redis: Redis
     keys: Keys
     reader: StoreReader
-    durability: Durability = NO_REPLICAS
+    own_context: StoreContext  # of the server, also while a moved sweep is read
     version: str = ""  # of Redis
     attached: Attached | None = None  # the private server, if the session uses it
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
 
     def context(self) -> StoreContext:
-        """Build the context that the writers of the store share.
+        """Return the context that the writers of the store share.
 
         Raises:
             NotFound: the command has read a moved sweep, which cannot be changed.
         """
         if moved := self.reader.moved:
             raise sweep_moved(moved.view.id, moved.store)
-        return StoreContext.open(self.redis, self.keys, durability=self.durability)
+        return self.own_context
 
     def writer(self) -> SweepWriter:
         """Build the writer that creates sweeps and adds trials."""
@@ -173,6 +177,51 @@ def reader_of(redis: Redis, settings: Settings) -> StoreReader:
     return reader
 
 
+class _SeenData:
+    """How new the data of a server were when this HPQ_HOME saw them last: a time in ms."""
+
+    def __init__(self, home: Path, server: str) -> None:
+        self._path = home / "seen.json"
+        self._server = server
+
+    def look(self, reader: StoreReader) -> Notice | None:
+        """Return a notice, once, if the server lacks data that this HPQ_HOME has seen."""
+        seen_ms = self._read().get(self._server, 0)
+        newest_ms, lost_after_ms = reader.lost_after(seen_ms)
+        if newest_ms != seen_ms:
+            self._keep(newest_ms)
+        return None if lost_after_ms is None else _went_back(lost_after_ms)
+
+    def stamp(self, context: StoreContext) -> None:
+        """Let Redis record that it has the changes of this command, and remember it."""
+        with suppress(RedisError):  # the changes themselves are made
+            self._keep(context.stamp())
+
+    def _read(self) -> dict[str, int]:
+        with suppress(OSError, TypeError, ValueError):
+            return dict(json.loads(self._path.read_text("utf-8")))
+        return {}
+
+    def _keep(self, newest_ms: int) -> None:
+        known = {**self._read(), self._server: newest_ms}
+        with suppress(OSError):  # a home that cannot be written remembers nothing
+            replace_private(self._path, json.dumps(known).encode())
+
+
+def _went_back(after_ms: int) -> Notice:
+    """Return the notice of a server that lost what was written after this time; 0: all data."""
+    if after_ms:
+        from hpq_producer.analysis.records import iso  # noqa: PLC0415  few sessions need it
+
+        lost = f"what was written after {iso(after_ms)}: it restarted without its last writes"
+        then = "trials whose results are lost run again; `hpq ls` lists the sweeps that are left"
+    else:
+        lost = "all sweeps: it restarted empty"
+        then = "restore its data, or enqueue the sweeps again"
+    text = f"Redis has lost {lost}, or another server answers at this address; {then}"
+    return Notice("server-went-back", text)
+
+
 @contextmanager
 def open_session(settings: Settings | None = None) -> Iterator[Session]:
     """Open a session for one command; turn errors of Redis into errors of one line.
@@ -186,26 +235,28 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
     connection = connection_record.connection_of_url(settings.home, url)
     if tls.is_unverified(url):
         warn(tls.UNVERIFIED)
-    with explain_errors(connection, settings):
+    with explain_errors(connection, settings), closing(connect(url)) as redis, guard(url):
         version = check_server(connect(url, patience_s=FIRST_S), url)
-        redis = connect(url)
         keys = Keys(settings.prefix)
         reader = reader_of(redis, settings)
-        marks = MarkFile(settings.home, connection.where if connection else url, keys.prefix)
-        with guard(url):
-            if notice := marks.check(StoreContext.open(redis, keys)):
-                warn(notice)
-            yield Session(
-                settings=settings,
-                url=url,
-                redis=redis,
-                keys=keys,
-                reader=reader,
-                durability=Durability(settings.wait_replicas, marks.keep, cache(warn)),
-                version=version,
-                attached=attached,
-                connection=connection,
-            )
+        context = StoreContext.open(redis, keys)
+        where = connection.where if connection else redact(url)
+        seen = _SeenData(settings.home, f"{where} {keys.prefix}")
+        if notice := seen.look(reader):
+            warn(notice)
+        yield Session(
+            settings=settings,
+            url=url,
+            redis=redis,
+            keys=keys,
+            reader=reader,
+            own_context=context,
+            version=version,
+            attached=attached,
+            connection=connection,
+        )
+        if context.scripts.has_run:
+            seen.stamp(context)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ LAYERS = {
         settings
         filestore process
         code store
-        acknowledged archive
+        archive
     """,
     "hpq_producer": """
         durations embedded_redis extras scaffold shipped terminal

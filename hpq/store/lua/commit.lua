@@ -37,15 +37,15 @@ local s = read_sweep(sid, 'metric', 'early', 'constraints', 'keep', 'replicates'
 local t = read_trial(sid, n)
 if not t.state or not s.queue then
   local is_gone = redis.call('ZSCORE', key('removed'), sid) or redis.call('HEXISTS', key('history'), sid) == 1
-  return {is_gone and 'stale' or 'unknown', '', 0, ''}
+  return {is_gone and 'stale' or 'unknown', '', 0}
 end
 if t.attempt ~= attempt or is_other_claim(t, args.nonce) then
   redis.call('HINCRBY', key('counters'), 'stale_commits', 1)
-  return {'stale', '', 0, ''}
+  return {'stale', '', 0}
 end
 local was_reaped = t.state == 'queued' and t.reaped == attempt
 if t.closed == attempt or not (t.state == 'running' or was_reaped) then
-  return {'already', '', 0, sweeps().newest_event(sid)}
+  return {'already', '', 0}
 end
 
 local rule = read_rule(s)
@@ -78,7 +78,7 @@ local function requeued(in_a_row)
     redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
     set(s, tail, window)
     settle(s, before)
-    return {reply, s.queue, tickets(s), LAST_EVENT}
+    return {reply, s.queue, tickets(s)}
   end
   -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
   local _, others, passed = guards().compare(guards().ends_in(window), worker, mark)
@@ -163,4 +163,4 @@ if rule and is_complete and objective ~= '' and not args.infeasible then  -- a r
   save(s)
   save(t)
 end
-return {'done', s.queue, tickets(s), LAST_EVENT}
+return {'done', s.queue, tickets(s)}

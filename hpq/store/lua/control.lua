@@ -7,7 +7,7 @@
 
 local sid, verb = ARGV[1], ARGV[2]
 local s, waiting = read_sweep(sid), sweep_key(sid, 'waiting')
-if not s.queue then return {'unknown', '', 0, 0, 0, LAST_EVENT} end
+if not s.queue then return {'unknown', '', 0, 0, 0} end
 is_full()  -- the writes below succeed on a full server
 local touched, reply, is_more = 0, 'ok', false
 local flag, is_over = s.flag, is_done(s)
@@ -63,4 +63,4 @@ end
 
 local want = sweeps().changing(s, verbs[verb])
 sweep_event(sid, verb, 0, 0, 'touched', touched, unpack(verb == 'set' and {unpack(ARGV, 3)} or {}))
-return {reply, want[1], want[2], touched, is_more and 1 or 0, LAST_EVENT}
+return {reply, want[1], want[2], touched, is_more and 1 or 0}

@@ -12,19 +12,18 @@ local args = cjson.decode(ARGV[1])
 local sid, stage, count = args.sweep, args.stage, tonumber(args.count)
 local params, staged, appended = sweep_key(sid, 'params'), sweep_key(stage, 'staged'), 'file:' .. stage
 local s = read_sweep(sid)
-if not s.queue then return {'unknown', '', 0, 0, LAST_EVENT} end
+if not s.queue then return {'unknown', '', 0, 0} end
 local before = redis.call('HGET', s.KEY, appended)
 if before then  -- the same call, sent twice
-  return {'ok', s.queue, tickets(s), tonumber(string.match(before, '^%d+ (%d+) ')),
-    sweeps().newest_event(sid)}
+  return {'ok', s.queue, tickets(s), tonumber(string.match(before, '^%d+ (%d+) '))}
 end
-if s.flag == 'stopped' or s.flag == 'cancelled' then return {'over', '', 0, 0, LAST_EVENT} end
-if redis.call('HLEN', staged) ~= count then return {'torn', '', 0, 0, LAST_EVENT} end
+if s.flag == 'stopped' or s.flag == 'cancelled' then return {'over', '', 0, 0} end
+if redis.call('HLEN', staged) ~= count then return {'torn', '', 0, 0} end
 
 local first = tonumber(args.first)
 if redis.call('HLEN', params) ~= first - 1 then
   redis.call('DEL', staged)
-  return {'behind', '', 0, 0, LAST_EVENT}
+  return {'behind', '', 0, 0}
 end
 
 local function add()
@@ -45,4 +44,4 @@ local want = sweeps().changing(s, function()
   sweeps().open(sid)
 end)
 redis.call('DEL', staged)
-return {'ok', want[1], want[2], count, LAST_EVENT}
+return {'ok', want[1], want[2], count}

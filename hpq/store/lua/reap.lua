@@ -14,15 +14,8 @@ local await_ms = tonumber(args.await_leases) * lease
 local as_of = math.min(NOW, tonumber(args.as_of_ms or NOW))
 
 is_full()  -- the writes below succeed on a full server
-local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-local settle = redis.call('HMGET', key('settle'), 'run_id', 'since')
-if settle[1] ~= run_id then
-  redis.call('HSET', key('settle'), 'run_id', run_id, 'since', NOW_MS)
-  -- An empty prefix has no leases of an earlier server.
-  settle = {run_id, settle[1] and NOW or 0}
-  if settle[2] == 0 then redis.call('HSET', key('settle'), 'since', '0') end
-end
-if NOW - (tonumber(settle[2]) or 0) < lease then return {'settling', 0, 0} end
+local since, newest = restarts().look()
+if NOW - since < lease then return {'settling', 0, 0} end
 
 -- Trials whose running attempt is one of the dead: its lease ends now.
 local dead = {}
@@ -136,7 +129,7 @@ end
 local stamp = 'booked:' .. queue
 local done = tonumber(redis.call('HGET', key('settle'), stamp)) or 0
 if done <= NOW and NOW - done < tonumber(args.every_ms) then return answer() end
-redis.call('HSET', key('settle'), stamp, NOW_MS)
+redis.call('HSET', key('settle'), stamp, NOW_MS, 'newest_ms', int(newest))
 
 -- Keeps points and logs below 30 % of maxmemory: drops those of the trials that ended first.
 local function bound_bulk()

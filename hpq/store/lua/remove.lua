@@ -27,7 +27,8 @@ if not s.queue then
   list_removed()
   return {'ok', unpack(stores)}
 elseif line then
-  if not is_done(s) or string.match(sweeps().newest_event(sid), '^%S*') ~= last then return {'changed'} end
+  local newest = redis.call('XREVRANGE', sweep_key(sid, 'events'), '+', '-', 'COUNT', 1)[1]
+  if not is_done(s) or not newest or newest[1] ~= last then return {'changed'} end
   redis.call('HSET', key('history'), sid, line)
 else
   list_removed()

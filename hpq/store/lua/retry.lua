@@ -6,7 +6,7 @@
 
 local sid = ARGV[1]
 local s, dropped, ended = read_sweep(sid, 'replicates'), sweep_key(sid, 'dropped'), sweep_key(sid, 'ended')
-if not s.queue then return {'unknown', '', 0, 0, LAST_EVENT} end
+if not s.queue then return {'unknown', '', 0, 0} end
 local touched = 0
 
 local function retry(n)
@@ -54,4 +54,4 @@ local want = sweeps().changing(s, function()
   if s.flag ~= 'paused' then set(s, 'flag', '') end
   sweeps().open(sid)
 end)
-return {'ok', want[1], want[2], touched, LAST_EVENT}
+return {'ok', want[1], want[2], touched}

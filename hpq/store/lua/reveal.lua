@@ -10,11 +10,11 @@ local trials, expected = tonumber(args.trials), tonumber(args.keys)
 local name, lock = sweep_key(sid), sweep_key(sid, 'restoring')
 local has_lock = redis.call('GET', lock) == token
 if redis.call('EXISTS', name) == 1 then
-  if not has_lock then return {'exists', ''} end
+  if not has_lock then return {'exists'} end
   local s = read_sweep(sid)
-  return {'created', s.queue, tickets(s), sweeps().newest_event(sid)}  -- the same call, sent twice
+  return {'created', s.queue, tickets(s)}  -- the same call, sent twice
 end
-if not has_lock then return {'torn', ''} end
+if not has_lock then return {'torn'} end
 
 local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin',
   'ran_on'}
@@ -45,7 +45,7 @@ end
 
 if each('PERSIST') ~= expected then
   each('EXPIRE', ttl)
-  return {'torn', ''}
+  return {'torn'}
 end
 redis.call('HSET', name, unpack(ARGV, 2))
 redis.call('HSET', name, 'restored_ms', NOW_MS)
@@ -63,4 +63,4 @@ redis.call('HSETNX', key('last'), s.owner, sid)
 if tonumber(s.bulk or 0) > 0 then redis.call('ZADD', key('bulk'), 0, sid) end
 if not is_done(s) then sweeps().open(sid) end
 settle(s, 0)
-return {'created', s.queue, tickets(s), sweeps().newest_event(sid)}
+return {'created', s.queue, tickets(s)}

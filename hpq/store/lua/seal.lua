@@ -11,12 +11,12 @@ local name, staged = sweep_key(sid), sweep_key(sid, 'staged')
 local rows = {sweep_key(sid, 'params'), sweep_key(sid, 'waiting'), sweep_key(sid, 'ids'),
   sweep_key(sid, 'origin')}
 local s = read_sweep(sid)
-if s.queue then return {'created', s.queue, tickets(s), sweeps().newest_event(sid)} end  -- the same call, sent twice
+if s.queue then return {'created', s.queue, tickets(s)} end  -- the same call, sent twice
 
 local other = redis.call('HGET', key('digests'), digest)
 if other and not args.again and redis.call('EXISTS', sweep_key(other)) == 1 then
   redis.call('DEL', staged, unpack(rows))
-  return {'exists', other, LAST_EVENT}
+  return {'exists', other}
 end
 redis.call('HSET', name, 'created_ms', NOW_MS, 'flag', '', 'held', '')
 redis.call('HSET', name, unpack(ARGV, 2))
@@ -64,4 +64,4 @@ for i = 1, #results, 2 do
   save(reused[i])
 end
 save(s)
-return {'created', s.queue, tickets(s), LAST_EVENT}
+return {'created', s.queue, tickets(s)}

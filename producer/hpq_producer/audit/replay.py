@@ -69,15 +69,9 @@ class Audit:
     ends: Mapping[str, int]
     requeues: Mapping[str, int]  # by reason
     reused: int  # ends that are results of older sweeps
-    lost: tuple[tuple[int, int], ...]  # acknowledged events that the server lost: (ms, trial or 0)
     late: int  # results that were accepted after the lease was reaped
     latencies_ms: tuple[int, ...]
     unknown: Mapping[str, int]  # events that this version does not know
-
-    @property
-    def lost_trials(self) -> list[int]:
-        """Return the trials whose acknowledged results were lost."""
-        return sorted({trial for _, trial in self.lost if trial})
 
     def quantile_ms(self, share: float) -> int | None:
         """Return the latency that a share (0 to 1) of all does not exceed; None without any."""
@@ -111,7 +105,6 @@ class Replay:
         self._requeues: Counter[str] = Counter()
         self._unknown: Counter[str] = Counter()
         self._latencies_ms: list[int] = []
-        self._lost: set[tuple[int, int]] = set()
 
     @property
     def created(self) -> int:
@@ -127,8 +120,6 @@ class Replay:
             self._created += _whole(event.fields.get("count"))
         elif event.what in ("stop", "cancel", "target") or "run_cap" in event.fields:
             self._may_drop = True
-        elif event.what == "went_back":
-            self._lost.add((_whole(event.fields.get("lost", "").partition("-")[0]), event.trial))
         elif event.what not in NO_STEPS:
             self._unknown[event.what] += 1
 
@@ -257,7 +248,6 @@ class Replay:
             | {"cancelled": counters.ends.get(TrialState.CANCELLED, 0) + counters.dropped},
             requeues=dict(sorted(self._requeues.items())),
             reused=self._reused,
-            lost=tuple(sorted(self._lost)),
             late=self._late,
             latencies_ms=tuple(sorted(self._latencies_ms)),
             unknown=dict(self._unknown),

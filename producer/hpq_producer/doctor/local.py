@@ -15,7 +15,7 @@ from hpq import datasets
 from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, is_personal, key_of, verifying_key
 from hpq.connection.credentials import parse, redact
-from hpq.connection.server import ServerStatus, read_acl, read_status
+from hpq.connection.server import read_acl, read_status
 from hpq.domain.status import Worker
 from hpq.error_ids import Code
 from hpq.errors import DataMissing, ExitCode, HpqError, SettingsError
@@ -102,7 +102,6 @@ def _server(session: Session) -> Iterator[Finding]:
             "appendonly is off: if the server is killed, sweeps and results are lost",
             "CONFIG SET appendonly yes; set it in redis.conf, too",
         )
-    yield from _replicas(status, session.settings.wait_replicas)
     user = parse(session.url).username or ""
     if user.rpartition("-")[2] not in ROLES:
         yield from _users(session, status.config_file)
@@ -110,29 +109,6 @@ def _server(session: Session) -> Iterator[Finding]:
     if status.role != "master":
         yield wrong(
             "redis-replica", f"the server is a {status.role}", "set HPQ_REDIS_URL to the primary"
-        )
-
-
-def _replicas(status: ServerStatus, waits: int) -> Iterator[Finding]:
-    """Yield why a change waits in vain, or why a failover may lose one."""
-    what = f"{trials_of(status.replicas, 'replica')}, and HPQ_WAIT_REPLICAS is {waits}"
-    if status.replicas < waits:
-        yield poor(
-            "replicas-behind",
-            f"{what}: each result waits for a second",
-            "start a replica, or set HPQ_WAIT_REPLICAS to the number of all replicas",
-        )
-    if status.replicas > waits:
-        yield note(
-            "replicas-not-awaited",
-            f"{what}: a failover may lose acknowledged results",
-            f"set HPQ_WAIT_REPLICAS={status.replicas} for all users and workers",
-        )
-    if status.replicas and not status.needs_replicas:
-        yield note(
-            "replicas-not-required",
-            "min-replicas-to-write is 0: a primary without replicas accepts what a failover loses",
-            "CONFIG SET min-replicas-to-write 1; set it in redis.conf, too",
         )
 
 

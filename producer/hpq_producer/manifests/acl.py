@@ -26,7 +26,7 @@ _READS = f"""{_LINK} exists get hexists hget hgetall hkeys hlen hmget hvals info
     smembers smismember time xrange xread xrevrange zcard zcount zdiff zmscore zrange zrangebyscore
     zrevrange zscore"""
 _WRITES = f"""{_READS} del evalsha exec expire hdel hincrby hset hsetnx llen ltrim
-    multi persist pexpire rename rpush sadd script|load set sismember srem strlen unlink wait xadd
+    multi persist pexpire rename rpush sadd script|load set sismember srem strlen unlink xadd
     xdel xlen zadd zincrby zrank zrem zremrangebyrank zremrangebyscore zrevrangebyscore zrevrank"""
 _WORKS = f"{_WRITES} blpop client|setname lpush"
 _SCALES = f"{_LINK} eval evalsha llen type"  # KEDA runs a script of its own

@@ -31,10 +31,6 @@ _COUNTED = {
         "code_refused",
         "Claims refused because the code is unsigned, of another key, or altered.",
     ),
-    "replica_misses": (
-        "replica_misses",
-        "Changes that fewer replicas than HPQ_WAIT_REPLICAS had in time.",
-    ),
 }
 
 

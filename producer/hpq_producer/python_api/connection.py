@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from hpq_producer.embedded_redis.attach import Attached
@@ -23,7 +23,7 @@ def api_session(sid: str | None = None) -> Iterator[Session]:
         SettingsError, OutOfReach, Forbidden: as `open_session`.
         NotFound: the sweep was removed.
     """
-    with open_session() as session, closing(session.redis):
+    with open_session() as session:
         if sid:
             session.find(sid)
         server = session.attached

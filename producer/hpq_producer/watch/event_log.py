@@ -39,7 +39,6 @@ _SWEEP = {
     "resume": "resumed",
     "stop": "stopping: waiting trials cancelled: {n}",
     "cancel": "trials cancelled: {n}",
-    "went_back": "the server lost a change of this sweep",
 }
 
 
@@ -106,8 +105,6 @@ def _trial_words(event: Event, trial: TrialView, sweep: SweepView) -> list[str]:
         return [f"suggested by {fields['by']}"]
     if event.what == "reused":
         return [f"finished: the result of {fields.get('from', '?')}", *_objective(fields, sweep)]
-    if event.what == "went_back":
-        return ["runs again: the server lost its result"]
     return [{"retried": "queued again"}.get(event.what, clean(event.what))]
 
 

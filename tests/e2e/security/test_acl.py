@@ -136,7 +136,7 @@ def test_a_sweep_goes_its_whole_way_under_the_four_users(users) -> None:
     lab.ok("cancel", f"{sid}/1", "--yes")
     lab.wait_for("began-2-1")
     assert "running" in lab.ok("watch", "--once", sid, **by["viewer"])
-    lab.ok("pause", sid, HPQ_WAIT_REPLICAS="1")
+    lab.ok("pause", sid)
     lab.ok("resume", sid)
     lab.go()
     lab.wait_over(sid)

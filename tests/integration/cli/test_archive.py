@@ -35,9 +35,16 @@ Hpq = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def session(redis: Redis, redis_url: str, keys, reader, tmp_path: Path) -> Session:
+def session(redis: Redis, redis_url: str, keys, reader, store_context, tmp_path: Path) -> Session:
     settings = read({"HPQ_REDIS_URL": redis_url, "HPQ_HOME": str(tmp_path / "home"), "USER": "me"})
-    return Session(settings=settings, url=redis_url, redis=redis, keys=keys, reader=reader)
+    return Session(
+        settings=settings,
+        url=redis_url,
+        redis=redis,
+        keys=keys,
+        reader=reader,
+        own_context=store_context,
+    )
 
 
 def dump(redis: Redis) -> dict[bytes, object]:

@@ -17,6 +17,7 @@ from hpq.domain.trial import Claim
 from hpq.settings import read
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
+from hpq.store.scripts import StoreContext
 from hpq_producer.commands.submit.enqueue import print_enqueued
 from hpq_producer.enqueue import code_discovery
 from hpq_producer.enqueue.submission import prepare
@@ -45,6 +46,7 @@ def session(
         redis=redis,
         keys=keys,
         reader=StoreReader(redis, keys, 30_000),
+        own_context=StoreContext.open(redis, keys),
     )
 
 

@@ -12,7 +12,6 @@ from threading import Event
 
 import pytest
 from redis import Redis
-from redis.exceptions import OutOfMemoryError
 
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Claim, FailureKind, TrialState
@@ -155,23 +154,6 @@ def test_a_reaper_names_a_dead_attempt_until_the_server_has_settled(
     redis.hset(keys.settle, "since", 0)
     reaper.run_once()
     assert not dead and reader.trials.get(claim.trial).state is TrialState.QUEUED
-
-
-def test_a_full_server_that_cannot_record_a_loss_does_not_stop_the_reaper(
-    now: list[float], reaper_of: Callable[..., Reaper], take, redis: Redis, keys, reader
-) -> None:
-    def report_lost() -> None:
-        raise OutOfMemoryError
-
-    outage = Outage()
-    reaper = reaper_of(outage, report_lost=report_lost)
-    claim = take()
-    for _ in range(2):  # together longer than half a lease
-        now[0] += 14
-        reaper.run_once()
-    redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
-    reaper.run_once()
-    assert reader.trials.get(claim.trial).state is TrialState.QUEUED and outage.count == 0
 
 
 @pytest.mark.parametrize(("age_s", "is_renewed"), [(10.0, True), (31.0, False)])

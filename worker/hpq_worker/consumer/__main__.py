@@ -9,23 +9,21 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 
 from redis.exceptions import RedisError
 
-from hpq.acknowledged import Marks
 from hpq.archive.history import History
 from hpq.connection import tls
 from hpq.connection.client import check_server, connect, explain
 from hpq.domain.attempt import WorkerPresence
 from hpq.errors import ExitCode, HpqError, UserError
-from hpq.notice import Notice
 from hpq.settings import Settings, read
 from hpq.store.control import SweepControl
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq.store.scripts import Durability, StoreContext
+from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.tickets import Tickets
 from hpq.store.trials import TrialStore
@@ -58,18 +56,10 @@ from hpq_worker.suggest.processes import SuggesterProcesses
 log = logging.getLogger("hpq.worker")
 
 
-@cache
-def _warn_once(notice: Notice) -> None:
-    log.warning("%s", notice)
-
-
-def _context(
-    settings: Settings, marks: Marks | None = None, *, retries: int = 1, timeout_s: float = 5.0
-) -> StoreContext:
+def _context(settings: Settings, *, retries: int = 1, timeout_s: float = 5.0) -> StoreContext:
     """Open a connection of its own: each thread has one."""
     redis = connect(settings.redis_url, retries=retries, timeout_s=timeout_s)
-    durability = Durability(settings.wait_replicas, (marks or Marks()).keep, _warn_once)
-    return StoreContext.open(redis, Keys(settings.prefix), durability=durability)
+    return StoreContext.open(redis, Keys(settings.prefix))
 
 
 def _reader(settings: Settings) -> StoreReader:
@@ -103,15 +93,10 @@ def _run_limit(
     )
 
 
-def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str, marks: Marks) -> Reaper:
+def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str) -> Reaper:
     """Create the reaper, on connections of its own; `provenance` is the record that it resends."""
-    settings, context = parts.settings, _context(parts.settings)
-    store = TrialStore(context)
-
-    def report_lost() -> None:
-        if notice := marks.check(context):
-            log.warning("%s", notice)
-
+    settings = parts.settings
+    store = TrialStore(_context(settings))
     return Reaper(
         settings,
         store,
@@ -120,7 +105,6 @@ def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str, marks
         parts.outage,
         partial(store.keep_provenance, parts.provenance, provenance),
         Notices(settings, _reader(settings), store),
-        report_lost,
         parts.garbage.dead,
     )
 
@@ -160,8 +144,7 @@ def serve(
     digest, record = provenance.record(settings, host, device, environ)
 
     # A call is sent again once, for a connection that was cut; the claim loop waits for outages.
-    marks = Marks()
-    store, reader = TrialStore(_context(settings, marks)), _reader(settings)
+    store, reader = TrialStore(_context(settings)), _reader(settings)
     outage = Outage()
     store.keep_provenance(digest, record)
     bundles = CodeBundles(
@@ -197,7 +180,7 @@ def serve(
     _check_sweep(parts)
     attempts, run_limit = AttemptRunner(parts), _run_limit(settings, config, reader, caller)
     loop = ClaimLoop(parts, attempts, run_limit)
-    reaper = _reaper(parts, PresenceRecord(parts, device, loop), record, marks)
+    reaper = _reaper(parts, PresenceRecord(parts, device, loop), record)
     tickets = Tickets(connect(settings.redis_url, retries=1), Keys(settings.prefix))
     consumer = RqWorker(tickets, parts, loop, run_limit)
     files.warn_if_unknown(garbage.recent_stores())

@@ -9,10 +9,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from threading import Event, Thread
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.trial import TrialId
@@ -32,10 +31,9 @@ class Reaper:
     """Every HPQ_REAP_S: report presence, then requeue trials whose lease expired.
 
     `describe` returns the current presence record and whether the worker is idle; `send_provenance`
-    sends the provenance record again if the server has dropped it; `report_lost` reports what the
-    server has lost. The leases of the attempts in `dead`, each a trial and its token, expire at the
-    next run. After an outage, or a sleep of this machine, the reaper waits one lease: other workers
-    may have been cut off just as this one.
+    sends the provenance record again if the server has dropped it. The leases of the attempts in
+    `dead`, each a trial and its token, expire at the next run. After an outage, or a sleep of this
+    machine, the reaper waits one lease: other workers may have been cut off just as this one.
     """
 
     def __init__(
@@ -47,13 +45,12 @@ class Reaper:
         outage: Outage,
         send_provenance: Callable[[], object] = lambda: None,
         notices: Notices | None = None,
-        report_lost: Callable[[], object] = lambda: None,
         dead: deque[tuple[TrialId, str]] | None = None,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
         self._telemetry = telemetry
         self._outage, self._send_provenance = outage, send_provenance
-        self._notices, self._report_lost = notices, report_lost
+        self._notices = notices
         self._dead = deque() if dead is None else dead
         self._stop = Event()
         self._contact_at = time.clock_gettime(_CLOCK)
@@ -92,8 +89,6 @@ class Reaper:
         try:
             self._reap(self._report_presence())
             self._contact_at = time.clock_gettime(_CLOCK)
-            with suppress(ResponseError):  # a full server; the next run reports it
-                self._report_lost()
             if self._notices:
                 self._notices.look()
             self._outage.answered("reaper")

@@ -111,13 +111,9 @@ local function save(record)
   record.GONE = nil
 end
 
--- Appends to the sweep's events; returns the id. A reply that a caller relies on ends with the last id and
--- its `us` (hpq/acknowledged.py): two primaries whose clocks are behind the newest event give the same ids.
-local LAST_EVENT = ''
+-- Appends to the sweep's events; returns the id.
 local function sweep_event(sid, what, n, attempt, ...)
-  local id = redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, 'us', clock[2], ...)
-  LAST_EVENT = id .. ' ' .. clock[2]
-  return id
+  return redis.call('XADD', sweep_key(sid, 'events'), '*', 'e', what, 'n', n, 'a', attempt, ...)
 end
 
 -- Appends an event of a trial; returns the new `event_ids`. A trial's hash keeps the ids of its own newest

@@ -12,17 +12,6 @@ local function changing(s, change)
   return {s.queue, tickets(s)}
 end
 
--- Returns the newest event of a sweep as LAST_EVENT has it, or "".
-local function newest_event(sid)
-  local newest = redis.call('XREVRANGE', sweep_key(sid, 'events'), '+', '-', 'COUNT', 1)[1]
-  if not newest then return '' end
-  local id, fields = unpack(newest)
-  for i = 1, #fields, 2 do
-    if fields[i] == 'us' then return id .. ' ' .. fields[i + 1] end
-  end
-  return id
-end
-
 -- Returns the order of a sweep among the open ones of its queue: by priority, then by age. It is exact to 2 ms
 -- at the highest priority, 1000.
 local function order(priority, created_ms)
@@ -70,4 +59,4 @@ local function guarded(sid, change)
 end
 
 return {PRIORITY = PRIORITY, changing = changing, order = order, open = open, hold = hold, close_search = close_search,
-  newest_event = newest_event, hold_damaged = hold_damaged, guarded = guarded}
+  hold_damaged = hold_damaged, guarded = guarded}

@@ -9,7 +9,6 @@ import typer
 
 from hpq.errors import ExitCode
 from hpq.notice import plural
-from hpq_producer.analysis.records import iso
 from hpq_producer.audit.replay import Audit
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.commands.common_flags import Output
@@ -51,13 +50,6 @@ def _record(sid: str, found: Audit) -> dict[str, Any]:
         "requeues": dict(found.requeues),
         "reused": found.reused,
         "late": found.late,
-        "went_back": {
-            "from": iso(found.lost[0][0]),
-            "to": iso(found.lost[-1][0]),
-            "trials": found.lost_trials,
-        }
-        if found.lost
-        else None,
         "requeue_ms": {
             "n": len(found.latencies_ms),
             "p50": found.quantile_ms(0.5),
@@ -91,8 +83,6 @@ def _lines(sid: str, found: Audit) -> Iterator[Line]:
     if found.reused:
         are = plural(found.reused, "is a reused result", "are reused results")
         yield [Span(f"{found.reused} of them {are} of older sweeps")]
-    if found.lost:
-        yield [Span(_went_back(found), Style.YELLOW)]
     if found.requeues:
         why = ", ".join(f"{n} {clean(reason)}" for reason, n in found.requeues.items())
         late = f"; {trials_of(found.late, 'late result')} accepted" if found.late else ""
@@ -109,10 +99,3 @@ def _lines(sid: str, found: Audit) -> Iterator[Line]:
         yield [Span(f"{where}: {clean(v.what)}", Style.RED), Span(events)]
     if len(found.violations) > _SHOWN:
         yield [Span(f"… and {len(found.violations) - _SHOWN} more; --json lists all")]
-
-
-def _went_back(found: Audit) -> str:
-    first, last = (iso(found.lost[i][0]) for i in (0, -1))
-    again = ", ".join(f"#{n}" for n in found.lost_trials)
-    trials = f"; trials that ran again or will: {again}" if again else ""
-    return f"the server lost acknowledged changes from {first} to {last}{trials}"

@@ -284,7 +284,6 @@ def _shared(settings: Settings) -> dict[str, str]:
     store = settings.store if "://" in settings.store else str(Path(settings.store).absolute())
     named = {"prefix": settings.prefix, "queue": settings.queue, "lease_s": lease}
     named["store"] = store if settings.store else ""
-    named["wait_replicas"] = str(settings.wait_replicas or "")
     return {variable(name): value for name, value in named.items() if value}
 
 

@@ -14,7 +14,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
 from hpq.notice import Notice
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.records import iso, sweep_record
+from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep
 from hpq_producer.diagnosis.verdict import explain_unstored
 from hpq_producer.query.filter import Filter
@@ -84,19 +84,8 @@ def ls(
             print_message(
                 "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
             )
-        if not output.is_data:
-            _print_notes_of_server(reader, 0 if everything else reader.sweeps.count_moved())
-
-
-def _print_notes_of_server(reader: StoreReader, moved: int) -> None:
-    if moved:
-        print_message(f"{trials_of(moved, 'sweep')} moved to the file store: hpq ls --all")
-    at_ms = reader.went_back_ms()
-    if at_ms and reader.now_ms() - at_ms < _RECENT_MS:
-        print_message(
-            f"! the server lost what it had acknowledged (noticed {iso(at_ms)}), in a failover or a"
-            " restart; a notice named the sweeps, once; `hpq audit SWEEP` names lost trials"
-        )
+        if not output.is_data and not everything and (count := reader.sweeps.count_moved()):
+            print_message(f"{trials_of(count, 'sweep')} moved to the file store: hpq ls --all")
 
 
 def _notes(
@@ -126,9 +115,6 @@ def _picked(
     picked = [s for s, r in zip(found, records, strict=True) if where.matches(r.get)]
     where.check_names(records[0] if records else where.names)
     return picked
-
-
-_RECENT_MS = 7 * 86_400_000
 
 
 def _with_moved(rows: list[list[Span]], moved: Collection[str]) -> list[list[Span]]:

@@ -1,0 +1,9 @@
+-- Records that the data have all that was written before this call.
+-- KEYS prefix
+-- ARGV (none)
+-- Replies: ok, then the time of this record, ms
+
+is_full()  -- the writes below succeed on a full server
+local _, newest = restarts().look()
+redis.call('HSET', key('settle'), 'newest_ms', int(newest))
+return {'ok', newest}
