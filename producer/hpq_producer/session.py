@@ -213,10 +213,12 @@ def _went_back(after_ms: int) -> Notice:
     if after_ms:
         from hpq_producer.analysis.records import iso  # noqa: PLC0415  few sessions need it
 
-        lost = f"what was written after {iso(after_ms)}: it restarted without its last writes"
+        lost = (
+            f"what was written after {iso(after_ms)}: the server restarted without its last writes"
+        )
         then = "trials whose results are lost run again; `hpq ls` lists the sweeps that are left"
     else:
-        lost = "all sweeps: it restarted empty"
+        lost = "all sweeps: the server restarted empty"
         then = "restore its data, or enqueue the sweeps again"
     text = f"Redis has lost {lost}, or another server answers at this address; {then}"
     return Notice("server-went-back", text)
