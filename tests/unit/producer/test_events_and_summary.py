@@ -13,7 +13,6 @@ from hpq.domain.sweep import Counts, Goal, Metric
 from hpq.domain.trial import Failure, FailureKind, Json, TrialState, TrialView
 from hpq.errors import ExitCode, UserError
 from hpq.notice import plural
-from hpq.store.scripts import Durability
 from hpq_producer.analysis.summary import SweepSummary, effect
 from hpq_producer.diagnosis.verdict import exit_code
 from hpq_producer.reports.summary_page import effect_lines, failure_lines
@@ -58,7 +57,6 @@ def test_one_of_anything_is_not_several() -> None:
     assert plural(2, "entry", "entries") == "entries"
     texts = (
         Budget.of_hours(1, 0).limits, Budget.of_hours(1, 0).usage,
-        Durability(replicas=1).behind(0).text,
         str(refused.value), devices.idle(["0", "1", "2"], 2),
         event_line(Event(id="1-0", what="added", fields={"count": "1"}), None, SWEEP),
         event_line(Event(id="1-0", what="created", fields={"count": "1"}), None, SWEEP),
