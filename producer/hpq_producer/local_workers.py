@@ -21,6 +21,7 @@ from hpq_producer.terminal.console import print_message
 
 _MAX_CPU_WORKERS = 4
 _START_S = 20.0
+_LOOK_S = 0.2
 _HUNG_S = 30.0  # besides the grace, for a supervisor that was told to end
 
 
@@ -173,6 +174,11 @@ class LocalWorkers:
         until = time.monotonic() + _START_S
         while not is_there() and self.ended() is None and time.monotonic() < until:
             time.sleep(0.05)
+
+    def wait_while(self, is_so: Callable[[], bool]) -> None:
+        """Return when a condition does not hold any more, or the workers have ended."""
+        while is_so() and self._is_running():
+            time.sleep(_LOOK_S)
 
     def logged(self, code: Code) -> str:
         """Return the first line of the log with an id, without its time and trial; "" if none."""

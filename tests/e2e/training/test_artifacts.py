@@ -8,10 +8,12 @@ import json
 import os
 import re
 import signal
+import subprocess
 
 import pytest
 
 from hpq.domain.trial import TrialId, TrialState
+from tests.support.commands import HPQ
 from tests.support.ids import ids, refused
 from tests.support.lab import bare, files_of
 
@@ -182,10 +184,14 @@ def test_a_result_that_waited_on_disk_still_names_its_artifacts(lab, shelf) -> N
     assert lab.ok("get", sid, "model.txt", "--out", "got") == ""
 
 
-def test_files_of_the_last_trials_arrive_when_the_store_comes_back(lab, shelf) -> None:
+@pytest.mark.parametrize("words", [("worker", "--sweep"), ("run",)])
+def test_files_of_the_last_trials_arrive_when_the_store_comes_back(lab, shelf, words) -> None:
     """Files: the store is away while the last trials end, and their worker would end, too."""
     sid = begin(lab, "1, 2, 3", go=False)
-    fleet = lab.worker(1, "--sweep", sid)
+    command = [HPQ, *words, sid, "--workers", "1"]
+    with (lab.folder / "said").open("wb") as out:
+        fleet = subprocess.Popen(command, cwd=lab.code, env=lab.env, stdout=out, stderr=out)
+    lab.workers.append(fleet)
     lab.wait_for("began-1-1")
     shelf.rename(lab.folder / "away")
     lab.go()

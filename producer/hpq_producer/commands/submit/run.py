@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -172,6 +173,8 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
             discard_stdout()
             print_message(f"stdout was closed; {unfinished}")
             return ExitCode.INTERRUPTED
+        if seen is not None:
+            _wait_for_store(session, sid, local)
     if seen is None:
         print_message(
             f"{sid}: its workers continue (log: {local.log}); `hpq run {sid}` attaches to them,"
@@ -191,6 +194,19 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
         raise Held(f"{sid}: {why.text} (the workers' log: {local.log})", code=why.code)
     print_message(unfinished)
     return ExitCode.INTERRUPTED
+
+
+def _wait_for_store(session: Session, sid: str, local: LocalWorkers) -> None:
+    """Let the workers of a sweep that is over wait for its store, as long as they do, or Ctrl-C."""
+
+    def lacks_files() -> bool:
+        sweep = session.reader.sweeps.get(sid)
+        return sweep.state.is_over and sweep.unstored > 0
+
+    with suppress(KeyboardInterrupt, NotFound):  # the sweep was removed
+        if lacks_files():
+            print_message("waiting for the store; Ctrl-C leaves the files on this disk")
+        local.wait_while(lacks_files)
 
 
 def _watch(
