@@ -73,7 +73,7 @@ class Server:
             redis=self.redis,
             keys=keys,
             reader=reader,
-            own_context=StoreContext.open(self.redis, keys),
+            context=StoreContext.open(self.redis, keys),
         )
 
     def empty(self) -> None:

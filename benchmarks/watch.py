@@ -87,7 +87,7 @@ def _draw(scenes: SceneReader, view: View) -> View:
 def fill(server: Server, sid: str, count: int) -> None:
     """Create a sweep with half of its trials finished and 16 running."""
     session = server.session()
-    writer, store = session.writer(), TrialStore(session.context())
+    writer, store = session.writer(), TrialStore(session.context)
     rows = [encode_new(ParameterSet(x=i, y=i / 7, z="on"), 0) for i in range(1, count + 1)]
     writer.add_rows(sid, 1, rows)
     writer.seal(

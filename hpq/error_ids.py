@@ -10,8 +10,8 @@ from typing import Literal
 
 Code = Literal[
     # errors, findings and notices
-    "acl-default-user", "acl-unsaved", "archive-invalid", "archive-missing", "archive-torn",
-    "archive-unverified", "attempt-lost",
+    "acl-default-user", "acl-unsaved", "archive-invalid", "archive-torn",
+    "attempt-lost",
     "autoscaled", "behind", "budget-near", "budget-spent", "checkpoint-not-kept",
     "cluster-answers", "cluster-credentials-refused", "cluster-file-invalid", "cluster-forbidden",
     "cluster-object-missing", "cluster-refused", "cluster-unreachable", "code-altered",
@@ -53,8 +53,8 @@ Code = Literal[
     "store-works", "supervisor-hung", "sweep-ambiguous", "sweep-changed", "sweep-differs",
     "sweep-exists", "sweep-file-empty", "sweep-file-invalid", "sweep-file-is-script",
     "sweep-held", "sweep-held-remedy",
-    "sweep-missing", "sweep-moved", "sweep-not-found", "sweep-of-another", "sweep-over",
-    "sweep-paused", "timed-out",
+    "sweep-missing", "sweep-not-found", "sweep-of-another", "sweep-over",
+    "sweep-paused", "sweep-reused", "timed-out",
     "tls-file-unreadable", "token-exposed", "trainer-invalid", "trainer-missing",
     "trainer-not-found", "training-restarted", "training-resumed",
     "trial-not-begun", "trial-not-found", "trial-returned", "trial-unknown",

@@ -161,12 +161,6 @@ def no_sweep(sid: str) -> NotFound:
     return NotFound(text, code="sweep-not-found")
 
 
-def sweep_moved(sid: str, store: str) -> NotFound:
-    """Return the error for a moved sweep that a command would change."""
-    text = f"sweep {sid} ended long ago and was moved to store {store}; to change it, restore it:"
-    return NotFound(f"{text} hpq archive --restore {sid}", code="sweep-moved")
-
-
 class Forbidden(HpqError):
     """Raised if a sweep is another owner's, or the server's ACL refuses."""
 

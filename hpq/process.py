@@ -105,3 +105,13 @@ def replace_private(path: Path, data: bytes) -> None:
     with open(draft, "wb", opener=private_file) as file:
         file.write(data)
     draft.replace(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, if its file system can do that."""
+    with suppress(OSError):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -45,15 +45,6 @@ def parse_time(text: str) -> float:
     raise ValueError("use seconds since 1970, as `date +%s` prints")
 
 
-def parse_days(text: str) -> float:
-    """Parse a time in days; 0 for never."""
-    with suppress(ValueError):
-        value = float(text)
-        if 0 <= value < 36_525:
-            return value
-    raise ValueError("use days, or 0 for never")
-
-
 def parse_count(low: int, high: int) -> Callable[[str], int]:
     """Return a parser of integers from `low` to `high`."""
 

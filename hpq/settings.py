@@ -21,7 +21,6 @@ from hpq.errors import SettingsError
 from hpq.notice import Notice
 from hpq.setting_values import (
     parse_count,
-    parse_days,
     parse_folder,
     parse_key,
     parse_name,
@@ -51,7 +50,6 @@ class Settings:
     home: Path = Path("~/.hpq")
     scratch: Path | None = None  # None = `home`
     store: str = field(default="", repr=False)  # a URL may carry a password
-    keep_days: float = 30.0  # in Redis after a sweep's last event; 0 = for good
     checkpoint_s: float = 60.0  # between two checkpoints of a built-in trainer
     checkpoint_quiet_s: float = 10.0  # without a change, after which a save has ended
     queue: str = "default"
@@ -104,7 +102,6 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
     "home": parse_folder,
     "scratch": lambda t: parse_folder(t).absolute(),
     "store": parse_store,
-    "keep_days": parse_days,
     "checkpoint_s": parse_seconds,
     "checkpoint_quiet_s": parse_seconds,
     "queue": parse_name,
@@ -151,7 +148,6 @@ ABOUT: Mapping[str, str] = {
     "home": "directory of the private server, the code key, work directories, caches and logs",
     "scratch": "directory of yours for the work directories, on a local disk; unset: HPQ_HOME",
     "store": "directory or URL for checkpoints and artifacts",
-    "keep_days": "days after which a sweep that ended moves from Redis to HPQ_STORE; 0: never",
     "checkpoint_s": "seconds between two checkpoints of a built-in trainer",
     "checkpoint_quiet_s": "seconds without a change after which a checkpoint of several files is"
     " whole",

@@ -1,1 +1,1 @@
-"""Write a sweep into one file, restore it from that file, and move old sweeps into a file store."""
+"""Write a sweep into one file, and restore it from that file."""

@@ -24,7 +24,7 @@ def restore(
     Raises:
         UserError: the file is no archive, truncated or newer, or the sweep exists.
     """
-    header, fields, weight = _check(path)
+    header, fields, weight = read_whole(path)
     if SweepReader(context.redis, context.keys).exists(header.sweep):
         text = f"sweep {header.sweep} already exists; remove it first: hpq rm {header.sweep}"
         raise UserError(text, code="sweep-exists")
@@ -50,8 +50,15 @@ def _rows(path: Path) -> Iterator[Row]:
     return (row for row in read(path) if isinstance(row, Row))
 
 
-def _check(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
-    """Return the header, the sweep's own hash, and the estimated memory of all rows in bytes."""
+def read_whole(path: Path) -> tuple[Header, dict[bytes, bytes], int]:
+    """Check every row of an archive.
+
+    Returns:
+        The header, the sweep's own hash, and the estimated memory of all rows in bytes.
+
+    Raises:
+        UserError: the file is no archive, truncated or newer.
+    """
     lines = read(path)
     header = next(lines)
     assert isinstance(header, Header)

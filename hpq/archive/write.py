@@ -13,6 +13,7 @@ from hpq import __version__
 from hpq.archive.format import ITEMS, Header, Row, encode_end, encode_header, encode_row
 from hpq.domain.sweep import SCHEMA, SweepView
 from hpq.errors import UserError, writing
+from hpq.process import sync_folder
 from hpq.store.archive import ArchiveReader, Item
 from hpq.store.scripts import StoreContext
 from hpq.store.sweep_reader import SweepReader
@@ -45,23 +46,15 @@ def write(context: StoreContext, sid: str, path: Path, *, replaces: bool = False
                     thinned = _fill(file, header, _rows(context, sweep))
                 raw.flush()
                 os.fsync(raw.fileno())
-            put(draft, path, replaces=replaces)
+            if replaces:
+                draft.replace(path)
+            else:
+                os.link(draft, path)
+            sync_folder(path.parent)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
     return replace(header, thinned=thinned)
-
-
-def put(draft: Path, path: Path, *, replaces: bool) -> None:
-    """Let a complete file appear at its path.
-
-    Raises:
-        OSError: it cannot; FileExistsError: the path is taken, and `replaces` is not set.
-    """
-    if replaces:
-        draft.replace(path)
-    else:
-        os.link(draft, path)
 
 
 def _fill(file: gzip.GzipFile, header: Header, rows: Iterable[Row]) -> int:

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.domain.status import MovedSweep
 from hpq.domain.sweep import PERSONAL_SCHEMA, Launch, RunnableSweep, SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
@@ -174,18 +173,6 @@ def own_directory(settings: Settings, sweep: SweepView) -> Path | None:
     is_signed_here = key is not None and is_signed(key, settings.prefix, sweep)
     is_own = is_signed_here and is_of_home(sweep.launch, settings.home)
     return folder if is_own and sweep.launch.code_dir and folder.is_dir() else None
-
-
-def sign_archive(key: bytes | None, prefix: str, sid: str, sha256: str) -> str:
-    """Return the signature of an archive's checksum, as hex; "" without a key."""
-    record = dumps(["hpq archive", prefix, sid, sha256]).encode()
-    return hmac.new(key, record, hashlib.sha256).hexdigest() if key else ""
-
-
-def is_archive_signed(key: bytes, prefix: str, moved: MovedSweep) -> bool:
-    """True if this key signed the checksum of the archive of a moved sweep."""
-    signature = sign_archive(key, prefix, moved.view.id, moved.sha256)
-    return hmac.compare_digest(signature.encode(), moved.signature.encode())
 
 
 def resigned(settings: Settings, sweep: SweepView, *, priority: int) -> str:

@@ -55,23 +55,6 @@ class UnreadableSweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovedSweep:
-    """A moved sweep: what its line in Redis holds, and where its archive is.
-
-    `view` has what lists show of the sweep; `store` is the id of a file store, and `path` the
-    archive's name in it. `signature` covers the checksum.
-    """
-
-    view: SweepView
-    best: float | None
-    store: str
-    path: str
-    size: int
-    sha256: str
-    signature: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
     """The figures of all queues at one moment.
 

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
+from redis.exceptions import ResponseError
 
-from hpq.domain.status import event_ms
 from hpq.domain.sweep import SweepView
-from hpq.domain.trial import Json, TrialId
-from hpq.errors import UserError
+from hpq.domain.trial import TrialId
+from hpq.errors import DecodeError, UserError
 from hpq.store.control import delete_trials
 from hpq.store.keys import SWEEP_PARTS, Keys, sweep_parts
 from hpq.store.scripts import UNSEALED_TTL_S, StoreContext
-from hpq.store.sweep_reader import SweepReader
-from hpq.store.trial_reader import TrialReader
 from hpq.store.wire import trial as trial_codec
-from hpq.store.wire.fields import number
-from hpq.store.wire.sweep import encode_moved
-from hpq.store.worker_reader import server_ms
+from hpq.store.wire.fields import number, trial_numbers
 
 _PAGE = 500  # members, entries or trials read in one round trip
 Item = tuple[bytes, ...]
@@ -143,54 +140,24 @@ def _sorted(row: Any) -> Iterator[Item]:
     yield from sorted(row.items())
 
 
-def due_sweeps(context: StoreContext, age_ms: float) -> Iterator[tuple[SweepView, str]]:
-    """Yield the sweeps that ended `age_ms` ago, each with the id of its last event.
+def copied_from(context: StoreContext, sid: str) -> set[str]:
+    """Return the ids of the sweeps whose results trials of this sweep copy (`--reuse`).
 
-    The age of a restored sweep counts from then on.
+    Damaged records copy nothing.
     """
     redis, keys = context.redis, context.keys
-    until = server_ms(redis) - age_ms
-    old: Any = redis.zrangebyscore(keys.sweeps, "-inf", until)
-    for start in range(0, len(old), _PAGE):
-        ids = [sid.decode() for sid in old[start : start + _PAGE]]
-        found = SweepReader(redis, keys).get_each(ids)
-        over = [one for one in found if isinstance(one, SweepView) and one.state.is_over]
-        pipe = redis.pipeline(transaction=False)
-        for sweep in over:
-            pipe.xrevrange(keys.sweep(sweep.id, "events"), count=1)
-            pipe.hget(keys.sweep(sweep.id), "restored_ms")
-        answers = pipe.execute()
-        for sweep, last, restored in zip(over, answers[::2], answers[1::2], strict=True):
-            event = last[0][0].decode() if last else "0-0"
-            if max(event_ms(event), int(restored or 0)) <= until:
-                yield sweep, event
-
-
-def line_of(context: StoreContext, sweep: SweepView, **archive: Json) -> str:
-    """Return the line of a sweep that moves; `archive` says where its archive is."""
-    redis, keys = context.redis, context.keys
-    (best,) = TrialReader(redis, keys, lambda _: None).best_objectives([sweep])
-    row: Any = redis.hgetall(keys.sweep(sweep.id))
-    dropped: Any = redis.zcard(keys.sweep(sweep.id, "dropped"))
-    return encode_moved(row, dropped, {"best": best, **archive})
-
-
-def cached_archive(context: StoreContext, sid: str) -> str:
-    """Return the checksum of the archive of which a cache has the sweep; "" if it has none."""
-    raw: Any = context.redis.hget(context.keys.sweep(sid), "archive")
-    return raw.decode() if raw else ""
-
-
-def prepare_cache(context: StoreContext, sid: str) -> None:
-    """Bound a cache, as an archive may be forged, and end a restore of the sweep that died."""
-    memory: Any = context.redis.info("memory")
-    context.redis.config_set("maxmemory", memory["total_system_memory"] // 2)
-    context.redis.delete(context.keys.sweep(sid, "restoring"))
-
-
-def keep_cached_archive(context: StoreContext, sid: str, sha256: str) -> None:
-    """Keep the checksum of the archive that was restored into a cache."""
-    context.redis.hset(context.keys.sweep(sid), "archive", sha256)
+    found: set[str] = set()
+    with suppress(DecodeError, ResponseError):
+        key = keys.sweep(sid, "ended")
+        ended: Any = redis.zrange(key, 0, -1)
+        trials = [TrialId(sweep=sid, number=number) for number in trial_numbers(key, ended)]
+        for start in range(0, len(trials), _PAGE):
+            pipe = redis.pipeline(transaction=False)
+            for trial in trials[start : start + _PAGE]:
+                pipe.hget(keys.trial(trial), "reused")
+            sources = (raw.decode("utf-8", "replace") for raw in pipe.execute() if raw)
+            found |= {source.partition("/")[0] for source in sources}
+    return found
 
 
 class ArchiveRestore:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hpq.domain.trial import TrialId
+from hpq.errors import UserError
 from hpq.store.scripts import BATCH_ROWS, StoreContext, check_reply
 from hpq.store.wire.fields import flatten
 
@@ -105,26 +106,24 @@ class SweepControl:
         reply, rest = self._scripts.run("drain", worker, "undo" if undo else "drain")
         return None if reply == "unknown" else str(rest[0].decode())
 
-    def remove(self, sid: str, *, keep_files: bool = False) -> list[str]:
+    def remove(self, sid: str, *, keep_files: bool = False, last_event: str = "") -> list[str]:
         """Delete a sweep with all its keys, and finish removals that were interrupted.
+
+        With `last_event`, the sweep must be over, and that id be the id of its last event.
 
         Returns:
             The ids of the file stores that have files of the sweep. `FileGarbage` removes these
             files, unless `keep_files` is set.
+
+        Raises:
+            UserError: the sweep has changed since `last_event`.
         """
-        _, stores = self._scripts.run("remove", sid, int(keep_files))
+        reply, stores = self._scripts.run("remove", sid, int(keep_files), last_event)
         self.finish_removals()
+        if reply == "changed":
+            text = f"{sid} has changed meanwhile, so it was not deleted; run the command again"
+            raise UserError(text, code="sweep-changed")
         return [raw.decode() for raw in stores]
-
-    def move(self, sid: str, last_event: str, line: str) -> bool:
-        """Keep only a line of a sweep, whose archive is in a file store.
-
-        Returns:
-            False if the sweep is not over, or has another event: the archive is not of now.
-        """
-        reply, _ = self._scripts.run("remove", sid, 1, last_event, line)
-        self.finish_removals()
-        return reply == "ok"
 
     def finish_removals(self) -> None:
         """Delete the keys of sweeps whose removal was interrupted."""

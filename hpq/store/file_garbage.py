@@ -62,11 +62,8 @@ class FileGarbage:
 
         Raises:
             OSError: the file store failed.
-            redis.RedisError: Redis cannot be reached.
         """
-        moved: Any = self._redis.hkeys(self._keys.history)  # all their files stay
-        found = set(files.folders(self._keys.prefix)) - {sid.decode() for sid in moved}
-        return sorted(sid for sid in found if SWEEP_ID.match(sid))
+        return [sid for sid in files.folders(self._keys.prefix) if SWEEP_ID.match(sid)]
 
     def remove_of_sweep(self, files: Files, sid: str) -> None:
         """Remove the unneeded files of one sweep; all of them if it was removed with its files.
@@ -113,15 +110,18 @@ class FileGarbage:
     def _remove_removed(self, files: Files, sid: str) -> None:
         """Remove the folder of a removed sweep; no archive restores the sweep meanwhile."""
         lock = self._keys.sweep(sid, "restoring")
-        if not self._take(lock, _BARRED_S):
+        if not self._is_removed(sid) or not self._take(lock, _BARRED_S):
             return
         try:
-            removed: Any = self._redis.zscore(self._keys.removed, sid)
-            is_listed = removed is not None and float(removed).is_integer()
-            if is_listed and not self._redis.exists(self._keys.sweep(sid)):
+            if self._is_removed(sid) and not self._redis.exists(self._keys.sweep(sid)):
                 files.remove(f"{self._keys.prefix}/{sid}")
         finally:
             self._redis.delete(lock)
+
+    def _is_removed(self, sid: str) -> bool:
+        """True if Redis lists the sweep as removed with its files."""
+        removed: Any = self._redis.zscore(self._keys.removed, sid)
+        return removed is not None and float(removed).is_integer()
 
     def _remove_unneeded(self, files: Files, sid: str, names: Iterable[str]) -> None:
         """Remove unneeded files of trials; `names` are those in the store: number/attempt/…"""

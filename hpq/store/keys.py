@@ -16,7 +16,6 @@ P:set-aside     list  the newest 100 ids of entries of ticket queues that were n
 P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
 P:removing      set   ids of sweeps whose deletion is not done
 P:removed       zset  sweep id → when it was removed, ms (+ ½: its files stay); the newest 1,000
-P:history       hash  sweep id → JSON line of a sweep whose archive is in a file store
 P:collected:F   string  set when a worker looked for unneeded files in store F; expires
 P:provenance    hash  digest → provenance record of an attempt, JSON
 P:ran           zset  that digest → number of sweeps with such attempts; or −ms since when none has
@@ -121,7 +120,6 @@ class Keys:
     set_aside = _fixed("set-aside")
     removing = _fixed("removing")
     removed = _fixed("removed")
-    history = _fixed("history")
     provenance = _fixed("provenance")
     code = _fixed("code")
     leases = _fixed("leases")

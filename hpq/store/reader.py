@@ -5,18 +5,16 @@ Viewers may hold read-only credentials, so no reader runs a script or writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.status import DurationStats, MovedSweep, ServerMemory, SweepStatus
+from hpq.domain.status import DurationStats, ServerMemory, SweepStatus
 from hpq.store.audit_reader import AuditReader
 from hpq.store.events import EventReader
 from hpq.store.keys import Keys
-from hpq.store.scripts import StoreContext
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
 from hpq.store.wire.fields import trial_numbers
@@ -27,51 +25,30 @@ from hpq.store.worker_reader import OwnerReader, WorkerReader, server_memory, se
 class StoreReader:
     """Read what one prefix of one Redis server holds; `lease_ms` is the lease of a trial.
 
-    `check_of` verifies parameters (TrialReader); without it they are read as they are. `restored`
-    returns a server that has a moved sweep.
+    `check_of` verifies parameters (TrialReader); without it they are read as they are.
 
     Every method may raise RedisError; the guard of a connection turns it into OutOfReach.
     """
 
     def __init__(
-        self,
-        redis: Redis,
-        keys: Keys,
-        lease_ms: int,
-        check_of: CheckOf = lambda _: None,
-        restored: Callable[[MovedSweep], StoreContext] | None = None,
+        self, redis: Redis, keys: Keys, lease_ms: int, check_of: CheckOf = lambda _: None
     ) -> None:
-        self._own, self._keys, self._lease_ms = redis, keys, lease_ms
-        self._check_of, self._restored = check_of, restored
-        self._read_from(redis)
-
-    def _read_from(self, redis: Redis) -> None:
-        self._redis, keys = redis, self._keys
+        self._redis = redis
+        self._keys = keys
         self.sweeps = SweepReader(redis, keys)
-        self.trials = TrialReader(redis, keys, self._check_of)
-        self.workers = WorkerReader(redis, keys, self._lease_ms)
+        self.trials = TrialReader(redis, keys, check_of)
+        self.workers = WorkerReader(redis, keys, lease_ms)
         self.events = EventReader(redis, keys)
         self.owners = OwnerReader(redis, keys)
-        self.audit = AuditReader(redis, keys, self._check_of)
-        self.moved: MovedSweep | None = None  # the moved sweep that is read
+        self.audit = AuditReader(redis, keys, check_of)
 
     def find(self, ref: str | None, owner: str) -> str:
-        """Return the id of a sweep, as `SweepReader.resolve`, and read the server that has it.
-
-        That is Redis, or for a moved sweep a server that `restored` returns: all readers
-        change to it until the next call.
+        """Return the id of the sweep that a reference names, as `SweepReader.resolve`.
 
         Raises:
             NotFound: no sweep matches, or several do.
-            HpqError: the archive of a moved sweep cannot be read.
         """
-        self._read_from(self._own)
-        sid = self.sweeps.resolve(ref, owner)
-        moved = self.sweeps.moved(sid) if self._restored else None
-        if moved and self._restored:
-            self._read_from(self._restored(moved).redis)
-            self.moved = moved
-        return sid
+        return self.sweeps.resolve(ref, owner)
 
     def now_ms(self) -> int:
         """Return the time by the server's clock, in milliseconds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,17 +10,18 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from hpq.domain.identity import SWEEP_ID
-from hpq.domain.status import MovedSweep, UnreadableSweep
+from hpq.domain.status import UnreadableSweep, event_ms
 from hpq.domain.sweep import SweepView
-from hpq.errors import DecodeError, NotFound, no_sweep, sweep_moved
+from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.fields import sweep_id
+from hpq.store.worker_reader import server_ms
 
 _COUNTED_SETS = ("waiting", "running", "dropped")
 _OWNERS_PER_ROUND_TRIP = 200
-_PART = 1_000  # lines of moved sweeps read in one round trip
+_PAGE = 500  # sweeps read in one round trip
 _OPEN_SWEEPS_READ = 200  # of one queue, in the order in which workers serve them
 _AHEAD_MAX = 20  # sweeps listed before one sweep
 
@@ -46,49 +47,16 @@ class SweepReader:
         """Return whether the store holds a sweep with this id."""
         return bool(self._redis.exists(self._keys.sweep(sid)))
 
-    def moved(self, sid: str) -> MovedSweep | None:
-        """Return what is known of a moved sweep; None for a sweep that is not moved.
-
-        Raises:
-            DecodeError: its line cannot be decoded.
-        """
-        raw: Any = self._redis.hget(self._keys.history, sid)
-        return sweep_codec.decode_moved(self._keys.history, sid, raw) if raw else None
-
-    def count_moved(self) -> int:
-        """Return the number of moved sweeps."""
-        return int(self._redis.hlen(self._keys.history))
-
-    def all_moved(self) -> list[MovedSweep | UnreadableSweep]:
-        """Return the moved sweeps, newest first."""
-        ids: Any = self._redis.hkeys(self._keys.history)
-        lines: dict[bytes, bytes | None] = {}
-        for start in range(0, len(ids), _PART):  # all at once may be more than a reply may hold
-            some = ids[start : start + _PART]
-            answer: Any = self._redis.hmget(self._keys.history, some)
-            lines |= zip(some, answer, strict=True)
-        found: list[MovedSweep] = []
-        unreadable = []
-        for raw, line in lines.items():
-            if not SWEEP_ID.match(sid := raw.decode("utf-8", "replace")) or line is None:
-                continue  # lists print it; None: restored or removed meanwhile
-            try:
-                found.append(sweep_codec.decode_moved(self._keys.history, sid, line))
-            except DecodeError as error:
-                unreadable.append(UnreadableSweep(id=sid, why=str(error)))
-        return [*sorted(found, key=lambda moved: -moved.view.created_ms), *unreadable]
-
     def get(self, sid: str) -> SweepView:
         """Return one sweep.
 
         Raises:
-            NotFound: no sweep has this id, or it has been moved.
+            NotFound: no sweep has this id.
             DecodeError: the sweep cannot be decoded.
         """
         found = self.get_many([sid])
         if not found:
-            moved = self.moved(sid)
-            raise sweep_moved(sid, moved.store) if moved else no_sweep(sid)
+            raise no_sweep(sid)
         return found[0]
 
     def get_many(self, ids: Sequence[str]) -> list[SweepView]:
@@ -131,12 +99,32 @@ class SweepReader:
         except DecodeError as error:
             return UnreadableSweep(id=sid, why=str(error))
 
+    def ended(self, age_ms: float) -> Iterator[tuple[SweepView, str]]:
+        """Yield the sweeps that ended at least `age_ms` ago, each with the id of its last event.
+
+        The age of a sweep that came back from an archive counts from then on.
+        """
+        until = server_ms(self._redis) - age_ms
+        old: Any = self._redis.zrangebyscore(self._keys.sweeps, "-inf", until)
+        for start in range(0, len(old), _PAGE):
+            found = self.get_each([sid.decode() for sid in old[start : start + _PAGE]])
+            over = [one for one in found if isinstance(one, SweepView) and one.state.is_over]
+            pipe = self._redis.pipeline(transaction=False)
+            for sweep in over:
+                pipe.xrevrange(self._keys.sweep(sweep.id, "events"), count=1)
+                pipe.hget(self._keys.sweep(sweep.id), "restored_ms")
+            answers = pipe.execute()
+            for sweep, last, restored in zip(over, answers[::2], answers[1::2], strict=True):
+                event = last[0][0].decode() if last else "0-0"
+                if max(event_ms(event), int(restored or 0)) <= until:
+                    yield sweep, event
+
     def resolve(self, ref: str | None, owner: str) -> str:
         """Return the id of the sweep that a reference names.
 
         `ref` is an id, a name, or the beginning of an id; a whole name wins over longer ones. None
         names the last sweep that `owner` enqueued, or, if that sweep was removed, the newest of
-        the owner's other sweeps. If no sweep in Redis matches, moved ones are searched.
+        the owner's other sweeps.
 
         Raises:
             NotFound: no sweep, or more than one, matches (the message lists the candidates).
@@ -149,10 +137,6 @@ class SweepReader:
         if self._redis.zscore(self._keys.sweeps, ref) is not None:
             return ref
         matches = _matches(ref, self.ids())
-        if not matches:
-            moved: Any = self._redis.hkeys(self._keys.history)
-            ids = [raw.decode("utf-8", "replace") for raw in moved]
-            matches = _matches(ref, filter(SWEEP_ID.match, ids))
         if len(matches) == 1:
             return matches[0]
         if not matches:
@@ -172,9 +156,6 @@ class SweepReader:
             for sid, raw in zip(ids[start:], owners, strict=False):
                 if raw == owner.encode():
                     return sid
-        for moved in self.all_moved():
-            if isinstance(moved, MovedSweep) and moved.view.owner == owner:
-                return moved.view.id
         raise NotFound("you have no sweep yet; `hpq enqueue FILE` creates one", code="no-sweep")
 
     def find_by_digest(self, digest: str) -> str | None:

@@ -24,15 +24,15 @@ from hpq.code.signing import RowSigner, unverified
 from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.connection.credentials import FILE_SCHEME, redact
-from hpq.domain.status import MovedSweep
 from hpq.domain.sweep import SweepView
-from hpq.errors import Forbidden, OutOfReach, sweep_moved
+from hpq.errors import Forbidden, OutOfReach
 from hpq.notice import Notice
 from hpq.process import replace_private
 from hpq.settings import Settings, read, unknown_settings
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
+from hpq.store.sweep_reader import SweepReader
 from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.embedded_redis.attach import Attached, attach
@@ -85,32 +85,22 @@ class Session:
     redis: Redis
     keys: Keys
     reader: StoreReader
-    own_context: StoreContext  # of the server, also while a moved sweep is read
+    context: StoreContext  # which the writers of the store share
     version: str = ""  # of Redis
     attached: Attached | None = None  # the private server, if the session uses it
     connection: ConnectionRecord | None = None  # of `hpq connect`, if the URL goes through it
-
-    def context(self) -> StoreContext:
-        """Return the context that the writers of the store share.
-
-        Raises:
-            NotFound: the command has read a moved sweep, which cannot be changed.
-        """
-        if moved := self.reader.moved:
-            raise sweep_moved(moved.view.id, moved.store)
-        return self.own_context
 
     def writer(self) -> SweepWriter:
         """Build the writer that creates sweeps and adds trials."""
         from hpq.store.enqueue import SweepWriter  # noqa: PLC0415  most commands only read
 
-        return SweepWriter(self.context())
+        return SweepWriter(self.context)
 
     def control(self) -> SweepControl:
         """Build the writer that pauses, cancels, retries and removes sweeps."""
         from hpq.store.control import SweepControl  # noqa: PLC0415  most commands only read
 
-        return SweepControl(self.context())
+        return SweepControl(self.context)
 
     def find(self, ref: str | None) -> str:
         """Return the id of the sweep that a reference names; None: this user's last sweep.
@@ -122,8 +112,7 @@ class Session:
 
     def sweep(self, ref: str | None) -> SweepView:
         """Return the sweep that a reference names, as `find`."""
-        sid = self.find(ref)  # first: it may change the readers
-        return self.reader.sweeps.get(sid)
+        return self.reader.sweeps.get(self.find(ref))
 
     def verifiable(self, ref: str | None) -> SweepView:
         """Return a sweep, as `sweep`, for a command that prints its parameters.
@@ -136,7 +125,7 @@ class Session:
         return found
 
     def several(self, refs: Sequence[str] | None) -> list[SweepView]:
-        """Return sweeps, as `verifiable`, once each; the readers read the last one's server."""
+        """Return sweeps, as `verifiable`, once each."""
         found = [self.verifiable(ref) for ref in refs or (None,)]
         return list({sweep.id: sweep for sweep in found}.values())
 
@@ -166,15 +155,9 @@ class Session:
 
 def reader_of(redis: Redis, settings: Settings) -> StoreReader:
     """Return a reader that marks parameters that are not as this machine's key signed them."""
-
-    def restored(moved: MovedSweep) -> StoreContext:
-        from hpq_producer.moved_sweeps import restored  # noqa: PLC0415  most commands need no archive
-
-        return restored(settings, moved)
-
-    check_of = RowSigner.checks(settings, lambda sid: reader.sweeps.get(sid))
-    reader = StoreReader(redis, Keys(settings.prefix), settings.lease_ms, check_of, restored)
-    return reader
+    keys = Keys(settings.prefix)
+    check_of = RowSigner.checks(settings, SweepReader(redis, keys).get)
+    return StoreReader(redis, keys, settings.lease_ms, check_of)
 
 
 class _SeenData:
@@ -252,7 +235,7 @@ def open_session(settings: Settings | None = None) -> Iterator[Session]:
             redis=redis,
             keys=keys,
             reader=reader,
-            own_context=context,
+            context=context,
             version=version,
             attached=attached,
             connection=connection,

@@ -6,15 +6,13 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from redis import Redis
 
-from hpq.archive.history import History
-from hpq.connection.client import connect
 from hpq.domain.attempt import (
     CommitReply,
     HeartbeatReply,
@@ -35,7 +33,6 @@ from hpq.domain.trial import (
 )
 from hpq.filestore.base import Files, folder_of
 from hpq.filestore.local import open_files
-from hpq.settings import read
 from hpq.store.file_garbage import FileGarbage
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
@@ -138,14 +135,6 @@ def was_killed(line: int, steps: tuple[str, ...], act: Callable[[], object]) -> 
         act()
     finally:
         os._exit(0)  # also after an error: then nothing was done
-
-
-def move_all(environ: Mapping[str, str], files: Files) -> None:
-    """Move the sweeps that are over into the store, as a worker with these settings does."""
-    settings = read({**environ, "HPQ_KEEP_DAYS": "1e-9"})
-    context = StoreContext.open(connect(settings.redis_url), Keys(settings.prefix))
-    let_a_millisecond_pass(context.redis)
-    History(settings, context).move(files)
 
 
 def forged_paths(trial: TrialId, own: str) -> list[str]:

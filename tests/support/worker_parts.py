@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hpq.archive.history import History
 from hpq.domain.attempt import WorkerPresence
 from hpq.settings import Settings
 from hpq.store.file_garbage import FileGarbage
@@ -53,7 +52,6 @@ def worker_parts(
             settings,
             files,
             garbage,
-            History(settings, store._context),
             UnstoredFiles(settings.work_root, settings.prefix, store),
         ),
         heartbeat=Heartbeat(store, worker, settings.lease_ms, signals.wake, outage, progress),

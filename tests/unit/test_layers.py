@@ -41,7 +41,7 @@ LAYERS = {
         durations embedded_redis extras scaffold shipped terminal
         sweepfile
         analysis cli commands home_files invitation manifests
-        audit connection_record moved_sweeps
+        audit connection_record
         __main__ query session
         actions capacity cluster local_workers targets
         diagnosis enqueue stored_files

@@ -36,7 +36,7 @@ if full then memory().free_memory(65536) end  -- a result is recorded in any cas
 local s = read_sweep(sid, 'metric', 'early', 'constraints', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
 local t = read_trial(sid, n)
 if not t.state or not s.queue then
-  local is_gone = redis.call('ZSCORE', key('removed'), sid) or redis.call('HEXISTS', key('history'), sid) == 1
+  local is_gone = redis.call('ZSCORE', key('removed'), sid)
   return {is_gone and 'stale' or 'unknown', '', 0}
 end
 if t.attempt ~= attempt or is_other_claim(t, args.nonce) then

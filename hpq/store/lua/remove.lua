@@ -1,38 +1,23 @@
 -- Makes a sweep invisible in one step; the caller then deletes its parameters and trials. `removing` has
 -- its id until then, so that an interrupted removal can be finished.
 -- KEYS prefix
--- ARGV sweep, keep (1: its files stay in their stores), last, line (both to move it into the history: the id of
---      its last event, and the line that stays)
+-- ARGV sweep, keep (1: its files stay in their stores), last (the id of its last event, if it must be over; or '')
 -- Replies: ok, then the ids of the stores that have files of it | unknown | changed (not over, or another event)
 
-local sid, keep, last, line = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local sid, keep, last = ARGV[1], ARGV[2], ARGV[3]
 local s = read_sweep(sid, 'digest', 'bands')
 is_full()
-local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
-
--- `commit` drops results of a removed sweep, and keeps those of lost data; + ½: no worker removes its files.
-local function list_removed()
-  redis.call('ZADD', key('removed'), string.format('%.1f', keep == '1' and NOW + 0.5 or NOW), sid)
-  redis.call('ZREMRANGEBYRANK', key('removed'), 0, -1001)
-  for _, store in ipairs(stores) do redis.call('DEL', key('collected', store)) end  -- a worker looks soon
-end
-
-if not s.queue then
-  local moved = redis.call('HGET', key('history'), sid)
-  if line then return {moved == line and 'ok' or 'changed'} end  -- the same call, sent twice
-  if not moved then return {'unknown'} end
-  local is_json, data = pcall(cjson.decode, moved)
-  stores = {is_json and type(data) == 'table' and type(data.store) == 'string' and data.store or nil}
-  redis.call('HDEL', key('history'), sid)
-  list_removed()
-  return {'ok', unpack(stores)}
-elseif line then
+if not s.queue then return {'unknown'} end
+if last ~= '' then
   local newest = redis.call('XREVRANGE', sweep_key(sid, 'events'), '+', '-', 'COUNT', 1)[1]
   if not is_done(s) or not newest or newest[1] ~= last then return {'changed'} end
-  redis.call('HSET', key('history'), sid, line)
-else
-  list_removed()
 end
+
+-- `commit` drops results of a removed sweep, and keeps those of lost data; + ½: no worker removes its files.
+redis.call('ZADD', key('removed'), string.format('%.1f', keep == '1' and NOW + 0.5 or NOW), sid)
+redis.call('ZREMRANGEBYRANK', key('removed'), 0, -1001)
+local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
+for _, store in ipairs(stores) do redis.call('DEL', key('collected', store)) end  -- a worker looks soon
 add_demand(s.queue, -demand(s))
 count_busy(s, -s.RUNNING)
 for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do

@@ -49,7 +49,6 @@ if each('PERSIST') ~= expected then
 end
 redis.call('HSET', name, unpack(ARGV, 2))
 redis.call('HSET', name, 'restored_ms', NOW_MS)
-redis.call('HDEL', key('history'), sid)
 redis.call('ZREM', key('removed'), sid)
 sharing().hold_code(sid)
 local ran = redis.call('SMEMBERS', sweep_key(sid, 'ran_on'))

@@ -15,7 +15,6 @@ from typing import Any
 from hpq.domain.appended_file import AppendedFile
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
-from hpq.domain.status import MovedSweep
 from hpq.domain.sweep import (
     COMMON_SCHEMA,
     EarlyTerminate,
@@ -30,7 +29,7 @@ from hpq.domain.sweep import (
 )
 from hpq.domain.trial import Json
 from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, cut, dumps, number, sweep_id
+from hpq.store.wire.fields import Reader, Row, cut, dumps, number
 from hpq.store.wire.records import NewerWord, record, word
 
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
@@ -106,39 +105,6 @@ def _encode_budget(budget: Budget | None) -> dict[str, str]:
     if budget is None:
         return {}
     return {"budget_ms": str(budget.budget_ms), "until_ms": str(budget.until_ms or "")}
-
-
-# What lists show of a sweep; of a line that is too long, the last of these go first.
-_LISTED = """n_finished n_failed n_pruned n_cancelled n_diverged flag created_ms name queue priority
-    replicates owner metric tags reached budget_ms spent_ms useful_ms""".split()
-_LINE_BYTES = 1_000
-
-
-def encode_moved(row: Row, dropped: int, archive: Mapping[str, Json]) -> str:
-    """Encode the line of a moved sweep; `archive` has the other fields of MovedSweep."""
-    found = {name: row.get(name.encode()) for name in _LISTED}
-    listed = {k: raw.decode("utf-8", "replace") for k, raw in found.items() if raw is not None}
-    while True:
-        line = dumps({"row": listed, "dropped": dropped, **archive})
-        if len(line.encode()) <= _LINE_BYTES:
-            return line
-        listed.popitem()
-
-
-def decode_moved(key: str, sid: str, text: bytes) -> MovedSweep:
-    """Decode the line of a moved sweep.
-
-    Raises:
-        DecodeError: the line is invalid, or hpq gives no sweep such an id.
-    """
-    sweep_id(sid.encode())
-    try:
-        data = json.loads(text)
-        row = {name.encode(): value.encode() for name, value in data.pop("row").items()}
-        view = decode_sweep(key, sid, row, 0, 0, int(data.pop("dropped")))
-        return record(MovedSweep, data | {"view": view})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise DecodeError(f"{key}: field {sid}: {error}") from None
 
 
 def decode_runnable(key: str, sid: str, row: Row) -> RunnableSweep:

@@ -197,8 +197,7 @@ def _stores(workers: Sequence[Worker]) -> Iterator[Finding]:
         yield note(
             "workers-without-store",
             f"{trials_of(len(without), 'worker')} of {len(workers)} without HPQ_STORE, e.g."
-            f" {without[0].name}: a trial that loses its worker restarts from the beginning"
-            + (", and sweeps that ended stay in Redis" if without == [*workers] else ""),
+            f" {without[0].name}: a trial that loses its worker restarts from the beginning",
             POD_STORE if any(w.pod for w in without) else _STORE,
         )
 

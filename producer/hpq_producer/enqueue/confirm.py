@@ -30,10 +30,7 @@ def refuse_unconfirmable(
     Raises:
         UserError: the sweep is a confirmation, its code is not signed with this machine's key, or a
             trial's parameters were changed.
-        NotFound: the sweep has been moved.
     """
-    session.find(sweep.id)
-    session.context()
     refuse_altered(session.settings, [sweep], best)
     for first in (tag.removeprefix(CONFIRMS) for tag in sweep.tags if tag.startswith(CONFIRMS)):
         text = f"{sweep.id} already confirms {clean(first)}; for more seeds: "

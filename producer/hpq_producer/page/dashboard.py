@@ -35,7 +35,6 @@ from starlette.routing import Route
 from hpq.connection.client import explain, short_reason
 from hpq.domain.trial import TrialId
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
-from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import iso
 from hpq_producer.page.actions import Actions
 from hpq_producer.page.curves import pack_curves
@@ -54,7 +53,7 @@ from hpq_producer.page.trial_page import PICTURES, TrialPage
 from hpq_producer.reports.logs import read_log
 from hpq_producer.reports.sweep_table import COLUMNS, read_sweeps
 from hpq_producer.reports.trial_files import has_file, store_of
-from hpq_producer.session import Session, reader_of
+from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean, clean_block
 
 _SWEEPS = 200  # at most in a list
@@ -201,28 +200,20 @@ class Dashboard:
             self._trials,
             trial,
             lambda: TrialPage(
-                self._session, trial, lambda: self._data(trial.sweep)[0].front, acts=acts
+                self._session, trial, lambda: self._data(trial.sweep).front, acts=acts
             ),
         )
 
-    def _reader_of(self, trial: TrialId) -> StoreReader:
-        shown = self._trial_page(trial)
-        with shown.fresh():
-            return shown.reader
-
     def _shared(self, sid: str) -> LiveSweep:
         settings, acts = self._session.settings, not self._actions.refusal
-        redis = self._session.redis
         return self._kept(
-            self._live,
-            sid,
-            lambda: LiveSweep(reader_of(redis, settings), sid, settings, acts=acts),
+            self._live, sid, lambda: LiveSweep(self._reader, sid, settings, acts=acts)
         )
 
-    def _data(self, sid: str) -> tuple[SweepData, StoreReader]:
+    def _data(self, sid: str) -> SweepData:
         shared = self._shared(sid)
         with shared.fresh():
-            return shared.data, shared.reader
+            return shared.data
 
     def _changes(self, request: Request) -> Response:
         known, path = request.path_params, request.url.path.removesuffix("/changes")
@@ -240,24 +231,24 @@ class Dashboard:
         """Show a sweep, or several: `/sweep/A+B`."""
         sids = request.path_params["sid"]
         ids = dict.fromkeys(filter(None, sids.split("+"))) or [sids]
-        shown, access = [self._data(sid)[0] for sid in ids], self._actions.access
+        shown, access = [self._data(sid) for sid in ids], self._actions.access
         return HTMLResponse(sweep_page(shown, access=access, acts=not self._actions.refusal))
 
     def _curves(self, request: Request) -> Response:
         name = request.query_params.get("metric", "")
-        data, reader = self._data(request.path_params["sid"])
-        more = read_more(reader, data, [name])
+        more = read_more(self._reader, self._data(request.path_params["sid"]), [name])
         return JSONResponse(pack_curves(more[name]))
 
     def _log(self, request: Request) -> Response:
         trial = _trial_of(request)
-        log, _ = read_log(self._reader_of(trial), trial)
+        self._reader.trials.get(trial)  # raises NotFound for a trial that is not there
+        log, _ = read_log(self._reader, trial)
         return PlainTextResponse(clean_block(log.decode("utf-8", "replace")))
 
     def _file(self, request: Request) -> Response:
         """Send a file of a trial: a picture to show, any other as bytes to save."""
         trial, name = _trial_of(request), request.path_params["name"]
-        left = self._reader_of(trial).trials.get(trial).artifacts
+        left = self._reader.trials.get(trial).artifacts
         if left is None or not has_file(left, name):
             raise NotFound(f"{trial} has no file {clean(name)}", code="no-files")
         base = posixpath.basename(name)

@@ -102,7 +102,9 @@ class LiveSweep(Polled):
 
     def __init__(self, reader: StoreReader, sid: str, settings: Settings, *, acts: bool) -> None:
         super().__init__()
-        self.reader, self._sid, self._settings = reader, sid, settings
+        self._reader = reader
+        self._sid = sid
+        self._settings = settings
         self._acts = acts
         self._first = 0  # the oldest moment that a patch can bring up to date; 0: nothing was read
         self._changed_ms = 0  # the newest moment with a change
@@ -112,20 +114,19 @@ class LiveSweep(Polled):
 
     def _read(self) -> None:
         """Read the trials that changed; without any event and running trial, read no trial."""
-        if not self._first or not self.reader.sweeps.exists(self._sid):
-            self.reader.find(self._sid, self._settings.user)  # moved?
-            self.data = read_sweep(self.reader, self._sid, self._settings)
+        if not self._first or not self._reader.sweeps.exists(self._sid):
+            self.data = read_sweep(self._reader, self._sid, self._settings)
             self._known, self._computed_s = self.data.importances, time.monotonic()
             self._event = self.data.status.last_event
             self._first = self._changed_ms = self.data.status.at_ms
             return
         old = self.data
-        events = self.reader.events.read(self._sid, self._event, count=_EVENTS)
+        events = self._reader.events.read(self._sid, self._event, count=_EVENTS)
         if not events and not old.status.running:
             return
         is_behind = len(events) == _EVENTS
         self.data = read_sweep(
-            self.reader,
+            self._reader,
             self._sid,
             self._settings,
             None if is_behind else old,

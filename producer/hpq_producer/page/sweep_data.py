@@ -45,7 +45,6 @@ class SweepData:
     winner: Winner | None
     known: Mapping[str, Importance] | None = None  # of a moment before; it takes seconds
     cache: Path | None = None  # as of SweepSummary
-    is_moved: bool = False  # to the file store, where no action changes it
 
     of_all: SweepSummary | None = None  # of more trials than the page shows, as of its opening
     front_of_all: Front | None = None  # likewise
@@ -172,7 +171,6 @@ def read_sweep(
         winner=judge_winner(reader, status.sweep, status.best, None if of_all else every),
         known=known,
         cache=settings.cache,
-        is_moved=reader.moved is not None,
         of_all=of_all,
         front_of_all=front,
         was_log=None

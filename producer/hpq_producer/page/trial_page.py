@@ -30,7 +30,7 @@ from hpq_producer.query.history import read_curves
 from hpq_producer.reports.logs import LINES
 from hpq_producer.reports.show import shown_metrics, trial_facts
 from hpq_producer.reports.trial_files import has_file, store_of, why_no_files
-from hpq_producer.session import Session, reader_of
+from hpq_producer.session import Session
 from hpq_producer.terminal.charts import is_wide
 from hpq_producer.terminal.text import clean, clean_block, value
 
@@ -224,17 +224,16 @@ class TrialPage(Listing):
     ) -> None:
         super().__init__(self._rendered)
         self._front = front  # of the sweep, if it has several metrics
-        self.id, self.reader = trial, reader_of(session.redis, session.settings)
+        self.id = trial
         self._session, self._acts = session, acts
         self._seen: object = None
         self._log, self._after = b"", "0"
         self._points = ""
 
     def _rendered(self) -> str:
-        reader, sid = self.reader, self.id.sweep
-        if not reader.sweeps.exists(sid):
-            reader.find(sid, self._session.settings.user)  # moved?
-        trial, status = reader.trials.get(self.id), reader.status(sid, 0, top=1)
+        reader = self._session.reader
+        trial = reader.trials.get(self.id)
+        status = reader.status(self.id.sweep, 0, top=1)
         metric, place, ranked = status.sweep.metric, 0, 0
         several = status.sweep.objectives
         front = self._front() if several and trial.state is TrialState.FINISHED else None
@@ -259,7 +258,7 @@ class TrialPage(Listing):
             ran_on=reader.trials.provenance(trial.provenance),
             log=self._log,
             no_files=self._why_none(trial),
-            verbs=trial_verbs(trial) if self._acts and not reader.moved else (),
+            verbs=trial_verbs(trial) if self._acts else (),
         )
         self._points = f' data-points="{escape(shown.points)}"'
         return part("trial", shown)

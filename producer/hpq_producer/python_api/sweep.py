@@ -322,8 +322,6 @@ def _state(name: str) -> TrialState:
 def sweeps(newest: int | None = None) -> Listing[Sweep]:
     """Return all sweeps in Redis, or the N newest, newest first; omit those that cannot be decoded.
 
-    Sweeps that were moved to a file store are not in the list; `Sweep(ID)` reads one.
-
     Raises:
         OutOfReach: Redis does not answer.
     """

@@ -168,8 +168,6 @@ def read_front(
 
     def finished() -> Iterator[TrialView]:
         for sweep in sweeps:
-            if sweeps[1:]:
-                reader.find(sweep.id, sweep.owner)  # one of them may have been moved
             chosen = Selection(
                 reader=reader, sweep=sweep, where=where, begun=True, checks_names=False
             )

@@ -327,7 +327,6 @@ def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int)
     rows: dict[str, list[str]] = {}
     varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
     for sweep in sweeps:
-        session.find(sweep.id)  # one of them may have been moved
         waits = explain_waits(reader, [sweep], session.server)
         summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
         best = reader.trials.best(sweep, max(top, 2))

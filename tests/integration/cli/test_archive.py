@@ -43,7 +43,7 @@ def session(redis: Redis, redis_url: str, keys, reader, store_context, tmp_path:
         redis=redis,
         keys=keys,
         reader=reader,
-        own_context=store_context,
+        context=store_context,
     )
 
 
@@ -279,13 +279,13 @@ def test_nothing_is_restored_of_a_file_that_is(
 ) -> None:
     """Archive: a file is cut, flipped, edited, newer, or of something else."""
     path = tmp_path / "s.hpq"
-    write(session.context(), lived, path)
+    write(session.context, lived, path)
     control.remove(lived)
     before = set(redis.keys("*"))
     spoil, what = DAMAGES[damage]
     path.write_bytes(spoil(path.read_bytes(), lines_of(path)))
     with pytest.raises(UserError) as caught:
-        restore(session.context(), path)
+        restore(session.context, path)
     (line,) = str(caught.value).splitlines()
     assert line.startswith(f"{path}: ") and what in ("", caught.value.code)
     assert set(redis.keys("*")) == before
@@ -320,7 +320,7 @@ def test_a_file_without_end_is_refused_before_it_is_read_whole(session: Session,
         for _ in range(60):
             file.write(json.dumps(row) + "\n")
     with pytest.raises(UserError, match="larger than what hpq writes"):
-        restore(session.context(), tmp_path / "s.hpq")
+        restore(session.context, tmp_path / "s.hpq")
 
 
 def test_a_damaged_file_is_one_line_and_exit_code_2(hpq: Hpq, tmp_path) -> None:

@@ -46,7 +46,7 @@ def session(
         redis=redis,
         keys=keys,
         reader=StoreReader(redis, keys, 30_000),
-        own_context=StoreContext.open(redis, keys),
+        context=StoreContext.open(redis, keys),
     )
 
 

@@ -1,4 +1,4 @@
-"""`hpq rm --older`: it asks first, names what it deletes, and keeps what runs."""
+"""`hpq rm --older` and `hpq archive --older --rm`: what they delete, name and keep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpq.domain.trial import Claim, TrialState
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from tests.conftest import MakeSweep
-from tests.support.ids import refused
+from tests.support.ids import ids, refused
 
 ENDED, OLD, OTHERS, RUNNING, WAITING = "ended-00000", "old-00000", "anns-00000", "run-00000", "w-0"
 
@@ -47,6 +47,7 @@ def left(reader: StoreReader) -> set[str]:
     return set(reader.sweeps.ids())
 
 
+@pytest.mark.parametrize("command", [("rm", "--yes"), ("archive", "--rm", "kept")])
 @pytest.mark.parametrize(
     ("words", "gone"),
     [
@@ -58,12 +59,25 @@ def left(reader: StoreReader) -> set[str]:
     ],
 )
 def test_only_my_sweeps_that_are_over_and_old_enough_go(
-    hpq, sweeps, reader: StoreReader, words: list[str], gone: set[str]
+    hpq, sweeps, reader: StoreReader, tmp_path, command, words: list[str], gone: set[str]
 ) -> None:
-    done = hpq("rm", *words, "--yes")
+    done = hpq(*command, *words)
     assert done.returncode == 0, done.stderr
     assert left(reader) == {ENDED, OLD, OTHERS, RUNNING, WAITING} - gone
-    assert {sid for sid in (ENDED, OLD, OTHERS) if f"{sid}: deleted" in done.stderr} == gone
+    assert {sid for sid in (ENDED, OLD, OTHERS) if f"{sid}: " in done.stderr} == gone
+    if command[0] == "archive":
+        assert {path.name for path in (tmp_path / "kept").iterdir()} == {f"{g}.hpq" for g in gone}
+
+
+@pytest.mark.parametrize("command", [("rm", "--yes"), ("archive", "--rm", "kept")])
+def test_the_age_of_a_sweep_that_came_back_begins_anew(
+    hpq, sweeps, redis, reader: StoreReader, command
+) -> None:
+    redis.hset(Keys("hpq").sweep(OLD), "restored_ms", reader.now_ms() - 86_400_000)
+    assert hpq(*command, "--older", "7d").returncode == 0
+    assert OLD in left(reader)
+    assert hpq(*command, "--older", "12h").returncode == 0
+    assert OLD not in left(reader)
 
 
 def test_the_sweeps_are_named_before_hpq_asks(hpq, sweeps, reader: StoreReader) -> None:
@@ -73,7 +87,35 @@ def test_the_sweeps_are_named_before_hpq_asks(hpq, sweeps, reader: StoreReader) 
     assert len(left(reader)) == 5
 
 
-@pytest.mark.parametrize("words", [["--older", "soon"], ["--older", "-1d"], [OLD, "--older", "0"]])
-def test_what_names_no_age_or_two_choices_is_refused(hpq, sweeps, reader, words) -> None:
-    refused(hpq("rm", *words, "--yes"), "usage")
-    assert len(left(reader)) == 5
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rm --yes --older soon",
+        "rm --yes --older -1d",
+        f"rm --yes {OLD} --older 0",
+        "archive --older soon --rm kept",
+        "archive --rm kept",
+        "archive --older 0",
+        "archive --older 0 kept",
+        "archive --rm --older 0 kept",
+        f"archive {OLD} --older 0 --rm kept",
+        f"archive {OLD} x.hpq --force",
+        "archive --older 0 --rm kept --all kept",
+        "archive --all kept --force",
+    ],
+)
+def test_what_names_no_age_or_two_choices_is_refused(
+    hpq, sweeps, reader, tmp_path, line: str
+) -> None:
+    refused(hpq(*line.split()), "usage")
+    assert len(left(reader)) == 5 and not (tmp_path / "kept").exists()
+
+
+def test_a_sweep_that_changed_meanwhile_stays(hpq, sweeps, reader, control, monkeypatch) -> None:
+    def retried(question: str, yes: bool) -> None:
+        control.retry(OLD, [1])
+
+    monkeypatch.setattr("hpq_producer.commands.control.rm.confirm", retried)
+    done = hpq("rm", "--older", "0")
+    assert done.returncode == 0 and "sweep-changed" in ids(done.stderr)
+    assert left(reader) == {OLD, OTHERS, RUNNING, WAITING}

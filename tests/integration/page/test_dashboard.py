@@ -30,7 +30,7 @@ from tests.integration.page.conftest import Tab
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import refused
 from tests.support.made_sweeps import RANGES, drawn_sets, made
-from tests.support.store_calls import LEASE, Shelf, end, forged_paths, move_all, take
+from tests.support.store_calls import LEASE, Shelf, end, forged_paths, take
 
 for library in ("starlette", "uvicorn", "jinja2", "plotly"):
     pytest.importorskip(library, reason=f"{library} is not installed")
@@ -50,30 +50,21 @@ def report(store: TrialStore, who: WorkerPresence) -> Callable[..., None]:
     return send
 
 
-def test_a_sweep_of_the_history_has_its_pages(
+def test_a_trial_has_its_log_a_file_and_its_curves_at_addresses_of_their_own(
     serve, environ, tmp_path, sweep_of, store, who, keys, redis
 ) -> None:
     environ["HPQ_STORE"] = str(tmp_path / "store")
-    shelf, sid = Shelf(tmp_path / "store", redis, keys), sweep_of(1, "old-00000").id
+    shelf, sid = Shelf(tmp_path / "store", redis, keys), sweep_of(1).id
     claim = take(store, who, "a")
     point = Point(step=1, name="acc", value=0.5)
     batch = ReportBatch(seq=1, step=1, log=b"a line\n", points=(point,))
     store.beat(claim, who, batch, lease_ms=LEASE)
     end(store, claim, 0.5, artifacts=shelf.artifacts(claim))
-    move_all(environ, shelf.files)
-    sweep_of(1, "live-00000")
-    served = serve("--allow-actions")
-    for one in (sid, "live-00000", sid):
-        assert served.moment(one) > 0
+    served = serve()
     for page in ("", "/log", "/changes"):
         assert "a line" in served.get(f"/sweep/{sid}/1{page}")[2], page
     assert served.get(f"/sweep/{sid}/1/file/file")[2] == "x"
     assert json.loads(served.get(f"/curves/{sid}?metric=acc")[2])
-    for page in (sid, f"{sid}/1"):
-        assert 'data-verb="' not in served.get(f"/sweep/{page}")[2], "no action changes it"
-    assert 'data-key="note"' in served.get("/sweep/live-00000")[2]
-    assert sid not in served.get("/")[2], "the list is that of Redis"
-    assert served.get("/sweep/none-00000")[0] == 404
 
 
 def test_a_finished_trial_appears_on_the_open_page(

@@ -16,7 +16,6 @@ from hpq.domain.attempt import CommitReply, Outcome, Reason, ReportBatch, Worker
 from hpq.domain.budget import Budget
 from hpq.domain.sweep import FEATURE_SCHEMA, SweepState
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialId, TrialState
-from hpq.store.archive import due_sweeps
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
@@ -286,11 +285,10 @@ def test_a_sweep_that_its_budget_holds_is_never_archived_and_a_stop_ends_it(
     sweep_of(9, budget=hours(1))
     bench.run(1)
     assert reader.sweeps.get(SID).is_over_budget
-    context = StoreContext.open(redis, keys)
-    assert list(due_sweeps(context, -HOUR)) == []
+    assert list(reader.sweeps.ended(-HOUR)) == []
     control.stop(SID)
     assert reader.sweeps.get(SID).state is SweepState.FINISHED
-    assert [sweep.id for sweep, _ in due_sweeps(context, -HOUR)] == [SID]
+    assert [sweep.id for sweep, _ in reader.sweeps.ended(-HOUR)] == [SID]
 
 
 def test_a_sweep_without_a_budget_has_no_field_of_one(

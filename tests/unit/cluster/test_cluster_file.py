@@ -143,7 +143,7 @@ def test_one_reading_reports_every_problem_in_the_order_of_the_file(tmp_path: Pa
 
 
 def test_a_flag_overrides_its_key_and_adds_components_and_settings() -> None:
-    text = "image: a:1\nwith: [tls, keda=3]\nsettings: {HPQ_LOG: debug, HPQ_KEEP_DAYS: 3}"
+    text = "image: a:1\nwith: [tls, keda=3]\nsettings: {HPQ_LOG: debug, HPQ_LOST_MAX: 3}"
     flags: dict[tuple[str, ...], Any] = {
         ("image",): ("--image b:2", "b:2"),
         ("settings", "HPQ_LOG"): ("--set HPQ_LOG", "warning"),
@@ -151,7 +151,7 @@ def test_a_flag_overrides_its_key_and_adds_components_and_settings() -> None:
     }
     file = load(text=text, flags=flags, components=["egress", "keda=5"])
     assert file.image == "b:2" and file.queues["default"].gpus == 0
-    assert file.settings == {"HPQ_LOG": "warning", "HPQ_KEEP_DAYS": "3"}
+    assert file.settings == {"HPQ_LOG": "warning", "HPQ_LOST_MAX": "3"}
     assert {(one.name, one.value) for one in file.parts} == {
         ("tls", ""), ("keda", "5"), ("egress", ""),
     }  # fmt: skip

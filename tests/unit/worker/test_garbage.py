@@ -65,9 +65,6 @@ class Garbage:
         else:
             self.is_done.set()
 
-    def move(self, _: Any, go_on: Callable[[], bool]) -> None:
-        pass
-
     def remove_of_trial(self, _: Any, trial: TrialId, *, has_keep: bool) -> None:
         self.removed.append((trial, has_keep))
 
@@ -77,7 +74,7 @@ class Garbage:
 
 def collector_of(settings: Settings, garbage: Garbage, store: Store | None = None) -> Any:
     made: Any = GarbageCollector
-    return made(settings, store or Store(), garbage, garbage, garbage)
+    return made(settings, store or Store(), garbage, garbage)
 
 
 def claimed(trial: TrialId) -> Claim:

@@ -13,7 +13,6 @@ from functools import partial
 
 from redis.exceptions import RedisError
 
-from hpq.archive.history import History
 from hpq.connection import tls
 from hpq.connection.client import check_server, connect, explain
 from hpq.domain.attempt import WorkerPresence
@@ -153,7 +152,7 @@ def serve(
     trust = TrustPolicy(settings, bundles, has_caller=caller is not None)
     files = FileStoreHandle(settings)
     context = _context(settings)
-    garbage, history = FileGarbage(context), History(settings, context)
+    garbage = FileGarbage(context)
     waiting = UnstoredFiles(settings.work_root, settings.prefix, TrialStore(context))
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
     telemetry = Telemetry(config.telemetry)
@@ -167,7 +166,7 @@ def serve(
         trust=trust,
         bundles=bundles,
         files=files,
-        garbage=GarbageCollector(settings, files, garbage, history, waiting),
+        garbage=GarbageCollector(settings, files, garbage, waiting),
         heartbeat=Heartbeat(beat_store, worker, settings.lease_ms, signals.wake, outage, progress),
         outage=outage,
         signals=signals,

@@ -153,11 +153,8 @@ class RunLimit:
             return False
         try:
             sweep = self._read_sweep()
-        except NotFound as error:
-            is_moved = error.code == "sweep-moved"
-            self._log(
-                f"the sweep was {'moved to the file store' if is_moved else 'removed'}, exiting"
-            )
+        except NotFound:
+            self._log("the sweep was removed, exiting")
             return True
         except (RedisError, HpqError):  # away, or a newer hpq's: the claim loop logs it
             return False

@@ -15,7 +15,6 @@ from threading import Event, Thread
 
 from redis.exceptions import RedisError
 
-from hpq.archive.history import History
 from hpq.connection.credentials import redact
 from hpq.domain.trial import Claim, TrialId
 from hpq.filestore.base import Files, is_reachable
@@ -86,8 +85,7 @@ class FileStoreHandle:
 class GarbageCollector:
     """The thread that tidies the store and the work directories, and stores what the store refused.
 
-    It runs when a trial has ended, and every two leases: other workers may have left files. The
-    worker that looks at a whole store also moves the sweeps into it that ended long ago. `dead`
+    It runs when a trial has ended, and every two leases: other workers may have left files. `dead`
     receives the attempts of the directories that it removes: a dead process does not wait for the
     end of its lease.
     """
@@ -97,14 +95,13 @@ class GarbageCollector:
         settings: Settings,
         files: FileStoreHandle,
         garbage: FileGarbage,
-        history: History,
         waiting: UnstoredFiles,
     ) -> None:
         self._waiting, self._own = waiting, deque[Path]()  # directories of this worker's trials
         self._has_given_up = False
         self._work_root, self._interval_s = settings.work_root, 2 * settings.lease_s
         self._has_store = bool(settings.store)
-        self._files, self._garbage, self._history = files, garbage, history
+        self._files, self._garbage = files, garbage
         self._ended = deque[tuple[TrialId, bool]]()
         self.dead = deque[tuple[TrialId, str]]()
         self._wake, self._is_over, self._error = Event(), False, ""
@@ -113,8 +110,6 @@ class GarbageCollector:
     def start(self) -> None:
         """Remove the directories of killed workers at once; then start the thread."""
         self._remove_abandoned()
-        if not self._has_store:
-            log.info("HPQ_STORE is not set: sweeps that ended stay in Redis")
         self._wake.set()
         self._thread.start()
 
@@ -188,7 +183,6 @@ class GarbageCollector:
             self._remove_ended(files)  # it must not wait for a large store
             if self._is_over:
                 return
-        self._history.move(files, lambda: not self._is_over)
         if failure is not None:
             raise failure
 

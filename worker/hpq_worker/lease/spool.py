@@ -24,7 +24,7 @@ from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import Claim, FailureKind, TrialId
 from hpq.notice import tagged
-from hpq.process import make_private
+from hpq.process import make_private, sync_folder
 from hpq.store.trials import TrialStore
 from hpq.store.wire.records import NewerWord, record
 
@@ -87,7 +87,7 @@ class Spool:
             raise
         self._unlock(path)
         self._held[path] = held
-        _sync(self._folder)
+        sync_folder(self._folder)
 
     def _unlock(self, path: Path) -> None:
         if path in self._held:
@@ -203,16 +203,6 @@ class Spool:
             self._log_once(path, f"cannot commit this result: {error}; cannot rename it: {why}")
             return
         log.error("%s: cannot commit this result: %s; renamed to .bad", path, error)
-
-
-def _sync(folder: Path) -> None:
-    """Write the names in a folder to the disk."""
-    with suppress(OSError):  # not every file system does that
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def _age(path: Path) -> float:

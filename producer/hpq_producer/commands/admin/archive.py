@@ -2,158 +2,226 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
 from hpq.archive.format import Header
-from hpq.archive.restore import restore
-from hpq.archive.write import put, write
-from hpq.domain.status import MovedSweep
-from hpq.errors import ExitCode, HpqError, NotFound, UserError, writing
+from hpq.archive.restore import read_whole, restore
+from hpq.archive.write import write
+from hpq.errors import ExitCode, HpqError, UserError, writing
+from hpq.store.archive import copied_from
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.moved_sweeps import fetch
 from hpq_producer.session import Session, open_session
-from hpq_producer.stored_files import files_of
+from hpq_producer.stored_files import KeptFiles, files_of
+from hpq_producer.targets import ended_sweeps
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.text import WHY_THINNED, size, trials_of
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """A sweep to write, and its file.
+
+    With `last_event`, the sweep is then deleted from Redis, unless sweeps in `copied_by` need it.
+    """
+
+    sweep: str
+    path: Path
+    replaces: bool = True  # an older file
+    last_event: str = ""
+    copied_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A file that was written, and the stored files of its sweep, which it has not."""
+
+    task: _Task
+    header: Header
+    kept: KeptFiles
+
+    @property
+    def sentence(self) -> str:
+        """What was done."""
+        path = self.task.path
+        taken = size(path.stat().st_size)
+        then = ", and deleted from Redis" if self.task.last_event else ""
+        what = trials_of(self.header.trials)
+        return f"{self.task.sweep}: {what} written to {path} ({taken}){then}"
+
+
 def archive(
     sweep: Annotated[str | None, Argument(help="Id of a sweep, or its first characters.")] = None,
     file: Annotated[Path | None, Argument(help="File to write.")] = None,
-    restored: Annotated[
-        Path | None,
-        Option(
-            "--restore",
-            metavar="FILE",
-            help="Restore the sweep of this file, or a moved sweep by its id.",
-        ),
+    source: Annotated[
+        Path | None, Option("--restore", metavar="FILE", help="Restore the sweep of this file.")
     ] = None,
     backup: Annotated[
         Path | None,
         Option("--all", metavar="DIR", help="Write each sweep to DIR; replace older files."),
     ] = None,
+    older: Annotated[
+        str | None,
+        Option(metavar="AGE", help="With --rm: your sweeps that ended more than AGE ago: 30d."),
+    ] = None,
+    rm: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Write each sweep of --older to DIR, then delete it from Redis.",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, Option("--force", help="With --rm: also the sweeps of other users.")
+    ] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Write a sweep to one file, or restore it: parameters, events, results, curves and logs.
 
     The file has no checkpoints or artifacts; they stay in the store. The sweep stays in Redis:
     afterwards `hpq rm --keep-files` deletes only the sweep, `hpq rm` also its stored files.
-    The archive of a moved sweep is copied from the file store. --all omits sweeps with running
-    trials, and archives that cannot be read; the exit code is then 1.
+
+    --rm reads each file back before it deletes the sweep, and keeps the stored files. A sweep stays
+    while trials of another one copy its results (--reuse).
+
+    --all omits sweeps with running trials, and --rm those that must stay; the exit code is then 1.
 
     Examples:
       hpq archive digits-3f2a1 digits.hpq
       hpq archive --restore digits.hpq
       hpq archive --all /backups/hpq
+      hpq archive --older 30d --rm /backups/hpq
     """
-    if [restored, backup, sweep].count(None) != 2 or (sweep is None) != (file is None):
+    forms = [one for one in (file, source, backup, rm) if one is not None]
+    goes_together = (sweep is None) == (file is None) and (older is None) == (rm is None)
+    if len(forms) != 1 or not goes_together or (force and rm is None):
         raise UserError(
             "a sweep and a file are required: hpq archive SWEEP FILE; or --all DIR, or --restore"
-            " FILE, without other arguments"
+            " FILE, or --older AGE --rm DIR, without other arguments"
         )
     facts: list[dict[str, Any]] = []
-    lines: list[str] = []
-    more: list[str] = []
-    omitted: list[str] = []
+    is_whole = True
     with open_session() as session:
-        if restored is not None:
-            done = _restore(session, restored)
-            facts.append(_fact(done, restored))
-            lines.append(f"{done.sweep}: {trials_of(done.trials)} restored from {restored}")
-        for sid, path in _chosen(session, sweep, file, backup):
+        if source is not None:
+            return _print_restored(_restore(session, source), source, output)
+        if file is not None:
+            task = _Task(sweep=session.find(sweep), path=file, replaces=False)
+            fact = _report(_write(session, task), output)
+            return show_data(fact, output) if output.is_data else None
+        for task in _all(session, backup) if backup else _ended(session, older, rm, force=force):
             try:
-                done = _write(session, sid, path, replaces=backup is not None)
+                facts.append(_report(_write(session, task), output))
             except HpqError as error:
-                if backup is None or error.code == "file-unwritable":
+                if error.code == "file-unwritable":
                     raise
-                omitted.append(f"{sid} is omitted: {error.notice}")
-                continue
-            facts.append(_fact(done, path))
-            taken = size(path.stat().st_size)
-            lines.append(f"{sid}: {trials_of(done.trials)} written to {path} ({taken})")
-            more += _not_in_it(session, sid, done)
+                print_message(f"{task.sweep} is omitted: {error.notice}")
+                is_whole = False
     if output.is_data:
-        facts = [fact | {"restored": restored is not None} for fact in facts]
-        show_data(facts if backup is not None else facts[0], output)
-        lines = []
-    for line in (*lines, *more, *omitted):
-        print_message(line)
-    if omitted:
+        show_data(facts, output)
+    elif rm and not facts and is_whole:
+        print_message(f"none of your sweeps ended more than {older} ago; `hpq ls --all` lists all")
+    if not is_whole:
         raise Exit(int(ExitCode.SOME_FAILED))
 
 
-def _fact(done: Header, path: Path) -> dict[str, Any]:
-    return {"sweep": done.sweep, "trials": done.trials, "file": str(path)}
+def _all(session: Session, folder: Path) -> Iterator[_Task]:
+    """Yield every sweep, to write it into a folder."""
+    _make(folder)
+    for sid in session.reader.sweeps.ids():
+        yield _Task(sweep=sid, path=folder / f"{sid}.hpq")
 
 
-def _chosen(
-    session: Session, sweep: str | None, file: Path | None, backup: Path | None
-) -> Iterator[tuple[str, Path]]:
-    """Yield each sweep to write, and its file."""
-    if file is not None:
-        yield session.reader.sweeps.resolve(sweep, session.settings.user), file
-    if backup is not None:
-        with writing(backup):
-            backup.mkdir(parents=True, exist_ok=True)
-        moved = session.reader.sweeps.all_moved()
-        old = [one.view.id if isinstance(one, MovedSweep) else one.id for one in moved]
-        for sid in (*session.reader.sweeps.ids(), *old):
-            yield sid, backup / f"{sid}.hpq"
+def _ended(
+    session: Session, older: str | None, folder: Path | None, *, force: bool
+) -> Iterator[_Task]:
+    """Yield the sweeps that ended more than an age ago, the newest first."""
+    assert older is not None and folder is not None
+    reader = session.reader
+    found = ended_sweeps(session, older, force)
+    copies = defaultdict[str, list[str]](list)
+    _make(folder)
+    for sid in reader.sweeps.ids() if found else ():
+        for origin in copied_from(session.context, sid):
+            copies[origin].append(sid)
+    for sweep, last_event in reversed(found):  # a sweep that copies is deleted before its origin
+        yield _Task(
+            sweep=sweep.id,
+            path=folder / f"{sweep.id}.hpq",
+            last_event=last_event,
+            copied_by=tuple(filter(reader.sweeps.exists, copies[sweep.id])),
+        )
 
 
-def _write(session: Session, sid: str, path: Path, *, replaces: bool) -> Header:
-    """Write a sweep into a file; the file of a moved sweep is a copy of its archive."""
-    moved = session.reader.sweeps.moved(sid)
-    if moved is None:
-        return write(session.context(), sid, path, replaces=replaces)
-    with (
-        writing(path),
-        TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder,
-    ):
-        put(fetch(session.settings, moved, Path(folder)), path, replaces=replaces)
-    return Header(sweep=sid, trials=moved.view.counts.total, schema=moved.view.schema)
+def _make(folder: Path) -> None:
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
-def _restore(session: Session, what: Path) -> Header:
-    """Restore the sweep of a file, or a moved one."""
+def _write(session: Session, task: _Task) -> _Written:
+    """Write a sweep into its file, and delete it if the task says so.
+
+    Raises:
+        UserError: the sweep cannot be archived, or must stay; nothing was deleted.
+    """
+    if task.copied_by:
+        text = f"trials of {', '.join(task.copied_by[:5])} copy its results (--reuse); archive or"
+        raise UserError(f"{text} delete that sweep first", code="sweep-reused")
+    kept = files_of(session, task.sweep)
+    header = write(session.context, task.sweep, task.path, replaces=task.replaces)
+    if task.last_event:
+        read_whole(task.path)
+        session.control().remove(task.sweep, keep_files=True, last_event=task.last_event)
+    return _Written(task=task, header=header, kept=kept)
+
+
+def _restore(session: Session, source: Path) -> Header:
+    """Restore the sweep of a file."""
 
     def check(trials: int, weight: int) -> object:
         return check_capacity(session, trials, weight=weight)
 
     session.control().finish_removals()
-    moved = None if what.exists() else _find_moved(session, str(what))
-    if moved is None:
-        return restore(session.context(), what, check)
-    with TemporaryDirectory() as folder:
-        return restore(session.context(), fetch(session.settings, moved, Path(folder)), check)
+    return restore(session.context, source, check)
 
 
-def _find_moved(session: Session, ref: str) -> MovedSweep | None:
-    """Return the moved sweep that a reference names; None if it names no sweep."""
-    sweeps = session.reader.sweeps
-    try:
-        sid = sweeps.resolve(ref, session.settings.user)
-    except NotFound as error:
-        if error.code != "sweep-not-found":
-            raise
-        return None
-    if (moved := sweeps.moved(sid)) is None:
-        raise UserError(f"sweep {sid} is in Redis; nothing was restored", code="sweep-exists")
-    return moved
+def _record(header: Header, path: Path, *, is_restored: bool) -> dict[str, Any]:
+    return {
+        "sweep": header.sweep,
+        "trials": header.trials,
+        "file": str(path),
+        "restored": is_restored,
+    }
 
 
-def _not_in_it(session: Session, sid: str, done: Header) -> Iterator[str]:
-    kept = files_of(session, sid)
-    if kept.trials:
+def _print_restored(header: Header, source: Path, output: Format) -> None:
+    if output.is_data:
+        return show_data(_record(header, source, is_restored=True), output)
+    print_message(f"{header.sweep}: {trials_of(header.trials)} restored from {source}")
+
+
+def _report(done: _Written, output: Format) -> dict[str, Any]:
+    """Print what was done, and what the file does not have; return the record of -o json."""
+    if not output.is_data:
+        print_message(done.sentence)
+    for line in _not_in_it(done):
+        print_message(line)
+    return _record(done.header, done.task.path, is_restored=False)
+
+
+def _not_in_it(done: _Written) -> Iterator[str]:
+    sid, kept, thinned = done.task.sweep, done.kept, done.header.thinned
+    if kept.trials and done.task.last_event:
+        yield f"{sid}: the files of {trials_of(kept.trials)} remain in {kept.place}"
+    elif kept.trials:
         what = f"the files of {trials_of(kept.trials)} are only in {kept.place}"
         yield f"{sid}: {what}; `hpq rm {sid}` deletes them, `hpq rm --keep-files {sid}` does not"
-    if done.thinned:
-        what = "the logs and curves" if done.thinned > 1 else "the log and curves"
-        yield f"{sid}: {what} of {trials_of(done.thinned)} are not in the file: {WHY_THINNED}"
+    if thinned:
+        what = "the logs and curves" if thinned > 1 else "the log and curves"
+        yield f"{sid}: {what} of {trials_of(thinned)} are not in the file: {WHY_THINNED}"

@@ -158,7 +158,6 @@ def _ranking(
     """
     ranked, why = list[list[TrialView]](), list[HpqError]()
     for one in sweeps:
-        session.find(one.id)  # one of them may have been moved
         try:
             ranked.append(best_trials(session.reader, one, most, only, checks_names=False))
         except HpqError as error:

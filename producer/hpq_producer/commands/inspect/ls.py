@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from typer import Option
 
 from hpq.domain.budget import Budget
 from hpq.domain.metric_check import metric_warning
-from hpq.domain.status import MovedSweep, UnreadableSweep
+from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
 from hpq.notice import Notice
@@ -22,17 +22,14 @@ from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_producer.session import open_session
 from hpq_producer.terminal.console import print_message, show_table
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span, Style
+from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_producer.terminal.text import clean
 
 
 def ls(
     n: Annotated[int, Option("-n", min=1, help="Number of sweeps.")] = 20,
-    everything: Annotated[
-        bool,
-        Option("--all", "-a", help="List all sweeps, with those that were moved to a file store."),
-    ] = False,
+    everything: Annotated[bool, Option("--all", "-a", help="List all sweeps.")] = False,
     tag: Annotated[str | None, Option(help="List only sweeps with this tag.")] = None,
     where: WhereSweep = None,
     output: Output = Format.TABLE,
@@ -51,22 +48,16 @@ def ls(
         sweeps = [one for one in found if isinstance(one, SweepView)]
         best = dict(zip((s.id for s in sweeps), reader.trials.best_objectives(sweeps), strict=True))
         waits = explain_waits(reader, sweeps, session.server)
-        history = reader.sweeps.all_moved() if everything else []
-        moved = {one.view.id: one for one in history if isinstance(one, MovedSweep)}
-        found += [one.view if isinstance(one, MovedSweep) else one for one in history]
-        sweeps += [one.view for one in moved.values()]
-        best |= {sid: one.best for sid, one in moved.items()}
         if picks:
             sweeps = _picked(sweeps, best, waits, tag, only)[: None if everything else n]
             found = list(sweeps)
             waits = {one.id: waits[one.id] for one in sweeps if one.id in waits}
-        in_redis = [one for one in sweeps if one.id not in moved]
         if output.is_data:
-            show_data([_record(one, best, waits, moved) for one in found], output)
+            show_data([_record(one, best, waits) for one in found], output)
         elif found:
             now_ms = reader.now_ms()
             rows = [sweep_row(one, best, waits, now_ms) for one in found]
-            columns, rows = _with_tags(_with_moved(rows, moved))
+            columns, rows = _with_tags(rows)
             budgets = [getattr(one, "budget", None) for one in found]
             if any(budgets):
                 columns = [*columns, Column(title="GPU-hours", keep=35, right=True)]
@@ -76,23 +67,17 @@ def ls(
                 print_message(_by_owner(sweeps))
             for line in _reasons(waits):
                 print_message(line)
-            for sid, words in _doubts(reader, in_redis, best).items():
+            for sid, words in _doubts(reader, sweeps, best).items():
                 print_message(f"! {clean(sid)}: {clean(words)}")
-            for line in _notes(found, moved):
+            for line in _unreadable(found):
                 print_message(line)
         else:
             print_message(
                 "no sweep matches" if picks else "no sweep yet; create one with `hpq enqueue FILE`"
             )
-        if not output.is_data and not everything and (count := reader.sweeps.count_moved()):
-            print_message(f"{trials_of(count, 'sweep')} moved to the file store: hpq ls --all")
 
 
-def _notes(
-    found: Sequence[SweepView | UnreadableSweep], moved: Mapping[str, MovedSweep]
-) -> Iterator[str]:
-    if count := sum(one.id in moved for one in found):
-        yield f"{trials_of(count, 'sweep')} ended long ago, moved from Redis to a file store"
+def _unreadable(found: Sequence[SweepView | UnreadableSweep]) -> Iterator[str]:
     for one in found:
         if isinstance(one, UnreadableSweep):
             yield f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}"
@@ -115,16 +100,6 @@ def _picked(
     picked = [s for s, r in zip(found, records, strict=True) if where.matches(r.get)]
     where.check_names(records[0] if records else where.names)
     return picked
-
-
-def _with_moved(rows: list[list[Span]], moved: Collection[str]) -> list[list[Span]]:
-    """Mark the state of the sweeps that were moved."""
-    return [
-        [row[0], Span(f"{row[1].text}, moved", Style.DIM), *row[2:]]
-        if row[0].text in moved
-        else row
-        for row in rows
-    ]
 
 
 def _with_tags(rows: list[list[Span]]) -> tuple[Sequence[Column], list[list[Span]]]:
@@ -179,10 +154,7 @@ def _record(
     one: SweepView | UnreadableSweep,
     best: Mapping[str, float | None],
     waits: Mapping[str, Notice],
-    moved: Mapping[str, MovedSweep] | None = None,
 ) -> dict[str, Any]:
     if isinstance(one, UnreadableSweep):
         return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
-    record = sweep_record(one, best[one.id], waits.get(one.id))
-    record["moved_to"] = moved[one.id].store if moved and one.id in moved else None
-    return record
+    return sweep_record(one, best[one.id], waits.get(one.id))

@@ -118,7 +118,6 @@ def _go_on(session: Session, sweep: SweepView) -> None:
     """Continue an unfinished sweep, also a paused or held one."""
     _refuse_function(sweep.id, sweep.launch)
     if sweep.state.is_over:
-        session.context()  # refuses a sweep that was moved
         raise UserError(
             f"{sweep.id} is {sweep.state}; `hpq best {sweep.id}` prints its best trial,"
             f" `hpq retry {sweep.id}` queues its failed trials (--cancelled: the cancelled ones)",
