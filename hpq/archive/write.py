@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +39,7 @@ def write(context: StoreContext, sid: str, path: Path, *, replaces: bool = False
             code="trials-running",
         )
     header = Header(sweep=sid, trials=sweep.counts.total, schema=sweep.schema)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # pods share process ids
     try:
         with writing(path):
             with draft.open("xb") as raw:

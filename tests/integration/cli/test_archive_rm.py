@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 from collections.abc import Callable, Iterator
@@ -129,6 +130,18 @@ def test_a_folder_that_cannot_be_written_deletes_nothing(
     refused(hpq("archive", "--older", "0", "--rm", "file/old"), "file-unwritable")
     refused(hpq("archive", "--older", "0", "--rm", "file"), "file-exists")
     assert reader.sweeps.ids() == [SID]
+
+
+def test_what_a_killed_process_of_the_same_id_left_stops_no_archive(
+    desk: Desk, over, reader: StoreReader
+) -> None:
+    """The command of a CronJob has the same process id in each pod."""
+    over(SID)
+    draft = desk.folder / "old" / f".{SID}.hpq.{os.getpid()}.tmp"
+    draft.parent.mkdir()
+    draft.touch()
+    done = desk.hpq("archive", "--older", "0", "--rm", "old")
+    assert done.returncode == 0 and reader.sweeps.ids() == [], done.stderr
 
 
 def test_a_removal_needs_the_last_event_of_a_sweep_that_is_over(
