@@ -16,7 +16,6 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import OTHER_CODE, FailureKind, Json, TrialState, TrialView, flatten
 from hpq.notice import plural
 from hpq_producer.analysis.importance import Importance, importance_of
-from hpq_producer.analysis.memory import MemoryNeeds
 from hpq_producer.terminal.text import clean, number, value
 
 MIN_TRIALS_FOR_EFFECTS = 4  # finished trials
@@ -53,13 +52,12 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
-    """Trials that failed with the same kind of error; `cause` is what they have in common."""
+    """Trials that failed with the same kind of error."""
 
     kind: str
     count: int
     example: str
     message: str
-    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +95,6 @@ class SweepSummary:
     _rng: random.Random = field(default_factory=lambda: random.Random(0))
     _failed: dict[str, FailureGroup] = field(default_factory=dict)
     _took: dict[TrialState, array[int]] = field(default_factory=dict)  # duration, step, duration, …
-    _memory: MemoryNeeds = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._memory = MemoryNeeds(self.sweep.varying)
 
     def add(self, trials: Iterable[TrialView]) -> SweepSummary:
         """Add trials."""
@@ -113,8 +107,6 @@ class SweepSummary:
                 self._took.setdefault(trial.state, array("q")).extend(
                     (trial.duration_ms, trial.step)
                 )
-            if trial.state in (*_RANKED, TrialState.FAILED):
-                self._memory.add(trial)
             self.total_ms += trial.total_ms
             self.before_ms += trial.before_ms
             objective = self._objective(trial)
@@ -198,9 +190,7 @@ class SweepSummary:
     @property
     def failures(self) -> list[FailureGroup]:
         """The kinds of failure, the most frequent first."""
-        groups = sorted(self._failed.values(), key=lambda f: -f.count)
-        lacks = FailureKind.OUT_OF_MEMORY.value
-        return [replace(f, cause=self._memory.cause) if f.kind == lacks else f for f in groups]
+        return sorted(self._failed.values(), key=lambda f: -f.count)
 
     @property
     def importance(self) -> Importance:

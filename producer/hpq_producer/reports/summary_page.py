@@ -169,7 +169,6 @@ def failure_lines(summary: SweepSummary) -> Iterator[Line]:
     for f in summary.failures:
         yield [
             Span(f"{failure_words(f.kind)}: {trials_of(f.count)}", Style.RED),
-            *([Span(f"  {f.cause}", Style.BOLD)] if f.cause else []),
             Span(f"  {f.example}: {f.message}"),
         ]
 
@@ -283,8 +282,7 @@ def print_summary_data(session: Session, sweep: SweepView, output: Format, *, to
             "effects": effects if sweep.objectives else effects[summary.metric_name],
             "saved": asdict(summary.saved) if summary.saved else None,
             "failures": [
-                {"kind": f.kind, "trials": f.count, "cause": f.cause or None}
-                | {"example": f.example, "message": f.message}
+                {"kind": f.kind, "trials": f.count, "example": f.example, "message": f.message}
                 for f in summary.failures
             ],
         }
