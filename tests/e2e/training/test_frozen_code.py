@@ -59,7 +59,7 @@ def test_a_file_saved_while_a_sweep_runs_neither_stops_it_nor_gets_into_it(lab) 
     ]
 
 
-def test_a_rerun_after_an_edit_says_what_becomes_of_the_sweep_before_and_how_to_go_on_with_it(
+def test_a_rerun_after_an_edit_is_a_new_sweep_and_the_old_one_goes_on_with_its_code(
     lab,
 ) -> None:
     project(lab)
@@ -69,9 +69,6 @@ def test_a_rerun_after_an_edit_says_what_becomes_of_the_sweep_before_and_how_to_
     said = lab.hpq("enqueue", file)
     new = said.stdout.strip()
     assert new != old
-    for words in ("model.py changed since", f"{old} (0 of 2 finished)", f"hpq run {old}",
-                  "--reuse --any-code", f"Starting sweep {new}"):  # fmt: skip
-        assert words in said.stderr, words
     lab.write("go", "")
     done = lab.hpq("run", old, "--workers", "1")
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -119,17 +118,3 @@ def test_a_command_whose_script_is_missing_is_refused_at_plan(hpq, tmp_path, com
         refused(hpq(*words, "exp/sweep.yaml"), "code-invalid", "exp/sweep.yaml:1:1", "'train.py'")
     write(tmp_path, {"train.py": ""})
     assert hpq("plan", "exp/sweep.yaml").returncode == 0
-
-
-def test_the_unfinished_sweep_before_an_edit_is_found_among_many_others(hpq, repo) -> None:
-    old = hpq("enqueue", "sweep.yaml", "--json").stdout
-    sid = json.loads(old)["sweep"]
-    for n in range(3):
-        (repo.parent / "other.yaml").write_text(f"{SWEEP}name: other{n}\n".replace("t: t", "t"))
-        (repo.parent / "train.py").write_text("print('loss=1')\n")
-        assert hpq("enqueue", "other.yaml").returncode == 0
-    (repo / "lib.py").write_text("edited = True\n")
-    said = hpq("enqueue", "sweep.yaml").stderr
-    assert f"changed since {sid} (0 of 1 finished)" in said
-    for command in (f"hpq run {sid}", "hpq run sweep.yaml --reuse --any-code"):
-        assert f"  {command}" in said.splitlines(), "whole, to be copied"

@@ -20,7 +20,6 @@ from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_op
 from hpq_producer.diagnosis.notices import print_if_no_store, print_if_not_running
 from hpq_producer.enqueue import preflight
 from hpq_producer.enqueue.code_discovery import DiscoveredCode
-from hpq_producer.enqueue.predecessor import explain_predecessor
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
@@ -160,8 +159,6 @@ def print_enqueued(
     session: Session, done: Enqueued, sweep: SweepView, submission: Submission
 ) -> None:
     """Print on stderr what was enqueued."""
-    if edited := explain_predecessor(session.reader, submission, sweep):
-        print_message(edited)
     print_message(f"{sweep.id}: {_queued(sweep, done.trials, done.reused)}")
     for note in done.notes:
         print_message(note)
