@@ -586,7 +586,7 @@ def test_wait_and_watch_exit_by_one_rule(
         if store.commit(take(store, who), outcome) is CommitReply.REQUEUED:
             store.commit(take(store, who), outcome)
     waited = hpq("wait")
-    assert waited.returncode == code == hpq("watch", "--until-done").returncode
+    assert waited.returncode == code == hpq("watch").returncode
     if code == 5:
         held = ["sweep-held", "sweep-held-remedy", "metric-unreported"]
         assert ids(waited.stderr) == ["no-worker", *held]
@@ -778,19 +778,6 @@ def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
     shown.press("q")
     shown.until(LEAVES)
     assert shown.process.wait(DEADLINE_S) == 0
-
-
-def test_watch_until_done_leaves_by_itself_with_the_verdict_on_the_screen(
-    terminal: Callable[..., Terminal], store: TrialStore, who: WorkerPresence, sweep_of: MakeSweep
-) -> None:
-    sweep_of(1)
-    got = take(store, who)
-    shown = terminal("watch", "--until-done")
-    shown.until("1 running")
-    end(store, got, 0.8125)
-    verdict = re.sub(r"\x1b\[[0-9;]*m", "", shown.to_the_end().rpartition(LEAVES)[2])
-    assert shown.process.wait(DEADLINE_S) == 0
-    assert verdict.startswith("demo-00000  finished") and "1 finished" in verdict
 
 
 def test_keys_open_a_trial_filter_and_cancel_after_a_yes(

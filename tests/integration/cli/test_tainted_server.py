@@ -34,6 +34,7 @@ from tests.support.constants import DEADLINE_S
 from tests.support.ids import raises, refused
 
 SID = "demo-00000"
+FRAME = b"\x1b[H"  # begins a frame of the live page
 LINK = re.compile(rf"\x1b\]8;;{re.escape(PAGE_OF_ERRORS)}#([a-z0-9-]+)\x1b\\(\1)\x1b\]8;;\x1b\\")
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8m\x9b31m\rok\x08\x08\u202edne\x7f\u2028"
 COMMANDS = (
@@ -58,13 +59,14 @@ def evil(value: object) -> object:
     return f"{value}{EVIL}" if isinstance(value, str) else value
 
 
-def on_a_terminal(words: list[str], environ: dict[str, str]) -> str:
-    """Run hpq on a pseudo-terminal; return what reached it."""
+def on_a_terminal(words: list[str], environ: dict[str, str], key: bytes = b"") -> str:
+    """Run hpq on a pseudo-terminal, press a key after its first frame; return what reached it."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "hpq_producer", *words],
         env={**environ, "TERM": "xterm-256color"},
-        stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, start_new_session=True,
+        stdin=slave if key else subprocess.DEVNULL,
+        stdout=slave, stderr=slave, start_new_session=True,
     )  # fmt: skip
     os.close(slave)
     drawn = b""
@@ -74,6 +76,9 @@ def on_a_terminal(words: list[str], environ: dict[str, str]) -> str:
         except OSError:  # the other side is closed
             break
         drawn += part
+        if key and FRAME in drawn:
+            os.write(master, key)
+            key = b""
     os.close(master)
     process.wait(DEADLINE_S)
     return drawn.decode("utf-8", "replace")
@@ -164,7 +169,7 @@ def test_the_live_page_draws_no_control_character_of_a_tainted_server(
     tainted: None, redis: Redis, environ: dict[str, str]
 ) -> None:
     redis.delete("hpq:s:demo-00000:waiting", "hpq:s:demo-00000:running")
-    drawn = on_a_terminal(["watch", SID, "--until-done"], environ)
+    drawn = on_a_terminal(["watch", SID], environ, key=b"q")
     for part in ("\x1b]", "\x07", "\x1b[8m", "\x9b", "\u202e", "\u2028", "\x08", "\x7f"):
         assert part not in drawn, part
 

@@ -32,9 +32,6 @@ _MOST = 500  # running trials in -o json, and sweeps in a list
 
 def watch(
     sweep: SweepRef = None,
-    until_done: Annotated[
-        bool, Option(help="Exit when the sweep ends, with the exit code of `hpq wait`.")
-    ] = False,
     once: Annotated[bool, Option("--once", help="Print one frame and exit.")] = False,
     several: Annotated[bool, Option("--all", help="Start with the list of sweeps.")] = False,
     output: Output = Format.TABLE,
@@ -61,8 +58,8 @@ def watch(
             return _data(session, sid, output)
         if once:
             return _frame(session, sid)
-        watch_sweep(session, sid, until_done=until_done)
-        if until_done or not sys.stdout.isatty():
+        watch_sweep(session, sid)
+        if not sys.stdout.isatty():
             ended = session.reader.sweeps.get(sid)
             raise typer.Exit(exit_code(ended, *session.reader.trials.best_objectives([ended])))
 
