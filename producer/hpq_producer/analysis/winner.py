@@ -45,8 +45,8 @@ class Winner:
     standard deviations. `edges` holds a sentence for each parameter at the end of its range.
     """
 
-    trial: int | str  # its number, or of several sweeps its id
-    second: int | str | None
+    trial: int
+    second: int | None
     gap: float | None
     noise: float | None
     replicates: int
@@ -58,7 +58,6 @@ class Winner:
     stays_first: float | None = None  # share of repetitions with other seeds
     order_holds: float | None = None
     ignores_seed: bool = False  # all repetitions of each set gave the same value
-    ignoring: tuple[str, ...] = ()  # sweeps that ignore the seed, if others do not
     confirmed: str = ""  # what a sweep of `hpq best --confirm` found, or that it is not over
 
     @property
@@ -90,19 +89,17 @@ class Winner:
 
     @property
     def name(self) -> str:
-        """`#7`, or `SWEEP/7` of several sweeps."""
-        return _named(self.trial)
+        """`#7`."""
+        return f"#{self.trial}"
 
     def _verdict(self, sid: str, gap: float) -> str:
         if not gap:
-            return f"a tie: {self.name} and {_named(self.second)} have the same value"
-        lead = f"{self.name} leads {_named(self.second)} by {measure(gap)}"
+            return f"a tie: {self.name} and #{self.second} have the same value"
+        lead = f"{self.name} leads #{self.second} by {measure(gap)}"
         if self.ignores_seed:
-            of = f" of {' and '.join(self.ignoring)}" if self.ignoring else ""
-            real = "" if of else " (if nothing in it is random, the lead is real)"
             return (
-                f"unknown: {lead}, and repetitions{of} with other seeds gave the same value;"
-                f" let the program seed itself from HPQ_SEED{real}"
+                f"unknown: {lead}, and repetitions with other seeds gave the same value; let the"
+                " program seed itself from HPQ_SEED (if nothing in it is random, the lead is real)"
             )
         if self.stays_first is None:
             return f"unknown: {lead}; measure the noise: hpq best {sid} -n 2 --confirm 5"
@@ -110,10 +107,6 @@ class Winner:
         if self.stays_first >= SURE:
             return f"yes: {lead}; {share} with other seeds"
         return f"not certain: {lead}; {share} (yes: from {100 * SURE:.3g}%)"
-
-
-def _named(trial: int | str | None) -> str:
-    return trial if isinstance(trial, str) else f"#{trial}"
 
 
 def judge_winner(
@@ -141,40 +134,26 @@ def judge_winner(
     if found.edges and sweep.files:
         tried = reader.trials.begun(sweep.id) if trials is None else trials
         found = replace(found, edges=dict(_edges(sweep, best[0], tried)))
-    return replace(found, confirmed=_confirmed(reader, [sweep], best[:1], found.name))
+    return replace(found, confirmed=_confirmed(reader, sweep, best[0]))
 
 
-def _confirmed(
-    reader: StoreReader, sweeps: Sequence[SweepView], leaders: Sequence[TrialView], name: str
-) -> str:
-    """Return the verdict of each sweep's newest confirmation that repeated its leaders.
-
-    The first of the leaders is the winner, and `name` its name. "" if a leader was not repeated.
-    """
-    found: dict[str, tuple[SweepView, list[TrialView]]] = {}  # by the id of the confirmed sweep
-    for sweep in sweeps:
-        own = [_apart(trial) for trial in leaders if trial.id.sweep == sweep.id]
-        for one in _confirmations(reader, sweep):
-            if not one.state.is_over:
-                total = one.counts.total
-                ended = f"{one.counts.ended:,} of {total:,} {plural(total, 'trial')} ended"
-                return f"{one.id} measures the noise: {ended}"
-            best = reader.trials.best(one, _GROUPS)
-            if all(params in map(_apart, best) for params in own):
-                found[sweep.id] = one, best
-                break
-        else:
-            if own:
-                return ""
-    repeats = [one for one, _ in found.values()]
-    ids, winner = " ".join(one.id for one in repeats), leaders[0]
-    best = merge_ranked(repeats, [ranked for _, ranked in found.values()])
-    is_first = best[0].id.sweep == found[winner.id.sweep][0].id
-    if not is_first or _apart(best[0]) != _apart(winner):
-        return f"not certain: with other seeds, another trial leads {name}; hpq best {ids}"
-    judged = _together(repeats, best) if sweeps[1:] else judge(repeats[0], best, ())
-    (_, verdict), *_ = judged.lines(ids)
-    return f"{verdict} (trials of {ids}, of which {judged.name} repeats {name})"
+def _confirmed(reader: StoreReader, sweep: SweepView, leader: TrialView) -> str:
+    """Return the verdict of the newest confirmation that repeated the leader; "" without one."""
+    for one in _confirmations(reader, sweep):
+        if not one.state.is_over:
+            total = one.counts.total
+            ended = f"{one.counts.ended:,} of {total:,} {plural(total, 'trial')} ended"
+            return f"{one.id} measures the noise: {ended}"
+        best = reader.trials.best(one, _GROUPS)
+        if _apart(leader) not in map(_apart, best):
+            continue
+        name = f"#{leader.id.number}"
+        if _apart(best[0]) != _apart(leader):
+            return f"not certain: with other seeds, another trial leads {name}; hpq best {one.id}"
+        judged = judge(one, best, ())
+        (_, verdict), *_ = judged.lines(one.id)
+        return f"{verdict} (trials of {one.id}, of which {judged.name} repeats {name})"
+    return ""
 
 
 def _confirmations(reader: StoreReader, sweep: SweepView) -> Iterator[SweepView]:
@@ -219,47 +198,12 @@ def judge(sweep: SweepView, best: Sequence[TrialView], curve: Sequence[Point]) -
     )
 
 
-def judge_together(
-    reader: StoreReader, sweeps: Sequence[SweepView], best: Sequence[TrialView]
-) -> Winner | None:
-    """Judge the first of the ranked trials of several sweeps; None if there is none."""
-    if not best or sweeps[0].objectives:
-        return None
-    found = _together(sweeps, best)
-    return replace(found, confirmed=_confirmed(reader, sweeps, best[:2], found.name))
-
-
 def merge_ranked(
     sweeps: Sequence[SweepView], ranked: Iterable[Sequence[TrialView]]
 ) -> list[TrialView]:
     """Return the ranked trials of comparable sweeps in one ranking."""
     sign = -1 if sweeps[0].metric and sweeps[0].metric.goal is Goal.MAXIMIZE else 1
     return sorted(chain(*ranked), key=lambda trial: sign * (trial.objective or 0))
-
-
-def _together(sweeps: Sequence[SweepView], best: Sequence[TrialView]) -> Winner:
-    """Judge the first of the ranked trials.
-
-    The noise is known only if all of them ran with several seeds, and if no sweep ignores the seed:
-    the noise of one sweep says nothing of another's.
-    """
-    if any(trial.group is None for trial in best):
-        best = [replace(trial, group=None) for trial in best]
-    own = next(sweep for sweep in sweeps if sweep.id == best[0].id.sweep)
-    found = judge(own, best, ())
-    sets = sum((s.counts.finished + s.counts.pruned) // max(1, s.replicates) for s in sweeps)
-    of = max(len(best), sets)
-    first, *others = (str(trial.id) for trial in best)
-    groups = {s.id: [t.group for t in best if t.group and t.id.sweep == s.id] for s in sweeps}
-    ignoring = tuple(sid for sid, own in groups.items() if pooled_sd(own) == 0)
-    if ignoring and not found.ignores_seed:
-        found = replace(
-            found, noise=None, stays_first=None, order_holds=None,
-            ignores_seed=True, ignoring=ignoring,
-        )  # fmt: skip
-    return replace(
-        found, trial=first, second=next(iter(others), None), of=of, luck=expected_best(of)
-    )
 
 
 def expected_best(count: int) -> float:

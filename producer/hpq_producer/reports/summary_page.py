@@ -17,7 +17,7 @@ from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.records import sweep_record, trial_record
 from hpq_producer.analysis.summary import Effect, Level, SweepSummary, summaries_of
 from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.analysis.winner import Winner, judge_together, judge_winner, merge_ranked
+from hpq_producer.analysis.winner import Winner, judge_winner, merge_ranked
 from hpq_producer.diagnosis.verdict import note_lines, state_counts, state_span
 from hpq_producer.reports.provenance import describe_versions
 from hpq_producer.reports.ranking import codes_apart, front_lines, show_ranking
@@ -318,7 +318,7 @@ def _front_record(front: Front) -> dict[str, Any]:
 def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int) -> None:
     """Print two or more sweeps side by side, and a ranking of their trials.
 
-    Side by side are results, time, what mattered, and the winners.
+    Side by side are results, time, what mattered, and the winner of each.
     """
     reader, codes = session.reader, codes_apart(sweeps)
     ranked: list[list[TrialView]] = []
@@ -343,9 +343,6 @@ def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int)
     if merged := merge_ranked(sweeps, ranked):
         print()
         show_ranking(sweeps, merged[:top])
-    ids = " ".join(sweep.id for sweep in sweeps)
-    winner = judge_together(reader, sweeps, merged)
-    show_lines(winner_lines(winner, ids, Importance(sets=0)), whole=True)
 
 
 def comparison_cells(

@@ -15,7 +15,7 @@ from hpq.shell import shell_line
 from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.analysis.winner import judge_together, judge_winner, merge_ranked
+from hpq_producer.analysis.winner import judge_winner, merge_ranked
 from hpq_producer.commands.common_flags import Output, WhereExpr
 from hpq_producer.diagnosis.notices import print_if_not_running
 from hpq_producer.query.filter import Filter
@@ -105,11 +105,10 @@ def best(
         if as_args or as_yaml or not is_list:
             refuse_altered(session.settings, sweeps, every[:count])  # a ranking marks them
         winner = None
-        if not (as_yaml or output.is_data or as_args or only or named):
-            several = judge_together(session.reader, sweeps, every) if sweeps[1:] else None
-            winner = several or judge_winner(session.reader, sweeps[0])
+        if not (as_yaml or output.is_data or as_args or only or named or sweeps[1:]):
+            winner = judge_winner(session.reader, sweeps[0])
     _show(sweeps, every[:count], is_list, as_yaml, output, as_args, front)
-    show_lines(winner_lines(winner, " ".join(one.id for one in sweeps)), whole=True)
+    show_lines(winner_lines(winner, sweeps[0].id), whole=True)
 
 
 def _named(session: Session, refs: list[str] | None, options: str | None) -> list[TrialView]:
