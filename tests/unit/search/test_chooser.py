@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from statistics import fmean
 
 import pytest
 
@@ -195,7 +196,7 @@ def test_a_sampler_that_fails_is_said_once_and_sets_are_drawn_meanwhile(
 @pytest.mark.torch
 def test_the_gaussian_process_needs_few_results() -> None:
     pytest.importorskip("torch")
-    values = [value(p) for p in course(Chooser(Search(space=PLAIN, sampler=Sampler.GP)), 18)]
+    values = [value(p) for p in course(Chooser(Search(space=PLAIN, sampler=Sampler.GP)), 13)]
     assert min(values[10:]) < min(values[:10]) / 2
 
 
@@ -219,13 +220,13 @@ def test_by_default_a_gaussian_process_makes_sets_while_results_are_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("hpq_worker.suggest.chooser._MOST_GP", 12)
+    monkeypatch.setattr("hpq_worker.suggest.chooser._MOST_GP", 11)
     one: list[dict] = []
     other: list[dict] = []
     search = Search(space=PLAIN, sampler=Sampler.AUTO)
-    by = makers(Chooser(search), 16, one)
-    assert by == makers(Chooser(search), 16, other) and one == other
-    assert by == [Sampler.RANDOM] * 10 + [Sampler.GP] * 3 + [Sampler.TPE] * 3
+    by = makers(Chooser(search), 14, one)
+    assert by == makers(Chooser(search), 14, other) and one == other
+    assert by == [Sampler.RANDOM] * 10 + [Sampler.GP] * 2 + [Sampler.TPE] * 2
 
 
 @pytest.mark.parametrize("why", ["no torch", "conditions", "hurry"])
@@ -302,24 +303,24 @@ LEARNS = [Sampler.TPE, Sampler.NSGA2, pytest.param(Sampler.GP, marks=pytest.mark
 
 @pytest.mark.parametrize("sampler", LEARNS)
 def test_two_metrics_lead_to_a_better_front_than_chance(sampler: Sampler) -> None:
-    if sampler is Sampler.GP:
+    if sampler is Sampler.GP:  # each set takes half a second
         pytest.importorskip("torch")
-    count, seeds = (18, 2) if sampler is Sampler.GP else (50, 4)
+    count, seeds = (13, 1) if sampler is Sampler.GP else (50, 4)
     learned, drawn = (
-        [dominated_area(several(by, count, seed)) for seed in range(seeds)]
-        for by in (sampler, Sampler.RANDOM)
+        [dominated_area(several(by, count, seed)) for seed in range(tries)]
+        for by, tries in ((sampler, seeds), (Sampler.RANDOM, 4))
     )
-    assert sum(learned) > sum(drawn) and min(learned) > min(drawn)
+    assert fmean(learned) > fmean(drawn) and min(learned) > min(drawn)
 
 
 def feasible(sampler: Sampler, maximizes: tuple, count: int, seed: int) -> int:
-    """Return how many of so many sets meet a constraint that one in seven draws meets."""
+    """Return how many sets, of those made from results, meet a constraint: by chance 2 in 15."""
     search = Search(space=PLAIN, sampler=sampler, maximizes=maximizes, constraints=1, seed=seed)
     chooser, met = Chooser(search), 0
     for number in range(1, count + 1):
         params = chooser.ask(number, {})
         violation, values = abs(params["x"] - 6) - 1, bargain(params)
-        met += violation <= 0
+        met += violation <= 0 and chooser.by is sampler
         if number % 9 == 0:  # it fails, and has reported nothing
             violation, values = math.inf, (math.inf, math.inf)
         chooser.trial_ended(number, values if maximizes else values[0], (violation,))
@@ -331,14 +332,11 @@ def feasible(sampler: Sampler, maximizes: tuple, count: int, seed: int) -> int:
 @pytest.mark.parametrize("maximizes", [(), (False, False)])
 def test_constraints_lead_to_trials_that_meet_them(sampler: Sampler, maximizes: tuple) -> None:
     """Although the best values are elsewhere."""
-    if sampler is Sampler.GP:
+    if sampler is Sampler.GP:  # each set takes half a second
         pytest.importorskip("torch")
-    count, seeds = (20, [1]) if sampler is Sampler.GP else (50, range(4))
-    learned, drawn = (
-        sum(feasible(by, maximizes, count, seed) for seed in seeds)
-        for by in (sampler, Sampler.RANDOM)
-    )
-    assert learned > 1.3 * drawn
+    # Chance makes 1 of 4, and 21 of 160.
+    count, seeds, least = (14, [2], 2) if sampler is Sampler.GP else (50, range(4), 32)
+    assert sum(feasible(sampler, maximizes, count, seed) for seed in seeds) >= least
 
 
 def test_a_stand_in_of_a_search_with_constraints_is_no_result_after_it() -> None:
