@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import secrets
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -33,9 +34,11 @@ from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.trial import NewRow
+from hpq_producer.audit.sweep_audit import audit_sweep
 
 TRIALS, LEASE, HOUR = 4, 30_000, 3_600_000
 BANDS = (1, 2)
+STEPS_PER_AUDIT = 5  # it replays all events, which takes as long as all other checks
 SID = "machine-00000"
 GOOD = [TrialState.FINISHED, TrialState.PRUNED, TrialState.CANCELLED]
 KINDS = [FailureKind.USER_ERROR, FailureKind.KILLED, FailureKind.OUT_OF_MEMORY]
@@ -50,6 +53,11 @@ class Machine(RuleBasedStateMachine):
     """Three workers, one sweep; a call may be repeated, as after a lost reply."""
 
     url = ""
+    looks = 0
+
+    @property
+    def checks(self) -> Sequence[Callable[[Seen], None]]:
+        return CHECKS
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,6 +103,7 @@ class Machine(RuleBasedStateMachine):
         self.writer.seal(sweep)
 
     def teardown(self) -> None:
+        self.audit()
         self.redis.close()
 
     @rule(who=st.integers(0, 2), twice=st.booleans())
@@ -231,86 +240,126 @@ class Machine(RuleBasedStateMachine):
         self.control.set(SID, {"max_parallel": str(cap)})
 
     @invariant()
-    def the_books_agree(self) -> None:
-        sweep = self.reader.sweeps.get(SID)
-        counts = sweep.counts
-        assert counts.planned == self.total or sweep.no_more
-        trials = list(self.reader.trials.all(SID))
-        tally = Counter(t.state for t in trials)
-        assert all(counts.of(state) == tally[state] for state in TrialState)
-        leases = {n.decode() for n in self.redis.zrange(self.keys.leases, 0, -1)}
-        assert leases == {str(t.id) for t in trials if t.state is TrialState.RUNNING}
-        ranked = {int(n) for n in self.redis.zrange(self.keys.sweep(SID, "rank"), 0, -1)}
-        assert ranked == {t.id.number for t in trials if t.state in GOOD[:2]}
+    def the_books_are_in_order(self) -> None:
+        """All that must hold after each step, of one look at the store."""
+        seen = Seen(self)
+        for check in self.checks:
+            check(seen)
+        self.looks += 1
+        if self.looks % STEPS_PER_AUDIT == 0:
+            self.audit()
 
-    @invariant()
-    def what_is_reserved_is_of_running_trials(self) -> None:
-        running = self.redis.zrange(self.keys.sweep(SID, "running"), 0, -1)
-        trials = (TrialId(sweep=SID, number=int(n)) for n in running)
-        each = [int(self.redis.hget(self.keys.trial(t), "reserved_ms") or 0) for t in trials]
-        fields = ("reserved_ms", "useful_ms", "spent_ms")
-        reserved, useful, spent = (
-            int(n or 0) for n in self.redis.hmget(self.keys.sweep(SID), fields)
-        )
-        assert reserved == sum(each) and 0 <= useful <= spent
+    def audit(self) -> None:
+        assert audit_sweep(self.reader, SID).violations == ()
 
-    @invariant()
-    def the_ledger_has_each_running_attempt(self) -> None:
-        """And those that were lost, until their leases end."""
-        fields = {raw.decode() for raw in self.redis.hkeys(self.keys.running(""))}
-        for trial in self.reader.trials.all(SID):
-            if trial.state is TrialState.RUNNING:
-                nonce = self.redis.hget(self.keys.trial(trial.id), "nonce").decode()
-                assert f"{trial.id}/{trial.attempt}/{nonce}" in fields
-        assert len(fields) <= len(self.held)
 
-    @invariant()
-    def each_attempt_that_ended_is_spent_once(self) -> None:
-        trials = self.reader.trials.all(SID)
-        running = {(t.id.number, t.attempt) for t in trials if t.state is TrialState.RUNNING}
-        ended = [max(0, hours) for key, hours in self.hours.items() if key not in running]
-        spent = int(self.redis.hget(self.keys.sweep(SID), "spent_ms") or 0)
-        assert round(spent / HOUR) == sum(ended)
+@dataclass
+class Seen:
+    """What the store holds after a step, and what the machine knows."""
 
-    @invariant()
-    def the_demand_is_what_could_run(self) -> None:
-        sweep = self.reader.sweeps.get(SID)
-        queued, running = sweep.counts.queued + int(sweep.counts.to_come), sweep.counts.running
-        if sweep.flag or sweep.held:
-            claimable = 0
-        elif sweep.max_parallel:
-            claimable = max(0, min(queued, sweep.max_parallel - running))
-        else:
-            claimable = queued
-        assert self.redis.llen(self.keys.demand("default")) == running + claimable
-        busy = self.redis.hget(self.keys.queue("default", "busy"), "")
-        assert int(busy or 0) == running
-        is_open = self.redis.zscore(self.keys.queue("default", "open"), SID) is not None
-        assert is_open == (queued + running > 0)
+    machine: Machine
 
-    @invariant()
-    def a_band_holds_who_logged_so_many(self) -> None:
-        numbers = range(1, self.total + 1)
-        pipe = self.redis.pipeline(transaction=False)
-        for n in numbers:
-            pipe.hget(self.keys.trial(TrialId(sweep=SID, number=n)), "logged")
+    def __post_init__(self) -> None:
+        it = self.machine
+        keys, reader = it.keys, it.reader
+        self.sweep = reader.sweeps.get(SID)
+        self.trials = list(reader.trials.all(SID))
+        self.events = reader.events.read(SID)
+        numbers = range(1, it.total + 1)
+        pipe = it.redis.pipeline(transaction=False)
+        pipe.zrange(keys.leases, 0, -1)
+        pipe.zrange(keys.sweep(SID, "rank"), 0, -1)
+        pipe.zrange(keys.sweep(SID, "running"), 0, -1)
+        pipe.hkeys(keys.running(""))
+        pipe.llen(keys.demand("default"))
+        pipe.hget(keys.queue("default", "busy"), "")
+        pipe.zscore(keys.queue("default", "open"), SID)
+        pipe.hmget(keys.sweep(SID), "reserved_ms", "useful_ms", "spent_ms")
         for band in BANDS:
-            pipe.zrange(self.keys.sweep(SID, f"band:{band}"), 0, -1)
-        logged, there = (answers := pipe.execute())[: self.total], answers[self.total :]
-        for band, found in zip(BANDS, there, strict=True):
-            reached = {n for n in numbers if int(logged[n - 1] or 0) >= band}
-            assert {int(n) for n in found} == reached
+            pipe.zrange(keys.sweep(SID, f"band:{band}"), 0, -1)
+        for n in numbers:
+            key = keys.trial(TrialId(sweep=SID, number=n))
+            pipe.hmget(key, "reserved_ms", "nonce", "logged")
+        answers = pipe.execute()
+        self.leases, self.rank, self.running, self.ledger = (
+            {raw.decode() for raw in names} for names in answers[:4]
+        )
+        self.demand, busy, self.place = answers[4:7]
+        self.busy = int(busy or 0)
+        self.reserved, self.useful, self.spent = (int(n or 0) for n in answers[7])
+        self.bands = [{int(n) for n in found} for found in answers[8 : 8 + len(BANDS)]]
+        rows = dict(zip(numbers, answers[8 + len(BANDS) :], strict=True))
+        self.reserved_of = {n: int(row[0] or 0) for n, row in rows.items()}
+        self.nonces = {n: (row[1] or b"").decode() for n, row in rows.items()}
+        self.logged = {n: int(row[2] or 0) for n, row in rows.items()}
 
-    @invariant()
-    def every_end_has_its_event(self) -> None:
-        events = self.reader.events.read(SID)
-        for trial in self.reader.trials.all(SID):
-            mine = [e for e in events if e.trial == trial.id.number]
-            attempts = [e.attempt for e in mine if e.what == "claimed"]
-            assert attempts == sorted(set(attempts))
-            ends = [e for e in mine if e.what in ENDS or e.what == "reused"]
-            backs = [e for e in mine if e.what == "retried"]
-            assert len(ends) - len(backs) <= 1
-            if trial.state.is_terminal and trial.attempt:
-                assert ends and ends[-1].what in (trial.state, "reused")
-        assert TrialId(sweep=SID, number=1).sweep == SID
+
+def counts_leases_and_ranks_are_those_of_the_trials(seen: Seen) -> None:
+    counts = seen.sweep.counts
+    assert counts.planned == seen.machine.total or seen.sweep.no_more
+    tally = Counter(t.state for t in seen.trials)
+    assert all(counts.of(state) == tally[state] for state in TrialState)
+    assert seen.leases == {str(t.id) for t in seen.trials if t.state is TrialState.RUNNING}
+    ranked = {str(t.id.number) for t in seen.trials if t.state in GOOD[:2]}
+    assert seen.rank == ranked
+
+
+def what_is_reserved_is_of_running_trials(seen: Seen) -> None:
+    assert seen.reserved == sum(seen.reserved_of[int(n)] for n in seen.running)
+    assert 0 <= seen.useful <= seen.spent
+
+
+def the_ledger_has_each_running_attempt(seen: Seen) -> None:
+    """And those that were lost, until their leases end."""
+    for trial in seen.trials:
+        if trial.state is TrialState.RUNNING:
+            assert f"{trial.id}/{trial.attempt}/{seen.nonces[trial.id.number]}" in seen.ledger
+    assert len(seen.ledger) <= len(seen.machine.held)
+
+
+def each_attempt_that_ended_is_spent_once(seen: Seen) -> None:
+    running = {(t.id.number, t.attempt) for t in seen.trials if t.state is TrialState.RUNNING}
+    hours = seen.machine.hours
+    ended = [max(0, spent) for key, spent in hours.items() if key not in running]
+    assert round(seen.spent / HOUR) == sum(ended)
+
+
+def the_demand_is_what_could_run(seen: Seen) -> None:
+    sweep = seen.sweep
+    queued, running = sweep.counts.queued + int(sweep.counts.to_come), sweep.counts.running
+    if sweep.flag or sweep.held:
+        claimable = 0
+    elif sweep.max_parallel:
+        claimable = max(0, min(queued, sweep.max_parallel - running))
+    else:
+        claimable = queued
+    assert seen.demand == running + claimable
+    assert seen.busy == running
+    assert (seen.place is not None) == (queued + running > 0)
+
+
+def a_band_holds_who_logged_so_many(seen: Seen) -> None:
+    for band, found in zip(BANDS, seen.bands, strict=True):
+        assert found == {n for n, logged in seen.logged.items() if logged >= band}
+
+
+def every_end_has_its_event(seen: Seen) -> None:
+    for trial in seen.trials:
+        mine = [e for e in seen.events if e.trial == trial.id.number]
+        attempts = [e.attempt for e in mine if e.what == "claimed"]
+        assert attempts == sorted(set(attempts))
+        ends = [e for e in mine if e.what in ENDS or e.what == "reused"]
+        backs = [e for e in mine if e.what == "retried"]
+        assert len(ends) - len(backs) <= 1
+        if trial.state.is_terminal and trial.attempt:
+            assert ends and ends[-1].what in (trial.state, "reused")
+
+
+OF_FILES = (
+    counts_leases_and_ranks_are_those_of_the_trials,
+    what_is_reserved_is_of_running_trials,
+    the_ledger_has_each_running_attempt,
+    each_attempt_that_ended_is_spent_once,
+    the_demand_is_what_could_run,
+)
+CHECKS = (*OF_FILES, a_band_holds_who_logged_so_many, every_end_has_its_event)
