@@ -40,9 +40,15 @@ Trials = Callable[[int, int], set[str]]
 
 @pytest.fixture
 def suggester(
-    redis: Redis, store: TrialStore, request: pytest.FixtureRequest, writer: SweepWriter
+    redis: Redis,
+    store: TrialStore,
+    request: pytest.FixtureRequest,
+    writer: SweepWriter,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Suggester:
     """Who makes sets for so many workers."""
+    # A set of a Gaussian process takes half a second, and here counts only which sampler makes it.
+    monkeypatch.setattr("optuna.samplers.GPSampler.sample_relative", lambda *_: {})
     keys = Keys("hpq")
     late = {"sampler": "auto", "search": encode_search(SEARCH), "metric": Metric(name="loss")}
     launch = Launch(trainer="digits")
@@ -89,13 +95,17 @@ def test_of_several_workers_nobody_waits_long_for_a_gaussian_process(
     monkeypatch.setattr(loop, "_PATIENCE_S", 10**6)
     assert trials(12, 10) == {"gp"}
     monkeypatch.setattr(loop, "_PATIENCE_S", suggester._waited_s)
-    assert suggester._waited_s > 0
+    assert suggester._waited_s > 0 and suggester._make_s[Sampler.GP] > 0
+    suggester._make_s[Sampler.GP] = 0.5
     assert trials(4, 10) == {"tpe"}
     assert trials(2, 10**8) == {"gp"}
 
 
 @pytest.mark.parametrize("suggester", [1], indirect=True)
-def test_one_workers_sets_follow_from_the_events_and_not_from_their_times(trials: Trials) -> None:
+def test_one_workers_sets_follow_from_the_events_and_not_from_their_times(
+    trials: Trials, suggester: Suggester
+) -> None:
+    suggester._make_s[Sampler.GP], suggester._waited_s = 400.0, loop._PATIENCE_S
     assert trials(13, 10) == {"gp"}
 
 
