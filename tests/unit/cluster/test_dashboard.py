@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hpq.errors import UserError
 from hpq_producer.manifests.cluster_file import load
-from hpq_producer.manifests.render import render
+from tests.support.manifests import Objects, by_name, rendered
 
 pytestmark = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
-Objects = dict[tuple[str, str], dict[str, Any]]
 
 
-def rendered(*words: str) -> Objects:
-    text = render(load(text="{image: ours/hpq:7, namespace: team}", components=words))
-    return {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
+def dashboard(*words: str) -> Objects:
+    """Return the objects of a cluster with these components."""
+    return by_name(rendered(f"{{image: ours/hpq:7, namespace: team, with: {list(words)}}}"))
 
 
 def container(found: Objects) -> dict[str, Any]:
@@ -34,7 +32,7 @@ def env(found: Objects) -> dict[str, Any]:
 
 
 def test_one_small_pod_reads_with_the_viewers_password_and_changes_nothing() -> None:
-    found = rendered("dashboard=hpq.example.org")
+    found = dashboard("dashboard=hpq.example.org")
     spec = found["Deployment", "hpq-dashboard"]["spec"]
     pod, one = spec["template"]["spec"], container(found)
     assert spec["replicas"] == 1 and one["image"] == "ours/hpq:7"
@@ -55,7 +53,7 @@ def test_one_small_pod_reads_with_the_viewers_password_and_changes_nothing() -> 
 
 
 def test_only_a_labelled_pod_and_with_monitoring_prometheus_reach_it() -> None:
-    found = rendered("monitoring")
+    found = dashboard("monitoring", "dashboard", "tls")
     labels = found["Deployment", "hpq-dashboard"]["spec"]["template"]["metadata"]["labels"]
     assert labels["app.kubernetes.io/part-of"] == "hpq" and labels["hpq/reaches-redis"] == "true"
     policy = found["NetworkPolicy", "hpq-dashboard"]["spec"]
@@ -74,7 +72,7 @@ def test_only_a_labelled_pod_and_with_monitoring_prometheus_reach_it() -> None:
 
 
 def test_grafana_finds_its_dashboard_by_the_label_of_the_config_map() -> None:
-    made = rendered("monitoring")["ConfigMap", "hpq-grafana"]
+    made = dashboard("monitoring", "dashboard", "tls")["ConfigMap", "hpq-grafana"]
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(made["data"]["hpq.json"])["uid"] == "hpq"
 
@@ -90,7 +88,7 @@ def test_grafana_finds_its_dashboard_by_the_label_of_the_config_map() -> None:
 def test_it_reads_the_redis_of_the_workers_as_another_user(
     workers: str, own: str, tmp_path: Path
 ) -> None:
-    one = container(rendered("dashboard"))
+    one = container(dashboard("dashboard=hpq.example.org"))
     (tmp_path / "hpq").write_text('#!/bin/sh\necho "$HPQ_REDIS_URL" "$@"\n')
     (tmp_path / "hpq").chmod(0o755)
     given = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HPQ_REDIS_URL": workers, "REDIS_USER": "v"}
@@ -100,7 +98,7 @@ def test_it_reads_the_redis_of_the_workers_as_another_user(
 
 
 def test_tls_gives_it_the_authority_where_its_url_names_it() -> None:
-    found = rendered("dashboard", "tls")
+    found = dashboard("monitoring", "dashboard", "tls")
     (settings,) = (o for key, o in found.items() if key[1].startswith("hpq-settings"))
     authority = settings["data"]["HPQ_REDIS_URL"].partition("ssl_ca_certs=")[2]
     mounts = {mount["mountPath"] for mount in container(found)["volumeMounts"]}

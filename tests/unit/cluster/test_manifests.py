@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from hashlib import sha256
-from typing import Any
 
 import pytest
 import yaml
@@ -16,14 +15,13 @@ from typer.testing import CliRunner
 from hpq import __version__
 from hpq.settings import read
 from hpq_producer.cli import app
-from hpq_producer.manifests.cluster_file import load
 from hpq_producer.manifests.components import KINDS
-from hpq_producer.manifests.render import manifests_folder, render
+from hpq_producer.manifests.render import manifests_folder
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
 from tests.support.constants import ROOT
 from tests.support.ids import raises
+from tests.support.manifests import EVERY, TWO_QUEUES, Yaml, by_name, parsed, rendered
 
-Yaml = dict[str, Any]
 NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
 
 
@@ -31,9 +29,9 @@ def manifests(words: list[str]) -> Result:
     return CliRunner().invoke(app, ["manifests", *words])
 
 
-def workers_of(text: str) -> list[tuple[Yaml, Yaml]]:
+def workers_of(objects: list[Yaml]) -> list[tuple[Yaml, Yaml]]:
     """Each queue's Deployment and the pod in it, in the order of their names."""
-    found = [o for o in yaml.safe_load_all(text) if o["kind"] == "Deployment"]
+    found = [o for o in objects if o["kind"] == "Deployment"]
     found.sort(key=lambda o: str(o["metadata"]["name"]))
     return [(one, one["spec"]["template"]["spec"]) for one in found]
 
@@ -89,14 +87,15 @@ def test_with_tls_each_roles_secret_has_the_ca_and_none_but_redis_the_private_ke
 
 
 @NEEDS_KUBECTL
-@pytest.mark.parametrize("image", ["ours/hpq:1.2", "reg:5000/hpq:latest", f"a/b@sha256:{'1' * 64}"])
-def test_an_image_has_its_tag_its_digest_and_the_port_of_its_registry(image: str) -> None:
-    text = render(load(text=f"image: {image}\nredis: {{image: {image}}}"))
-    ((deployment, pod),) = workers_of(text)
-    assert named_image(deployment["spec"]["template"]) == image
-    (server,) = (o for o in yaml.safe_load_all(text) if o["kind"] == "StatefulSet")
-    both = [pod, server["spec"]["template"]["spec"]]
-    assert [p["containers"][0]["image"] for p in both] == [image] * 2
+def test_an_image_has_its_tag_its_digest_and_the_port_of_its_registry() -> None:
+    of_workers, of_redis = "reg:5000/hpq:latest", f"a/b@sha256:{'1' * 64}"
+    for one, other in ((of_workers, of_redis), (of_redis, of_workers)):
+        objects = rendered(f"image: {one}\nredis: {{image: {other}}}")
+        ((deployment, pod),) = workers_of(objects)
+        assert named_image(deployment["spec"]["template"]) == one
+        (server,) = (o for o in objects if o["kind"] == "StatefulSet")
+        both = [pod, server["spec"]["template"]["spec"]]
+        assert [p["containers"][0]["image"] for p in both] == [one, other]
 
 
 @NEEDS_KUBECTL
@@ -136,13 +135,9 @@ def test_a_pods_grace_leaves_its_worker_time_for_a_last_word() -> None:
 def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one() -> None:
     label = "app.kubernetes.io/"
     shared = {"part-of": "hpq", "managed-by": "kustomize", "version": __version__}
-    values = {"nfs": "=nas:/data", "kueue": "=team"}
-    every = KINDS.keys() - {"namespace", "bucket", "dataset"}  # nfs and store are there
-    names = [name + values.get(name, "") for name in sorted(every)]
-    chosen = render(load(text=f"queues: {{default: {{}}, big: {{gpus: 4}}}}\nwith: {names}"))
     words = ["kubectl", "kustomize", str(manifests_folder() / "overlays" / "queues")]
     shipped = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    objects = [*yaml.safe_load_all(chosen), *yaml.safe_load_all(shipped)]
+    objects = [*rendered(f"{TWO_QUEUES}\n{EVERY}"), *parsed(shipped)]
     assert "Namespace" not in {o["kind"] for o in objects}
     selected = {
         tuple(o["spec"]["podSelector"]["matchLabels"].items())
@@ -170,14 +165,11 @@ def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one()
 
 @NEEDS_KUBECTL
 def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
-    for set_s, pod_s in (("600", 605), ("20.5", 26)):
-        queues = "queues: {default: {}, big: {gpus: 2}}"
-        text = render(load(text=f"settings: {{HPQ_GRACE_S: {set_s}}}\n{queues}"))
-        pods = [p for _, p in workers_of(text)]
-        assert [p["terminationGracePeriodSeconds"] for p in pods] == [pod_s] * 2
-        assert [env_of(p)["HPQ_POD_GRACE_S"] for p in pods] == [str(pod_s)] * 2
+    pods = [p for _, p in workers_of(rendered(f"settings: {{HPQ_GRACE_S: 600.5}}\n{TWO_QUEUES}"))]
+    assert [p["terminationGracePeriodSeconds"] for p in pods] == [606] * 2
+    assert [env_of(p)["HPQ_POD_GRACE_S"] for p in pods] == ["606"] * 2
     queues = "queues: {default: {}, cheap: {spot: true}}"
-    found = workers_of(render(load(text=f"settings: {{HPQ_GRACE_S: 10}}\n{queues}")))
+    found = workers_of(rendered(f"settings: {{HPQ_GRACE_S: 10}}\n{queues}"))
     graces = [(p["terminationGracePeriodSeconds"], env_of(p)["HPQ_POD_GRACE_S"]) for _, p in found]
     assert graces == [(15, "15"), (15, "15")]
     assert ["affinity" in p for _, p in found] == [False, True]
@@ -185,9 +177,9 @@ def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
 
 @NEEDS_KUBECTL
 def test_what_a_pod_asks_for_grows_with_its_gpus() -> None:
-    def asked(queues: str = "default: {}") -> list[tuple[str, ...]]:
+    def asked(queues: str) -> list[tuple[str, ...]]:
         found = []
-        for _, pod in workers_of(render(load(text=f"queues: {{{queues}}}"))):
+        for _, pod in workers_of(rendered(f"queues: {{{queues}}}")):
             of = pod["containers"][0]["resources"]
             (shm,) = (v["emptyDir"] for v in pod["volumes"] if v["name"] == "shm")
             requests, limits = of["requests"], of["limits"]
@@ -196,53 +188,45 @@ def test_what_a_pod_asks_for_grows_with_its_gpus() -> None:
             assert shm["medium"] == "Memory"
         return found
 
-    of_one = ("2", "8Gi", "16Gi", "2Gi")
-    assert asked() == asked("default: {gpus: 1}") == [of_one]
-    assert asked("default: {gpus: 8}") == [("16", "64Gi", "128Gi", "16Gi")]
-    assert asked("default: {}, big: {gpus: 4}, none: {gpus: 0}") == [
+    of_one, of_none = ("2", "8Gi", "16Gi", "2Gi"), ("250m", "512Mi", "2Gi", "2Gi")
+    given = "e: {gpus: 8, cpu: 24, memory: 96Gi, shm: 32Gi}, f: {gpus: 0, memory: 1Gi}"
+    assert asked(f"default: {{}}, a: {{gpus: 1}}, b: {{gpus: 4}}, c: {{gpus: 0}}, {given}") == [
+        of_one,
         of_one,
         ("8", "32Gi", "64Gi", "8Gi"),
-        ("250m", "512Mi", "2Gi", "2Gi"),
+        of_none,
+        ("24", "96Gi", "96Gi", "32Gi"),
+        ("250m", "1Gi", "1Gi", "2Gi"),
     ]
-    assert asked("default: {gpus: 0}") == [("250m", "512Mi", "2Gi", "2Gi")]
-    given = "default: {gpus: 8, cpu: 24, memory: 96Gi, shm: 32Gi}"
-    assert asked(given) == [("24", "96Gi", "96Gi", "32Gi")]
-    assert asked("default: {gpus: 0, memory: 1Gi}") == [("250m", "1Gi", "1Gi", "2Gi")]
+    assert asked("default: {gpus: 8}") == [("16", "64Gi", "128Gi", "16Gi")]
+    assert asked("default: {gpus: 0}") == [of_none]
 
 
 @NEEDS_KUBECTL
 def test_without_gpus_no_pod_asks_for_one() -> None:
-    assert "nvidia.com/gpu:" not in render(load(text="queues: {default: {gpus: 0}}"))
+    assert "'nvidia.com/gpu':" not in str(rendered("queues: {default: {gpus: 0}}"))
+    assert "'nvidia.com/gpu':" in str(rendered("queues: {default: {gpus: 8}}"))
 
 
 @NEEDS_KUBECTL
-@pytest.mark.parametrize(
-    ("component", "setting"),
-    [("bucket", "HPQ_STORE=s3://ours/x"), ("dataset", "HPQ_DATA=/data/x")],
-)
-def test_a_setting_wins_over_the_one_that_a_component_has(component: str, setting: str) -> None:
-    name, _, value = setting.partition("=")
-    text = render(load(text=f"settings: {{{name}: '{value}'}}", components=[component]))
-    (found,) = (
-        o["data"][name]
-        for o in yaml.safe_load_all(text)
-        if o["kind"] == "ConfigMap" and name in o["data"]
-    )
-    assert found == value
+def test_a_setting_wins_over_the_one_that_a_component_has() -> None:
+    ours = {"HPQ_STORE": "s3://ours/x", "HPQ_DATA": "/data/x"}
+    objects = rendered(f"settings: {ours}\nwith: [bucket, dataset]")
+    (found,) = (o["data"] for o in objects if ours.keys() & o.get("data", {}).keys())
+    assert found.items() >= ours.items()
 
 
 @NEEDS_KUBECTL
 def test_all_components_are_composed_for_each_class() -> None:
-    wanted = load(
-        text="""
+    found = by_name(
+        rendered("""
             namespace: team
             image: ours/hpq:7
             queues: {main: {}, big: {gpus: 4, max_pods: 9}, small: {gpus: 0}}
             with: [keda=5, tls, kueue=team-a, spot, egress, monitoring, store, nfs=nas:/data]
             settings: {HPQ_LOG: debug}
-        """
+        """)
     )
-    found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(render(wanted))}
     (settings,) = (n for kind, n in found if kind == "ConfigMap" and n.startswith("hpq-settings"))
     for role in ("viewer", "operator", "member"):
         rules = found["Role", f"hpq-{role}"]["rules"]
@@ -280,32 +264,41 @@ def test_all_components_are_composed_for_each_class() -> None:
     assert there["volumeName"] == volume["metadata"]["name"]
 
 
+def made_by() -> list[tuple[str, str, str]]:
+    """The component, the kind and the name of each object that has a file of a component."""
+    folder = manifests_folder() / "components"
+    return [
+        (path.relative_to(folder).parts[0], one["kind"], one["metadata"]["name"])
+        for path in folder.rglob("*.yaml")
+        for one in parsed(path.read_text("utf-8"))
+        if "name" in one.get("metadata", {})
+    ]
+
+
 @NEEDS_KUBECTL
 def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names() -> None:
-    def objects(*words: str) -> dict[tuple[str, str], Yaml]:
-        queues = "{default: {}, big: {gpus: 4}}" if "queue" in words else "{default: {}}"
-        store = "{HPQ_STORE: s3://bucket/hpq}" if "bucket" in words else "{}"
-        named = [word for word in words if word != "queue"]
-        text = render(load(text=f"queues: {queues}\nsettings: {store}", components=named))
-        found = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(text)}
-        return {key: o for key, o in found.items() if key[0] != "ConfigMap"}
+    def objects(text: str) -> dict[tuple[str, str], Yaml]:
+        return {key: o for key, o in by_name(rendered(text)).items() if key[0] != "ConfigMap"}
 
     page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
     deletes = re.findall(r"delete ([a-z,]+) -l ((?:hpq|app)[^ `]*)=([a-z-]+)`", page)
     kinds = {(label, value): kind.split(",") for kind, label, value in deletes}
-    values = {"nfs": "=nas:/data", "kueue": "=team"}
-    with_others = {"monitoring": ("monitoring", "dashboard")}  # its alerts need the exporter
-    for name in KINDS.keys() - {"namespace"}:
-        needed = ["store"] if name == "archive" else []
-        before = objects(*needed).keys()
-        for key, one in objects(f"{name}{values.get(name, '')}", *needed).items():
-            mark = one["metadata"].get("labels", {}).get("app.kubernetes.io/component")
-            is_added = mark in with_others.get(name, (name,))
-            assert is_added == (key not in before), key
-            assert key[0] != "CronJob" or one["spec"]["schedule"] == "@daily"
-            if mark == name and key[0] != "PersistentVolume":
-                assert key[0].lower() in kinds["app.kubernetes.io/component", name], key
-    added = {k: o for k, o in objects("queue", "keda").items() if k not in objects("keda")}
+    plain, every, queues = objects("{}"), objects(EVERY), objects(f"{TWO_QUEUES}\n{EVERY}")
+    others = objects("settings: {HPQ_STORE: 's3://bucket/hpq'}\nwith: [bucket, dataset]")
+    made, marks = made_by(), set()
+    for key, one in [*every.items(), *others.items()]:
+        mark = one["metadata"].get("labels", {}).get("app.kubernetes.io/component")
+        assert (mark in KINDS) == (key not in plain), key
+        assert key[0] != "CronJob" or one["spec"]["schedule"] == "@daily"
+        if key in plain:
+            continue
+        # A queue, and a namespace, is added to the name of a file's object.
+        assert [mark] == [m for m, kind, name in made if kind == key[0] and key[1].startswith(name)]
+        if key[0] != "PersistentVolume":
+            assert key[0].lower() in kinds["app.kubernetes.io/component", mark], key
+        marks.add(mark)
+    assert marks == {mark for mark, *_ in made} - {"namespace"}
+    added = {key: one for key, one in queues.items() if key not in every}
     assert len(added) == 3
     for key, one in added.items():
         label = "app.kubernetes.io/instance"
@@ -320,8 +313,8 @@ def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_name
     label = "app.kubernetes.io/part-of=hpq"
     assert "kubectl replace --force -f -" in page
     assert f"rollout restart statefulset,deployment -l {label}" in page
-    text = render(load(text="queues: {default: {}, big: {gpus: 4}}\nwith: [tls]"))
-    read_them = [o for o in yaml.safe_load_all(text) if o["kind"] in ("StatefulSet", "Deployment")]
+    objects = rendered(f"{TWO_QUEUES}\nwith: [tls]")
+    read_them = [o for o in objects if o["kind"] in ("StatefulSet", "Deployment")]
     made = secret_objects("hpq", "hpq", "the-key")
     assert len(read_them) == 3
     for one in [*read_them, *made]:
