@@ -6,14 +6,17 @@ import contextlib
 import io
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, TextIO
 
 import pytest
 
+from hpq.sanitize import guard_terminals
 from hpq.store.reader import StoreReader
 from hpq_producer.cli import app
 
@@ -21,29 +24,59 @@ Done = subprocess.CompletedProcess[str]
 
 
 def run_here(
-    words: Sequence[object], cwd: Path | None = None, env: Mapping[str, str] | None = None
+    words: Sequence[object],
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    *,
+    stdin: TextIO | None = None,
+    stdout: TextIO | None = None,
+    stderr: TextIO | None = None,
+    encoding: str = "utf-8",
 ) -> Done:
-    """Run a command to its end in this process, off a terminal."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    """Run a command to its end in this process, off a terminal unless a stream is one.
+
+    What it prints is decoded as UTF-8; bytes that are no UTF-8 become surrogates (PEP 383).
+    """
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2))
     code: Any = 0
     with (
         Path(os.devnull).open() as nothing,
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
+        contextlib.redirect_stdout(stdout or out),
+        contextlib.redirect_stderr(stderr or err),
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(sys, "stdin", nothing)
+        patch.setattr(sys, "stdin", stdin or nothing)
         patch.chdir(cwd or Path.cwd())
         for name in set(os.environ) - set(os.environ if env is None else env):
             patch.delenv(name)
         for name, value in (env or {}).items():
             patch.setenv(name, value)
+        guard_terminals()
         try:
             app(args=[str(word) for word in words], prog_name="hpq")
         except SystemExit as end:
             code = end.code
-    said = (file.buffer.getvalue().decode("utf-8", "replace") for file in (out, err))
+    said = (file.buffer.getvalue().decode("utf-8", "surrogateescape") for file in (out, err))
     return Done(words, int(code or 0), *said)
+
+
+def drawn_here(words: Sequence[object], cwd: Path, env: Mapping[str, str]) -> str:
+    """Run a command to its end in this process, on a terminal; return what reached it."""
+    master, slave = pty.openpty()
+    drawn: list[bytes] = []
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # EIO: the other side is closed
+            while part := os.read(master, 65536):
+                drawn.append(part)
+
+    reader = Thread(target=read)  # else a terminal that is full would block the command
+    reader.start()
+    with open(slave, "w", encoding="utf-8") as terminal:
+        run_here(words, cwd, {**env, "TERM": "xterm-256color"}, stdout=terminal, stderr=terminal)
+    reader.join()
+    os.close(master)
+    return b"".join(drawn).decode("utf-8", "replace")
 
 
 class Desk:

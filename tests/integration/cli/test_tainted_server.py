@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pty
 import re
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,24 +27,25 @@ from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
 from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.session import Server
-from tests.support.commands import run_hpq
-from tests.support.constants import DEADLINE_S
+from tests.support.desk import drawn_here
 from tests.support.ids import raises, refused
+from tests.support.terminal import Pty
 
 SID = "demo-00000"
-FRAME = b"\x1b[H"  # begins a frame of the live page
+FRAME = "\x1b[H"  # begins a frame of the live page
 LINK = re.compile(rf"\x1b\]8;;{re.escape(PAGE_OF_ERRORS)}#([a-z0-9-]+)\x1b\\(\1)\x1b\]8;;\x1b\\")
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[8m\x9b31m\rok\x08\x08\u202edne\x7f\u2028"
 COMMANDS = (
-    ["ls"], ["ls", "--json"], ["show"], ["show", f"{SID}/1"],
+    ["ls", "--json"], ["show"], ["show", f"{SID}/1"],
     ["show", "--provenance"], ["show", "--json"], ["show", "-o", "yaml"], ["show", "-o", "csv"],
     ["logs", f"{SID}/1"], ["summary"], ["best"],
     ["diff"], ["diff", f"{SID}/1", f"{SID}/2"],
     ["best", "--yaml"], ["best", "--args"],
     ["results"], ["results", "--csv"], ["results", "--json"], ["results", "-o", "yaml"],
     ["workers"], ["workers", "--json"], ["watch", "--once"], ["audit"],
-    ["doctor"], ["wait"], ["get", f"{SID}/1"], ["rm", SID], ["cancel", SID], ["retry", SID],
-    ["set", SID, "priority=1"], ["archive", SID, "/nowhere/x"], ["pause", EVIL.split("\r")[0]], [],
+    ["doctor"], ["wait"], ["get", f"{SID}/1"], ["set", SID, "priority=1"],
+    ["archive", SID, "/nowhere/x"], ["pause", EVIL.split("\r")[0]],
+    ["cancel", SID], ["retry", SID], ["rm", SID], [], ["ls"],
 )  # fmt: skip
 
 
@@ -59,29 +58,11 @@ def evil(value: object) -> object:
     return f"{value}{EVIL}" if isinstance(value, str) else value
 
 
-def on_a_terminal(words: list[str], environ: dict[str, str], key: bytes = b"") -> str:
-    """Run hpq on a pseudo-terminal, press a key after its first frame; return what reached it."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hpq_producer", *words],
-        env={**environ, "TERM": "xterm-256color"},
-        stdin=slave if key else subprocess.DEVNULL,
-        stdout=slave, stderr=slave, start_new_session=True,
-    )  # fmt: skip
-    os.close(slave)
-    drawn = b""
-    while True:
-        try:
-            part = os.read(master, 65536)
-        except OSError:  # the other side is closed
-            break
-        drawn += part
-        if key and FRAME in drawn:
-            os.write(master, key)
-            key = b""
-    os.close(master)
-    process.wait(DEADLINE_S)
-    return drawn.decode("utf-8", "replace")
+def in_a_process(words: list[str], cwd: Path, environ: dict[str, str]) -> str:
+    """Run hpq on a pseudo-terminal; return what reached it."""
+    shown = Pty(words, cwd, {**environ, "TERM": "xterm-256color"})
+    shown.end()
+    return shown.seen
 
 
 @pytest.fixture
@@ -127,15 +108,15 @@ def tainted(
 
 
 def test_on_a_terminal_the_id_of_an_error_links_to_its_explanation(
-    environ: dict[str, str], tmp_path: Path
+    hpq, environ: dict[str, str], tmp_path: Path
 ) -> None:
     words = ["show", "nosuch"]
-    assert [found[0] for found in LINK.findall(on_a_terminal(words, environ))] == [
+    assert [found[0] for found in LINK.findall(drawn_here(words, tmp_path, environ))] == [
         "sweep-not-found"
     ]
     assert PAGE_OF_ERRORS.endswith("/docs/reference/errors.md")
-    plain = run_hpq(words, tmp_path, environ, DEADLINE_S).stderr
-    for text in (plain, on_a_terminal(words, {**environ, "NO_COLOR": "1"})):
+    plain = hpq(*words).stderr
+    for text in (plain, drawn_here(words, tmp_path, {**environ, "NO_COLOR": "1"})):
         assert "[sweep-not-found]" in text and "\x1b" not in text
 
 
@@ -146,30 +127,39 @@ def test_a_text_of_the_server_cannot_link_elsewhere() -> None:
     assert "\x1b]8;;h" not in drawn.getvalue()
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:3])[:24] or "none")
+@pytest.mark.parametrize("draw", [drawn_here, in_a_process])
 def test_no_control_character_of_a_tainted_server_reaches_a_terminal(
-    tainted: None, environ: dict[str, str], words: list[str]
+    tainted: None, environ: dict[str, str], tmp_path: Path, draw: Callable[..., str]
 ) -> None:
-    drawn = on_a_terminal(words, environ)
+    for words in COMMANDS if draw is drawn_here else COMMANDS[-1:]:
+        check_drawn(draw(words, tmp_path, environ), words)
+
+
+def check_drawn(drawn: str, words: list[str]) -> None:
     colors = re.compile(r"\x1b\[(?:[0-47]|[39][0-7]|4[0-7])?(?:;(?:[0-47]|[39][0-7]|4[0-7]))*m")
     plain = re.sub(r"\r*\n|\t", "", colors.sub("", LINK.sub(r"\2", drawn)))
-    assert not CONTROL.search(plain), plain[max(0, CONTROL.search(plain).start() - 80) :][:200]  # type: ignore[union-attr]
-    assert "Traceback" not in drawn and drawn.strip()
+    if found := CONTROL.search(plain):
+        pytest.fail(f"{words}: {plain[max(0, found.start() - 80) :][:200]!r}")
+    assert "Traceback" not in drawn and drawn.strip(), words
 
 
 def test_the_lines_of_watch_in_a_pipe_have_no_control_character_of_a_tainted_server(
-    tainted: None, redis: Redis, environ: dict[str, str], tmp_path: Path
+    tainted: None, redis: Redis, hpq
 ) -> None:
     redis.delete("hpq:s:demo-00000:waiting", "hpq:s:demo-00000:running")
-    lines = run_hpq(["watch", SID], tmp_path, environ, DEADLINE_S).stdout
+    lines = hpq("watch", SID).stdout
     assert not CONTROL.search(lines.replace("\n", "")) and "dne" in lines
 
 
 def test_the_live_page_draws_no_control_character_of_a_tainted_server(
-    tainted: None, redis: Redis, environ: dict[str, str]
+    tainted: None, redis: Redis, environ: dict[str, str], tmp_path: Path
 ) -> None:
     redis.delete("hpq:s:demo-00000:waiting", "hpq:s:demo-00000:running")
-    drawn = on_a_terminal(["watch", SID], environ, key=b"q")
+    shown = Pty(["watch", SID], tmp_path, {**environ, "TERM": "xterm-256color"})
+    shown.read_until(FRAME)
+    shown.type("q")
+    assert shown.end() == 0
+    drawn = shown.seen
     for part in ("\x1b]", "\x07", "\x1b[8m", "\x9b", "\u202e", "\u2028", "\x08", "\x7f"):
         assert part not in drawn, part
 
