@@ -1,16 +1,16 @@
 """The public names: `hpq.report({"loss": 0.3})`, `hpq.Sweep("digits").best()`, `hpq.fit`.
 
-`import hpq` needs only Python's standard library and loads only `report`. Every other name loads
-its module, and the packages that the module needs, when it is first used.
+`import hpq` needs only Python's standard library and takes no time: a process of hpq does so before
+it handles signals. A name loads its module, and the packages that the module needs, when it is
+first used.
 """
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from hpq.reporting import report as report
+TYPE_CHECKING = False  # that of typing, which takes longer to import than all else here
 
 __version__ = "0.1.0"
 
@@ -31,6 +31,7 @@ _HOMES = {
     "errors": "hpq.errors",  # the module itself
     "fit": "hpq_worker.trainers.loop",
     "load_data": "hpq_worker.trainers.data",
+    "report": "hpq.reporting",
     "sweeps": "hpq_producer.python_api.sweep",
 }
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers
     from hpq.errors import DataMissing as DataMissing
     from hpq.errors import Diverged as Diverged
     from hpq.errors import TimedOut as TimedOut
+    from hpq.reporting import report as report
     from hpq_producer.python_api.submit import enqueue as enqueue
     from hpq_producer.python_api.sweep import Sweep as Sweep
     from hpq_producer.python_api.sweep import sweeps as sweeps
@@ -81,4 +83,4 @@ else:  # with `__getattr__`, a type checker would accept every misspelled name
         return value
 
     def __dir__():
-        return sorted([*_HOMES, "report"])
+        return sorted(_HOMES)

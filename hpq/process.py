@@ -1,8 +1,4 @@
-"""Start a process of hpq: exit on SIGTERM, open its streams, hide its secrets from /proc.
-
-The kernel has no default action for signals of a container's first process. Until the process has
-a handler, SIGTERM is lost: a deleted pod would still import, claim trials, and be killed with
-them at the end of its grace.
+"""Start a process of hpq: open its streams, hide its secrets from /proc.
 
 /proc/PID/environ shows a process's first environment to root and to the same user, thus also to
 training code, until the process ends. `overwrite` blanks the secrets in place.
@@ -13,19 +9,12 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
-import signal
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from hpq.connection import credentials
-
-
-def end_on_sigterm() -> None:
-    """Exit on SIGTERM as any other process does, until another handler is installed."""
-    if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 
 def open_streams() -> None:

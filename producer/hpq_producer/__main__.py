@@ -1,5 +1,15 @@
-"""`python -m hpq_producer` is `hpq`."""
+"""The entry point of `hpq`, and of `python -m hpq_producer`."""
 
-from hpq_producer.cli import main
+from hpq.interrupts import end_on_signals
 
-main()
+
+def main() -> None:
+    """Run the command line."""
+    end_on_signals()
+    from hpq_producer.cli import main as run  # noqa: PLC0415  it takes time
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -25,6 +25,7 @@ from typer.main import get_command
 from hpq import __version__
 from hpq import process as hpq_process
 from hpq.errors import ExitCode, HpqError, UserError
+from hpq.interrupts import Interruptible
 from hpq.sanitize import guard_terminals
 
 # group → command → (module under hpq_producer.commands, one line); its function has its name
@@ -178,6 +179,10 @@ class Command(TyperCommand):
     def get_params(self, ctx: Any) -> Any:
         return _with_plain_values(super().get_params(ctx))
 
+    def invoke(self, ctx: Any) -> Any:
+        with Interruptible():
+            return super().invoke(ctx)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
@@ -248,7 +253,9 @@ class Lazy(TyperGroup):
         self.as_json = bool(_JSON.search(" ".join(options)))
         try:
             code = super().main(*args, **{**more, "args": words, "standalone_mode": False})
-        except typer.Abort:
+        except typer.Abort as abort:
+            if isinstance(abort.__context__, KeyboardInterrupt):  # at a question
+                sys.exit(int(ExitCode.INTERRUPTED))
             code = self._say(
                 UserError("declined; nothing was changed", code="declined"), ExitCode.SOME_FAILED
             )

@@ -26,7 +26,7 @@ MOST_LINES = 400  # of a file
 # hpq. `hpq` itself is the lazy facade of the two others.
 LAYERS = {
     "hpq": """
-        error_ids gpus reporting sanitize
+        error_ids gpus interrupts reporting sanitize
         notice
         errors
         datasets domain in_process shell wandb

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from hpq.interrupts import end_on_signals
+
+if __name__ == "__main__":
+    end_on_signals()  # before the imports that take time
+
 import argparse
 import logging
 import os

@@ -7,6 +7,11 @@ copy runs. With `checkpoint`, that directory holds the checkpoints, and stays.
 
 from __future__ import annotations
 
+from hpq.interrupts import end_on_signals
+
+if __name__ == "__main__":
+    end_on_signals()  # before the imports that take time
+
 import json
 import logging
 import math
