@@ -44,7 +44,20 @@ _IS_CONNECT = re.compile(r"Error -?\d+ connecting to ")
 # Twice the largest page of parameters: 500 of 64 KiB. The ids of 2.9 million trials fit, too.
 REPLY_BYTES = 64 << 20
 FIRST_S = 2.5  # after which a command gives up reaching the server
-TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OutOfMemoryError)
+
+
+class FullServerDisk(ResponseError):
+    """Raised at a change, or at redis-py's PING of an idle connection: the server cannot save."""
+
+
+TRANSIENT = (
+    ConnectionError,
+    TimeoutError,
+    BusyLoadingError,
+    ReadOnlyError,
+    OutOfMemoryError,
+    FullServerDisk,
+)
 
 
 class _Patience(Retry):
@@ -124,6 +137,10 @@ class _Bounded:
             return super().read_response(*args, **options)  # type: ignore[misc]
         except _ReplyTooLarge as error:
             error.place = self._replies - 1
+            raise
+        except ResponseError as error:
+            if str(error).startswith("MISCONF"):
+                raise FullServerDisk(*error.args) from None
             raise
 
 

@@ -122,6 +122,18 @@ class Home:
         """Return the running server's reply to a command."""
         return keeper.ask(str(self.record().socket), command)
 
+    def kill_server(self) -> None:
+        """Kill the server with SIGKILL, and wait until another answers."""
+        run_id, pid = self.info("run_id"), int(self.info("process_id"))
+        os.kill(pid, signal.SIGKILL)
+
+        def is_another() -> bool:
+            with contextlib.suppress(OSError):
+                return self.info("run_id") != run_id
+            return False
+
+        self.until(is_another)
+
     def processes(self) -> list[str]:
         """Return `pid state command` of each keeper and server of this home."""
         listed = subprocess.run(

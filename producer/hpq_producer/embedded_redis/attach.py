@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from hpq.errors import OutOfReach, SettingsError
+from hpq.errors import HpqError, OutOfReach, SettingsError
 from hpq.process import make_private
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.launch import POLL_S, START_S, answers, ensure_running
@@ -45,6 +45,18 @@ class Attached:
         """
         os.set_inheritable(self.users_lock, True)
         return self.users_lock
+
+    def revive(self) -> None:
+        """Start the server again if its keeper was killed, too; a living keeper does that."""
+        with contextlib.suppress(OSError, HpqError):  # the caller tries again, or says what failed
+            lock = self.home.lock(keeper.KEEPER)
+            try:
+                has_keeper = not keeper.try_lock(lock)
+            finally:
+                os.close(lock)
+            if not has_keeper:
+                with locked(self.home, keeper.START):
+                    ensure_running(self.home)
 
     def release(self, *, linger_s: float) -> None:
         """Release the server; with linger_s 0 it stops as soon as no user is left."""

@@ -27,7 +27,7 @@ USERS, START, KEEPER, SERVER = "users.lock", "start.lock", "keeper.lock", "serve
 RECORD = "server.json"
 DATA_DIR = "redis"  # the server's directory, in HPQ_HOME
 
-UNUSED, STOPPED, DIED = "unused", "stopped", "died"  # why `_watch` returned
+UNUSED, STOPPED, DIED = "unused", "stopped", "died"  # why a server ended
 
 DURABLE = {  # options of a server that loses at most a second
     "save": "",
@@ -39,7 +39,8 @@ DURABLE = {  # options of a server that loses at most a second
 }
 
 QUIET_S = 60.0
-RESTARTS = 5
+RESTART_S = 2.0  # between two starts of a server that dies: at most 30 a minute
+LOCK_POLL_S = 0.1
 POLL_S = 1.0
 REWRITE_S = 30.0
 STOP_S = 30.0
@@ -97,26 +98,24 @@ def main(home: str, server_lock: int) -> None:
     with open(os.path.join(home, RECORD), encoding="utf-8") as file:
         record: dict[str, object] = json.load(file)
     server_socket = str(record["socket"])
-    end, starts = DIED, 0
-    while end == DIED and starts <= RESTARTS:
-        if starts:
-            server_lock = open_lock(os.path.join(home, SERVER))
-            until_s = time.monotonic() + STOP_S
-            while not (is_free := try_lock(server_lock)) and time.monotonic() < until_s:
-                time.sleep(0.01)  # a child of the dead server may hold it briefly
-            if not is_free:  # the next command starts a server, or names the process
-                break
-        starts += 1
-        server = _start(
-            str(record["path"]), server_socket, os.path.join(home, DATA_DIR), server_lock
-        )
+    lock: int | None = server_lock
+    is_first = True
+    while lock is not None:
+        started_s = time.monotonic()
+        server = _start(str(record["path"]), server_socket, os.path.join(home, DATA_DIR), lock)
         try:
-            write_record(home, {**record, "server_pid": server.pid, "keeper_pid": os.getpid()})
+            with contextlib.suppress(OSError):  # a full disk keeps the record of the start before
+                write_record(home, {**record, "server_pid": server.pid, "keeper_pid": os.getpid()})
             end = _watch(server, users, wake)
             if end == UNUSED:
                 _rewrite(server_socket)
         finally:
             _stop(server)
+        again_s = started_s + RESTART_S
+        if is_first and server.returncode > 0 and time.monotonic() < again_s:
+            break  # it cannot start; `launch` quotes its log
+        is_first = False
+        lock = _lock_again(home, users, wake, again_s) if end == DIED else None
     if os.fstat(users).st_nlink:  # else a new home of the same name may use this socket
         with contextlib.suppress(FileNotFoundError):
             os.unlink(server_socket)
@@ -148,14 +147,13 @@ def _start(binary: str, server_socket: str, data_dir: str, lock: int) -> subproc
 
 
 def _watch(server: subprocess.Popen[bytes], users: int, wake: int) -> str:
-    """Wait until the server is UNUSED, must be STOPPED, or DIED in use; return which.
+    """Wait until the server is UNUSED, must be STOPPED, or DIED; return which.
 
     If it is unused, this process keeps the exclusive lock until it exits.
     """
     last_use_s, mtime_ns = time.monotonic(), 0
     while server.poll() is None:
-        ready, _, _ = select.select([wake], [], [], POLL_S)
-        if ready and signal.SIGTERM in os.read(wake, 512):
+        if _is_stopped(wake, POLL_S):
             return STOPPED
         lock_file = os.fstat(users)
         if lock_file.st_nlink == 0:  # HPQ_HOME was removed
@@ -168,8 +166,31 @@ def _watch(server: subprocess.Popen[bytes], users: int, wake: int) -> str:
             return UNUSED
         if unused:
             fcntl.flock(users, fcntl.LOCK_UN)
-    is_removed = os.fstat(users).st_nlink == 0  # its users hold a file that has no name
-    return STOPPED if is_removed or try_lock(users) else DIED
+    return DIED
+
+
+def _lock_again(home: str, users: int, wake: int, not_before_s: float) -> int | None:
+    """Return the lock of the dead server when it may start again; None if no process uses it.
+
+    The lock is free when no child of the dead server writes its file any more. If it returns None,
+    this process keeps the exclusive lock of the users until it exits.
+    """
+    # After a removal of HPQ_HOME, its users hold a file that has no name.
+    while os.fstat(users).st_nlink and not try_lock(users):
+        if _is_stopped(wake, LOCK_POLL_S):
+            break
+        if time.monotonic() >= not_before_s:
+            lock = open_lock(os.path.join(home, SERVER))
+            if try_lock(lock):
+                return lock
+            os.close(lock)
+    return None
+
+
+def _is_stopped(wake: int, wait_s: float) -> bool:
+    """Wait for a signal for so long; return True if SIGTERM came."""
+    ready, _, _ = select.select([wake], [], [], wait_s)
+    return bool(ready) and signal.SIGTERM in os.read(wake, 512)
 
 
 def _linger_s(users: int) -> float:

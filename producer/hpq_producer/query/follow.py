@@ -6,12 +6,14 @@ During an outage of Redis, one message is printed; following continues when Redi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hpq.connection.client import TRANSIENT
+from hpq.connection.client import TRANSIENT, short_reason
 from hpq.domain.status import Event, SweepStatus
 from hpq.domain.sweep import SweepState
+from hpq.domain.trial import TrialView
+from hpq.notice import tagged
 from hpq.store.reader import StoreReader
 from hpq_producer.terminal.console import print_message
 
@@ -21,39 +23,57 @@ BATCH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepUpdate:
-    """The events since the last update, and the sweep after them."""
+    """The events since the last update, the sweep after them, and the trials that they name."""
 
     status: SweepStatus
     events: list[Event]
+    trials: Mapping[int, TrialView]  # empty unless `follow` was asked for them
 
 
-def follow(reader: StoreReader, sid: str, *, rows: int = 0) -> Iterator[SweepUpdate]:
-    """Yield the sweep now, then after each batch of events and at least every second.
+def follow(
+    reader: StoreReader, sid: str, *, rows: int = 0, with_trials: bool = False
+) -> Iterator[SweepUpdate]:
+    """Yield the sweep now, then after each batch of events and at least every few seconds.
 
-    Events before the first status are omitted; all later ones are yielded once, in order.
+    Events before the first status are omitted; all later ones are yielded once, in order. During
+    an outage the last status is yielded again: the caller may stop to wait.
 
     Raises:
         NotFound: the sweep does not exist, or was removed meanwhile.
     """
-    status = reader.status(sid, rows, top=1, recent=3)
-    after, is_away = status.last_event, False
-    yield SweepUpdate(status=status, events=[])
+    last: SweepUpdate | None = None
+    after = ""
+    is_away = False
     while True:
         try:
-            events = reader.events.read(sid, after, block_ms=BLOCK_MS, count=BATCH)
-            status = reader.status(sid, rows, top=1, recent=3)
-            if is_settled(status):  # no further event: read all earlier ones without blocking
-                events += reader.events.read(sid, events[-1].id if events else after)
-        except TRANSIENT:
+            last = _next(reader, sid, after if last else None, rows, with_trials=with_trials)
+            is_away = False
+        except TRANSIENT as error:
             if not is_away:
-                print_message("hpq: Redis does not answer; waiting until it does")
+                text = f"hpq: Redis: {short_reason(error)}; waiting until Redis answers"
+                print_message(tagged(text, "redis-away"))
             is_away = True
             time.sleep(1)
+            if last is not None:
+                yield SweepUpdate(status=last.status, events=[], trials={})
             continue
-        is_away = False
-        if events:
-            after = events[-1].id
-        yield SweepUpdate(status=status, events=events)
+        after = last.events[-1].id if last.events else after or last.status.last_event
+        yield last
+
+
+def _next(
+    reader: StoreReader, sid: str, after: str | None, rows: int, *, with_trials: bool
+) -> SweepUpdate:
+    """Wait for events after an id, then read the sweep; None: read it now."""
+    events: list[Event] = []
+    if after is not None:
+        events = reader.events.read(sid, after, block_ms=BLOCK_MS, count=BATCH)
+    status = reader.status(sid, rows, top=1, recent=3)
+    if after is not None and is_settled(status):  # no further event: read all without blocking
+        events += reader.events.read(sid, events[-1].id if events else after)
+    numbers = sorted({event.trial for event in events if event.trial and with_trials})
+    trials = {trial.id.number: trial for trial in reader.trials.get_many(sid, numbers)}
+    return SweepUpdate(status=status, events=events, trials=trials)
 
 
 def is_settled(status: SweepStatus) -> bool:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from typing import Generic, TextIO, TypeVar
 
@@ -157,7 +157,9 @@ class _Watch:
                 self._draw(screen)
                 threading.Thread(target=self._listen, args=(screen.wake, stop), daemon=True).start()
                 while not (
-                    self._view.is_over or (until_done and self._stands()) or self._told_to_leave()
+                    self._view.is_over
+                    or (until_done and self._stands())
+                    or self._leave() is not None
                 ):
                     self._pause(screen)
                     if self._view.do:
@@ -177,11 +179,6 @@ class _Watch:
     def _say(self) -> None:
         if self._scene.status and self._view.sweep:
             say_verdict(self._reader, self._scene.status, self._stream, self._scene.not_taken)
-
-    def _told_to_leave(self) -> bool:
-        with suppress(*TRANSIENT):  # the frame says so
-            return self._leave() is not None
-        return False
 
     def _stands(self) -> bool:
         return self._scene.status is not None and is_settled(self._scene.status)

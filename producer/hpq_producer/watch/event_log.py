@@ -176,7 +176,7 @@ def print_lines(
 def _print_lines(
     reader: StoreReader, sid: str, stream: TextIO, leave: Leave, pods: PodWatcher
 ) -> SweepState:
-    changes = follow(reader, sid, rows=_RUNNING)
+    changes = follow(reader, sid, rows=_RUNNING, with_trials=True)
     status = next(changes).status
     stuck = explain_waiting_with_pods(status, pods)
     print(plain(flow(status_lines(status, _WIDE, stuck)[:1], _WIDE)[0]), file=stream)
@@ -197,19 +197,16 @@ def _print_lines(
             break
         change = next(changes)
         status = change.status
-        for text in _event_lines(reader, change):
+        for text in _event_lines(change):
             print(text, file=stream)
         begun |= {event.trial for event in change.events}
     say_verdict(reader, status, stream, stuck, printed=printed)
     return status.sweep.state
 
 
-def _event_lines(reader: StoreReader, change: SweepUpdate) -> list[str]:
-    numbers = sorted({e.trial for e in change.events if e.trial})
-    sweep = change.status.sweep
-    trials = {t.id.number: t for t in reader.trials.get_many(sweep.id, numbers)}
+def _event_lines(change: SweepUpdate) -> list[str]:
     return [
-        event_line(event, trials.get(event.trial), sweep)
+        event_line(event, change.trials.get(event.trial), change.status.sweep)
         for event in change.events
         if "not_run" not in event.fields  # the line of `retry_ended` stands for all
     ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from hpq.domain.trial import FailureKind, TrialState
 from tests.support.commands import run_hpq
 from tests.support.constants import DEADLINE_S
+from tests.support.disk import small_disk
 from tests.support.ids import ids
 
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}\n"
@@ -215,22 +214,8 @@ def test_a_frozen_runner_of_a_living_worker_is_no_lost_trial(lab, short_lease) -
 @pytest.fixture
 def full_disk(lab):
     """A disk of 256 KiB under HPQ_HOME, and how to fill it."""
-    lab.home.mkdir(parents=True)
-    options = ["-t", "tmpfs", "-o", "size=256k", "none", str(lab.home)]
-    done = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
-    yield lambda: fill(lab.home / "ballast")
-    subprocess.run(["umount", "--lazy", str(lab.home)], check=True)
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 512):
-                pass
-        except OSError:
-            return
+    with small_disk(lab.home, "256k") as disk:
+        yield disk.fill
 
 
 def test_a_full_disk_keeps_no_result_from_a_redis_that_is_away(lab, full_disk) -> None:
@@ -262,7 +247,7 @@ def test_a_worker_without_disk_hands_its_trials_back_and_one_with_disk_runs_them
     lab.go()
     full_disk()
     lab.worker()
-    lab.wait_until(lambda: "worker-fault" in ids(lab.log()), "the trial handed back")
+    lab.wait_until(lambda: "disk-full" in ids(lab.log()), "the trial handed back")
     assert "No space left" in lab.refusal(sid).text
     elsewhere = lab.folder / "elsewhere"
     elsewhere.mkdir()
@@ -322,7 +307,7 @@ def test_a_disk_that_others_fill_is_not_charged_to_the_trial_and_no_further_one_
     lab.go()
     why = lab.refusal(sid)
     lab.wait_until(lambda: "requeued" in lab.events(sid), "the trial to return")
-    assert why.code == "worker-fault" and "No space left" in why.text and str(lab.home) in why.text
+    assert why.code == "disk-full" and "No space left" in why.text and str(lab.home) in why.text
     trial = lab.trial(sid, 1)
     assert (trial.state, trial.failure) == (TrialState.QUEUED, None)
     assert lab.trial(sid, 2).attempt == 0

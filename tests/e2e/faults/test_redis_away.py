@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from hpq.domain.trial import TrialState
+from tests.support.commands import HPQ
 from tests.support.ids import ids
+from tests.support.lab import Lab
 
 
 @pytest.mark.slow
@@ -139,3 +143,49 @@ def test_a_worker_without_a_server_says_so_in_one_line(lab) -> None:
     lab.go()
     lab.wait_over(sid)
     assert fleet.poll() is None
+
+
+@pytest.mark.slow
+def test_commands_that_wait_go_on_when_redis_is_back(lab) -> None:
+    sid = lab.steered(1)
+    lab.worker()
+    lab.wait_for("began-1-1")
+    waiting = [Waiting(lab, "wait", sid), Waiting(lab, "watch", sid)]
+    lab.wait_until(lambda: "running" in waiting[1].said(), "the first line of watch")
+    lab.server.kill()
+    for one in waiting:
+        lab.wait_until(lambda one=one: ids(one.said()) == ["redis-away"], "the line of the outage")
+    lab.server.start()
+    lab.go()
+    for one in waiting:
+        assert one.process.wait() == 0, one.said()
+        assert "1 finished" in one.said() and ids(one.said()) == ["redis-away"]
+
+
+def test_a_wait_ends_in_time_though_redis_is_away(lab) -> None:
+    one = Waiting(lab, "wait", lab.steered(1), "--timeout", "4")
+    lab.wait_until(lambda: "no-worker" in ids(one.said()), "the begin of the wait")
+    lab.server.kill()
+    assert one.process.wait() == 5, one.said()
+    assert ids(one.said())[-1] == "timed-out"
+
+
+class Waiting:
+    """A command off a terminal that waits."""
+
+    def __init__(self, lab: Lab, *words: str) -> None:
+        self._path = lab.folder / f"said-{words[0]}"
+        with self._path.open("wb") as out:
+            self.process = subprocess.Popen(
+                [HPQ, *words],
+                cwd=lab.code,
+                env=lab.env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+        lab.workers.append(self.process)
+
+    def said(self) -> str:
+        """What it has printed."""
+        return self._path.read_text("utf-8")

@@ -14,6 +14,7 @@ import pytest
 
 from hpq.domain.trial import TrialState
 from tests.support.commands import HPQ
+from tests.support.disk import small_disk
 from tests.support.ids import ids, refused
 from tests.support.lab import Lab
 
@@ -151,16 +152,36 @@ def said(lab: Lab) -> str:
     return (lab.folder / "said").read_text("utf-8")
 
 
-def test_a_run_goes_on_when_its_private_server_is_killed(lab: Lab, start_run: StartRun) -> None:
-    """F9: kill -9 of the private server of `hpq run`."""
+@pytest.mark.parametrize("killed", [("server_pid",), ("keeper_pid", "server_pid")])
+def test_a_run_goes_on_when_its_private_server_is_killed(
+    lab: Lab, start_run: StartRun, killed: tuple[str, ...]
+) -> None:
+    """F9: kill -9 of the private server of `hpq run`, and of the process that restarts it."""
     enqueue_abandoned(lab)
     run = start_run(SWEEP.format(name="mine"), "--workers", "1", private=True)
     lab.wait_for("began-1-1")
     record = json.loads((lab.home / "server.json").read_text("utf-8"))
-    os.kill(record["server_pid"], signal.SIGKILL)
+    for pid in killed:
+        os.kill(record[pid], signal.SIGKILL)
     lab.write("go", "")
     assert run.wait() == 0, said(lab)
     assert "3 finished" in said(lab)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_when_the_full_disk_of_its_workers_has_space(
+    lab: Lab, start_run: StartRun
+) -> None:
+    enqueue_abandoned(lab)  # writes the trainer
+    lab.write("go", "")
+    lab.env["HPQ_SCRATCH"] = str(lab.folder / "scratch")
+    with small_disk(lab.folder / "scratch", "1m") as disk:
+        disk.fill()
+        run = start_run(SWEEP.format(name="mine"), "--workers", "1", private=True)
+        lab.wait_until(lambda: "disk-full" in ids(said(lab)), "a trial that cannot start")
+        disk.free()
+        assert run.wait() == 0, said(lab)
+        assert "3 finished" in said(lab)
 
 
 class Terminal:

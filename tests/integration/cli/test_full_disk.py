@@ -5,12 +5,14 @@ from __future__ import annotations
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from redis import Redis, ResponseError
 from redis.exceptions import ConnectionError as NoServer
 
+from hpq.connection.client import FullServerDisk, connect
 from hpq.store.worker_reader import server_memory
 from hpq_producer.diagnosis.waiting import explain_full_server
 from hpq_producer.embedded_redis.launch import answers
@@ -58,6 +60,8 @@ def test_a_disk_that_is_full_is_told_where_people_look(
             while True:
                 redis.set("x", "y")
         assert answers(str(socket))  # though PING says MISCONF, too
+        with closing(connect(f"unix://{socket}")) as ours, pytest.raises(FullServerDisk):
+            ours.ping()  # of redis-py's check of an idle connection
         why = explain_full_server(server_memory(redis))  # as a watch that was open before says
         assert why and why.code == "redis-disk-full"
     for words in (["ls"], ["pause"], ["watch", "--once"]):

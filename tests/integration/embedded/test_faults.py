@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import signal
-import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from redis import Redis
 from hpq_producer.embedded_redis import keeper, launch, state
 from hpq_producer.embedded_redis.attach import attach, running_socket
 from hpq_producer.embedded_redis.binary import Binary
+from tests.support.constants import DEADLINE_S
+from tests.support.disk import small_disk
 from tests.support.ids import raises
 from tests.support.private_server import Home
 
@@ -32,16 +34,49 @@ def test_a_killed_server_is_started_again_with_its_data(home: Home) -> None:
     assert home.info("run_id") != run_id
 
 
-def test_a_server_that_is_killed_under_its_users_comes_back_by_itself(home: Home) -> None:
+def test_a_server_comes_back_by_itself_as_often_as_it_is_killed_under_its_users(
+    home: Home,
+) -> None:
     user = home.user()
     user.attach()
-    for value in ("1", "2"):
+    for value in "1234567":
         home.ask(f"SET key {value}")
-        pid = home.record().server_pid
-        os.kill(pid, signal.SIGKILL)
-        home.until(lambda pid=pid: home.record().server_pid != pid)
-        home.until(lambda: running_socket(home.path))
+        home.kill_server()
         assert home.ask("GET key") == value
+
+
+def test_a_server_comes_back_while_its_disk_is_full(home: Home) -> None:
+    with small_disk(home.path, "16m") as disk:
+        user = home.user()
+        user.attach()
+        home.ask("SET key value")
+        keeper_pid = home.record().keeper_pid
+        disk.fill()
+        home.kill_server()
+        home.until(lambda: home.ask("SET other value").startswith("-MISCONF"))
+        assert home.ask("GET key") == "value"
+        disk.free()
+        home.until(lambda: home.ask("SET other value") == "+OK")
+        home.kill_server()
+        assert (home.ask("GET other"), home.record().keeper_pid) == ("value", keeper_pid)
+        home.close()
+
+
+def test_a_process_that_waits_starts_a_server_again_whose_keeper_was_killed_too(
+    home: Home,
+) -> None:
+    held = home.attach()
+    home.ask("SET key value")
+    before = home.record()
+    os.kill(before.keeper_pid, signal.SIGKILL)
+    os.kill(before.server_pid, signal.SIGKILL)
+    home.until_unkept()
+    held.revive()
+    assert (home.ask("GET key"), running_socket(home.path)) == ("value", before.socket)
+    after = home.record()
+    held.revive()  # a living keeper is left alone
+    assert home.record() == after
+    held.release(linger_s=0)
 
 
 def test_a_server_that_is_killed_and_used_by_nobody_stays_away(home: Home) -> None:
@@ -101,9 +136,7 @@ def test_a_keeper_whose_home_is_gone_starts_no_dead_server_again(tmp_path: Path)
     users, user = (keeper.open_lock(tmp_path / keeper.USERS) for _ in range(2))
     fcntl.flock(user, fcntl.LOCK_SH)
     (tmp_path / keeper.USERS).unlink()
-    with subprocess.Popen(["true"]) as server:
-        server.wait()
-        assert keeper._watch(server, users, wake=-1) == keeper.STOPPED
+    assert keeper._lock_again(str(tmp_path), users, -1, time.monotonic() + DEADLINE_S) is None
     os.close(users)
     os.close(user)
 
@@ -255,8 +288,8 @@ def test_a_keeper_that_hangs_before_it_runs_ends_the_wait_for_the_server(
         home.attach()
 
 
-@pytest.mark.slow
-def test_a_keeper_ends_if_a_process_holds_the_lock_of_the_dead_server(home: Home) -> None:
+def test_a_keeper_waits_for_a_process_that_holds_the_lock_of_the_dead_server(home: Home) -> None:
+    """As a child does that still writes the dead server's file."""
     user = home.user()
     user.attach()
     record = home.record()
@@ -265,5 +298,8 @@ def test_a_keeper_ends_if_a_process_holds_the_lock_of_the_dead_server(home: Home
     lock = keeper.open_lock(home.place.path / keeper.SERVER)
     home.until(lambda: keeper.try_lock(lock))
     os.kill(record.keeper_pid, signal.SIGCONT)
-    home.until_unkept()
+    for _ in range(3):
+        home.make_keeper_look()
+    assert home.record() == record and not running_socket(home.path)
     os.close(lock)
+    home.until(lambda: running_socket(home.path))

@@ -6,7 +6,9 @@ the heartbeat thread and the signals.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +21,6 @@ from hpq.domain.attempt import CommitReply, Nothing, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
-from hpq.error_ids import Code
 from hpq.errors import BadParams, HpqError
 from hpq.notice import Notice, tagged
 from hpq_worker.attempt.attempt import AttemptRunner
@@ -36,6 +37,7 @@ from hpq_worker.process.protocol import Halt
 log = logging.getLogger("hpq.worker")
 _DRAINED = tagged("drained; claims no more trials until `hpq drain --undo`", "drained")
 _UNDRAINED = tagged("claims trials again", "drain-undone")
+_FULL_DISK = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 T = TypeVar("T")
 
 
@@ -74,7 +76,7 @@ class ClaimLoop:
                     has_trained = self._run_trial(claim)
                 except Exception as error:  # our own bug must not keep a lease alive for ever
                     log.exception("%s", claim.trial)
-                    why = Notice("worker-fault", f"a fault of this worker: {error!r}")
+                    why = _fault(f"a fault of this worker: {error!r}")
                     self._release_at_fault(claim, claim.trial.sweep, why)
                 finally:
                     self.trial = ""
@@ -122,7 +124,7 @@ class ClaimLoop:
         except HpqError as error:
             reason = error.notice
         except OSError as error:
-            reason = Notice("worker-fault", str(error))
+            reason = _fault(str(error))
         if reason is not None:
             if sid not in self._without_suggester:
                 log.warning("cannot suggest trials of sweep %s: %s", sid, reason)
@@ -193,7 +195,7 @@ class ClaimLoop:
             failure = Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
             return self._fail(claim, sweep, failure)
         except OSError as error:
-            why = Notice("worker-fault", f"cannot start the trial on this machine: {error}")
+            why = _fault(f"cannot start the trial on this machine: {error}")
             self._release_at_fault(claim, sweep.id, why)
             return False
         self._finish(claim, sweep, result)
@@ -227,9 +229,10 @@ class ClaimLoop:
             return
         if outcome.failure is not None and retry_rule(outcome.failure).released:
             failure = outcome.failure
-            is_data = failure.kind is FailureKind.DATA_MISSING
-            code: Code = "data-missing" if is_data else "worker-fault"
-            self._release_at_fault(claim, sweep.id, Notice(code, failure.message))
+            why = _fault(failure.message)
+            if failure.kind is FailureKind.DATA_MISSING:
+                why = Notice("data-missing", failure.message)
+            self._release_at_fault(claim, sweep.id, why)
             return
         if (
             self._commit(claim, sweep, outcome) == CommitReply.SUSPECT
@@ -281,3 +284,9 @@ class ClaimLoop:
         log_end(claim, outcome, sweep.metric, status)
         self._parts.telemetry.attempt_ended(outcome, status)
         return status
+
+
+def _fault(text: str) -> Notice:
+    """Return the notice of a fault of this machine; `hpq run` waits while a disk is full."""
+    is_full = any(words in text for words in _FULL_DISK)
+    return Notice("disk-full" if is_full else "worker-fault", text)

@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
+from redis.exceptions import RedisError
 from typer import Option
 
 from hpq import datasets
 from hpq.code.command import interpreter
+from hpq.connection.client import TRANSIENT
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Counts, Launch, SweepState, SweepView
 from hpq.errors import ExitCode, Held, NotFound, UserError
@@ -161,6 +163,12 @@ def _left(counts: Counts) -> str:
 
 
 def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
+    """Start the workers, watch the sweep and print the summary.
+
+    Raises:
+        Held: no worker can run the sweep.
+        RedisError: Redis does not answer.
+    """
     unfinished = f"{sid}: unfinished; `hpq run {sid}` continues it"
     offer = f"{unfinished}\nstopping the workers; press Ctrl-C again to stop at once"
     with LocalWorkers(session, session.reader.sweeps.get(sid), workers, offer) as local:
@@ -172,6 +180,9 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
             discard_stdout()
             print_message(f"stdout was closed; {unfinished}")
             return ExitCode.INTERRUPTED
+        except RedisError:
+            print_message(unfinished)
+            raise
         if seen is not None:
             _wait_for_store(session, sid, local)
     if seen is None:
@@ -190,7 +201,8 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
     if state is SweepState.HELD:
         return exit_code(sweep, None)
     if why is not None:
-        raise Held(f"{sid}: {why.text} (the workers' log: {local.log})", code=why.code)
+        text = f"{sid}: {why.text} (the workers' log: {local.log}); `hpq run {sid}` continues it"
+        raise Held(text, code=why.code)
     print_message(unfinished)
     return ExitCode.INTERRUPTED
 
@@ -199,8 +211,10 @@ def _wait_for_store(session: Session, sid: str, local: LocalWorkers) -> None:
     """Let the workers of a sweep that is over wait for its store, as long as they do, or Ctrl-C."""
 
     def lacks_files() -> bool:
-        sweep = session.reader.sweeps.get(sid)
-        return sweep.state.is_over and sweep.unstored > 0
+        with suppress(*TRANSIENT):
+            sweep = session.reader.sweeps.get(sid)
+            return sweep.state.is_over and sweep.unstored > 0
+        return True
 
     with suppress(KeyboardInterrupt, NotFound):  # the sweep was removed
         if lacks_files():
@@ -256,18 +270,25 @@ class Stuck:
         return reason.text if time.monotonic() - self._since > _PATIENCE_S else None
 
     def now(self) -> Notice | None:
-        """Return why no worker can run the sweep now; None while one can."""
+        """Return why no worker can run the sweep now; None while one can, or waits for Redis."""
         if ended := self._local.ended():
             return Notice("no-worker", ended)
         try:
             sweep = self._session.reader.sweeps.get(self._sid)
         except NotFound:
             return Notice("sweep-not-found", "the sweep was removed")
+        except TRANSIENT:  # the view names it
+            if self._session.attached is not None:
+                self._session.attached.revive()
+            return None
         workers = self.takers()
         if not workers or sweep.counts.running or sweep.state.is_over:
             return None  # still starting, training, or done
-        return explain_no_worker(sweep, workers)
+        why = explain_no_worker(sweep, workers)
+        return None if why is not None and why.code == "disk-full" else why
 
     def takers(self) -> list[Worker]:
-        """Return the live workers that were started for this sweep."""
-        return [w for w in self._session.reader.workers.live() if w.only == self._sid]
+        """Return the live workers that were started for this sweep; none while Redis is away."""
+        with suppress(*TRANSIENT):
+            return [w for w in self._session.reader.workers.live() if w.only == self._sid]
+        return []
