@@ -13,7 +13,7 @@ P:restarts      zset  newest_ms of the data that a restarted server had → when
                       restart, ms; the newest 100
 P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
-P:notice:S:W    string  set while a notice of sweep S (W: its state) was sent; expires
+P:notice:S      string  the state of sweep S that the last notice told; expires
 P:removing      set   ids of sweeps whose deletion is not done
 P:removed       zset  sweep id → when it was removed, ms (+ ½: its files stay); the newest 1,000
 P:collected:F   string  set when a worker looked for unneeded files in store F; expires
@@ -31,7 +31,6 @@ P:q:Q:owners    hash  sweep id → owner, of the open ones
 P:q:Q:busy      hash  owner with open sweeps → number of their running trials
 P:q:Q:idle      zset  W → last seen idle, ms
 P:q:Q:looks     string  set when a worker of the queue looked for notices; expires
-P:q:Q:look      string  JSON of what that worker saw; expires
 P:demand:Q      list  as long as the demand, at most 10,000 (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts; with a budget, GPU-ms:
                       spent_ms, of these useful_ms; reserved_ms of running trials; may_run: the
@@ -145,8 +144,8 @@ class Keys:
     def bundle(self, digest: str) -> str:
         return self._of("b", digest)
 
-    def notice(self, sweep: str, what: str) -> str:
-        return self._of("notice", sweep, what)
+    def notice(self, sweep: str) -> str:
+        return self._of("notice", sweep)
 
     def collected(self, store: str) -> str:
         return self._of("collected", store)
@@ -155,7 +154,7 @@ class Keys:
         return self._of("w", name)
 
     def queue(self, name: str, part: str) -> str:
-        """Return a key of a queue; `part` is open, owners, busy, idle, looks or look."""
+        """Return a key of a queue; `part` is open, owners, busy, idle or looks."""
         return self._of("q", name, part)
 
     def demand(self, queue: str) -> str:

@@ -37,7 +37,6 @@ from hpq.store.worker_reader import clock_ms
 
 _NOTICE_TTL_S = 30 * 86_400
 _LOOK_MS = 4_000  # below the default of HPQ_REAP_S: a lone worker looks at each reap
-_LOOK_TTL_S = 600  # what changed while no worker looked for longer is no news
 
 
 class TrialStore:
@@ -48,14 +47,29 @@ class TrialStore:
         self._redis, self._keys = context.redis, context.keys
         self._scripts = context.scripts
 
-    def take_notice(self, sid: str, what: str) -> bool:
-        """Return True for the one worker that must send a notice of a sweep."""
-        key = self._keys.notice(sid, what)
-        return bool(self._redis.set(key, "1", nx=True, ex=_NOTICE_TTL_S))
+    def noticed(self, sids: Sequence[str]) -> tuple[list[str], int]:
+        """Return the state that the last notice of each sweep told, or "", and the server's time.
 
-    def drop_notice(self, sid: str, what: str) -> None:
+        The time is in ms.
+        """
+        pipe = self._redis.pipeline(transaction=False)
+        for sid in sids:
+            pipe.get(self._keys.notice(sid))
+        pipe.time()
+        *found, now = pipe.execute()
+        return [(text or b"").decode("utf-8", "replace") for text in found], clock_ms(now)
+
+    def take_notice(self, sid: str, state: str) -> bool:
+        """Return True for the one worker that must send a notice of a sweep's state."""
+        key = self._keys.notice(sid)
+        with suppress(OutOfMemoryError):  # the next look finds the same state
+            before: Any = self._redis.set(key, state, get=True, ex=_NOTICE_TTL_S)
+            return bool(before != state.encode())
+        return False
+
+    def drop_notice(self, sid: str) -> None:
         """Let the same notice be sent again: the sweep has left that state."""
-        self._redis.delete(self._keys.notice(sid, what))
+        self._redis.delete(self._keys.notice(sid))
 
     def take_look(self, queue: str) -> bool:
         """Return True for the one worker of a queue that must look for notices now."""
@@ -63,19 +77,6 @@ class TrialStore:
         with suppress(OutOfMemoryError):  # then no notice could be taken, either
             return bool(self._redis.set(key, "1", nx=True, px=_LOOK_MS))
         return False
-
-    def last_look(self, queue: str) -> tuple[str, int]:
-        """Return the text that `keep_look` kept ("" if none), and the server's time in ms."""
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.get(self._keys.queue(queue, "look"))
-        pipe.time()
-        text, now = pipe.execute()
-        return (text or b"").decode("utf-8", "replace"), clock_ms(now)
-
-    def keep_look(self, queue: str, text: str) -> None:
-        """Keep what the notices of a queue have seen for the next look, by any worker."""
-        with suppress(OutOfMemoryError):  # the next look finds the same changes
-            self._redis.set(self._keys.queue(queue, "look"), text, ex=_LOOK_TTL_S)
 
     def claim(
         self,

@@ -67,18 +67,22 @@ def test_the_end_of_a_sweep_is_told_once_with_its_best(
     assert b"s3cret" not in raw, "the URL is a secret, and never goes to Redis"
 
 
-def test_what_was_over_before_a_worker_came_is_no_news(
-    hook: Hook, workers: list[Notices], sweep_of: MakeSweep, control: SweepControl
+def test_what_was_over_long_before_a_worker_came_is_no_news(
+    hook: Hook,
+    reader: StoreReader,
+    store: TrialStore,
+    workers: list[Notices],
+    sweep_of: MakeSweep,
+    control: SweepControl,
 ) -> None:
     sweep_of(1, "old-00000")
     control.cancel("old-00000")
-    look(workers)
-    sweep_of(1, "new-00000")
-    look(workers)
-    control.cancel("new-00000")
-    look(workers)
-    assert "new-00000 is cancelled" in hook.next()
+    late = Notices(Settings(notify=hook.url), reader, store, news_s=0)
+    late.look(at_once=True)
+    late.close()
     assert hook.posted.empty()
+    look(workers)
+    assert "old-00000 is cancelled" in hook.next(), "for the others it is news"
 
 
 def test_a_second_end_after_a_retry_is_told_too(
@@ -168,22 +172,23 @@ def test_a_queue_that_runs_nothing_is_told_as_stalled_and_again_after_it_ran(
     assert hook.posted.empty()
 
 
-def test_an_old_sweep_that_moves_up_among_the_newest_is_no_news(
+def test_the_end_of_a_sweep_that_waits_no_more_and_is_not_among_the_newest_is_told(
     hook: Hook,
     workers: list[Notices],
+    store: TrialStore,
+    who: WorkerPresence,
     sweep_of: MakeSweep,
-    control: SweepControl,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("hpq_worker.lease.notices._NEWEST", 1)
-    for sid in ("old-00000", "new-00000"):
-        sweep_of(1, sid)
-    control.cancel("old-00000")
+    sweep_of(1, "old-00000")
     look(workers)
-    control.remove("new-00000")
+    running = take(store, who)
+    sweep_of(1, "new-00000")
     look(workers)
-    for one in workers:
-        one.close()
+    end(store, running, 0.5)
+    look(workers)
+    assert "old-00000 is finished" in hook.next()
     assert hook.posted.empty()
 
 
@@ -247,21 +252,6 @@ def test_a_worker_without_a_webhook_hides_no_change_and_sends_no_command(
     redis.config_resetstat()
     Notices(Settings(), reader, store).look(at_once=True)
     assert {name for name in redis.info("commandstats") if "config" not in name} == set()
-    look(workers)
-    assert "is cancelled" in hook.next()
-
-
-@pytest.mark.parametrize(
-    "text", ["[", '["x", {}, {}]', "[1, [], {}]", '[1, {}, {"demo-00000": "x"}]', "[" * 100_000]
-)
-def test_a_damaged_record_of_the_last_look_ends_no_later_look(
-    text: str, hook: Hook, workers: list[Notices], sweep_of: MakeSweep, control: SweepControl,
-    redis: Redis, keys: Keys,
-) -> None:  # fmt: skip
-    sweep_of(1)
-    redis.set(keys.queue("default", "look"), text)
-    look(workers)
-    control.cancel("demo-00000")
     look(workers)
     assert "is cancelled" in hook.next()
 

@@ -11,14 +11,14 @@ import json
 import logging
 import math
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
 from threading import Event
 from typing import Any
 
+from hpq.domain.status import event_ms
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.sanitize import visible
 from hpq.settings import Settings
@@ -32,16 +32,18 @@ _WAITS_S = (1.0, 10.0, 0.0)  # after each try
 TIMEOUT_S = 5.0
 _NEWEST = 20  # sweeps that are checked beside the open ones
 _STALLED_S = 600.0  # trials wait, and no worker of the queue runs any trial
+_NEWS_S = 3600.0
 _STALLED = "stalled"
 _NEAR = "near its budget"
 _EVENTS = {SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED, _STALLED, _NEAR}
 
 
 class Notices:
-    """Sends notices of changes since the last look by any worker of the queue that has HPQ_NOTIFY.
+    """Sends a notice of each state that a sweep enters and the user should know.
 
-    One of these workers looks every few seconds, and each at its exit. The first that can send a
-    notice takes it.
+    One worker of a queue that have HPQ_NOTIFY looks every few seconds, and each at its exit. Redis
+    keeps the state that was told last. An end that nobody saw in `news_s` is told no more: so a
+    first worker does not tell of all sweeps that ended before.
     """
 
     def __init__(
@@ -50,9 +52,12 @@ class Notices:
         reader: StoreReader,
         store: TrialStore,
         stalled_s: float = _STALLED_S,
+        news_s: float = _NEWS_S,
     ) -> None:
         self._settings, self._reader, self._store = settings, reader, store
         self._stalled_ms = 1000 * stalled_s
+        self._news_ms = 1000 * news_s
+        self._unfinished: set[str] = set()  # sweeps of the last look, which may end since
         self._stop, self._thread = Event(), CallThread("notices")
 
     def look(self, *, at_once: bool = False) -> None:
@@ -65,44 +70,36 @@ class Notices:
         # A worker that cannot send must not see a change before those that can.
         if not url or not (at_once or self._store.take_look(queue)):
             return
-        text, now_ms = self._store.last_look(queue)
-        newest_ms, before, since = 0, dict[str, str](), dict[str, int]()
-        is_first = True
-        with suppress(Exception):  # none, or damaged: this look is the first
-            ms, states, times = json.loads(text)
-            before = {sid: str(state) for sid, state in states.items()}
-            since = {sid: int(at_ms) for sid, at_ms in times.items()}
-            newest_ms, is_first = int(ms), False
-        ids = [*self._reader.sweeps.open_ids(queue), *self._reader.sweeps.ids(_NEWEST), *before]
-        found = self._reader.sweeps.get_each(list(dict.fromkeys(ids)))
+        waiting = self._reader.sweeps.open_ids(queue)
+        newest = self._reader.sweeps.ids(_NEWEST)
+        found = self._reader.sweeps.get_each([*{*waiting, *newest, *self._unfinished}])
         sweeps = [s for s in found if isinstance(s, SweepView) and s.queue == queue]
-        is_idle = not any(s.counts.running for s in sweeps)
-        waits = {
-            s.id: since.get(s.id, now_ms)
-            for s in sweeps
-            if is_idle and s.state is SweepState.RUNNING and s.counts.waits
-        }
-        newest = {s.id for s in sorted(sweeps, key=lambda s: -s.created_ms)[:_NEWEST]}
-        states = {}
-        for sweep in sweeps:
-            is_late = now_ms - waits.get(sweep.id, math.inf) >= self._stalled_ms
-            what = _STALLED if is_late else sweep.state.value
-            is_near = sweep.budget is not None and sweep.budget.is_near
-            if is_near and what == SweepState.RUNNING:
-                what = _NEAR
-            # An older sweep that is over needs no further notice.
-            if not sweep.state.is_over or sweep.id in newest:
-                states[sweep.id] = what
-            was = before.get(sweep.id, "")
-            # A sweep that was not among the newest has not changed.
-            if is_first or was == what or (not was and sweep.created_ms <= newest_ms):
+        self._unfinished = {s.id for s in sweeps if not s.state.is_over}
+        told, now_ms = self._store.noticed([s.id for s in sweeps])
+        is_stalled = self._is_stalled(sweeps, now_ms)
+        for sweep, before in zip(sweeps, told, strict=True):
+            what = _what(sweep, is_stalled=is_stalled)
+            if what == before:
                 continue
-            if was in _EVENTS and not (was == _NEAR and is_near):  # resumed, or retried
-                self._store.drop_notice(sweep.id, was)
-            if what in _EVENTS and self._store.take_notice(sweep.id, what):
-                self._thread.submit(partial(self._post, url, self._body(sweep, what)))
-        newest_ms = max([newest_ms, *(s.created_ms for s in sweeps)])
-        self._store.keep_look(queue, json.dumps([newest_ms, states, waits]))
+            if what in _EVENTS:
+                self._tell(sweep, what, now_ms)
+            elif before and not (before == _NEAR and _is_near(sweep)):  # resumed, or retried
+                self._store.drop_notice(sweep.id)
+
+    def _tell(self, sweep: SweepView, what: str, now_ms: int) -> None:
+        """Send a notice if its reason is news, and no other worker sends it."""
+        is_old = sweep.state.is_over and now_ms - self._changed_ms(sweep) > self._news_ms
+        if not is_old and self._store.take_notice(sweep.id, what):
+            self._thread.submit(partial(self._post, self._settings.notify, self._body(sweep, what)))
+
+    def _is_stalled(self, sweeps: Sequence[SweepView], now_ms: int) -> bool:
+        """Return whether trials of the queue wait, and nothing has happened in it for long."""
+        if any(s.counts.running for s in sweeps) or not any(map(_waits, sweeps)):
+            return False
+        return now_ms - max(map(self._changed_ms, sweeps)) >= self._stalled_ms
+
+    def _changed_ms(self, sweep: SweepView) -> int:
+        return max(sweep.created_ms, event_ms(self._reader.events.last_id(sweep.id)))
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
@@ -140,6 +137,23 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 _OPENER = urllib.request.build_opener(_NoRedirects)
+
+
+def _what(sweep: SweepView, *, is_stalled: bool) -> str:
+    """Return the state that a notice would tell, or another one."""
+    if is_stalled and _waits(sweep):
+        return _STALLED
+    if sweep.state is SweepState.RUNNING and _is_near(sweep):
+        return _NEAR
+    return sweep.state.value
+
+
+def _waits(sweep: SweepView) -> bool:
+    return sweep.state is SweepState.RUNNING and bool(sweep.counts.waits)
+
+
+def _is_near(sweep: SweepView) -> bool:
+    return sweep.budget is not None and sweep.budget.is_near
 
 
 def _notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[str, Any]:
