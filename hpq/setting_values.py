@@ -12,6 +12,7 @@ from hpq.domain.sweep import NAME_RULE
 
 KEY_LEAST = 16
 _WEBHOOK = re.compile(r"https?://[^\s/@]+(/\S*)?\Z")
+_SERVICE = re.compile(r"(?!https?:|ftps?:|file:)[a-z][a-z0-9+.-]*://\S+\Z")  # of Apprise
 
 
 def parse_name(text: str) -> str:
@@ -118,7 +119,10 @@ def parse_store(text: str) -> str:
 
 
 def parse_webhook(text: str) -> str:
-    """Parse the URL of a webhook."""
-    if not _WEBHOOK.match(text):
-        raise ValueError("use https:// or http://, a host and a path, without user and password")
+    """Parse the URL of a webhook, or of a service of Apprise."""
+    if not (_WEBHOOK.match(text) or _SERVICE.match(text)):
+        raise ValueError(
+            "use https:// or http://, a host and a path, without user and password; or a URL of"
+            " Apprise, such as ntfy://TOPIC"
+        )
     return text

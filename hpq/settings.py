@@ -174,8 +174,8 @@ ABOUT: Mapping[str, str] = {
     "log": "log level: debug, info, warning or error",
     "log_format": "format of the log of workers: text, or json, one object a line",
     "log_trials": "1: workers also print the output of their trials, for log collectors",
-    "notify": "webhook URL (Slack's format) for a notice when a sweep is held, stalled, near its"
-    " budget or over",
+    "notify": "webhook URL (Slack's format), or one of Apprise, for a notice when a sweep is held,"
+    " stalled, near its budget or over",
 }
 
 

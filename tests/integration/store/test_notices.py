@@ -21,6 +21,7 @@ from hpq_worker.lease.notices import Notices
 from tests.conftest import MakeSweep
 from tests.support.constants import DEADLINE_S
 from tests.support.hook import Hook, serving
+from tests.support.ids import raises
 from tests.support.store_calls import end, take
 
 
@@ -125,6 +126,21 @@ def test_a_webhook_that_fails_is_tried_again_and_its_url_stays_out_of_logs(
         look(workers)
         assert "is cancelled" in hook.next()
     assert "not sent" in caplog.text and "s3cret" not in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:'imghdr':DeprecationWarning")  # of Apprise
+def test_a_service_of_apprise_is_told_and_an_unknown_one_is_refused(
+    hook: Hook, reader: StoreReader, store: TrialStore, sweep_of: MakeSweep, control: SweepControl
+) -> None:
+    pytest.importorskip("apprise", reason="pip install 'hpq[notify]'")
+    one = Notices(Settings(notify=hook.url.replace("http://", "json://")), reader, store)
+    sweep_of(1)
+    control.cancel("demo-00000")
+    one.look(at_once=True)
+    assert "is cancelled" in hook.posted.get(timeout=DEADLINE_S)["message"]
+    one.close()
+    with raises("setting-invalid"):
+        Notices(Settings(notify="nosuch://host"), reader, store)
 
 
 def test_a_notice_that_failed_is_tried_again_though_its_worker_exits(

@@ -1,4 +1,4 @@
-"""Send a notice when a sweep is held, stalled, near its budget or over: one JSON webhook, once.
+"""Send a notice when a sweep is held, stalled, near its budget or over, once.
 
 The URL is HPQ_NOTIFY, which never goes to Redis. A trial never waits for a notice: a thread sends
 it, and tries again twice.
@@ -7,10 +7,8 @@ it, and tries again twice.
 from __future__ import annotations
 
 import html
-import json
 import logging
 import math
-import urllib.request
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from functools import partial
@@ -24,6 +22,7 @@ from hpq.sanitize import visible
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
+from hpq_worker.lease.notice_channel import Channel, channel
 from hpq_worker.process.call_thread import CallThread
 
 log = logging.getLogger("hpq.notices")
@@ -54,7 +53,11 @@ class Notices:
         stalled_s: float = _STALLED_S,
         news_s: float = _NEWS_S,
     ) -> None:
+        """Raises SettingsError if nothing can be sent to HPQ_NOTIFY."""
         self._settings, self._reader, self._store = settings, reader, store
+        self._send: Channel | None = None
+        if settings.notify:
+            self._send = channel(settings.notify, TIMEOUT_S)
         self._stalled_ms = 1000 * stalled_s
         self._news_ms = 1000 * news_s
         self._unfinished: set[str] = set()  # sweeps of the last look, which may end since
@@ -66,9 +69,9 @@ class Notices:
         Raises:
             RedisError: Redis does not answer.
         """
-        queue, url = self._settings.queue, self._settings.notify
+        queue = self._settings.queue
         # A worker that cannot send must not see a change before those that can.
-        if not url or not (at_once or self._store.take_look(queue)):
+        if self._send is None or not (at_once or self._store.take_look(queue)):
             return
         waiting = self._reader.sweeps.open_ids(queue)
         newest = self._reader.sweeps.ids(_NEWEST)
@@ -82,15 +85,15 @@ class Notices:
             if what == before:
                 continue
             if what in _EVENTS:
-                self._tell(sweep, what, now_ms)
+                self._tell(self._send, sweep, what, now_ms)
             elif before and not (before == _NEAR and _is_near(sweep)):  # resumed, or retried
                 self._store.drop_notice(sweep.id)
 
-    def _tell(self, sweep: SweepView, what: str, now_ms: int) -> None:
+    def _tell(self, send: Channel, sweep: SweepView, what: str, now_ms: int) -> None:
         """Send a notice if its reason is news, and no other worker sends it."""
         is_old = sweep.state.is_over and now_ms - self._changed_ms(sweep) > self._news_ms
         if not is_old and self._store.take_notice(sweep.id, what):
-            self._thread.submit(partial(self._post, self._settings.notify, self._body(sweep, what)))
+            self._thread.submit(partial(self._deliver, send, self._body(sweep, what)))
 
     def _is_stalled(self, sweeps: Sequence[SweepView], now_ms: int) -> bool:
         """Return whether trials of the queue wait, and nothing has happened in it for long."""
@@ -113,30 +116,17 @@ class Notices:
             why = f"trials wait, and no worker runs one; see hpq show {sweep.id}"
         return _notice(sweep, what, best, why)
 
-    def _post(self, url: str, body: Mapping[str, Any]) -> None:
-        """Post a notice, three times at most."""
-        head, data = {"Content-Type": "application/json"}, json.dumps(body).encode()
+    def _deliver(self, send: Channel, body: Mapping[str, Any]) -> None:
+        """Send a notice, three times at most."""
         for wait_s in _WAITS_S:
             try:
-                request = urllib.request.Request(url, data, head)
-                with _OPENER.open(request, timeout=TIMEOUT_S):
-                    return
+                return send(body)
             except (OSError, ValueError, HTTPException) as error:
                 # The error's text may quote the URL, which is a secret.
                 log.warning("notice not sent: %s", type(error).__name__)
             if self._stop.wait(wait_s):
                 break
         log.error("notice given up: %s", body["text"])
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: urllib would turn the POST into a GET, and go where it is sent."""
-
-    def redirect_request(self, *args: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
 def _what(sweep: SweepView, *, is_stalled: bool) -> str:
