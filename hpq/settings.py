@@ -31,7 +31,6 @@ from hpq.setting_values import (
     parse_webhook,
     parse_word,
     parse_words,
-    user_of_key,
 )
 
 IN_POD = "KUBERNETES_SERVICE_HOST"  # the kubelet sets it
@@ -143,7 +142,7 @@ ABOUT: Mapping[str, str] = {
     " unset: by `hpq join`, else a private server",
     "redis_password_file": "file with the server's password",
     "prefix": "prefix of all keys; separates groups of sweeps on one Redis server",
-    "user": "owner of your sweeps; unset: the login name; a personal code key overrides both",
+    "user": "owner of your sweeps; unset: the login name",
     "data": "directory of data sets; unset: data under HPQ_HOME",
     "home": "directory of the private server, the code key, work directories, caches and logs",
     "scratch": "directory of yours for the work directories, on a local disk; unset: HPQ_HOME",
@@ -164,8 +163,7 @@ ABOUT: Mapping[str, str] = {
     "cpus": "CPU cores that a pod requests; each trial's OMP_NUM_THREADS is its share of them",
     "code": "directory of the programs in an image",
     "python": "Python of programs (${interpreter}); unset: python on PATH, as with W&B",
-    "code_key": "key that signs code, 16 characters or more, or a personal one of `hpq invite"
-    " --user`; unset: the key under HPQ_HOME",
+    "code_key": "key that signs code, 16 characters or more; unset: the key under HPQ_HOME",
     "pass_env": "variables that a sweep's pass_env may request in a pod",
     "port": "port of /livez, /readyz and /metrics of workers, and /metrics of a dashboard; 0: none",
     "image": "name of the image, recorded with each attempt",
@@ -209,8 +207,6 @@ def read(environ: Mapping[str, str]) -> Settings:
     home = values["home"]
     assert isinstance(home, Path)
     values.setdefault("data", home / "data")
-    if user := user_of_key(str(values.get("code_key", ""))):
-        values["user"] = user  # a personal key signs for its user only
     values.setdefault("user", _login(environ))
     pod_s = values.get("pod_grace_s")
     if isinstance(pod_s, float):  # the worker must release its trial before the kubelet's SIGKILL

@@ -3,9 +3,6 @@
 HMAC-SHA256 with a key that Redis never holds: HPQ_CODE_KEY, or a file under HPQ_HOME that the first
 enqueue creates, so that workers of the same user and machine agree without set-up. The record of a
 sweep covers its code and its search. Each row of parameters begins with a code of its own.
-
-A personal key, `user:NAME:HEX`, is derived from that key, so its holder verifies every user without
-a list. What a personal key signs also covers the owner, who is its user, and the priority.
 """
 
 from __future__ import annotations
@@ -20,11 +17,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hpq.domain.sweep import PERSONAL_SCHEMA, Launch, RunnableSweep, SweepView
+from hpq.domain.sweep import Launch, RunnableSweep, SweepView
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.process import make_private
-from hpq.setting_values import user_of_key
 from hpq.settings import Settings
 from hpq.store.wire.fields import dumps
 from hpq.store.wire.sweep import encode_launch
@@ -99,46 +95,12 @@ def _make(path: Path) -> None:
         raise UserError(text, code="code-key-unwritable") from None
 
 
-def personal_key(key: bytes, user: str) -> bytes:
-    """Derive a user's own key from the cluster's."""
-    mac = hmac.new(key, dumps(["hpq user", user]).encode(), hashlib.sha256).hexdigest()
-    return f"user:{user}:{mac}".encode()
-
-
-def is_personal(key: bytes | None) -> bool:
-    """True if a key signs for one user only."""
-    return bool(key and _user_of(key))
-
-
-def _user_of(key: bytes) -> str:
-    return user_of_key(key.decode("utf-8", "replace"))
-
-
-def signing_key(key: bytes | None, prefix: str, sweep: RunnableSweep) -> bytes | None:
-    """Return the key that signed exactly this record: this one, or its owner's, derived from it.
-
-    Returns None if neither did. A personal key counts only for sweeps of its user.
-    """
-    if key is None:
-        return None
-    keys = [] if is_personal(key) else [key]
-    if sweep.schema >= PERSONAL_SCHEMA:  # then the record covers owner and priority
-        own = key if is_personal(key) else personal_key(key, sweep.owner)
-        keys += [own] if _user_of(own) == sweep.owner else []
-    for one in keys:
-        if hmac.compare_digest(sign(one, prefix, sweep).encode(), sweep.signature.encode()):
-            return one
-    return None
-
-
 def sign(key: bytes, prefix: str, sweep: RunnableSweep) -> str:
     """Return the signature of a sweep's record under one prefix, as hex.
 
     The record says that the rows of the parameters are signed, too: no worker accepts others.
     """
-    own = {"owner": sweep.owner, "priority": sweep.priority} if is_personal(key) else {}
     record = {
-        **own,
         "prefix": prefix,
         "sweep": sweep.id,
         "launch": encode_launch(sweep.launch),
@@ -152,8 +114,8 @@ def sign(key: bytes, prefix: str, sweep: RunnableSweep) -> str:
 
 
 def is_signed(key: bytes, prefix: str, sweep: RunnableSweep) -> bool:
-    """True if this key, or one that it derives, signed exactly this record."""
-    return signing_key(key, prefix, sweep) is not None
+    """True if this key signed exactly this record."""
+    return hmac.compare_digest(sign(key, prefix, sweep).encode(), sweep.signature.encode())
 
 
 def verifying_key(settings: Settings) -> bytes | None:
@@ -175,22 +137,10 @@ def own_directory(settings: Settings, sweep: SweepView) -> Path | None:
     return folder if is_own and sweep.launch.code_dir and folder.is_dir() else None
 
 
-def resigned(settings: Settings, sweep: SweepView, *, priority: int) -> str:
-    """Return the signature of a user's sweep with another priority.
-
-    Raises:
-        UserError: this machine's key did not sign the sweep.
-    """
-    key = RowSigner.required(settings, sweep).key
-    return sign(key, settings.prefix, replace(sweep, priority=priority))
-
-
 def signed(key: bytes | None, prefix: str, sweep: SweepView) -> tuple[SweepView, SignRow]:
     """Return a sweep with its signature, and what signs its rows; unsigned if there is no key."""
     if not key:
         return replace(sweep, signature="", signer=""), unsigned
-    if user := _user_of(key):
-        sweep = replace(sweep, owner=user, schema=max(sweep.schema, PERSONAL_SCHEMA))
     sweep = replace(sweep, signature=sign(key, prefix, sweep), signer=fingerprint(key))
     return sweep, RowSigner(key, prefix, sweep.id).sign
 
@@ -205,12 +155,10 @@ class RowSigner:
 
     @classmethod
     def of(cls, key: bytes | None, prefix: str, sweep: RunnableSweep) -> RowSigner | None:
-        """Return the signer of a sweep's rows if this key signed the sweep's record, else None.
-
-        The holder of the cluster's key signs the rows of a user with that user's own key.
-        """
-        found = signing_key(key, prefix, sweep)
-        return cls(found, prefix, sweep.id) if found else None
+        """Return the signer of a sweep's rows if this key signed the sweep's record, else None."""
+        if key is None or not is_signed(key, prefix, sweep):
+            return None
+        return cls(key, prefix, sweep.id)
 
     @classmethod
     def required(cls, settings: Settings, sweep: RunnableSweep) -> RowSigner:
@@ -223,8 +171,6 @@ class RowSigner:
         if signer := cls.of(key, settings.prefix, sweep):
             return signer
         remedy = "run this command where it was enqueued, or `hpq invite` there and `hpq join` here"
-        if is_personal(key):
-            remedy = f"only {sweep.owner} and holders of the cluster's key can do this"
         text = f"{sweep.id}: not signed with this machine's key{keys_apart(key, sweep)}; {remedy}"
         raise UserError(text, code="code-key-differs")
 
@@ -269,13 +215,10 @@ class RowSigner:
 def unverified(settings: Settings, sweep: SweepView) -> Notice | None:
     """Return why this machine's key cannot verify a sweep's parameters; None if it can.
 
-    A machine without a key verifies nothing, and has nothing to say; nor has one with a personal
-    key of other users' sweeps.
+    A machine without a key verifies nothing, and has nothing to say.
     """
     key = verifying_key(settings)
     if not key or is_signed(key, settings.prefix, sweep):
-        return None
-    if is_personal(key) and _user_of(key) != sweep.owner:
         return None
     keys = keys_apart(key, sweep)
     text = f"{sweep.id}: not signed with this machine's key{keys}; its parameters are shown"
@@ -287,18 +230,12 @@ def fingerprint(key: bytes | None) -> str:
     return hmac.new(key, b"hpq fingerprint", hashlib.sha256).hexdigest()[:12] if key else ""
 
 
-def fingerprint_for(key: bytes | None, sweep: RunnableSweep) -> str:
-    """Return the fingerprint of the key that a holder of `key` expects to have signed a sweep."""
-    is_derived = bool(key) and sweep.schema >= PERSONAL_SCHEMA and not is_personal(key)
-    return fingerprint(personal_key(key, sweep.owner) if key and is_derived else key)
-
-
 def keys_apart(key: bytes | None, sweep: RunnableSweep) -> str:
     """Return ` (key OURS; the sweep's is THEIRS)`, for a line about keys that differ.
 
     The sweep's fingerprint comes from Redis: no decision may depend on it.
     """
-    ours = fingerprint_for(key, sweep) or "none"
+    ours = fingerprint(key) or "none"
     if not sweep.signature:
         return f" (key {ours}; the sweep has no signature)"
     if not _FINGERPRINT.fullmatch(sweep.signer):

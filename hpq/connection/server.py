@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
-
-from hpq.connection.client import connect, guard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,28 +71,6 @@ def change_password(redis: Redis, user: str, password: str) -> bool:
         redis.acl_setuser(user, enabled=True, reset_passwords=True, passwords=f"+{password}")
     redis.client_kill_filter(user=user)
     return _save_users(redis)
-
-
-def set_user(url: str, name: str, password: str, rules: Sequence[str]) -> bool:
-    """Create or replace a user, and disconnect the clients of an older one. Raises as `guard`.
-
-    Returns whether the server saved it, as `change_password`.
-    """
-    with guard(url):
-        client: Any = connect(url, retries=1)  # `acl_setuser` cannot write %R~
-        client.execute_command("ACL", "SETUSER", name, "reset", "on", f">{password}", *rules)
-        client.client_kill_filter(user=name)
-        return _save_users(client)
-
-
-def remove_user(url: str, name: str) -> bool | None:
-    """Remove a user and disconnect its clients. Raises as `guard`.
-
-    Returns whether the server saved that, as `change_password`; None if it has no such user.
-    """
-    with guard(url):
-        redis = connect(url, retries=1)
-        return _save_users(redis) if redis.acl_deluser(name) else None
 
 
 def _save_users(redis: Redis) -> bool:

@@ -18,11 +18,9 @@ from hpq.domain.trial import Json, TrialState
 # Each sweep has a schema number, and a worker ignores sweeps whose number is higher than its own.
 # 3: the record covers the search, and each trial's parameters are signed.
 # 4: `schema_of` lists what an older worker would ignore.
-# 5: a personal key signed the record, which then covers owner and priority.
-SCHEMA = 5
+SCHEMA = 4
 COMMON_SCHEMA = 3
 FEATURE_SCHEMA = 4
-PERSONAL_SCHEMA = 5
 DEFAULT_QUEUE = "default"
 FUNCTION = "function"  # trainer and queue of trials that `hpq.agent` runs in its caller's process
 _PLACE = 60  # characters of a file and line

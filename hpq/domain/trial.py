@@ -156,8 +156,7 @@ class Claim:
     signature: str = ""
     timeout_s: float = 0.0
     stall_s: float = 0.0
-    owner: str = ""  # this and the next are those by which the claim chose the sweep
-    priority: int = 0
+    owner: str = ""  # whose limits count the attempt
     limited: bool = False  # operators' limits exist for the prefix
     gpus: float = 1.0  # of the trial here, which count for limits
     unfed: str = ""  # a sweep that lacks a suggester, which this worker should start

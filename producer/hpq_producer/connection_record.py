@@ -62,7 +62,7 @@ class ConnectionRecord:
 
     @property
     def role(self) -> str:
-        """The role, which is the end of the user's name; user-NAME of a single person."""
+        """The role, which is the end of the user's name."""
         return self.user.removeprefix(f"{self.prefix}-")
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
@@ -160,51 +159,3 @@ def test_wait_and_watch_in_lines_say_by_the_pods_why_nobody_takes_a_sweep(
             assert any(ids(line) == ["no-deployment"] for line in process.stdout)
             process.kill()
     outside.ok("cancel", sid, "--yes")
-
-
-def test_people_who_are_invited_at_a_time_lose_no_line_of_the_next_start(
-    outside: Outside, namespace: Namespace
-) -> None:
-    outside.ok("connect", "--namespace", namespace.name)
-    people = [f"guest{number}" for number in range(4)]
-    words = [[HPQ, "invite", "--user", name] for name in people]
-    running = [
-        subprocess.Popen(one, env=outside.env, stderr=subprocess.PIPE, text=True) for one in words
-    ]
-    said = [process.communicate()[1] for process in running]
-    done = {process.returncode: ids(text) for process, text in zip(running, said, strict=True)}
-    assert done.items() <= {0: [], 2: ["cluster-refused"]}.items() and 0 in done, said
-    secret = namespace.get("secret", "hpq-redis-users")
-    lines = base64.b64decode(secret["data"]["users.acl"]).decode()
-    for name, process in zip(people, running, strict=True):
-        assert (f"user hpq-user-{name} " in lines) == (process.returncode == 0), said
-    for name, process in zip(people, running, strict=True):
-        if process.returncode == 0:
-            outside.ok("invite", "--user", name, "--revoke")
-
-
-def test_a_person_connects_with_a_secret_of_their_own_until_it_is_revoked(
-    outside: Outside, namespace: Namespace
-) -> None:
-    here = ("--namespace", namespace.name)
-    theirs = bound_to("hpq-member", outside)
-    outside.ok("connect", *here)
-    outside.ok("invite", "--user", "ana")
-    outside.ok("connect", "--stop")
-    done = outside.hpq("connect", *here, "--user", "ana", KUBECONFIG=theirs)
-    assert (done.returncode, ids(done.stderr)) == (4, ["cluster-forbidden"])
-    role = ("--verb=get", "--resource=secrets", "--resource-name=hpq-user-ana")
-    namespace.kubectl("create", "role", "hpq-user-ana", *role)
-    account = f"--serviceaccount={namespace.name}:has-hpq-member"
-    namespace.kubectl("create", "rolebinding", "ana", "--role=hpq-user-ana", account)
-    outside.ok("connect", *here, "--user", "ana", KUBECONFIG=theirs)
-    (outside.code / "hello.py").write_text(LEAVES)
-    (outside.code / "sweep.yaml").write_text(SWEEP)
-    sid = outside.ok("enqueue", "sweep.yaml", KUBECONFIG=theirs).strip()
-    outside.ok("wait", sid)
-    (mine,) = (one for one in json.loads(outside.ok("ls", "--json")) if one["id"] == sid)
-    assert mine["owner"] == "ana"
-    outside.ok("connect", "--stop")
-    outside.ok("connect", *here)
-    outside.ok("invite", "--user", "ana", "--revoke")
-    assert namespace.kubectl("get", "secrets", "hpq-user-ana", "--ignore-not-found") == ""

@@ -8,8 +8,8 @@
 --      claimed; '' for any), gpus (of a trial here; optional: 1), left_ms (until this worker is stopped;
 --      optional)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
---      began, the sweep's created_ms, signature, timeout_s, stall_s, owner and priority, 1 if operators'
---      limits exist, unfed | empty, a sweep with a newer schema ('' for none), short (a sweep whose waiting
+--      began, the sweep's created_ms, signature, timeout_s, stall_s and owner, 1 if operators' limits exist,
+--      unfed | empty, a sweep with a newer schema ('' for none), short (a sweep whose waiting
 --      trials need more time than is left; '' for none), unfed (a sweep that lacks a suggester; '' for none) |
 --      drained (a person stopped this worker from claiming)
 
@@ -34,7 +34,7 @@ local function answer(s, t)
   if #checkpoint > ROW_BYTES then checkpoint = '-' end
   if lacks_suggester(s) then unfed = s.SID end
   return {'trial', s.SID, t.N, t.attempt, row, checkpoint, t.unbegun or '0', s.created_ms or '', s.signature or '',
-    s.timeout_s or '', s.stall_s or '', s.owner or '', s.priority or '0', owners().exist() and '1' or '', unfed}
+    s.timeout_s or '', s.stall_s or '', s.owner or '', owners().exist() and '1' or '', unfed}
 end
 
 -- What the next run must have if one of `least` ms was cut off: two allocations of one length begin a little

@@ -22,9 +22,7 @@ LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
 # As lua/claim.lua replies them.
-_OF_SWEEP = (
-    *(b"created_ms", b"signature", b"timeout_s", b"stall_s", b"owner", b"priority", b"limited"),
-)
+_OF_SWEEP = (b"created_ms", b"signature", b"timeout_s", b"stall_s", b"owner", b"limited")
 
 
 def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> Claim | Nothing:
@@ -57,7 +55,6 @@ def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> 
         timeout_s=r.real("timeout_s"),
         stall_s=r.real("stall_s"),
         owner=r.text("owner"),
-        priority=r.whole("priority"),
         limited=bool(r.text("limited")),
         gpus=float(gpus) if r.text("limited") else 1.0,
         unfed=unfed,

@@ -39,7 +39,7 @@ def in_words(fields: Mapping[str, str]) -> str:
     return " ".join(
         f"{keys.get(name, name)}={_word(name, text)}"
         for name, text in fields.items()
-        if name not in ("schema", "signature")
+        if name != "schema"
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
-from hpq.code.signing import resigned
-from hpq.domain.sweep import FEATURE_SCHEMA, PERSONAL_SCHEMA, SweepView
+from hpq.domain.sweep import FEATURE_SCHEMA, SweepView
 from hpq.errors import UserError
 from hpq.store.wire.fields import MOST_TEXT, dumps, number
 from hpq_producer.actions.limits import FIELDS, TAG, in_words
@@ -21,11 +20,7 @@ _CLOSE = 0.75  # similarity of a typo; at difflib's 0.6, metric would match retr
 
 
 def set_limits(session: Session, sweep: SweepView, fields: Mapping[str, str]) -> str:
-    """Change fields of a sweep, as `limits` returns them; return a line for the user.
-
-    Raises:
-        UserError: the signature covers the priority, and this machine's key did not sign the sweep.
-    """
+    """Change fields of a sweep, as `limits` returns them; return a line for the user."""
     rest = dict(fields)
     done = in_words({name: text for name, text in fields.items() if name != "note"})
     if "note" in fields:
@@ -36,8 +31,6 @@ def set_limits(session: Session, sweep: SweepView, fields: Mapping[str, str]) ->
         rest = {"budget_ms": "0"} | rest | {"schema": str(max(sweep.schema, FEATURE_SCHEMA))}
     if "priority" in rest:
         check_priority(session.reader, sweep.owner, int(rest["priority"]))
-        if sweep.schema >= PERSONAL_SCHEMA:
-            rest["signature"] = resigned(session.settings, sweep, priority=int(rest["priority"]))
     if rest:
         session.control().set(sweep.id, rest)
     capped = _set_run_cap(session, sweep, int(cap)) if cap is not None else ""

@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -69,39 +67,17 @@ class KubernetesApi:
 
     def get(self, path: str, **query: str) -> Any:
         """Send a GET request and return the JSON answer."""
-        return self._send("GET", path, query=query)
+        return self._send(path, query)
 
-    def apply(self, path: str, manifest: Mapping[str, object]) -> None:
-        """Create or replace what hpq wrote of an object."""
-        query = {"fieldManager": "hpq", "force": "true"}
-        self._send("PATCH", path, manifest, "application/apply-patch+yaml", query)
-
-    def merge(self, path: str, changes: Mapping[str, object]) -> None:
-        """Change fields of an object."""
-        self._send("PATCH", path, changes, "application/merge-patch+json")
-
-    def delete(self, path: str) -> None:
-        """Delete an object; it may be gone already."""
-        with suppress(NotFound):
-            self._send("DELETE", path)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, object] | None = None,
-        kind: str = "application/json",
-        query: Mapping[str, str] = MappingProxyType({}),
-    ) -> Any:
+    def _send(self, path: str, query: Mapping[str, str]) -> Any:
         from urllib3 import Timeout  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
         try:
             answer = self._pool.request(
-                method,
+                "GET",
                 f"{self.server}{path}" + (f"?{urlencode(query)}" if query else ""),
-                headers={**self._headers(), "Accept": "application/json", "Content-Type": kind},
-                body=None if body is None else json.dumps(body),
+                headers={**self._headers(), "Accept": "application/json"},
                 retries=False,
                 timeout=Timeout(connect=_CONNECT_S, read=_READ_S),
             )

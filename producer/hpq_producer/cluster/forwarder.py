@@ -211,7 +211,7 @@ class Forwarder:
             raise UserError(text, code="port-unusable") from None
         self._password = SecretFile(self._home, "password", credentials.password)
         signs = self._role in ("producer", "admin")
-        key = self._service.code_key() if signs else credentials.code_key
+        key = self._service.code_key() if signs else ""
         self._key = SecretFile(self._home, "code-key", key) if key else None
         ca = credentials.ca if self._service.scheme == "rediss" else ""
         self._ca = SecretFile(self._home, "ca", ca) if ca else None

@@ -11,7 +11,7 @@ from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import pod_of
 from hpq_producer.connection_record import doctor_command, kubectl_command
-from hpq_producer.manifests.acl import person_of, personal_role
+from hpq_producer.manifests.acl import personal_role
 
 SERVICE, CODE_KEY, CERTIFICATE = "hpq-redis", "hpq-code-key", "hpq-redis-tls"
 SECRETS = (
@@ -29,7 +29,6 @@ class RedisCredentials:
     user: str
     password: str
     ca: str = ""
-    code_key: str = ""  # of a single person
 
     def prefix(self, role: str) -> str:
         """Return the key prefix of the user, which is the start of its name."""
@@ -55,7 +54,7 @@ def installed(api: KubernetesApi, prefix: str) -> tuple[str, list[str]]:
 
 def secret_of(role: str) -> str:
     """Return the name of the Secret with the credentials of a role."""
-    return f"hpq-{role}" if person_of(role) else f"{SERVICE}-{role}"
+    return f"{SERVICE}-{role}"
 
 
 class RedisService:
@@ -102,29 +101,16 @@ class RedisService:
     def credentials(self, role: str, prefix: str) -> RedisCredentials:
         """Read the Secret of a role; the user's name is PREFIX-ROLE if the Secret has none.
 
-        The role of a single person is user-NAME.
-
         Raises:
             NotFound, Forbidden: the Secret does not exist, or may not be read.
         """
-        name = secret_of(role)
         try:
-            data = self._secret(name)
-        except NotFound:
-            if not (person := person_of(role)):
-                raise
-            text = f"namespace {self.api.namespace} has no Secret {name}; an administrator makes it"
-            raise NotFound(
-                f"{text}: hpq invite --user {person}", code="cluster-object-missing"
-            ) from None
+            data = self._secret(secret_of(role))
         except Forbidden as error:
             raise Forbidden(f"{error}{_way_in(role)}", code="cluster-forbidden") from None
         user = data.get("username") or f"{prefix}-{role}"
         return RedisCredentials(
-            user=user,
-            password=data.get("password", ""),
-            ca=data.get("ca.crt", ""),
-            code_key=data.get("code-key", ""),
+            user=user, password=data.get("password", ""), ca=data.get("ca.crt", "")
         )
 
     def code_key(self) -> str:
@@ -189,11 +175,9 @@ def _create(api: KubernetesApi, with_tls: str, verb: str = "create") -> str:
 
 def _way_in(role: str) -> str:
     """Return who may read the Secret of a role, for a message."""
-    if person := person_of(role):
-        return f"; `hpq invite --user {person}` prints the commands that grant it"
     ways = {
         "admin": "; no Role of hpq has it",
-        "producer": "; with a user of your own: --user NAME; for reading only: --role viewer",
+        "producer": "; for reading only: --role viewer",
     }
     return ways.get(role, "")
 

@@ -17,7 +17,6 @@ from hpq.domain.sweep import (
     DEFAULT_QUEUE,
     FUNCTION,
     MAX_PRIORITY,
-    PERSONAL_SCHEMA,
     SweepState,
     SweepView,
 )
@@ -169,9 +168,7 @@ def _may_run(worker: Worker, sweep: SweepView) -> bool:
         return True
     if sweep.launch.trainer in BUILT_IN:
         return False
-    # Only holders of the workers' key can compute the fingerprint of a personal key.
-    is_own = sweep.signer in ("", worker.key) or sweep.schema >= PERSONAL_SCHEMA
-    return bool(sweep.signature and worker.key) and is_own
+    return bool(sweep.signature and worker.key) and sweep.signer in ("", worker.key)
 
 
 def _explain_refusal(sweep: SweepView, willing: Sequence[Worker], server: Server) -> Notice:

@@ -13,7 +13,7 @@ from functools import partial
 
 from hpq import datasets
 from hpq.code.command import interpreter, is_own
-from hpq.code.signing import fingerprint, is_personal, key_of, verifying_key
+from hpq.code.signing import fingerprint, key_of, verifying_key
 from hpq.connection.credentials import parse, redact
 from hpq.connection.server import read_acl, read_status
 from hpq.domain.status import Worker
@@ -103,9 +103,11 @@ def _server(session: Session) -> Iterator[Finding]:
             "CONFIG SET appendonly yes; set it in redis.conf, too",
         )
     user = parse(session.url).username or ""
-    if user.rpartition("-")[2] not in ROLES:
+    role = user.removeprefix(f"{session.settings.prefix}-")
+    is_of_hpq = role in ROLES or bool(person_of(role))
+    if not is_of_hpq:
         yield from _users(session, status.config_file)
-    yield from _limits(session, user)
+    yield from _limits(session, user, may_ask=not is_of_hpq)
     if status.role != "master":
         yield wrong(
             "redis-replica", f"the server is a {status.role}", "set HPQ_REDIS_URL to the primary"
@@ -134,12 +136,11 @@ def _users(session: Session, config: str) -> Iterator[Finding]:
     )
 
 
-def _limits(session: Session, user: str) -> Iterator[Finding]:
+def _limits(session: Session, user: str, *, may_ask: bool) -> Iterator[Finding]:
     """Yield why limits of owners, if any are set, are advice.
 
     hpq's own users may not change them: their attempts would fill the ACL LOG.
     """
-    role = user.removeprefix(f"{session.settings.prefix}-")
     owners = session.reader.owners
     if session.is_private or not owners.all():
         return
@@ -150,12 +151,12 @@ def _limits(session: Session, user: str) -> Iterator[Finding]:
             " read",
             "upgrade the server to Redis 7.0 or newer, and load the users of `hpq redis-acl` again",
         )
-    elif role not in ROLES and not person_of(role) and owners.may_write():
+    elif may_ask and owners.may_write():
         yield note(
             "limits-advice",
             f"the Redis user {user or 'default'} may change limits of owners: they are advice for"
             " all who have its password",
-            "keep it to administrators; `hpq invite --user NAME` makes a user for each person",
+            "keep it to administrators; `hpq redis-acl --user NAME` prints a user for each person",
         )
 
 
@@ -167,8 +168,7 @@ def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
             remedy = how_to_start(Server.CLUSTER, kubectl=in_cluster)
         yield note("no-worker", "no worker is running", remedy)
     yield from _stores(workers)
-    key = verifying_key(session.settings)
-    own_key = "" if is_personal(key) else fingerprint(key)  # workers derive personal keys
+    own_key = fingerprint(verifying_key(session.settings))
     for worker in workers:
         if own_key and worker.key not in ("", own_key):
             yield poor(
@@ -288,7 +288,6 @@ def _check_machine(settings: Settings) -> Iterator[Finding]:
     try:
         key = key_of(settings, make=False)
         which = fingerprint(key) or "none yet; the first enqueue makes one"
-        which += f", personal: you work as {settings.user}" if is_personal(key) else ""
         what = f"HPQ_HOME is {settings.home} ({size(bytes_of(settings.home))}), code key {which}"
         yield good("code-key", what)
     except HpqError as error:

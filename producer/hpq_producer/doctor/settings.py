@@ -6,7 +6,7 @@ import os
 from itertools import zip_longest
 from textwrap import wrap
 
-from hpq.code.signing import fingerprint, is_personal, verifying_key
+from hpq.code.signing import fingerprint, verifying_key
 from hpq.domain.trial import Json
 from hpq.settings import ABOUT, Settings, describe, read, variable
 from hpq_producer import connection_record
@@ -57,10 +57,8 @@ _COLUMNS = (
 
 def _key(settings: Settings) -> dict[str, Json]:
     """Return the fingerprint of the code key: HPQ_CODE_KEY, else the key under HPQ_HOME."""
-    key = verifying_key(settings)
-    mark = fingerprint(key)
+    mark = fingerprint(verifying_key(settings))
     where = "" if settings.code_key else ", under HPQ_HOME"
-    where += f", of user {settings.user}" if is_personal(key) else ""
     return {variable("code_key"): f"*** (key {mark}{where})"} if mark else {}
 
 

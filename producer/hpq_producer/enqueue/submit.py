@@ -17,9 +17,8 @@ from hpq.code.bundle import keep, pack, unpack
 from hpq.domain.identity import ParameterSet, slug
 from hpq.domain.sweep import Keep, SweepView
 from hpq.domain.trial import TrialView
-from hpq.errors import Forbidden, UserError
+from hpq.errors import UserError
 from hpq.search.replicates import replicated
-from hpq.setting_values import user_of_key
 from hpq.store.enqueue import SweepWriter
 from hpq.store.scripts import BATCH_ROWS
 from hpq.store.wire.fields import dumps
@@ -78,13 +77,11 @@ def enqueue_sweep(
 
     Raises:
         UserError: a placeholder of the file is not filled in.
-        Forbidden: the file names an owner other than the user of this machine's personal key, or
-            operators let the owner have only a lower priority.
+        Forbidden: operators let the owner have only a lower priority.
         OutOfReach: the server has no room for the sweep.
     """
     spec, code = submission.spec, submission.code
     refuse_unfilled(spec.source, submission.file)
-    _refuse_other_owner(session, submission)
     writer, search = session.writer(), preflight.late_search(submission)
     existing = None if allow_duplicate else session.reader.sweeps.find_by_digest(submission.digest)
     if existing is not None:
@@ -237,13 +234,6 @@ def write_rows(
         first += len(chunk)
         progress(first - 1)
     return first - 1
-
-
-def _refuse_other_owner(session: Session, submission: Submission) -> None:
-    user, owner = session.settings.user, submission.spec.keys.owner
-    if owner not in ("", user) and user_of_key(session.settings.code_key):
-        text = f"{submission.file}: owner: {owner}, but your code key signs for {user} only"
-        raise Forbidden(f"{text}; remove the key owner", code="sweep-of-another")
 
 
 def _stall(stall: float | IdleKeys) -> dict[str, Any]:

@@ -9,12 +9,12 @@ role can write the limits. Below Redis 7.0, which lacks the right to read only, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 ROLES = ("producer", "worker", "viewer", "autoscaler")
-_PERSONAL = "user-"  # and the person's name: a role of its own
+_PERSONAL = "user-"  # and a person's name: a producer whose user can be removed alone
 Version = tuple[int, int]
 # `default` cannot log in, but keeps its rights: Redis 7.0 replays its append-only file as
 # `default`, and skips commands that `default` may not run.
@@ -42,8 +42,11 @@ class User:
     rules: tuple[str, ...]
 
 
-def users(prefix: str, version: Version) -> list[User]:
-    """Return one user for each role of a prefix, on a server of this version."""
+def users(prefix: str, version: Version, people: Sequence[str] = ()) -> list[User]:
+    """Return one user for each role of a prefix, on a server of this version.
+
+    Each of `people` gets a user with the rights of a producer.
+    """
     reads = "%R~" if version >= (7, 0) else "~"
     tickets = ("~rq:queues", f"~rq:queue:hpq:{prefix}:*", f"~rq:job:hpq_{prefix}_*")
     register = ("~rq:workers", f"~rq:workers:hpq:{prefix}:*", "~rq:worker:*")
@@ -59,16 +62,18 @@ def users(prefix: str, version: Version) -> list[User]:
     sends = {"producer": _WRITES, "worker": _WORKS, "viewer": _READS, "autoscaler": _SCALES}
     # 7.0 refuses the name of a subcommand that it lacks; 6.2 takes any.
     more = [] if (7, 0) <= version < (7, 2) else [_SINCE_7_2]
+    rights = {role: role for role in ROLES}
+    rights |= {personal_role(name): "producer" for name in people}
     return [
         User(
             role=role,
             name=f"{prefix}-{role}",
             rules=(
-                *("resetkeys", "resetchannels", *keys_of[role], "-@all"),
-                *(f"+{command}" for command in (*sends[role].split(), *more)),
+                *("resetkeys", "resetchannels", *keys_of[right], "-@all"),
+                *(f"+{command}" for command in (*sends[right].split(), *more)),
             ),
         )
-        for role in ROLES
+        for role, right in rights.items()
     ]
 
 
@@ -80,13 +85,6 @@ def personal_role(name: str) -> str:
 def person_of(role: str) -> str:
     """Return the person whose Redis user has a role; "" for a role of hpq."""
     return role.removeprefix(_PERSONAL) if role.startswith(_PERSONAL) else ""
-
-
-def personal_user(name: str, prefix: str, version: Version) -> User:
-    """Return the Redis user of one person, who has the rights of a producer."""
-    (producer,) = (user for user in users(prefix, version) if user.role == "producer")
-    role = personal_role(name)
-    return replace(producer, role=role, name=f"{prefix}-{role}")
 
 
 def administrator(prefix: str) -> User:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import FUNCTION, PERSONAL_SCHEMA, SCHEMA, Launch, SweepView
+from hpq.domain.sweep import FUNCTION, SCHEMA, Launch, SweepView
 from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.session import Server
@@ -128,14 +128,6 @@ def test_another_code_key_is_told_with_both_fingerprints() -> None:
     why = explain_no_worker(sweep, [_worker(key="bbbb"), _worker(name="w2", key="cccc")])
     assert why and why.code == "code-key-differs"
     assert all(key in why.text for key in ("aaaa", "bbbb", "cccc"))
-
-
-def test_a_personal_key_is_no_other_key_until_a_worker_refuses_the_sweep() -> None:
-    sweep = _sweep(PROGRAM, signature="mac", signer="aaaa")
-    sweep = replace(sweep, schema=PERSONAL_SCHEMA, owner="ana")
-    assert explain_no_worker(sweep, [_worker(key="bbbb")]) is None
-    refuses = {sweep.id: Notice("signature-wrong", "not ana's key")}
-    assert _code(explain_no_worker(sweep, [_worker(key="bbbb", refuses=refuses)])) is not None
 
 
 def test_workers_that_are_there_for_another_sweep_are_not_called_dead() -> None:

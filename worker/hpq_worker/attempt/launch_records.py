@@ -47,12 +47,12 @@ class LaunchRecords:
         A sweep that was refused is read anew the next time. Raises as `sweep`.
         """
         sweep = self.sweep(sid, claim)
-        refusal = self._trust.refusal(sweep, claim)
+        refusal = self._trust.refusal(sweep)
         if refusal is not None:
             del self._records[sid]
         return sweep, refusal
 
 
-def _names(it: RunnableSweep | Claim) -> tuple[int, str, str, int]:
-    """Return what tells a sweep from a later one with its id, or from what `hpq set` made of it."""
-    return it.created_ms, it.signature, it.owner, it.priority
+def _names(it: RunnableSweep | Claim) -> tuple[int, str]:
+    """Return what tells a sweep from a later one with its id."""
+    return it.created_ms, it.signature

@@ -15,9 +15,8 @@ from pathlib import Path
 from hpq import __version__
 from hpq.code.signing import (
     RowSigner,
-    fingerprint_for,
+    fingerprint,
     is_of_home,
-    is_personal,
     key_of,
     keys_apart,
 )
@@ -55,11 +54,8 @@ class TrustPolicy:
                 self._key = key_of(self._settings, make=False)
         return self._key
 
-    def refusal(self, sweep: RunnableSweep, claim: Claim | None = None) -> Notice | None:
-        """Return why this worker may not run a sweep, with the remedy; None if it may.
-
-        With a claim, also why it may not run the trial that was claimed.
-        """
+    def refusal(self, sweep: RunnableSweep) -> Notice | None:
+        """Return why this worker may not run a sweep, with the remedy; None if it may."""
         launch = sweep.launch
         if sweep.schema > SCHEMA:
             return Notice(
@@ -69,7 +65,7 @@ class TrustPolicy:
             )
         if wrong := self._wrong_place(launch):
             return Notice("wrong-place", wrong)
-        if untrusted := self.untrusted(sweep, claim):
+        if untrusted := self.untrusted(sweep):
             return untrusted
         if is_built_in(launch):
             return _cannot_import_trainers()
@@ -81,24 +77,9 @@ class TrustPolicy:
             return Notice("code-missing", f"{text}; enqueue it without --live")
         return None
 
-    def untrusted(self, sweep: RunnableSweep, claim: Claim | None = None) -> Notice | None:
-        """Return why this worker does not trust a sweep's record, or a claim; None if it does.
-
-        Under operators' limits an unsigned sweep has no owner whose limits would apply.
-        """
-        is_limited = claim is not None and claim.limited
-        if is_built_in(sweep.launch) and not is_limited:
-            return None
-        if (reason := self.unsigned(sweep)) is not None:
-            return reason
-        signer = self._signer(sweep)
-        assert signer is not None
-        if claim is None or not is_personal(signer.key):
-            return None
-        if (claim.owner, claim.priority) != (sweep.owner, sweep.priority):
-            text = "owner or priority changed after signing, so its place in the queue is forged"
-            return Notice("code-not-signed", f"{text}; enqueue it again, with --reuse for results")
-        return None
+    def untrusted(self, sweep: RunnableSweep) -> Notice | None:
+        """Return why this worker does not trust a sweep's record; None if it does."""
+        return None if is_built_in(sweep.launch) else self.unsigned(sweep)
 
     def unsigned(self, sweep: RunnableSweep) -> Notice | None:
         """Return why this worker does not know who enqueued a sweep; None if its key signed it."""
@@ -111,7 +92,7 @@ class TrustPolicy:
             text = f"this worker has no HPQ_CODE_KEY to check its signature; {remedy}"
             return Notice("code-key-missing", text)
         keys = keys_apart(self.key, sweep)
-        if not sweep.signature or sweep.signer == fingerprint_for(self.key, sweep):
+        if not sweep.signature or sweep.signer == fingerprint(self.key):
             remedy = "enqueue it again, with --reuse for its results"
         why = f"its record is not signed with this worker's HPQ_CODE_KEY{keys}"
         return Notice("code-not-signed", f"{why}; {remedy}")
@@ -134,8 +115,7 @@ class TrustPolicy:
         """Return the signer of a sweep's rows; checks the signature once for the same objects."""
         # All that `sign` covers. Objects, since values that are equal may differ in their bytes.
         covered = (self.key, sweep.launch, sweep.sampler, sweep.search, sweep.seed,
-                   sweep.replicates, sweep.signature, sweep.schema, sweep.owner,
-                   sweep.priority)  # fmt: skip
+                   sweep.replicates, sweep.signature)  # fmt: skip
         known = self._signers.pop(sweep.id, None)
         if known is None or not all(map(operator.is_, known[0], covered)):
             known = covered, RowSigner.of(self.key, self._settings.prefix, sweep)

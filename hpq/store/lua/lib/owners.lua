@@ -1,6 +1,5 @@
 -- Operators' limits of owners, and the ledger of running attempts by which a claim applies them. Both lie under
--- keys that producers may only read (hpq/store/keys.py): nothing here depends on what a producer may write,
--- but the owner's name, which a worker compares with the signed record.
+-- keys that producers may only read (hpq/store/keys.py). The owner is the name that the sweep says.
 
 local SPENT = P .. '.spent'
 local function ledger(owner) return P .. '.running:' .. owner end

@@ -4,47 +4,34 @@ from __future__ import annotations
 
 import getpass
 import os
-import secrets
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from typer import Argument, Option
 
 from hpq import __version__
 from hpq import process as hpq_process
 from hpq.code.command import interpreter, printed_by
-from hpq.code.signing import fingerprint, is_personal, key_of, personal_key
-from hpq.connection import server
+from hpq.code.signing import fingerprint, key_of
 from hpq.connection.client import FIRST_S, check_server, connect
-from hpq.connection.credentials import is_local, parse, redact, split, with_place
-from hpq.errors import Forbidden, NotFound, OutOfReach, UserError
+from hpq.connection.credentials import is_local, redact
+from hpq.errors import Forbidden, OutOfReach, UserError
 from hpq.notice import Notice
-from hpq.setting_values import user_of_key
 from hpq.settings import Settings, read, variable
 from hpq.shell import shell_hint
 from hpq_producer import connection_record, invitation
-from hpq_producer.cluster.personal_users import PersonalUsers
-from hpq_producer.cluster.redis_access import secret_of
-from hpq_producer.commands.admin.redis_acl import version_of
 from hpq_producer.commands.admin.worker import start
-from hpq_producer.commands.common_flags import checked_name
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.invitation import CODE_KEY, Invitation
-from hpq_producer.manifests.acl import personal_role, personal_user
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import print_message, warn
 
-_HOLDER_OF_USER = (
-    "a holder of this token works as {user} on this server; `hpq invite --user {user} --revoke`"
-    " revokes it"
-)
-T = TypeVar("T")
 _HOLDER = "a holder of this token can run code on your workers; `hpq redis-acl --rotate` revokes it"
 
 
@@ -53,56 +40,28 @@ def invite(
         Path | None,
         Option(metavar="PATH", help="Write the token to a new file that only you can read."),
     ] = None,
-    user: Annotated[
-        str | None,
-        Option(metavar="NAME", help="Create a Redis user and a code key for one person."),
-    ] = None,
-    revoke: Annotated[
-        bool, Option("--revoke", help="Remove the user NAME and disconnect its clients.")
-    ] = False,
 ) -> None:
     """Print a token that lets another machine join this server (`hpq join`).
 
     The token holds the server's URL and password, the prefix, the queue and the code key.
 
-    --user needs an administrator's connection. The token then holds the password and the code key
-    of one person, who owns all sweeps that they enqueue. On a cluster, a Secret holds both.
-
     Examples:
       hpq invite --file token
       hpq invite | ssh MACHINE-2 hpq join --no-worker
-      hpq invite --user ana | ssh ana@MACHINE hpq join
     """
     settings = load_settings()
-    _check_user(user, revoke=revoke)
-    if user is not None and (found := _connection(settings)):
-        return _on_cluster(found, user, revoke=revoke)
     _refuse_unshared(settings)
-    if user is not None and revoke:
-        return _revoke(settings, user)
     if file is None:
         _refuse_exposed(sys.stdout.fileno(), "stdout", "use --file PATH, which only you can read")
     check_server(connect(settings.redis_url, patience_s=FIRST_S), settings.redis_url)
     key, url = key_of(settings, make=True), settings.redis_url
     assert key is not None
-    if is_personal(key):
-        text = f"your code key signs for {settings.user} only; the holder of the cluster's key can"
-        raise UserError(f"{text} invite", code="code-key-differs")
-    if user is not None:
-        url, key = _with_user(settings, user), personal_key(key, user)
     shared, versions = _shared(settings), _versions(settings)
     _deliver(Invitation.of(url, key.decode(), shared, versions).encode(), file)
     if is_local(settings.redis_url):
         warn(f"{redact(settings.redis_url)} is reachable only on this machine: use its host name")
     if file is not None or sys.stdout.isatty():
-        warn(_HOLDER if user is None else _HOLDER_OF_USER.format(user=user))
-
-
-def _check_user(user: str | None, *, revoke: bool) -> None:
-    if user is None and revoke:
-        raise UserError("--revoke: name the person: --user NAME")
-    if user is not None:
-        checked_name("--user", user)
+        warn(_HOLDER)
 
 
 def _deliver(token: str, file: Path | None) -> None:
@@ -118,80 +77,6 @@ def _deliver(token: str, file: Path | None) -> None:
             raise UserError(text, code="file-unwritable") from None
         name = shell_hint([file.name])
         print_message(f"{file} written; copy it to the other machine, and type: hpq join {name}")
-
-
-def _with_user(settings: Settings, name: str) -> str:
-    """Create or replace a person's Redis user; return the URL with its new password."""
-    url = settings.redis_url
-    user = personal_user(name, settings.prefix, version_of(settings))
-    password = secrets.token_urlsafe(32)
-    is_saved = _as_administrator(
-        url, name, lambda: server.set_user(url, user.name, password, user.rules)
-    )
-    if not is_saved:
-        _warn_unsaved(f"invite {name} again")
-    parts = parse(split(url)[0])
-    return with_place(parts, f"{user.name}:{password}@{parts.netloc.rpartition('@')[2]}")
-
-
-def _revoke(settings: Settings, name: str) -> None:
-    user = f"{settings.prefix}-{personal_role(name)}"
-    is_saved = _as_administrator(
-        settings.redis_url, name, lambda: server.remove_user(settings.redis_url, user)
-    )
-    _print_revoked(name, user, is_known=is_saved is not None)
-    if is_saved is False:
-        _warn_unsaved(f"run `hpq invite --user {name} --revoke` again")
-
-
-def _as_administrator(url: str, name: str, change: Callable[[], T]) -> T:
-    """Change the users of the server.
-
-    Raises:
-        Forbidden: the Redis user of the URL may not.
-    """
-    try:
-        return change()
-    except Forbidden as error:
-        if error.code != "redis-forbidden":
-            raise
-        text = f"{redact(url)}: this Redis user may not change users; as an administrator, run"
-        command = f"HPQ_REDIS_URL=redis://ADMIN:PASSWORD@HOST hpq invite --user {name}"
-        raise Forbidden(f"{text}: {command}", code="redis-forbidden") from None
-
-
-def _warn_unsaved(remedy: str) -> None:
-    text = "the server has no aclfile and no redis.conf: a restart forgets this change; then"
-    warn(Notice("acl-unsaved", f"{text} {remedy}"))
-
-
-def _on_cluster(connection: ConnectionRecord, name: str, *, revoke: bool) -> None:
-    """Invite a person to the Redis of a cluster, or remove that user."""
-    users = PersonalUsers(connection)
-    if revoke:
-        is_known = users.revoke(name)
-        return _print_revoked(name, f"{connection.prefix}-{personal_role(name)}", is_known=is_known)
-    users.invite(name)
-    kubectl, own = connection.kubectl, secret_of(personal_role(name))
-    flags = "".join(connection_record.namespace_flags(connection.context, connection.namespace))
-    print_message(
-        f"{own}: Secret created with a password and a code key; let {name} read it:\n"
-        f"  {kubectl} create role {own} --verb=get --resource=secrets --resource-name={own}\n"
-        f"  {kubectl} create rolebinding {own} --role={own} --user={name}\n"
-        f"  {kubectl} create rolebinding hpq-member-{name} --role=hpq-member --user={name}\n"
-        f"replace --user={name} if Kubernetes knows {name} by another name;"
-        f" {name} then runs: hpq connect --user {name}{flags}"
-    )
-
-
-def _print_revoked(name: str, user: str, *, is_known: bool) -> None:
-    if not is_known:
-        text = f"the server has no user {user}; invite: hpq invite --user {name}"
-        raise NotFound(text, code="not-found")
-    print_message(
-        f"{user}: removed and disconnected; sweeps of {name} go on (hpq ls); end one:"
-        " hpq cancel --force SWEEP"
-    )
 
 
 def join(
@@ -239,8 +124,6 @@ def join(
     if "HPQ_STORE" in found.settings and not is_reachable:
         text = f"HPQ_STORE={joined.store} is not on this machine: a trial that moves between"
         warn(Notice("store-differs", f"{text} machines restarts; mount it at the same path"))
-    if user := user_of_key(found.files[CODE_KEY]):
-        return print_message(f"you work as {user}; a personal token starts no worker")
     if not no_worker:
         start()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
-from hpq.code.signing import fingerprint, is_personal, key_of
+from hpq.code.signing import fingerprint, key_of
 from hpq.connection import credentials as passwords_of
 from hpq.connection.client import check_server, connect, guard
 from hpq.connection.credentials import with_place
@@ -22,8 +23,8 @@ from hpq.process import private_file
 from hpq.settings import Settings
 from hpq.shell import shell_line
 from hpq_producer import invitation
-from hpq_producer.commands.common_flags import Output
-from hpq_producer.manifests.acl import ROLES, Version, line, users
+from hpq_producer.commands.common_flags import Output, checked_name
+from hpq_producer.manifests.acl import ROLES, Version, line, personal_role, users
 from hpq_producer.session import load_settings
 from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.output import Format, show_data
@@ -34,6 +35,7 @@ use it:    HPQ_REDIS_URL=redis://{worker}@HOST HPQ_REDIS_PASSWORD_FILE=DIR/worke
 the user `default` is unchanged; with another administrator: ACL SETUSER default off"""
 
 
+_REMOVE = "remove {user}: ACL DELUSER {user}, and delete its line of the aclfile"
 _KEY_CHANGED = """code key changed: {old} to {new}; invite each machine again, restart its workers
 workers that started with key {old} run the sweeps that it signed; for other workers, enqueue the
 sweep's file again with --new --reuse"""
@@ -48,7 +50,16 @@ def redis_acl(
         ),
     ] = None,
     passwords: Annotated[
-        Path | None, Option(metavar="DIR", help="Directory with a password file for each role.")
+        Path | None,
+        Option(metavar="DIR", help="Directory with a password file for each role: DIR/worker."),
+    ] = None,
+    user: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="One more user, for a person: a producer's rights, password in DIR/user-NAME."
+            " Repeatable.",
+        ),
     ] = None,
     aclfile: Annotated[bool, Option(help="Print lines for an aclfile, not for redis-cli.")] = False,
     rotate: Annotated[
@@ -63,48 +74,56 @@ def redis_acl(
 ) -> None:
     """Print the ACL users for producers, workers, viewers and autoscalers.
 
+    --user ana prints a user that you can remove alone: delete its line of the aclfile and run ACL
+    LOAD, or run ACL DELUSER.
+
     --rotate ends all tokens of `hpq invite`: it changes the password, disconnects the user's
     clients, and writes the password into its file; what a variable holds, it prints. With
-    --passwords DIR, it changes the passwords of the roles in DIR. Sweeps that run go on: the code
+    --passwords DIR, it changes the passwords in DIR. Sweeps that run go on: the code
     key stays. --new-code-key replaces it if a former holder must not sign code any more.
 
     Examples:
       hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
+      hpq redis-acl --passwords DIR --user ana --user ben | redis-cli -u ADMIN-URL
       eval "$(hpq redis-acl --rotate)"
       hpq redis-acl --server-version 7.2 --passwords DIR --aclfile > users.acl
     """
     settings = load_settings()
     if new_code_key and not rotate:
         raise UserError("--new-code-key: add --rotate")
+    people = [checked_name("--user", name) for name in user or ()]
     if rotate:
-        return _rotate(settings, passwords, new_code_key=new_code_key)
-    found = users(settings.prefix, version_of(settings, server_version))
+        if people and passwords is None:
+            raise UserError("--user: with --rotate, add --passwords DIR")
+        return _rotate(settings, passwords, people, new_code_key=new_code_key)
+    found = users(settings.prefix, version_of(settings, server_version), people)
     if output.is_data:
-        return show_data([asdict(user) for user in found], output)
-    known = _passwords(passwords) if passwords else {}
-    for user in found:
-        print(line(user, known, aclfile=aclfile))
+        return show_data([asdict(one) for one in found], output)
+    known = _passwords(passwords, people) if passwords else {}
+    for one in found:
+        print(line(one, known, aclfile=aclfile))
     print_message(_HELP.format(worker=f"{settings.prefix}-worker"))
+    for name in people:
+        print_message(_REMOVE.format(user=f"{settings.prefix}-{personal_role(name)}"))
     if not known:
         print_message(
             "these lines have no passwords, so the server rejects them; add --passwords DIR"
         )
 
 
-def _rotate(settings: Settings, folder: Path | None, *, new_code_key: bool) -> None:
+def _rotate(
+    settings: Settings, folder: Path | None, people: Sequence[str], *, new_code_key: bool
+) -> None:
     """Change passwords on the server and in the files that hold them, and the code key if asked."""
     url = settings.redis_url
     if not url:
         line = "no server whose password can change: set HPQ_REDIS_URL to the server's URL"
         raise UserError(line, code="setting-missing")
-    if new_code_key and is_personal(key_of(settings, make=False)):
-        text = f"your code key signs for {settings.user} only; the holder of the cluster's key can"
-        raise UserError(f"{text} replace that", code="code-key-differs")
     plain, user, file = passwords_of.split(url)
     parts = passwords_of.parse(plain)
     files: dict[str, Path | None] = {user or parts.username or "default": file}
     if folder is not None:
-        files = {f"{settings.prefix}-{role}": folder / role for role in _passwords(folder)}
+        files = {f"{settings.prefix}-{role}": folder / role for role in _passwords(folder, people)}
     is_saved = True
     with guard(url):
         redis = connect(url, retries=1)
@@ -167,9 +186,9 @@ def version_of(settings: Settings, text: str | None = None) -> Version:
     return int(parts[1]), int(parts[2])
 
 
-def _passwords(folder: Path) -> dict[str, str]:
+def _passwords(folder: Path, people: Sequence[str]) -> dict[str, str]:
     found = {}
-    for role in ROLES:
+    for role in (*ROLES, *map(personal_role, people)):
         try:
             found[role] = passwords_of.read(folder / role)
         except (OSError, UnicodeDecodeError) as error:

@@ -12,8 +12,7 @@ from hpq.errors import ExitCode, UserError
 from hpq.settings import Settings, read
 from hpq_producer import connection_record
 from hpq_producer.cluster.start_forwarder import ForwardRequest, start_forwarder
-from hpq_producer.commands.common_flags import Context, Namespace, Output, checked_name
-from hpq_producer.manifests.acl import person_of, personal_role
+from hpq_producer.commands.common_flags import Context, Namespace, Output
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
 
@@ -26,10 +25,6 @@ def connect(
     role: Annotated[
         str | None,
         Option(metavar="ROLE", help="Redis user: producer, viewer or admin. Default: producer."),
-    ] = None,
-    user: Annotated[
-        str | None,
-        Option(metavar="NAME", help="User of one person, from `hpq invite --user`."),
     ] = None,
     port: Annotated[int, Option(min=0, max=65535, help="Local port; 0 chooses a free one.")] = 0,
     stop: Annotated[bool, Option("--stop", help="End the connection.")] = False,
@@ -47,10 +42,6 @@ def connect(
         raise UserError("use only one of --stop and --status")
     if role is not None and role not in _ROLES:
         raise UserError(f"--role {role}: use one of {', '.join(_ROLES)}")
-    if user is not None:
-        if role is not None:
-            raise UserError("use only one of --role and --user")
-        role = personal_role(checked_name("--user", user))
     if stop:
         return _stop(settings)
     if status:
@@ -73,8 +64,7 @@ def _connect(
         return start_forwarder(settings, request)
     asked = (request.context or current.context, request.namespace)
     is_other = has_choice and asked != (current.context, current.namespace)
-    is_known = current.role in _ROLES or bool(person_of(current.role))
-    is_other |= role is not None and is_known and role != current.role
+    is_other |= role is not None and current.role in _ROLES and role != current.role
     if is_other or request.port not in (0, current.port):
         raise UserError(
             f"already connected to {current.where} as {current.user}, port {current.port};"

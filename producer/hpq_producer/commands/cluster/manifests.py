@@ -13,7 +13,6 @@ from typer import Option
 from hpq.code import signing
 from hpq.domain.trial import Json
 from hpq.errors import HpqError, NotFound, UserError
-from hpq.setting_values import user_of_key
 from hpq.settings import read
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.redis_access import installed
@@ -129,9 +128,6 @@ def _secrets(cluster: ClusterFile) -> str:
         own = signing.key_of(settings, make=True)
         assert own is not None
         key = own.decode()
-    if user_of_key(key):
-        line = "HPQ_CODE_KEY signs for one user only, and workers need the cluster's key; unset it"
-        raise UserError(line, code="code-key-differs")
     tls = tls_secret(cluster.namespace) if "tls" in cluster.names else None
     made = secret_objects(settings.prefix, cluster.namespace, key, tls, people)
     return yaml.safe_dump_all(made, sort_keys=False)
