@@ -12,10 +12,19 @@ from hpq.domain.metric_check import QUALIFIERS, spellings
 _SPACES = "\u00a0\u2009\u202f"  # no-break, thin and narrow no-break space
 _GROUPS_BY = (",", "_", "'’", _SPACES)
 _GROUPED = r"[1-9]\d{0,2}(?:" + "|".join(rf"(?:[{by}]\d{{3}})+" for by in _GROUPS_BY) + ")"
-_DIGITS = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?"
+_DIGITS = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d*)?|\.\d+)(?:e[-+−]?\d+)?"
 _NUMBER = rf"[-+−]?(?:{_DIGITS}|inf(?:inity)?|nan|∞)"
-# What makes a number a part of something else: 12ms, 3/10, 10:30, 1.2.3, 3,4, 0.5-0.7, 1+2j, 1.#INF
-_NO_PART = rf"(?!\w|[./:*^'’-]+\d|,[-+−]?\.?\d|[{_SPACES}]\d|\.?#|\+[\d.]+j|\s*×\s*\d)"
+# What makes a number a part of something else.
+_CALCULATED = (
+    r"\s*[×*/]\s*\d|\s*[·x]\s*10[*^⁺⁻⁰-⁹¹²³]|\s+e[-+−]\d"  # 98 / 100, 1.5 x 10^-3, 1.5 e-3
+    r"|\s*(?:[-=]+>|→)\s*[-+−.]?\d"  # 0.5 -> 0.4
+    r"|(?:\s+[-+−]\s+[\d.]+)+\s+=\s*"  # 0.5 + 0.25 = 0.75
+)
+_NO_PART = (
+    r"(?!\w|[./:*^'’~–—-]+\d|,[-+−]?\.?\d|[⁺⁻]"  # 12ms, 3/10, 10:30, 1.2.3, 0.5-0.7, 3,4, 10⁻³
+    rf"|[{_SPACES}]\d|\.?#|\+[\d.]+j"  # 1.#INF, 1+2j
+    rf"|[./+-][^\W\d]|{_CALCULATED})"  # the file 0.5.pt or 0.5-v1.pt, the version 2.1+cu118
+)
 # 1 002.5 and 1 002, but not 1 200 steps: a plain space may also end a number.
 _NOT_SPACED = r"(?![-+−]?[1-9]\d{0,2}(?: \d{3})*(?: 0\d\d| \d{3}[.,]\d| \d{3}(?=[\])},;|]|\s*\Z)))"
 _REST = rf"(?:\S|[ {_SPACES}](?=\d{{3}}(?!\d)))*"
@@ -23,12 +32,19 @@ _QUOTE = "[\"']?"
 # repr() of a number of numpy, torch or decimal
 _WRAPPED = rf"(?:(?:\w+\.)?(?:(?:b?float|u?int)\d*|tensor|array|decimal)\({_QUOTE})?"
 _VALUE = (
-    rf"\s*[=:]\s*{_QUOTE}{_WRAPPED}"
-    rf"(?:{_NOT_SPACED}(?P<value>{_NUMBER}){_NO_PART}|(?P<unread>[-+−]?[.,]?\d{_REST}))"
+    rf"\s*[=:：]\s*{_QUOTE}{_WRAPPED}"
+    rf"(?:{_NOT_SPACED}(?P<value>{_NUMBER}){_NO_PART}|(?P<unread>[-+−]?[.,]?\d{_REST}(?:(?:{_CALCULATED})\S*)?))"
 )
 _MARKS = str.maketrans({"−": "-", "∞": "inf"} | dict.fromkeys(f",_'’{_SPACES}", ""))
 # A word before a name that makes it another metric, or a declaration of a variable.
-_BEFORE = QUALIFIERS | frozenset("const let var float double".split())
+_BEFORE = QUALIFIERS | frozenset(
+    "lowest highest minimum maximum previous prev target const let mut var float double".split()
+)
+_JOINS = frozenset("and then now with but".split())
+_WORD_BEFORE = re.compile(
+    r"(?P<word>\w*[^\W\d_]\w*)(?:[ -]so[ -]far)?[)\]\"']*\s*(?P<opens>[:(\[]?)\s*\Z"
+)
+_BEFORE_LENGTH = 64
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_./-]*"  # in "Epoch 3 loss=0.5", "3" makes the line text
 _PAIR = re.compile(
@@ -95,9 +111,27 @@ def _pattern(metric: str, value: str) -> re.Pattern[str]:
 
 
 def _find(metric: str, value: str, line: str) -> list[re.Match[str]]:
-    """Find a name before a pattern, from the end of a line, unless it is part of another name."""
-    return [
-        found
-        for found in reversed(list(_pattern(metric, value).finditer(line)))
-        if _BEFORE.isdisjoint(line[: found.start()].lower().rsplit(None, 1)[-1:])
-    ]
+    """Find a name before a pattern, unless it is part of another name.
+
+    From the end of a line, but those with a word before it, such as `aux loss: 0.1`, at last.
+    """
+    plain: list[re.Match[str]] = []
+    others: list[re.Match[str]] = []
+    for found in reversed(list(_pattern(metric, value).finditer(line))):
+        word = _word_before(line, found.start())
+        if word in _BEFORE:
+            continue
+        is_plain = not word or word in _JOINS
+        (plain if is_plain else others).append(found)
+    return plain + others
+
+
+def _word_before(line: str, end: int) -> str:
+    """Return the word that belongs to the name at a place: best in `(best) loss`; "" without one.
+
+    `val: loss=0.3` has none, `best: loss=0.3` has one: it repeats an earlier value.
+    """
+    before = _WORD_BEFORE.search(line[max(0, end - _BEFORE_LENGTH) : end].lower())
+    if before is None or (before["opens"] and before["word"] != "best"):
+        return ""
+    return before["word"]

@@ -64,6 +64,15 @@ def test_a_line_of_nothing_but_metrics_reports_each_that_is_no_parameter(
         ("epoch 3: loss=0.5 acc=0.2", None),
         ("train_val_loss: 0.5", None),
         ("best val_loss: 0.5", None),
+        ("val_loss: 0.5 (best val_loss: 0.2)", ("val_loss", 0.5)),
+        ("val_loss: 0.5, (best) val_loss: 0.2, best so far val_loss: 0.2", ("val_loss", 0.5)),
+        ("lowest val_loss: 0.5, previous val_loss: 0.6, target val_loss: 0.1", None),
+        ("Best: val_loss=0.2 at epoch 3", None),
+        ("valid: val_loss=0.5", ("val_loss", 0.5)),
+        ("Test (val_loss=0.5)", ("val_loss", 0.5)),
+        ("val_loss: 0.5 | aux val_loss: 0.1", ("val_loss", 0.5)),  # of another metric
+        ("cls val_loss: 0.2, box val_loss: 0.1", ("val_loss", 0.1)),
+        ("val_loss：0.5", ("val_loss", 0.5)),
         ("val_loss: 3/10", None),
         ("val_loss: 10:30", None),
         ("val_loss: 2026-11-22", None),
@@ -103,6 +112,11 @@ def test_each_declared_metric_of_a_line_counts(line: str, expected: dict[str, fl
     assert values(line, "acc", "latency_ms", "top5 acc") == [expected]
 
 
+def test_each_declared_metric_counts_that_a_line_shows_before_and_after_a_bar_is_cleared() -> None:
+    line = "50%|## | [loss=0.9]\r100%|####| [loss=0.5]\r          \rval_acc: 0.25"
+    assert values(line, "loss", "val_acc") == [{"loss": 0.5, "val_acc": 0.25}]
+
+
 def test_each_declared_metric_counts_inside_text_until_a_line_of_nothing_else_has_it() -> None:
     lines = "epoch 1 acc: 0.1, time: 9\nacc=0.2\nepoch 2 acc: 0.3, time: 8"
     assert values(lines, "acc", "time") == [{"acc": 0.1, "time": 9}, {"acc": 0.2}, {"time": 8}]
@@ -128,6 +142,13 @@ def test_each_declared_metric_counts_inside_text_until_a_line_of_nothing_else_ha
         ("95.5 %", 95.5),
         ("0.5+0.01", 0.5),  # a mean and its deviation, of XGBoost
         ("0.5±0.01", 0.5),
+        ("0.5 ± 0.01", 0.5),
+        ("0.5 -> model.pt", 0.5),
+        ("0.5 · 12 s", 0.5),
+        ("0.5 - 12 s", 0.5),
+        ("0.5...done", 0.5),
+        ("0.5 * best", 0.5),
+        ("1e−4", 1e-4),
         ("−0.5", -0.5),
         ("+0.5", 0.5),
         ("Infinity", math.inf),
@@ -154,7 +175,9 @@ def test_a_number_is_read_as_a_whole(text: str, expected: float) -> None:
         "3,4", "0,512", "1.234,56", "1.234.567", "12,34", "1,0025", "1'23", "1_0", "1\u202f002,5",
         "1 002.5", "1 002", "12 345 678", "12ms", "3s", "1.2k", "0x1F", "1.5e", "1D+03", "3/10",
         "10:30", "2026-11-22", "0.5-0.7", "1+2j", "1.#INF", "1.5f;", "2*3", "1.5×10^-3", "0.5,-0.7",
-        "'12ms'",
+        "'12ms'", "0.5.pt", "0.5/last.pt", "0.5-v1.pt", "2.1+cu118", "550e8400-e29b", "0.5–0.7",
+        "0.5~0.7", "98 / 100", "0.5 * 2", "1.5 x 10^-3", "1.5 * 10^-3", "1.5·10⁻³", "10⁻³",
+        "1.5 e-3", "0.5 -> 0.4", "0.5 → 0.4", "0.5=>0.4", "0.5 + 0.25 = 0.75",
     ],
 )  # fmt: skip
 def test_another_number_does_not_count_and_is_named(text: str) -> None:
@@ -184,6 +207,7 @@ def test_another_number_does_not_count_and_is_named(text: str) -> None:
             0.5,
         ),  # a bar that is cleared
         ("100%|####| [loss=0.5]\rdone", 0.5),
+        ("100%|####| [loss=0.5]\r        \r/a/x.py:8: UserWarning: loss=0.1", 0.5),
     ],
 )
 def test_what_a_terminal_does_not_show_hides_no_metric(line: str, expected: float) -> None:
@@ -315,6 +339,43 @@ ECHOED = {
             loss = 0.5 * torch.log(x)
          (Triggered internally at ../torch/csrc/autograd/python_anomaly_mode.cpp:122.)
         """,
+    "a warning's class in code": """
+        /a/train.py:8: UserWarning: slow
+          warnings.warn("loss: 0.5", UserWarning)
+        Traceback (most recent call last):
+          File "train.py", line 8, in <module>
+            warnings.warn("loss: 0.5", UserWarning)
+        ValueError: loss: 0.5
+        """,
+    "pdb": """
+        > /a/train.py(8)work()->None
+        -> loss = 0.5
+        (Pdb) loss = 0.5
+        > /a/train.py(8)<module>()
+              7 loss = 0.5
+        ----> 8 loss = 0.5; breakpoint()
+
+        ipdb>
+        """,
+    "doctest": """
+        File "/a/train.py", line 5, in __main__.work
+        Failed example:
+            print("loss: 0.5")
+        Expected:
+            loss: 0.5
+        Got:
+            loss: 0.5
+        **********************************************************************
+        """,
+    "asyncio": """
+        future: <Task finished name='Task-2' coro=<g() done> exception=ValueError('loss: 0.5')>
+        """,
+    "Triton": """
+        triton.compiler.errors.CompilationError: at 3:11:
+        def kernel(x):
+            loss = 0.5
+            ^
+        """,
     "IPython": """
         ---------------------------------------------------------------------------
         ValueError                                Traceback (most recent call last)
@@ -382,10 +443,36 @@ ECHOED = {
             1 |   loss = 0.5 + y;
         x.cu(1): warning #177-D: variable "y" was declared but never referenced
           loss = 0.5 + y;
+        x.ts(3,5): error TS2304: Cannot find name 'y': loss = 0.5.
+        x.ts:3:5 - error TS2304: Cannot find name 'y'.
+
+        3 loss = 0.5 + y;
+          ~~~~
+        error[E0425]: cannot find value `y` in this scope
+         --> src/main.rs:3:16
+          |
+        2 |     loss = 0.5;
+        3 |     loss = 0.5 + y;
+          |                  ^ not found in this scope
         """,
     "shells": """
         + loss=0.5
         ++ python train.py loss=0.5
+        +(run.sh:3): loss=0.5
+        +run.sh:3:main: loss=0.5
+        $ python train.py loss=0.5
+        run.sh: line 3: loss: 0.5: command not found
+        /bin/sh: 1: loss=0.5: not found
+        """,
+    "other interpreters": """
+        (node:29352) Warning: loss: 0.5 is high
+        java.lang.IllegalStateException: loss: 0.5
+        Caused by: java.lang.Exception: loss: 0.5
+        panic: loss: 0.5
+        lua: train.lua:3: loss: 0.5
+        syntax error at x.pl line 3, near "$loss = 0.5 +"
+        thread 'main' panicked at src/main.rs:3:5:
+        loss: 0.5 is high
         """,
     "Python's trace": """
          --- modulename: train, funcname: <module>
@@ -394,6 +481,12 @@ ECHOED = {
     "R": """
         Error in log(loss = 0.5) : object 'x' not found
         In log(loss = -0.5) : NaNs produced
+        Error in train(loss = 0.5, lr = 0.1, epochs = 10, batch = 32, hidden = 64,  : \n\
+          unused argument (loss = 0.5)
+        Error in x + (loss = 0.5) : non-numeric argument to binary operator
+        Error: unexpected symbol in:
+        "x = 3
+        loss = 0.5 y"
         """,
 }
 
@@ -415,6 +508,12 @@ def test_what_an_interpreter_shows_of_code_is_no_report(shown: str) -> None:
         "I1128 16:26:40.637000 140 train.py:42] epoch 1 loss: 0.5",
         "train.py:42: Epoch: 3, loss: 0.5",
         "[Warning] loss: 0.5",
+        "Warning: low memory\n  loss: 0.5",
+        "train.py:42: INFO: epoch 1\n  loss: 0.5",
+        "epoch 1 loss: 0.5 (ConvergenceWarning: not converged)",
+        "epoch 1 loss: 0.5 with 3 x ConvergenceWarning",
+        'x.py:3: UserWarning: hm\n  warnings.warn("hm", UserWarning)\n  loss: 0.5',
+        "+0.1 loss: 0.5",
         "WARNING: loss: 0.5",
         "train.py:42\nloss: 0.5",
         "epoch:3\nloss: 0.5",

@@ -40,10 +40,12 @@ class PrintedMetrics:
 
         A near miss of a declared metric, such as Val-Loss, is returned under its own name.
         """
+        found: dict[str, float] = {}
         for text in _printed(line, self._code):
-            if found := self._read(text):
-                return found
-        return {}
+            found = self._read(text) | found
+            if found and self._declared <= found.keys():
+                break
+        return found
 
     def _read(self, text: str) -> dict[str, float]:
         found = metrics_of_line(text)
@@ -80,8 +82,9 @@ def _printed(line: str, code: EchoedCode) -> Iterator[str]:
     if rank:
         return
     shown = [text for text in line.split("\r") if text.strip()]
-    if not code.shows(shown[-1] if shown else ""):
-        yield from reversed(shown)
+    if code.shows(shown[-1] if shown else ""):
+        shown.pop()  # a bar before it may have shown a metric
+    yield from reversed(shown)
 
 
 def _shown(escape: re.Match[str]) -> str:
