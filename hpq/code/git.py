@@ -8,6 +8,7 @@ what it reads there.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 from contextlib import suppress
@@ -30,7 +31,8 @@ _KEPT = frozenset(
     {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH"}
 )
 _TIMEOUT_S = 30.0
-_IN_IT = ("HEAD", "objects", "refs")  # of a git directory
+_IN_IT = ("HEAD", "config", "objects", "packed-refs", "refs")  # of a git directory
+_ALTERNATES = "info/alternates"  # among the objects: names directories with others
 _MOST_BYTES = 4096  # of a file that names a directory
 
 
@@ -43,8 +45,25 @@ def checkout(folder: Path) -> Path | None:
     folder = folder.resolve()
     for root in (folder, *folder.parents):
         if os.path.lexists(root / ".git"):
-            return root if _is_own(root) else None
+            return root if _own_directory(root) else None
     return None
+
+
+def holds_objects(root: Path) -> bool:
+    """True if the objects that git reads of a checkout are in its own git directory.
+
+    Alternates and links lead to those of other repositories, which the checkout's owner may not be
+    able to read.
+    """
+    common, printed = _own_directory(root), git(root, "rev-parse", "--git-path", "objects")
+    if common is None or printed is None:
+        return False
+    objects = common / "objects"
+    named = (root / _path(printed)).resolve()
+    if named != objects or (objects / _ALTERNATES).exists():
+        return False
+    paths = (f"{top}/{name}" for top, *both in os.walk(objects) for name in itertools.chain(*both))
+    return not any(map(os.path.islink, paths))
 
 
 def git(folder: Path, *args: str, data: bytes = b"") -> bytes | None:
@@ -77,25 +96,35 @@ def _printed(
     return done.stdout if done.returncode == 0 else None
 
 
-def _is_own(root: Path) -> bool:
-    """True if the git directory of a root is its own."""
+def _own_directory(root: Path) -> Path | None:
+    """Return the directory that holds the objects of a checkout; None if it is another one's."""
     entry = root / ".git"
     word, _, name = _line(entry).partition(": ")
+    if word != "gitdir" and not entry.is_dir():
+        return None
     folder = (root / name if word == "gitdir" else entry).resolve()
     if (folder / "commondir").exists():  # a worktree's, in the git directory of its repository
         common = (folder / _line(folder / "commondir")).resolve()
         named = (folder / _line(folder / "gitdir")).resolve()
-        return folder.parent == common / "worktrees" and named == entry.resolve()
-    if folder.is_relative_to(root):
-        return all((folder / name).resolve().is_relative_to(folder) for name in _IN_IT)
-    tree = _printed(root, ("config", "--file", str(folder / "config"), "core.worktree"), {})
-    return tree is not None and (folder / os.fsdecode(tree).strip()).resolve() == root
+        is_own = folder.parent == common / "worktrees" and named == entry.resolve()
+    elif folder.is_relative_to(root):
+        common, is_own = folder, True
+    else:
+        tree = _printed(root, ("config", "--file", str(folder / "config"), "core.worktree"), {})
+        common, is_own = folder, tree is not None and (folder / _path(tree)).resolve() == root
+    is_own = is_own and all((common / name).resolve().is_relative_to(common) for name in _IN_IT)
+    return common if is_own else None
 
 
 def _line(path: Path) -> str:
-    """Return the text of a small file that names a directory; "" if there is none."""
+    """Return the path in a small file, as git reads it; "" if there is none."""
     with suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
-                return os.fsdecode(file.read(_MOST_BYTES)).strip()
+                return _path(file.read(_MOST_BYTES))
     return ""
+
+
+def _path(data: bytes) -> str:
+    """Return a path without the ends of its line; blanks belong to it, and no path has a NUL."""
+    return "" if b"\0" in data else os.fsdecode(data).rstrip("\r\n")

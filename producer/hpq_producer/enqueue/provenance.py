@@ -112,7 +112,9 @@ def _git_state(folder: Path, commit: str, diff: bytes) -> Json:
 
 def _repository(folder: Path) -> dict[str, Json]:
     """Return the repository's remote, and the directory relative to its root."""
-    remote = normalize_remote(_text(git(folder, "config", "--get", "remote.origin.url")) or "")
+    # Without includes: a prepared directory could include the configuration of another repository.
+    url = git(folder, "config", "--no-includes", "--get", "remote.origin.url")
+    remote = normalize_remote(_text(url) or "")
     below = git(folder, "rev-parse", "--show-prefix") if remote else None
     return {"remote": remote, "below": _text(below) or ""}
 

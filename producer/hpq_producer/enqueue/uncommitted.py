@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 from hpq.code.diff import UNREAD, text_diff
-from hpq.code.git import checkout, git
+from hpq.code.git import checkout, git, holds_objects
 from hpq.code.manifest import MOST_BYTES, MOST_FILE_BYTES, Files, holds_secret
 
 _OF_LFS = b"version https://git-lfs.github.com/spec/"  # a commit has this instead of the content
@@ -69,7 +69,12 @@ def _objects(root: Path, paths: Iterable[str]) -> dict[str, str]:
 
 
 def _contents(root: Path, ids: Collection[str]) -> dict[str, bytes]:
-    """Return contents by id: at most 1 MiB of one, and 10 MiB of all."""
+    """Return contents by id: at most 1 MiB of one, and 10 MiB of all.
+
+    None of another repository, by which a prepared directory would have its files sent.
+    """
+    if not (ids and holds_objects(root)):
+        return {}
     asked = "".join(f"{one}\n" for one in sorted(ids)).encode()
     sizes = git(root, "cat-file", "--batch-check=%(objectname) %(objectsize)", data=asked) or b""
     wanted: list[str] = []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -165,9 +166,7 @@ def a_common_directory(repo: Path, private: Path) -> None:
 
 
 def links_to_objects_and_refs(repo: Path, private: Path) -> None:
-    for name in ("objects", "refs"):
-        (repo / ".git" / name).rename(repo / ".git" / f"no-{name}")
-        (repo / ".git" / name).symlink_to(private / ".git" / name)
+    links_in(repo / ".git", private)
 
 
 def a_made_up_worktree(repo: Path, private: Path) -> None:
@@ -175,6 +174,63 @@ def a_made_up_worktree(repo: Path, private: Path) -> None:
     (repo / ".git").rename(repo / "made")
     write(repo / "made", {"gitdir": f"{repo / '.git'}\n", "commondir": f"{private / '.git'}\n"})
     (repo / ".git").write_text("gitdir: made\n")
+
+
+def alternate_objects(repo: Path, private: Path) -> None:
+    write(repo, {".git/objects/info/alternates": f"{private / '.git' / 'objects'}\n"})
+    write(repo, {".git/HEAD": f"{git(private, 'rev-parse', 'HEAD')}\n"})
+
+
+def links_among_the_objects(repo: Path, private: Path) -> None:
+    """Each directory of objects is a link; all that is needed of the other is a commit's id."""
+    objects = repo / ".git" / "objects"
+    for name in ("pack", *(f"{n:02x}" for n in range(256))):
+        shutil.rmtree(objects / name, ignore_errors=True)
+        (objects / name).symlink_to(private / ".git" / "objects" / name)
+    write(repo, {".git/HEAD": f"{git(private, 'rev-parse', 'HEAD')}\n"})
+
+
+def a_git_file_that_ends_with_a_blank(repo: Path, private: Path) -> None:
+    """git reads the blank as a part of the path."""
+    (repo / ".git").rename(repo / "made")
+    (repo / "made ").symlink_to(private / ".git")
+    (repo / ".git").write_text("gitdir: made ")
+
+
+def a_worktree_of_linked_objects(repo: Path, private: Path) -> None:
+    common = repo.with_name("common")
+    (repo / ".git").rename(common)
+    links_in(common, private)
+    tree = common / "worktrees" / "repo"
+    write(tree, {"gitdir": f"{repo / '.git'}\n", "commondir": "../..\n"})
+    write(tree, {"HEAD": "ref: refs/heads/main\n"})
+    (common / "index").rename(tree / "index")
+    (repo / ".git").write_text(f"gitdir: {tree}\n")
+
+
+def a_submodule_of_linked_objects(repo: Path, private: Path) -> None:
+    made = repo.with_name("made")
+    (repo / ".git").rename(made)
+    links_in(made, private)
+    subprocess.run(["git", "config", "--file", made / "config", "core.worktree", repo], check=True)
+    (repo / ".git").write_text(f"gitdir: {made}\n")
+
+
+def links_in(folder: Path, private: Path) -> None:
+    for name in ("objects", "refs"):
+        (folder / name).rename(folder / f"no-{name}")
+        (folder / name).symlink_to(private / ".git" / name)
+
+
+def an_included_remote(repo: Path, private: Path) -> None:
+    git(private, "config", "remote.origin.url", f"ssh://host/{SECRET}")
+    git(repo, "config", "include.path", str(private / ".git" / "config"))
+
+
+def a_linked_configuration(repo: Path, private: Path) -> None:
+    git(private, "config", "remote.origin.url", f"ssh://host/{SECRET}")
+    (repo / ".git" / "config").unlink()
+    (repo / ".git" / "config").symlink_to(private / ".git" / "config")
 
 
 def a_linked_directory(repo: Path, private: Path) -> None:
@@ -198,6 +254,13 @@ def a_linked_word(repo: Path, private: Path) -> None:
         a_link_to_a_git_directory,
         a_common_directory,
         links_to_objects_and_refs,
+        alternate_objects,
+        links_among_the_objects,
+        a_git_file_that_ends_with_a_blank,
+        a_worktree_of_linked_objects,
+        a_submodule_of_linked_objects,
+        an_included_remote,
+        a_linked_configuration,
         a_made_up_worktree,
         a_linked_directory,
         a_linked_word,
@@ -249,6 +312,15 @@ def test_a_worktree_a_submodule_and_a_directory_below_are_checkouts(
     assert "+of_the_worktree = 1" in told and git(tree, "rev-parse", "HEAD") in told
     told = sent(hpq, redis, keys, repo / "deep" / "sweep.yaml")
     assert "-one = 1\\n+one = 2" in told and "+of_the_branch = 1" in told
+
+
+def test_a_clone_that_shares_objects_says_which_files_differ(hpq: Hpq, repo, redis, keys) -> None:
+    """Its commits may be of any repository, so none of their text is sent."""
+    git(repo, "clone", "-q", "--shared", str(repo), str(clone := repo.with_name("clone")))
+    write(clone, {".gitignore": "made.py\n", "made.py": SECRET, "lib.py": "one = 1\n"})
+    told = sent(hpq, redis, keys, clone / "sweep.yaml")
+    assert "Files a/lib.py and b/lib.py differ" in told and "train.py differ" not in told
+    assert SECRET not in told and git(clone, "rev-parse", "HEAD") in told
 
 
 def test_the_variables_of_a_git_hook_name_no_other_repository(
