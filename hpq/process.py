@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import stat
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -76,6 +77,25 @@ def make_private(folder: Path) -> None:
         make_private(folder.parent)
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
+
+
+def why_not_private(folder: Path) -> str:
+    """Return why a directory is not one that only this user can enter; "" if it is.
+
+    It is created if it is missing. In /tmp, another user may have created it before.
+    """
+    with suppress(OSError):  # the look below finds why
+        folder.mkdir(mode=0o700)
+    try:
+        found = folder.lstat()
+    except OSError as error:
+        return error.strerror or "cannot be read"
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is not a directory"
+    if found.st_uid != os.geteuid():
+        return f"it belongs to user {found.st_uid}"
+    mode = stat.S_IMODE(found.st_mode)
+    return f"other users may enter it (mode {mode:o})" if mode & 0o077 else ""
 
 
 def private_file(path: str, flags: int) -> int:

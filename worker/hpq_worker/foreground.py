@@ -37,7 +37,7 @@ from hpq_worker.attempt.outcome import why_unread
 from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle
-from hpq_worker.files.workdir import work_folder
+from hpq_worker.files.workdir import check_scratch, work_folder
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.report_buffer import ReportBuffer
 from hpq_worker.process import devices
@@ -86,7 +86,9 @@ def _run(settings: Settings, data: dict[str, Any], code: bytes) -> int:
 
     Raises:
         Forbidden: a worker here would not trust the trial's sweep in Redis, or its code.
+        SettingsError: HPQ_SCRATCH is not private.
     """
+    check_scratch(settings.scratch)
     bundles = CodeBundles(
         settings.home, lambda _: code or None, work_root=settings.work_root, in_pod=settings.in_pod
     )

@@ -15,10 +15,10 @@ import sys
 import time
 
 from hpq.errors import HpqError, OutOfReach
-from hpq.process import private_file
+from hpq.process import private_file, why_not_private
 from hpq_producer.embedded_redis import binary as server_binary
 from hpq_producer.embedded_redis import keeper
-from hpq_producer.embedded_redis.state import Record, ServerHome, make_private_directory
+from hpq_producer.embedded_redis.state import Record, ServerHome
 
 START_S = 60.0
 STARTS = 2  # a server may be killed before it answers
@@ -72,7 +72,9 @@ def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
     except HpqError as error:
         raise OutOfReach(f"{home.data_dir}: {error}", code=error.code) from None
     socket = home.socket()
-    make_private_directory(socket.parent)
+    if why := why_not_private(socket.parent):
+        text = f"cannot create the socket of the private Redis: {socket.parent}: {why}; remove it"
+        raise OutOfReach(f"{text}, or set HPQ_HOME to another directory", code="home-unusable")
     home.data_dir.mkdir(mode=0o700, exist_ok=True)
     server_lock = home.lock(keeper.SERVER)
     try:

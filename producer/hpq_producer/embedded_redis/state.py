@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import hashlib
 import os
-import stat
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -128,36 +127,3 @@ class ServerHome:
         """
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
         return Path(f"/tmp/hpq-{os.geteuid()}-{digest}/redis.sock")
-
-
-def make_private_directory(
-    path: Path, what: str = "the socket of the private Redis", setting: str = "HPQ_HOME"
-) -> None:
-    """Create a directory that only its owner can enter, or check that it is one.
-
-    `what` will be in it; `setting` names another place, for an error.
-
-    Raises:
-        OutOfReach: the path is not a directory, or other users may enter it.
-    """
-    with contextlib.suppress(OSError):  # the look below finds why
-        path.mkdir(mode=0o700)
-    if why := _why_not_private(path):
-        raise OutOfReach(
-            f"cannot create {what}: {path}: {why}; remove it, or set {setting} to another"
-            " directory",
-            code="home-unusable",
-        )
-
-
-def _why_not_private(path: Path) -> str:
-    try:
-        stats = path.lstat()
-    except OSError as error:
-        return error.strerror or "cannot be read"
-    if not stat.S_ISDIR(stats.st_mode):
-        return "it is not a directory"
-    if stats.st_uid != os.geteuid():
-        return f"it belongs to user {stats.st_uid}"
-    mode = stat.S_IMODE(stats.st_mode)
-    return f"other users may enter it (mode {mode:o})" if mode & 0o077 else ""

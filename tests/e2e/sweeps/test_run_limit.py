@@ -99,12 +99,15 @@ def test_work_directories_are_in_a_scratch_directory_that_only_the_user_can_ente
     scratch = lab.folder / "scratch"
     scratch.mkdir(0o777)
     scratch.chmod(0o777)
-    refused(lab.hpq("worker", HPQ_SCRATCH=str(scratch)), "home-unusable", str(scratch), exit=3)
-    scratch.rmdir()
     lab.write("train.py", "import os\nprint(os.environ['HPQ_OUT'])\nprint('loss=1')\n")
     sid = lab.enqueue(
         "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1]}}\n"
     )
+    for words in (("worker",), ("try", f"{sid}/1"), ("try", f"{sid}/1", "--as-enqueued")):
+        refused(lab.hpq(*words, HPQ_SCRATCH=str(scratch)), "home-unusable", str(scratch))
+    refused(lab.hpq("run", sid, HPQ_SCRATCH=str(scratch)), "no-worker", str(scratch), exit=5)
+    assert not any(scratch.iterdir())
+    scratch.rmdir()
     lab.worker(1, HPQ_SCRATCH=str(scratch))
     lab.wait_over(sid)
     assert str(scratch / "work") in lab.printed(sid) and not (lab.home / "work").exists()

@@ -38,6 +38,7 @@ from hpq_worker.consumer.rq_worker import RqWorker
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget, RunLimit
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.files.unstored import UnstoredFiles
+from hpq_worker.files.workdir import check_scratch
 from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
@@ -133,6 +134,7 @@ def serve(
     Raises:
         HpqError: the server cannot be used, or HPQ_HOME cannot be written.
     """
+    check_scratch(settings.scratch)
     signals = _signals(settings, config, progress := Progress())
     _check_server(settings)
     host = settings.node or socket.gethostname()

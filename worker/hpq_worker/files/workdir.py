@@ -23,7 +23,8 @@ from pathlib import Path
 
 import hpq
 from hpq.domain.trial import Claim, TrialId
-from hpq.process import make_private
+from hpq.errors import SettingsError
+from hpq.process import make_private, why_not_private
 
 _HPQ = Path(hpq.__file__).parent
 # Of a copy of code, or of an attempt: its sweep, its number, its token.
@@ -34,6 +35,17 @@ _LONGEST_BYTES = 4_096 + 512  # of the path in it and the machine
 _PATIENCE_S, _LOOK_S = 5.0, 0.05
 SOCKET = "report"
 _LEAST_BYTES = 16_384  # a disk with less free space is full
+
+
+def check_scratch(folder: Path | None) -> None:
+    """Refuse an HPQ_SCRATCH that other users can enter: they could exchange the code in it.
+
+    Raises:
+        SettingsError: it is another user's, or cannot be used.
+    """
+    if folder is not None and (why := why_not_private(folder)):
+        text = f"HPQ_SCRATCH: {folder}: {why}; remove it, or name another directory"
+        raise SettingsError(text, code="home-unusable")
 
 
 class DirectoryLock:

@@ -18,7 +18,6 @@ from hpq.settings import Settings, read
 from hpq_producer import connection_record, durations
 from hpq_producer.connection_record import with_joined
 from hpq_producer.embedded_redis.attach import attach
-from hpq_producer.embedded_redis.state import make_private_directory
 from hpq_producer.home_files import remove_unused
 from hpq_producer.session import open_session, warn_of_unknown_settings
 from hpq_producer.terminal.console import print_message
@@ -84,8 +83,6 @@ def start(
     env, place = worker_environment(
         {**os.environ, **({"HPQ_QUEUE": queue} if queue else {})}, sweep
     )
-    if scratch := read(env).scratch:  # in /tmp, another user could have made it
-        make_private_directory(scratch, "work directories", "HPQ_SCRATCH")
     words = [sys.executable, "-P", "-m", "hpq_worker", *options]
     if not read(env).in_pod:
         _describe(read(env), place)
