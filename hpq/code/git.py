@@ -45,7 +45,9 @@ def checkout(folder: Path) -> Path | None:
     folder = folder.resolve()
     for root in (folder, *folder.parents):
         if os.path.lexists(root / ".git"):
-            return root if _own_directory(root) else None
+            with suppress(OSError, RuntimeError):  # a path that is too long, or a loop of links
+                return root if _own_directory(root) else None
+            return None
     return None
 
 

@@ -38,6 +38,7 @@ _OPTIONS = frozenset(
     """db health_check_interval socket_connect_timeout socket_keepalive socket_timeout ssl_cert_reqs
     ssl_check_hostname ssl_min_version""".split()
 )
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 # A directory or an object store: fsspec chains URLs, and opens what a file of some kinds names.
 _STORE = re.compile(
     r"(?!.*::)((file://)?/((?!://).)*|(s3|s3a|gs|gcs|az|abfs|abfss|adl|oss|hdfs|webhdfs)://[^?#]+)"
@@ -178,6 +179,8 @@ def _why_refused(found: Invitation) -> str:
     texts = [found.url, *found.settings.values(), *found.versions.values()]
     if not all(map(str.isprintable, texts)):
         return "a text in it cannot be printed"
+    if any(_NO_TEXT.search(text) for text in found.files.values()):
+        return "a text in it cannot be written to a file"
     if parts.scheme not in _SCHEMES:
         return f"its server is not of {', '.join(_SCHEMES)}, but {parts.scheme}:"
     if other := next((name for name in options if name not in _OPTIONS), None):

@@ -323,6 +323,33 @@ def test_a_clone_that_shares_objects_says_which_files_differ(hpq: Hpq, repo, red
     assert SECRET not in told and git(clone, "rev-parse", "HEAD") in told
 
 
+@pytest.mark.parametrize(
+    "data",
+    [b"gitdir: a\0b", b"gitdir: ", b"\xff", b"gitdir: " + b"a/" * 5000, b"gitdir: /dev/zero"],
+)
+def test_a_git_file_that_names_no_directory_is_no_checkout(hpq: Hpq, repo, data: bytes) -> None:
+    (repo / ".git").rename(repo / "no-git")
+    (repo / ".git").write_bytes(data)
+    assert hpq("plan", repo / "sweep.yaml").returncode == 0
+    (repo / ".git").unlink()
+    (repo / "no-git" / "HEAD").unlink()
+    (repo / "no-git" / "HEAD").symlink_to("HEAD")
+    (repo / "no-git").rename(repo / ".git")
+    assert hpq("plan", repo / "sweep.yaml").returncode == 0
+
+
+def test_an_example_is_written_through_no_link(hpq: Hpq, repo, tmp_path) -> None:
+    made = tmp_path / "usercustomize.py"
+    (repo / "wandb_train.py").symlink_to(made)
+    words = ("init", "--example", "wandb-bayes", "--out", repo / "sweep2.yaml")
+    refused(hpq(*words), "file-exists", "wandb_train.py")
+    assert not made.exists()
+    (repo / "wandb_train.py").unlink()
+    for _ in range(2):  # the same text may be there
+        assert hpq(*words).returncode == 0
+        (repo / "sweep2.yaml").unlink()
+
+
 def test_the_variables_of_a_git_hook_name_no_other_repository(
     hpq: Hpq, repo, trap, redis, keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

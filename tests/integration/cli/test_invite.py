@@ -199,6 +199,7 @@ FORGED = [
     {"settings": {"PATH": "/evil"}}, {"files": {}}, {"settings": {"HPQ_LEASE_S": 7}}, {"url": 7},
     {"files": {"code.key": ["k"]}}, {"settings": ["HPQ_STORE"]}, {"versions": {"hpq": "1\nhpq: 2"}},
     {"settings": {"HPQ_PREFIX": "a\x1b[2J"}}, {"versions": {"torch": None}},
+    {"files": {"code.key": "\ud800" * 20}}, {"files": {"code.key": "k\0" * 20}},
     *({"url": url} for url in FORGED_URLS),
     *({"settings": {"HPQ_STORE": store}} for store in FORGED_STORES),
 ]  # fmt: skip

@@ -112,11 +112,14 @@ def _example(name: str, out: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     """Copy a program, unless the same text exists at the target."""
     text = source.read_text("utf-8")
-    if target.exists() and target.read_text("utf-8") != text:
-        text = f"{target} exists; choose another directory with --out"
-        raise UserError(text, code="file-exists")
     with writing(target):
-        target.write_text(text, "utf-8")
+        try:
+            with target.open("x", encoding="utf-8") as file:  # follows no link that is there
+                file.write(text)
+        except FileExistsError:
+            if not target.is_file() or target.read_text("utf-8") != text:
+                line = f"{target} exists; choose another directory with --out"
+                raise UserError(line, code="file-exists") from None
 
 
 def _seen_from(script: Path, folder: Path) -> str:
