@@ -115,27 +115,18 @@ def test_what_trains_on_this_machine_refuses_beside_a_connection(
 
 
 def test_pods_have_samplers_of_their_own(
-    hpq_process, environ, connection, port: int, tmp_path: Path
+    hpq, environ, connection, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection_record.write_record(Path(environ["HPQ_HOME"]), replace(connection, port=port))
-    _no_module(tmp_path / "without", "optuna")
+    monkeypatch.setitem(sys.modules, "optuna", None)
     (tmp_path / "sweep.yaml").write_text(
         "trainer: digits\nmetric: {name: loss, goal: minimize}\nmethod: bayes\n"
         "parameters: {max_learning_rate: {min: 0.1, max: 1.0}}\n"
     )
-    lacking = {"PYTHONPATH": f"{tmp_path / 'without'}:{environ.get('PYTHONPATH', '')}"}
-    here = hpq_process("enqueue", "sweep.yaml", **lacking)
+    here = hpq("enqueue", "sweep.yaml")
     assert "pip install optuna" in here.stderr, here.stderr
-    there = hpq_process(
-        "enqueue", "sweep.yaml", "--new", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0", **lacking
-    )
+    there = hpq("enqueue", "sweep.yaml", "--new", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0")
     assert there.returncode == 0 and "optuna" not in there.stderr, there.stderr
-
-
-def _no_module(folder: Path, name: str) -> None:
-    """A folder for PYTHONPATH with which a module looks as if it was not installed."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules[{name!r}] = None\n")
 
 
 @pytest.mark.parametrize("words", [["worker"], ["worker", "--sweep", "demo-00000"]])

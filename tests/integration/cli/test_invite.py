@@ -25,12 +25,23 @@ from hpq_producer.connection_record import ConnectionRecord, with_joined
 from hpq_producer.invitation import MARK, Invitation, joined, keep
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
+from tests.support.desk import drawn_here, run_here
 from tests.support.ids import ids, raises, refused
+
+GOOD = {"url": "redis://h", "settings": {}, "files": {"code.key": "k" * 20}, "versions": {}}
+WHOLE = Invitation(**GOOD).encode()
+
+
+def invited(hpq, tmp_path: Path, **settings: str) -> str:
+    """Return the token of an invitation."""
+    done = hpq("invite", "--file", tmp_path / "invitation", **settings)
+    assert done.returncode == 0, done.stderr
+    return (tmp_path / "invitation").read_text().strip()
 
 
 @pytest.fixture
-def token(hpq_process) -> str:
-    return str(hpq_process("invite").stdout.strip())
+def token(hpq, tmp_path: Path) -> str:
+    return invited(hpq, tmp_path)
 
 
 @pytest.fixture
@@ -65,9 +76,9 @@ def test_without_a_server_that_others_reach_both_remedies_are_named(hpq, away) -
     ],
 )
 def test_a_token_that_is_not_whole_is_refused_and_nothing_is_kept(
-    hpq, away, tmp_path, token, change, words
+    hpq, away, tmp_path, change, words
 ) -> None:
-    refused(hpq("join", saved(tmp_path, change(token)), **away), "invitation-invalid", words)
+    refused(hpq("join", saved(tmp_path, change(WHOLE)), **away), "invitation-invalid", words)
     assert not (tmp_path / "other").exists()
 
 
@@ -80,26 +91,26 @@ def test_a_token_may_be_wrapped_over_lines(hpq, away, tmp_path, token) -> None:
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
 def test_a_token_that_others_can_read_is_refused_as_ssh_refuses_such_a_key(
-    hpq_process, away, tmp_path, token, environ, mode: int
+    hpq, away, tmp_path, environ, mode: int
 ) -> None:
-    path = saved(tmp_path, token, mode)
-    refused(hpq_process("join", path, **away), "token-exposed", f"chmod 600 {path}")
-    with path.open("rb") as source:
+    path = saved(tmp_path, WHOLE, mode)
+    refused(hpq("join", path, **away), "token-exposed", f"chmod 600 {path}")
+    with path.open("r+") as out:
+        done = run_here(["invite"], tmp_path, environ, stdout=out)
+    refused(done, "token-exposed", "--file")
+
+
+def test_a_token_of_stdin_that_others_can_read_is_refused(away, tmp_path, environ) -> None:
+    with saved(tmp_path, WHOLE, 0o640).open("rb") as source:
         done = subprocess.run(
             [HPQ, "join"], env=environ | away, stdin=source, capture_output=True, text=True,
             timeout=DEADLINE_S, check=False,
         )  # fmt: skip
     refused(done, "token-exposed", "chmod 600")
-    with path.open("r+b") as out:
-        done = subprocess.run(
-            [HPQ, "invite"], env=environ, stdout=out, stderr=subprocess.PIPE, text=True,
-            timeout=DEADLINE_S, check=False,
-        )  # fmt: skip
-    refused(done, "token-exposed", "--file")
 
 
-def test_a_token_is_no_argument(hpq, away, token) -> None:
-    refused(hpq("join", token, **away), "token-exposed", "redis-acl --rotate")
+def test_a_token_is_no_argument(hpq, away) -> None:
+    refused(hpq("join", WHOLE, **away), "token-exposed", "redis-acl --rotate")
 
 
 def test_an_invitation_overwrites_no_file(hpq, tmp_path) -> None:
@@ -110,16 +121,9 @@ def test_an_invitation_overwrites_no_file(hpq, tmp_path) -> None:
     assert path.read_text() == "mine"
 
 
-def test_a_terminal_shows_the_token_with_a_warning(environ, redis) -> None:
-    reader, terminal = pty.openpty()
-    done = subprocess.run(
-        [HPQ, "invite"], env=environ, stdin=subprocess.DEVNULL, stdout=terminal,
-        stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 and "run code" in done.stderr
-    assert MARK in os.read(reader, 10_000).decode()
-    os.close(terminal)
-    os.close(reader)
+def test_a_terminal_shows_the_token_with_a_warning(environ, redis, tmp_path) -> None:
+    drawn = drawn_here(["invite"], tmp_path, environ)
+    assert MARK in drawn and "run code" in drawn
 
 
 def test_a_token_that_is_typed_at_a_terminal_is_not_shown(environ, away, tmp_path, token) -> None:
@@ -142,12 +146,10 @@ def test_a_token_that_is_typed_at_a_terminal_is_not_shown(environ, away, tmp_pat
     os.close(typist)
 
 
-def test_a_token_carries_the_settings_that_all_machines_need_alike(
-    hpq, hpq_process, away, tmp_path
-) -> None:
+def test_a_token_carries_the_settings_that_all_machines_need_alike(hpq, away, tmp_path) -> None:
     store = tmp_path / "store"
     given = {"HPQ_PREFIX": "team", "HPQ_QUEUE": "a100", "HPQ_LEASE_S": "7", "HPQ_STORE": str(store)}
-    token = hpq_process("invite", HPQ_CODE_KEY="k" * 20, HPQ_GRACE_S="9", **given).stdout
+    token = invited(hpq, tmp_path, HPQ_CODE_KEY="k" * 20, HPQ_GRACE_S="9", **given)
     done = hpq("join", "--no-worker", saved(tmp_path, token), **away)
     assert ids(done.stderr) == ["store-differs"], done.stderr
     settings = read(with_joined({}, tmp_path / "other"))
@@ -178,7 +180,6 @@ def test_password_and_tls_files_reach_the_other_machine_as_files(tmp_path: Path,
     assert (folder / "ssl_ca_certs").read_text() == "-----BEGIN CERTIFICATE-----\n"
 
 
-GOOD = {"url": "redis://h", "settings": {}, "files": {"code.key": "k" * 20}, "versions": {}}
 FORGED_URLS = [
     "redis://h?password_file=/k", "redis://h?db=1&pass%77ord_file=/k", "redis://h?password%5ffile=/k",
     "redis://h?\tpassword_file=/k", "redis://h?pass\nword_file=/k", "unix:///s?password_file=/k",

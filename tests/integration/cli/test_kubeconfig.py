@@ -47,7 +47,7 @@ def test_a_context_that_is_named_needs_no_current_one(hpq_process, tmp_path: Pat
 
 @pytest.mark.parametrize("words", [["watch", "--once"], ["wait", "--timeout", "0"]])
 def test_a_sweep_that_waits_here_beside_a_kubeconfig_may_have_been_meant_for_a_cluster(
-    hpq_process, tmp_path: Path, words: list[str]
+    hpq, tmp_path: Path, words: list[str]
 ) -> None:
     (tmp_path / "kubeconfig").write_text("")
     (tmp_path / "sweep.yaml").write_text(
@@ -55,11 +55,11 @@ def test_a_sweep_that_waits_here_beside_a_kubeconfig_may_have_been_meant_for_a_c
         "parameters: {epochs: {value: 1}}\n"
     )
     private = {"HPQ_REDIS_URL": "", "COLUMNS": "300"}
-    assert hpq_process("enqueue", "sweep.yaml", **private).returncode == 0
+    assert hpq("enqueue", "sweep.yaml", **private).returncode == 0
     apart = "hpq connect"  # the cluster's, beside the private Redis
-    beside = hpq_process(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), **private)
+    beside = hpq(*words, KUBECONFIG=str(tmp_path / "kubeconfig"), **private)
     assert apart in beside.stdout + beside.stderr
-    alone = hpq_process(*words, KUBECONFIG=str(tmp_path / "none"), **private)
+    alone = hpq(*words, KUBECONFIG=str(tmp_path / "none"), **private)
     assert apart not in alone.stdout + alone.stderr
 
 
