@@ -86,7 +86,7 @@ LOWEST   := .lowest
 OF_LIBRARIES = tests/unit/search tests/unit/code/test_bundle.py tests/unit/store/test_filestore.py \
   tests/integration/python tests/integration/cli/test_export.py tests/unit/worker/test_endpoint.py \
   tests/integration/store/test_suggest*.py tests/integration/cli/test_command_line.py \
-  tests/integration/cli/test_kubeconfig.py tests/e2e/faults/test_kills.py
+  tests/integration/cli/test_kubeconfig.py tests/e2e/faults/test_signals.py
 lowest: $(DEV) ## test with the oldest versions of the libraries
 	$(BIN)/python -m venv --clear $(LOWEST)
 	$(call beside,$(LOWEST))

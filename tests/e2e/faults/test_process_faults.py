@@ -1,10 +1,13 @@
-"""What processes do to themselves and their machine: deaf, hungry, forking, out of disk."""
+"""What processes do to themselves and their machine: hungry, forking, out of memory or disk."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,34 +17,22 @@ from tests.support.constants import DEADLINE_S
 from tests.support.disk import small_disk
 from tests.support.ids import ids
 
+LOST = ["claimed", "requeued", "claimed", "finished"]
+KEEPS = """
+    import os, time
+    from pathlib import Path
+    (Path(os.environ["HPQ_OUT"]) / "model").write_text("weights")
+    Path("began").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    print("loss=1")
+"""
 SWEEP = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2]}}\n"
 
 
-def test_a_deaf_trial_is_killed_at_the_end_of_the_grace_and_given_back(lab) -> None:
-    """F8: one SIGTERM; the program and all it started ignore it, so SIGKILL comes before the end
-    of HPQ_GRACE_S and the trial still goes back."""
-    lab.write(
-        "train.py",
-        """
-        import signal, subprocess, sys, time
-        from pathlib import Path
-        signal.signal(signal.SIGTERM, lambda *_: Path("told").touch())
-        deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(1000)"
-        subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True)
-        Path("began").touch()
-        while True:
-            time.sleep(0.01)
-        """,
-    )
-    sid = lab.enqueue(SWEEP)
-    fleet = lab.worker(HPQ_GRACE_S="12")
-    lab.wait_for("began")
-    fleet.terminate()
-    assert fleet.wait() == 0
-    assert (lab.code / "told").exists() and not lab.processes()
-    assert lab.events(sid) == ["claimed", "requeued"]
-    lab.ok("cancel", sid, "--yes")
-    lab.audit(sid)
+def worker_of(lab, sid: str) -> int:
+    """Return the pid of the worker that runs trial 1."""
+    return int(lab.trial(sid).worker.split("-")[-2])
 
 
 def test_a_trial_without_memory_fails_as_such_and_the_next_one_on_its_worker_is_clean(lab) -> None:
@@ -195,22 +186,6 @@ def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(lab, shift_s, short
     assert lab.events(sid) == lab.events(sid, 2) == ["claimed", "finished"]
 
 
-def test_a_frozen_runner_of_a_living_worker_is_no_lost_trial(lab, short_lease) -> None:
-    """F4: SIGSTOP of the runner alone for longer than a lease; its parent beats on."""
-    sid = lab.steered(1)
-    lab.worker()
-    runner = lab.wait_for("began-1-1")
-    os.kill(runner, signal.SIGSTOP)
-    beat = lab.trial(sid).beat_ms
-    lab.wait_until(
-        lambda: lab.trial(sid).beat_ms > beat + 1000 * short_lease, "beats for longer than a lease"
-    )
-    os.kill(runner, signal.SIGCONT)
-    lab.go()
-    lab.wait_over(sid)
-    assert lab.events(sid) == ["claimed", "finished"]
-
-
 @pytest.fixture
 def full_disk(lab):
     """A disk of 256 KiB under HPQ_HOME, and how to fill it."""
@@ -328,3 +303,73 @@ def test_a_code_directory_that_vanishes_while_its_trial_starts_is_not_charged(la
     assert (trial.state, trial.failure) == (TrialState.QUEUED, None)
     reasons = [e.fields["reason"] for e in lab.reader.events.read(sid) if e.what == "requeued"]
     assert reasons == ["worker_fault"]
+
+
+def test_a_trainer_that_always_dies_fails_in_the_end(lab) -> None:
+    """F2, F23: SIGKILL at each start, as by the kernel out of memory; failed after one retry."""
+    lab.write("dies.py", "import os\ndef train(params, trial):\n    os.kill(os.getpid(), 9)\n")
+    sid = lab.enqueue("trainer: dies:train\nmethod: grid\nparameters: {x: {value: 1}}\n")
+    lab.worker()
+    lab.wait_over(sid)
+    trial = lab.trial(sid)
+    assert trial.state is TrialState.FAILED and trial.attempt == 2
+    assert trial.failure.message == "killed by SIGKILL"
+
+
+@pytest.mark.slow
+def test_a_runner_that_cannot_start_its_thread_is_ended_and_its_trial_runs_again(lab) -> None:
+    """`Thread.start` never returns if the thread dies of a lack of memory before it runs."""
+    (lab.folder / "starved").mkdir()
+    (lab.folder / "starved" / "sitecustomize.py").write_text(
+        "import os, sys, threading, time\n"
+        f"mark = {str(lab.folder / 'hung')!r}\n"
+        "if 'hpq_worker.runner' in sys.orig_argv and not os.path.exists(mark):\n"
+        "    open(mark, 'w').close()\n"
+        "    threading.Thread.start = lambda self: time.sleep(10_000)\n",
+        "utf-8",
+    )
+    lab.go()
+    sid = lab.steered(1)
+    lab.worker(PYTHONPATH=str(lab.folder / "starved"))
+    lab.wait_over(sid)
+    assert (lab.folder / "hung").exists()
+    assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
+@pytest.mark.slow
+def test_a_supervisor_that_cannot_start_a_worker_tries_again(lab, short_lease) -> None:
+    """RLIMIT_NOFILE of the supervisor while a worker is killed; the other worker trains on."""
+    sid = lab.steered(2)
+    fleet = lab.worker(2)
+    lab.wait_for("began-1-1")
+    lab.wait_for("began-2-1")
+    limits = resource.prlimit(fleet.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(fleet.pid, resource.RLIMIT_NOFILE, (6, limits[1]))
+    os.kill(worker_of(lab, sid), signal.SIGKILL)
+    lab.wait_until(lambda: "worker-fault" in ids(lab.log(0)), "a start that fails")
+    resource.prlimit(fleet.pid, resource.RLIMIT_NOFILE, limits)
+    lab.wait_for("began-1-2")
+    lab.go()
+    lab.wait_over(sid)
+    assert [lab.events(sid, n) for n in (1, 2)] == [LOST, ["claimed", "finished"]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
+def test_a_worker_without_memory_at_the_end_of_a_trial_ends_it_all_the_same(lab) -> None:
+    """RLIMIT_AS refuses the worker all memory while its trial ends and its files are stored."""
+    lab.write("train.py", KEEPS)
+    sid = lab.enqueue(SWEEP.replace("[1, 2]", "[1]"))
+    lab.worker(HPQ_STORE=str(lab.folder / "store"))
+    lab.wait_for("began")
+    worker = worker_of(lab, sid)
+    status = Path(f"/proc/{worker}/status").read_text("ascii").split()
+    size = 1024 * int(status[status.index("VmSize:") + 1])
+    hard = resource.prlimit(worker, resource.RLIMIT_AS)[1]
+    resource.prlimit(worker, resource.RLIMIT_AS, (size // 2, hard))
+    lab.go()
+    lab.wait_until(lambda: len(lab.events(sid)) > 1, "the end of the attempt")
+    if worker in lab.processes():
+        resource.prlimit(worker, resource.RLIMIT_AS, (hard, hard))
+    lab.wait_over(sid)
+    assert lab.trial(sid).state is TrialState.FINISHED

@@ -18,7 +18,6 @@ import pytest
 
 from hpq.domain.trial import TrialState
 from tests.chaos import KINDS, PROCESSES, Chaos, Plan
-from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 
 SWEEP_OF = {"suggester": "bayes", "preload server": "program"}
@@ -66,17 +65,6 @@ def start(lab) -> Iterator:
     for process in started:
         process.kill()
         process.wait()
-
-
-def test_run_ends_if_its_supervisor_is_stopped(lab, start) -> None:
-    lab.steered(1)
-    lab.env["HPQ_GRACE_S"] = "2"
-    run = start(HPQ, "run", "sweep-1.yaml", "--workers", "1")
-    lab.wait_for("began-1-1")
-    stop(lab, SUPERVISOR)
-    run.terminate()
-    run.wait(DEADLINE_S)
-    lab.wait_until(lambda: not lab.processes(), "the end of all processes")
 
 
 @pytest.mark.slow
@@ -127,37 +115,6 @@ def test_an_agent_goes_on_if_its_worker_process_is_stopped(lab, start, reports) 
     assert agent.wait(DEADLINE_S) == 0
     (sid,) = lab.reader.sweeps.ids()
     lab.audit(sid)
-
-
-@pytest.mark.slow
-def test_a_runner_that_cannot_start_its_thread_is_ended_and_its_trial_runs_again(lab) -> None:
-    """`Thread.start` never returns if the thread dies of a lack of memory before it runs."""
-    (lab.folder / "starved").mkdir()
-    (lab.folder / "starved" / "sitecustomize.py").write_text(
-        "import os, sys, threading, time\n"
-        f"mark = {str(lab.folder / 'hung')!r}\n"
-        "if 'hpq_worker.runner' in sys.orig_argv and not os.path.exists(mark):\n"
-        "    open(mark, 'w').close()\n"
-        "    threading.Thread.start = lambda self: time.sleep(10_000)\n",
-        "utf-8",
-    )
-    lab.go()
-    sid = lab.steered(1)
-    lab.worker(PYTHONPATH=str(lab.folder / "starved"))
-    lab.wait_over(sid)
-    assert (lab.folder / "hung").exists()
-    assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
-
-
-def test_a_worker_that_is_stopped_ends_with_its_killed_supervisor(lab) -> None:
-    """F3, F4: the kernel continues it; else nobody would ever end it and its runner."""
-    sid = lab.steered(1)
-    fleet = lab.worker()
-    lab.wait_for("began-1-1")
-    stop(lab, PROCESSES["worker"])
-    fleet.kill()
-    lab.wait_until(lambda: not lab.processes("hpq_worker"), "the end of worker and runner")
-    assert lab.events(sid) == ["claimed", "requeued"]
 
 
 @pytest.mark.slow

@@ -107,20 +107,6 @@ def test_a_worker_may_be_told_to_serve_one_sweep(lab: Lab) -> None:
     assert (answer.returncode, len(answer.stderr.splitlines())) == (4, 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
-def test_no_worker_outlives_its_run(lab: Lab, start_run: StartRun, number: int) -> None:
-    """F3: SIGKILL, SIGTERM or SIGHUP of `hpq run`."""
-    enqueue_abandoned(lab)  # writes the trainer
-    run = start_run(SWEEP.format(name="mine"), "--workers", "2")
-    lab.wait_for("began-1-1")
-    (sid,) = [sid for sid in lab.reader.sweeps.ids() if sid.startswith("mine")]
-    run.send_signal(number)
-    run.wait()
-    lab.wait_until(lambda: not lab.processes(r"-m hpq_worker"), "the end of the workers")
-    assert lab.reader.sweeps.get(sid).counts.running == 0  # given back, not left to a lease
-    assert run.returncode == (-number if number == signal.SIGKILL else 128 + number)
-
-
 def test_a_run_that_is_told_to_end_takes_its_private_server_with_it(
     lab: Lab, start_run: StartRun
 ) -> None:
