@@ -9,7 +9,7 @@ address, the password and the proof of a server (hpq.connection.address_file).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import (
     SplitResult,
@@ -42,11 +42,11 @@ _FORMS = (
     "use redis://USER:PASSWORD@HOST:6379/0, rediss:// or unix:///PATH; write special characters of"
     " the user and the password as %XX: %20 for a space, %2F for /, %40 for @"
 )
-# Greedy: a password may hold an @ that is not written as %40.
-_IN_URL = re.compile(r"(://[^:]*):.*@", re.DOTALL)
+_TO_USER = re.compile("://[^:]*:")
 # Names of secrets in fsspec's file systems: secret, token, account_key, X-Amz-Signature; no files.
-_TELLING = r"[\w.-]*(?:key|secret|token|passw|passphrase|credential|sig)[\w.-]*(?<!file)(?<!path)"
-_IN_QUERY = re.compile(rf"([?&]{_TELLING}=)([^&]*)", re.IGNORECASE)
+_TELLING = re.compile("key|secret|token|passw|passphrase|credential|sig", re.IGNORECASE)
+_NAME = re.compile(r"[?&]([\w.-]+)=")
+_VALUE = re.compile("[^&]*")
 _IN_STORE = re.compile(r"://[^:]*:(?:(?=([^/]*)@)|)(?=(.*)@)", re.DOTALL)
 _MAY_BE_URL = re.compile(r"\S*[:?&]\S*")
 _SHORTEST = 4  # characters; hiding less would eat ordinary words
@@ -76,7 +76,26 @@ def checked(url: str) -> str:
 
 def redact(url: str) -> str:
     """Return a URL with its password hidden: all up to the last @, as it may be malformed."""
-    return _IN_QUERY.sub(r"\1***", _IN_URL.sub(r"\1:***@", url))
+    head, at, rest = url.rpartition("@")  # the last: a password may hold one that is not %40
+    if user := _TO_USER.search(head):
+        url = f"{head[: user.end()]}***{at}{rest}"
+    shown, end = list[str](), 0
+    for start, stop in _in_query(url):
+        shown += (url[end:start], "***")
+        end = stop
+    return "".join((*shown, url[end:]))
+
+
+def _in_query(url: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each value of a query whose name is that of a secret."""
+    end = 0
+    for found in _NAME.finditer(url):
+        is_file = found[1].lower().endswith(("file", "path"))
+        if found.start() >= end and not is_file and _TELLING.search(found[1]):
+            value = _VALUE.match(url, found.end())
+            assert value is not None
+            end = value.end()
+            yield value.start(), end
 
 
 def carried(url: str) -> tuple[str, ...]:
@@ -84,7 +103,7 @@ def carried(url: str) -> tuple[str, ...]:
     if "://" not in url:  # a directory
         return ()
     raw = [text for found in _IN_STORE.findall(url) for text in found]
-    raw += [value for _, value in _IN_QUERY.findall(url)]
+    raw += [url[start:end] for start, end in _in_query(url)]
     plain = [way(text) for text in raw for way in (unquote, unquote_plus)]
     found = [*raw, *plain, *(quote(text, safe="") for text in plain)]
     return tuple(dict.fromkeys(text for text in found if text))

@@ -97,7 +97,8 @@ def metrics_in_text(declared: Collection[str], line: str) -> tuple[dict[str, flo
 
 def mentions(metric: str, line: str) -> bool:
     """Return whether a line has the metric in any spelling, and then a number: `val-loss 0.3`."""
-    return bool(_find(metric, r"(?!\w)(?=.*\d)", line))
+    last = max((at for at, character in enumerate(line) if character.isdigit()), default=0)
+    return any(found.end() <= last for found in _find(metric, r"(?!\w)", line))
 
 
 def _number(text: str) -> float:

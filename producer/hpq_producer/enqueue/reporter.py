@@ -16,7 +16,9 @@ from hpq.code.manifest import Files
 from hpq.domain.sweep import Launch, Reporter, ReportsBy, Wandb
 
 _MAY_REPORT = re.compile(rb"(?i)wandb|\bhpq\b|\b(?:report_to|log_with)\b")
-_NAMED = re.compile(r"([\w./-]+\.py)\b|-m\s+([A-Za-z_][\w.]*)")  # in a command, or a shell script
+_NAMED = re.compile(
+    r"(?<![\w./-])([\w./-]+\.py)\b|-m\s+([A-Za-z_][\w.]*)"
+)  # in a command, or a shell script
 _SWITCHES = frozenset({"report_to", "log_with"})  # of transformers and accelerate
 _IMPORTERS = frozenset({"import_module", "__import__"})
 

@@ -144,7 +144,7 @@ def _parse(path: Path) -> ast.Module:
 _LOGS = ("wandb.log", ".report", "run.log", "report", ".log_dict", ".log_metrics")
 _VALUE = "\0"  # stands for a value in a printed line
 # In other text: a worker reads it with = or : alone, and without a unit at the number.
-_MENTION = re.compile(rf"(?<![\w./-])(?<!\w )([A-Za-z_][\w./-]*)\s*([=:]?)\s*(?={_VALUE}(\w?))")
+_MENTION = re.compile(rf"(?<![\w./-])(?<!\w )([A-Za-z_][\w./-]*)\s*(?:([=:])\s*)?(?={_VALUE}(\w?))")
 _UP = re.compile(r"acc|f1|auc|score|reward|return|iou|bleu|rouge|map\b|r2|precision|recall", re.I)
 _DOWN = re.compile(r"loss|err|perplexity|ppl|mse|mae|rmse|nll|fid|wer|cer|time|entropy", re.I)
 _OF_VALIDATION = re.compile(r"(^|[^a-z])(val|valid|validation|dev|eval)([^a-z]|$)", re.I)

@@ -44,9 +44,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\
 
 _OLD_BOOLEANS = re.compile(r"(?:on|off|yes|no)\Z", re.IGNORECASE)
 # Numbers that YAML 1.1 alone knows: 1_000, 012, 0b11, 1:30. PyYAML, W&B's loader, reads them.
-_OLD_NUMBERS = re.compile(
-    r"[-+]?(?:0[0-7_]+|0b[01_]+|\.?[0-9][0-9_:]*[_:][0-9_:]*(?:\.[0-9_]*)?)\Z"
-)
+_OLD_NUMBERS = re.compile(r"[-+]?(?:0[0-7_]+|0b[01_]+|\.?[0-9]+[_:][0-9_:]*(?:\.[0-9_]*)?)\Z")
 # The first part of a tuple: `[(3, 5)]` is a list of the texts `(3` and `5)`.
 TORN_TUPLE = re.compile(r"\([^)]*\Z")
 # Words that a person, or YAML 1.2, reads as another value.
@@ -88,11 +86,12 @@ def resolve(text: str) -> JsonScalar:
         return None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
-    if _OLD_NUMBERS.match(text) and isinstance(number := yaml.safe_load(text), int | float):
+    is_old, is_whole = _OLD_NUMBERS.match(text), _INTEGER.match(text)
+    if (is_old or is_whole) and len(text) > MAX_DIGITS:
+        raise ValueError(f"the number has {len(text)} digits; write at most {MAX_DIGITS}")
+    if is_old and isinstance(number := yaml.safe_load(text), int | float):
         return number
-    if _INTEGER.match(text):
-        if len(text) > MAX_DIGITS:
-            raise ValueError(f"the number has {len(text)} digits; write at most {MAX_DIGITS}")
+    if is_whole:
         return int(text, 0 if text[1:2] in ("o", "x") else 10)
     if _FLOAT.match(text):
         value = float(text)

@@ -110,10 +110,11 @@ def narrowest(text: str) -> int:
 
 def abbreviate(name: str, columns: int) -> str:
     """Shorten a name to `columns`: max_learning_rate, m_l_rate, mlr; then cut it."""
-    words = re.split(r"([_./-])", name)
+    words, left = re.split(r"([_./-])", name), width(name)
     for i in range(0, len(words) - 1, 2):
-        if width("".join(words)) <= columns:
+        if left <= columns:
             break
+        left -= width(words[i][1:])
         words[i] = words[i][:1]
     short = "".join(words)
     if width(short) > columns and len(words) > 1:

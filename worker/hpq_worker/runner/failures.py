@@ -27,12 +27,10 @@ from hpq.errors import BadParams, DataMissing, DeviceUnusable, Diverged, HpqErro
 from hpq.settings import IN_POD
 from hpq.shell import shell_hint
 
-_PREFIX = re.compile(r"\[[A-Za-z_]*?(?P<rank>\d+)\]:\s?(?=(?P<rest>.*))")
-_CAUSE = re.compile(
-    r"^Root Cause \(first observed failure\):$.*?"
-    r"^\s+rank\s+: (?P<rank>\d+) .*?^\s+exitcode\s+: (?P<status>-?\d+) ",
-    re.MULTILINE | re.DOTALL,
-)
+_PREFIX = re.compile(r"(?:\[[A-Za-z_]*?(?P<rank>\d{1,9})\]:\s?)+")  # has the last one's rank
+_ROOT = "\nRoot Cause (first observed failure):\n"
+_RANK = re.compile(r"^[ \t]+rank[ \t]+: (\d{1,9}) ", re.MULTILINE)
+_EXIT = re.compile(r"^[ \t]+exitcode[ \t]+: (-?\d{1,9}) ", re.MULTILINE)
 _LAUNCHERS = re.compile(r"^torch\.distributed\.elastic\.\S*ChildFailedError", re.MULTILINE)
 _OWN = tuple(Path(file).resolve().parent for file in (hpq.__file__, hpq_worker.__file__))
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
@@ -62,18 +60,18 @@ class FirstFailure:
 
 def split_rank(line: str) -> tuple[int, str]:
     """Return the rank that printed a line (0 without a prefix), and the line without prefix."""
-    rank = 0
-    while found := _PREFIX.match(line):
-        rank, line = int(found["rank"]), found["rest"]
-    return rank, line
+    found = _PREFIX.match(line)
+    return (int(found["rank"]), line[found.end() :]) if found else (0, line)
 
 
 def first_to_fail(tail: str) -> FirstFailure | None:
     """Parse torchrun's report of a failed group at the end of a log; None without one."""
-    found = list(_CAUSE.finditer(tail))
-    if not found:
+    report = f"\n{tail}".rpartition(_ROOT)
+    named = _RANK.search(report[2]) if report[1] else None
+    ended = _EXIT.search(report[2], named.end()) if named else None
+    if named is None or ended is None:
         return None
-    rank, status = int(found[-1]["rank"]), int(found[-1]["status"])
+    rank, status = int(named[1]), int(ended[1])
     printed = [split_rank(line) for line in tail.splitlines() if _PREFIX.match(line)]
     own = "\n".join(text for by, text in printed if by == rank)
     return FirstFailure(rank=rank, status=status, log=own or _before_launcher(tail))
