@@ -15,7 +15,8 @@ import sys
 import time
 
 from hpq.errors import HpqError, OutOfReach
-from hpq.process import private_file, why_not_private
+from hpq.notice import Notice
+from hpq.process import private_file
 from hpq_producer.embedded_redis import binary as server_binary
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.state import Record, ServerHome
@@ -71,10 +72,10 @@ def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
         binary = server_binary.find(writer=last.binary if last and home.data_bytes() else None)
     except HpqError as error:
         raise OutOfReach(f"{home.data_dir}: {error}", code=error.code) from None
-    socket = home.socket()
-    if why := why_not_private(socket.parent):
-        text = f"cannot create the socket of the private Redis: {socket.parent}: {why}; remove it"
-        raise OutOfReach(f"{text}, or set HPQ_HOME to another directory", code="home-unusable")
+    socket, why_elsewhere = home.make_socket_directory(last)
+    if why_elsewhere:
+        text = f"{why_elsewhere}: the socket of the private Redis is {socket}"
+        print(f"warning: {Notice('home-unusable', text)}", file=sys.stderr)
     home.data_dir.mkdir(mode=0o700, exist_ok=True)
     server_lock = home.lock(keeper.SERVER)
     try:

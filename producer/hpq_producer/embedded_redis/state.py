@@ -2,7 +2,7 @@
 
 HPQ_HOME may be a long path or on a network disk, and a socket's path has at most 108 bytes (104 on
 macOS). So the socket is in a directory of /tmp that only its owner can enter, named after the hash
-of HPQ_HOME's resolved path.
+of HPQ_HOME's resolved path; if another user has made that one, in a directory with a random name.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import ctypes
 import hashlib
 import os
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hpq.errors import OutOfReach
+from hpq.process import why_not_private
 from hpq.store.wire.records import record
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.binary import Binary
@@ -127,3 +129,18 @@ class ServerHome:
         """
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
         return Path(f"/tmp/hpq-{os.geteuid()}-{digest}/redis.sock")
+
+    def make_socket_directory(self, last: Record | None) -> tuple[Path, str]:
+        """Return a path for the socket of a new server, and why it is not that of `socket`.
+
+        Raises:
+            OSError: /tmp cannot be written.
+        """
+        socket = self.socket()
+        why = why_not_private(socket.parent)
+        if not why:
+            return socket, ""
+        if last and not why_not_private(Path(last.socket).parent):  # left by a killed keeper
+            return Path(last.socket), f"{socket.parent}: {why}"
+        folder = tempfile.mkdtemp(prefix=f"hpq-{os.geteuid()}-", dir="/tmp")  # 0700, a new one
+        return Path(folder) / socket.name, f"{socket.parent}: {why}"

@@ -9,6 +9,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from redis import Redis
@@ -18,7 +19,7 @@ from hpq_producer.embedded_redis.attach import attach, running_socket
 from hpq_producer.embedded_redis.binary import Binary
 from tests.support.constants import DEADLINE_S
 from tests.support.disk import small_disk
-from tests.support.ids import raises
+from tests.support.ids import ids, raises
 from tests.support.private_server import Home
 
 
@@ -260,8 +261,10 @@ def test_a_home_on_a_network_disk_is_refused_with_the_reason(
     assert not (home.path / keeper.DATA_DIR).exists()
 
 
-@pytest.mark.parametrize("kind", ["link", "file", "open"])
-def test_a_socket_directory_of_somebody_elses_is_refused(home: Home, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["link", "file", "open", "foreign"])
+def test_another_user_cannot_block_the_server_by_the_directory_of_its_socket(
+    home: Home, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = home.place.socket().parent
     if kind == "link":
         folder.symlink_to(home.path.parent)
@@ -270,9 +273,29 @@ def test_a_socket_directory_of_somebody_elses_is_refused(home: Home, kind: str) 
     else:
         folder.mkdir()
         folder.chmod(0o777)
-    with raises("home-unusable", str(folder)):
-        home.attach()
-    folder.rmdir() if kind == "open" else folder.unlink()
+    if kind == "foreign":
+        if os.geteuid():
+            folder.rmdir()
+            pytest.skip("only root can make a directory of another user")
+        os.chown(folder, 65534, 65534)
+    try:
+        held = home.attach()
+        socket = Path(home.record().socket)
+        assert (socket.parent.stat().st_mode & 0o777, socket.parent.parent) == (
+            0o700,
+            folder.parent,
+        )
+        said = capsys.readouterr().err
+        assert ids(said) == ["home-unusable"] and str(folder) in said and str(socket) in said
+        assert held.url == f"unix://{quote(str(socket))}"
+        assert (folder / socket.name).exists() is False
+        again = home.attach()
+        assert (again.url, capsys.readouterr().err) == (held.url, "")
+        held.release(linger_s=0)
+        again.release(linger_s=0)
+        home.until(lambda: not socket.parent.exists())
+    finally:
+        folder.rmdir() if folder.is_dir() and kind != "link" else folder.unlink()
     assert not home.processes()
 
 
