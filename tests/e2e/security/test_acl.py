@@ -192,6 +192,19 @@ def test_a_viewer_that_writes_is_told_so_in_one_line(users) -> None:
     assert lab.reader.sweeps.get(sid).flag == ""
 
 
+def test_a_viewer_archives_all_sweeps(users, tmp_path: Path) -> None:
+    """The CronJob of archives reads as this user."""
+    lab, as_ = users
+    lab.env |= as_("producer")
+    sid = lab.steered(1)
+    folder = tmp_path / "archives"
+    lab.ok("cancel", sid, "--yes")
+    lab.ok("archive", "--all", folder, **as_("viewer"))
+    lab.ok("rm", sid, "--yes")
+    lab.ok("archive", "--restore", folder / f"{sid}.hpq")
+    assert lab.reader.sweeps.get(sid).counts.cancelled == 1
+
+
 EVERYBODY = (
     ("KEYS", "*"), ("SCAN", "0"), ("RANDOMKEY",), ("DBSIZE",), ("FLUSHALL",), ("FLUSHDB",),
     ("CONFIG", "GET", "*"), ("MODULE", "LIST"), ("SHUTDOWN",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from hashlib import sha256
 
 import pytest
@@ -305,6 +306,33 @@ def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names(
         assert one["metadata"]["labels"][label] == "hpq-worker-big", key
         listed = [*kinds[label, "hpq-worker-big"], *kinds["app.kubernetes.io/component", "keda"]]
         assert key[0].lower() in listed, key
+
+
+def secrets_in(one: Any) -> Iterator[str]:
+    """Yield the names of the Secrets that an object mounts or has in its environment."""
+    if isinstance(one, dict):
+        if "secretName" in one:
+            yield one["secretName"]
+        yield from [ref["name"] for ref in (one.get("secretKeyRef"), one.get("secretRef")) if ref]
+    for below in one.values() if isinstance(one, dict) else one if isinstance(one, list) else ():
+        yield from secrets_in(below)
+
+
+@NEEDS_KUBECTL
+def test_no_pod_but_a_workers_gets_a_password_that_may_write() -> None:
+    """The archive's CronJob mounted the worker's password, and only reads."""
+    with_all = "[keda=5, tls, spot, egress, monitoring, dashboard, store, 'archive=@daily']"
+    text = render(load(text=f"queues: {{default: {{}}, big: {{gpus: 4}}}}\nwith: {with_all}"))
+    writers = ("hpq-redis-worker", "hpq-redis-producer", "hpq-redis-admin", "hpq-code-key")
+    found = {
+        one["metadata"]["name"]: sorted(set(secrets_in(one)) & set(writers))
+        for one in yaml.safe_load_all(text)
+        if one["kind"] in ("Deployment", "StatefulSet", "CronJob", "Job", "DaemonSet")
+    }
+    assert {"hpq-archive", "hpq-dashboard", "hpq-worker-big"} <= found.keys()
+    assert {name for name, secrets in found.items() if secrets} <= {
+        "hpq-worker-default", "hpq-worker", "hpq-worker-big",
+    }, found  # fmt: skip
 
 
 @NEEDS_KUBECTL
