@@ -35,6 +35,7 @@ from redis.retry import Retry
 
 from hpq.connection import address_file, credentials, tls
 from hpq.connection.credentials import redact
+from hpq.connection.damage import DAMAGED, damage
 from hpq.error_ids import Code
 from hpq.errors import DecodeError, Forbidden, HpqError, OutOfReach, ServerTooOld, SettingsError
 from hpq.sanitize import visible
@@ -151,7 +152,7 @@ class _Client(Redis):
         try:
             return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
         except (ResponseError, _ReplyTooLarge) as error:
-            if not _DAMAGED.search(str(error)):
+            if not DAMAGED.search(str(error)):
                 raise
             raise _named(args, error) from None
 
@@ -277,8 +278,8 @@ def explain(error: RedisError, url: str, *, in_pod: bool = False) -> HpqError:
         why = f"the user {user} is read-only; use the producer's credentials"
         message = f"{where}: permission denied: {why}"
         return Forbidden(message, code="redis-read-only")
-    if isinstance(error, ResponseError) and _DAMAGED.search(str(error)):
-        return DecodeError(f"{where}: {_damage(str(error))}")
+    if why := damage(error):
+        return DecodeError(f"{where}: {why}")
     for kinds, meaning, code, line in _EXPLAINED:
         if isinstance(error, kinds):
             hint = tls.hint(error, url) if kinds is _AWAY else ""
@@ -293,12 +294,6 @@ _REFUSED: dict[str, tuple[Code, str]] = {
 }
 _REFUSES = re.compile("|".join(_REFUSED))
 _WRITES = re.compile(r"'(evalsha|script)\b")  # every change is a script
-_DAMAGED = re.compile(
-    r"WRONGTYPE|: attempt to |not an integer|not a valid float|[Ii]nvalid stream|reply is larger"
-)
-_COMMAND = re.compile(r"Command (?:# \d+ )?\((.*)\) .*?caused error: (.*)", re.DOTALL)
-_KEY = re.compile(r"(?!EVALSHA)\S+ (?:.*STREAMS )?(\S+)", re.DOTALL)
-_SWEEP = re.compile(r":[st]:([A-Za-z0-9._-]+)")
 _AWAY = (ConnectionError, TimeoutError)
 
 # The first match counts: redis-py's tree has ConnectionError above most of the others.
@@ -358,16 +353,6 @@ _IN_POD = {
     "away": "see kubectl get pod hpq-redis-0 and service/hpq-redis, NetworkPolicy"
     " hpq-worker-to-redis, and HPQ_REDIS_URL in the ConfigMap",
 }
-
-
-def _damage(text: str) -> str:
-    """Return what is damaged, why, and the remedy, from a server's error about a command."""
-    command, why = found.groups() if (found := _COMMAND.match(text)) else ("", text)
-    if (found := _KEY.match(command)) is None:  # a script, whose error does not name the key
-        return f"a key is not as hpq writes it: {why}; `hpq audit SWEEP` names it"
-    sweep = _SWEEP.search(key := found[1])
-    then = f"`hpq audit {sweep[1] if sweep else 'SWEEP'}` lists what is missing"
-    return f"{key} is not as hpq writes it: {why}; delete it with redis-cli, then {then}"
 
 
 def _reason(error: BaseException) -> str:

@@ -58,6 +58,7 @@ RETRY_RULES: Mapping[FailureKind, RetryRule] = {
     # No worker commits these: reap.lua requeues a lost trial, or makes it poison (HPQ_LOST_MAX).
     FailureKind.LOST: RetryRule(),
     FailureKind.POISON: RetryRule(retries=0),
+    FailureKind.UNREADABLE: RetryRule(retries=0),
     FailureKind.DISTRUSTED: RetryRule(evidence=Evidence.TAMPERING),
     FailureKind.DATA_MISSING: RetryRule(released=True),
     FailureKind.WORKER_FAULT: RetryRule(released=True),

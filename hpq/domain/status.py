@@ -40,6 +40,12 @@ class Worker:
     only: str = ""  # the one sweep that it runs; "" for any
     pod: str = ""  # the pod's name; "" outside a cluster
     refuses: dict[str, Notice] = field(default_factory=dict)
+    unreadable: str = ""  # why its record cannot be decoded: only its name and `seen_ms` are known
+
+    @property
+    def notice(self) -> Notice:
+        """What is unreadable."""
+        return Notice("value-unreadable", self.unreadable)
 
     def is_for(self, sid: str) -> bool:
         """Return whether the worker may run the trials of a sweep."""
@@ -52,6 +58,11 @@ class UnreadableSweep:
 
     id: str
     why: str
+
+    @property
+    def notice(self) -> Notice:
+        """What is unreadable, and how to remove it."""
+        return Notice("value-unreadable", f"{self.why}; `hpq rm --force {self.id}` removes it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

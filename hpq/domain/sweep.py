@@ -24,6 +24,7 @@ FEATURE_SCHEMA = 4
 DEFAULT_QUEUE = "default"
 FUNCTION = "function"  # trainer and queue of trials that `hpq.agent` runs in its caller's process
 _PLACE = 60  # characters of a file and line
+MOST_REPLICATES = 1_000
 MAX_PRIORITY = 1_000  # the lowest priority is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 

@@ -61,6 +61,7 @@ class FailureKind(StrEnum):
     DATA_MISSING = "data_missing"
     WORKER_FAULT = "worker_fault"
     DISTRUSTED = "distrusted"  # its parameters in Redis are not those that were signed
+    UNREADABLE = "unreadable"  # its record in Redis is not what hpq writes; no worker commits this
 
     @property
     def counts_as_failure(self) -> bool:
@@ -160,6 +161,7 @@ class Claim:
     limited: bool = False  # operators' limits exist for the prefix
     gpus: float = 1.0  # of the trial here, which count for limits
     unfed: str = ""  # a sweep that lacks a suggester, which this worker should start
+    unreadable: str = ""  # why the rest cannot be decoded: trial, attempt and nonce are known
 
     @property
     def token(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,8 +11,10 @@ from redis import Redis
 from hpq.domain.identity import ParameterSet
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState
+from hpq.errors import DecodeError
 from hpq.store.keys import Keys
-from hpq.store.wire.trial import CheckOf, text_of
+from hpq.store.wire.fields import decoding, whole
+from hpq.store.wire.trial import CheckOf, decode_params
 
 _INDEXES = ("waiting", "running", "dropped", "ended")
 _FIELDS = ("state", "attempt", "objective", "checkpoint", "artifacts", "unstored")
@@ -65,6 +66,7 @@ class AuditReader:
 
     def counters(self, sid: str) -> SweepCounters:
         """Return the sizes of a sweep's sets, and its counters."""
+        key = self._keys.sweep(sid)
         pipe = self._redis.pipeline(transaction=False)
         pipe.hlen(self._keys.sweep(sid, "params"))
         for index in _INDEXES:
@@ -79,8 +81,13 @@ class AuditReader:
             dropped=dropped,
             ended=ended,
             identities=identities,
-            ends={end: int(n or 0) for end, n in zip(_ENDS, ends, strict=True)},
+            ends={end: self._count(key, n) for end, n in zip(_ENDS, ends, strict=True)},
         )
+
+    @staticmethod
+    def _count(key: str, raw: bytes | None) -> int:
+        with decoding(key):
+            return whole(raw or b"0")
 
     def records(self, sid: str, numbers: Sequence[int], replicates: int = 1) -> list[TrialRecord]:
         """Return the records of the trials with these numbers, in this order."""
@@ -107,7 +114,7 @@ class AuditReader:
             TrialRecord(
                 number=n,
                 state=(row[0] or b"queued").decode("utf-8", "replace"),
-                attempt=int(row[1] or 0),
+                attempt=self._count(self._keys.trial(TrialId(sweep=sid, number=n)), row[1]),
                 has_params=found["params"][i] is not None,
                 indexes=frozenset(p for p in (*_INDEXES, "leases") if found[p][i] is not None),
                 result=StoredResult(
@@ -141,7 +148,7 @@ class AuditReader:
         pipe.hexists(self._keys.code, digest)
         pipe.smembers(self._keys.sweep(sweep.id, "ran_on"))
         has_code, has_manifest, raw = pipe.execute()
-        ran_on = sorted(one.decode() for one in raw)
+        ran_on = sorted(one.decode("utf-8", "replace") for one in raw)
         kept: Any = self._redis.hmget(self._keys.provenance, ran_on) if ran_on else []
         names = [] if has_code or not digest else [f"code {digest}"]
         names += [] if has_manifest or not digest else [f"manifest of code {digest}"]
@@ -152,7 +159,7 @@ class AuditReader:
 def _identities(text: bytes, replicates: int) -> list[bytes]:
     """Return the identities that these parameters may have; none if they cannot be decoded."""
     try:
-        params = ParameterSet(json.loads(text_of(text)))
+        params = ParameterSet(decode_params("", text))
         return [params.salted(i) for i in range(max(1, replicates))]
-    except (ValueError, AttributeError, RecursionError):
+    except (DecodeError, ValueError):
         return []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hpq.connection.damage import answered
 from hpq.domain.trial import TrialId
-from hpq.errors import UserError
+from hpq.errors import DecodeError, UserError
 from hpq.store.scripts import BATCH_ROWS, StoreContext, check_reply
 from hpq.store.wire.fields import flatten
 
@@ -123,7 +124,7 @@ class SweepControl:
         if reply == "changed":
             text = f"{sid} has changed meanwhile, so it was not deleted; run the command again"
             raise UserError(text, code="sweep-changed")
-        return [raw.decode() for raw in stores]
+        return [raw.decode("utf-8", "replace") for raw in stores]
 
     def finish_removals(self) -> None:
         """Delete the keys of sweeps whose removal was interrupted."""
@@ -133,7 +134,7 @@ class SweepControl:
     def pending_removals(self) -> frozenset[str]:
         """Return the ids of sweeps whose removal was interrupted or is under way."""
         found: Any = self._redis.smembers(self._keys.removing)
-        return frozenset(raw.decode() for raw in found)
+        return frozenset(raw.decode("utf-8", "replace") for raw in found)
 
     def _delete_removed(self, sid: str) -> None:
         """Delete the keys that the script `remove` left; several calls may do so at once."""
@@ -168,8 +169,11 @@ def delete_trials(context: StoreContext, sid: str, first: int, last: int) -> Non
         for trial in trials:
             pipe.hkeys(keys.trial(trial))
         owned: list[str] = []
-        for trial, fields in zip(trials, pipe.execute(), strict=True):
-            if fields:
-                owned += keys.of_trial(trial, fields)
+        for trial, fields in zip(trials, pipe.execute(raise_on_error=False), strict=True):
+            try:
+                if answered(keys.trial(trial), fields):
+                    owned += keys.of_trial(trial, fields)
+            except DecodeError:  # another type, left by another client of Redis
+                owned += keys.of_trial(trial, ())
         if owned:
             redis.unlink(*owned)

@@ -15,7 +15,7 @@ from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
-from hpq.store.wire.fields import decoding
+from hpq.store.wire.fields import count, decoding, moment
 
 _ENTRIES_PER_READ = 1_000
 
@@ -121,14 +121,22 @@ class SweepHistory:
                         yield n, ParameterSet(trial_codec.decode_params(f"{key} field {n}", raw))
 
     def objectives(self, numbers: Sequence[int]) -> list[float | None]:
-        """Return the objective that each running trial reported last, or None."""
+        """Return the objective that each running trial reported last, or None.
+
+        Raises:
+            DecodeError: one is no number.
+        """
         pipe = self._redis.pipeline(transaction=False)
         for n in numbers:
             pipe.hget(self._keys.trial(TrialId(sweep=self._sid, number=n)), "objective")
-        return [float(raw) if raw else None for raw in pipe.execute()]
+        found = list[float | None]()
+        for n, raw in zip(numbers, pipe.execute(), strict=True):
+            with decoding(self._keys.trial(TrialId(sweep=self._sid, number=n))):
+                found.append(float(raw) if raw else None)
+        return found
 
 
-_EVENT_IDS = re.compile(rb"(?:[0-9-]{1,41} ?)*")
+_EVENT_IDS = re.compile(rb"(?:[0-9]{1,20}-[0-9]{1,20}(?: |\Z))*")
 
 
 def _event_ids(key: str, raw: bytes) -> list[str]:
@@ -146,10 +154,11 @@ def _event(key: str, eid: bytes, fields: Mapping[bytes, bytes]) -> Event:
     """
     text = {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()}
     with decoding(f"{key}: entry {eid.decode()}"):
+        moment(eid.partition(b"-")[0])
         return Event(
             id=eid.decode(),
             what=text.pop("e"),
-            trial=int(text.pop("n", "0")),
-            attempt=int(text.pop("a", "0")),
+            trial=count(text.pop("n", "0")),
+            attempt=count(text.pop("a", "0")),
             fields=text,
         )

@@ -12,7 +12,6 @@ worker looks.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,10 +19,13 @@ from typing import Any
 
 from redis.exceptions import OutOfMemoryError
 
+from hpq.connection.damage import answered
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import TrialId
+from hpq.errors import DecodeError
 from hpq.filestore.base import Files, attempt_of, folder_of
 from hpq.store.scripts import BATCH_ROWS, StoreContext
+from hpq.store.wire.fields import count, decoding, mapping
 
 _EVERY_S = 600  # between two looks at a whole store
 _BARRED_S = 600  # a restore waits this long if the process that removes files died
@@ -44,10 +46,15 @@ class FileGarbage:
             redis.RedisError: Redis cannot be reached.
         """
         newest: Any = self._redis.zrange(self._keys.sweeps, 0, 99, desc=True)
+        keys = [self._keys.sweep(_text(sid), "stores") for sid in newest]
         pipe = self._redis.pipeline(transaction=False)
-        for sid in newest:
-            pipe.smembers(self._keys.sweep(sid.decode(), "stores"))
-        return {store.decode() for found in pipe.execute() for store in found}
+        for key in keys:
+            pipe.smembers(key)
+        stores = set[str]()
+        for key, found in zip(keys, pipe.execute(raise_on_error=False), strict=True):
+            with suppress(DecodeError):  # another type; the others are known
+                stores.update(map(_text, answered(key, found)))
+        return stores
 
     def is_due(self, files: Files) -> bool:
         """Return True for the one worker that must look at the whole store now.
@@ -96,7 +103,7 @@ class FileGarbage:
         numbers, sid, prefix = {str(trial.number)}, trial.sweep, self._keys.prefix
         if has_keep:
             kept: Any = self._redis.smembers(self._keys.sweep(sid, "files"))
-            numbers |= set(files.folders(f"{prefix}/{sid}")) - {raw.decode() for raw in kept}
+            numbers |= set(files.folders(f"{prefix}/{sid}")) - set(map(_text, kept))
         for number in numbers:
             names = files.names(f"{prefix}/{sid}/{number}")
             self._remove_unneeded(files, sid, (f"{number}/{name}" for name in names))
@@ -143,13 +150,18 @@ class FileGarbage:
                     files.remove(f"{base}/{folder}")
 
 
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
 def _unneeded(row: Any, base: str, folders: set[str]) -> set[str]:
     """Return which of a trial's folders ATTEMPT/NAME may be removed."""
     attempt, closed, *pointers = row
     try:
-        kept = {json.loads(text)["path"] for text in pointers if text}
-        ended = int(attempt) if closed == attempt else int(attempt) - 1  # the last that ended
-    except (ValueError, KeyError, TypeError):  # never claimed, or damaged: keep all
+        with decoding(base):
+            kept = {mapping(text.decode())["path"] for text in pointers if text}
+            ended = count(attempt) if closed == attempt else count(attempt) - 1  # the last
+    except DecodeError:  # never claimed, or damaged: keep all
         return set()
     written_by = {folder: attempt_of(folder.partition("/")[0]) for folder in folders}
     return {

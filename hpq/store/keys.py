@@ -165,6 +165,10 @@ class Keys:
         """Return the key of a sweep's hash, or of one of its `sweep_parts`."""
         return self._of("s", sweep, part) if part else self._of("s", sweep)
 
+    def ranking(self, sweep: str, replicates: int) -> str:
+        """Return the key of a sweep's ranking: of its trials, or of the groups of replicates."""
+        return self.sweep(sweep, "rank" if replicates < 2 else "means")
+
     def trial(self, trial: TrialId, part: str = "") -> str:
         """Return the key of a trial's hash, of its log, or of the points that an end packed."""
         return self._of("t", trial, part) if part else self._of("t", trial)

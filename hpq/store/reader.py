@@ -11,13 +11,14 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from hpq.domain.status import DurationStats, ServerMemory, SweepStatus
+from hpq.domain.status import ServerMemory, SweepStatus
 from hpq.store.audit_reader import AuditReader
 from hpq.store.events import EventReader
 from hpq.store.keys import Keys
 from hpq.store.sweep_reader import SweepReader
 from hpq.store.trial_reader import TrialReader
-from hpq.store.wire.fields import trial_numbers
+from hpq.store.wire.fields import decoding, moment, trial_numbers
+from hpq.store.wire.sweep import decode_durations
 from hpq.store.wire.trial import CheckOf
 from hpq.store.worker_reader import OwnerReader, WorkerReader, server_memory, server_ms
 
@@ -60,17 +61,21 @@ class StoreReader:
         Returns:
             Up to when its data go now, 0 if it has none. After which time it lost what was written,
             or None. Both in ms, by the server's clock.
+
+        Raises:
+            DecodeError: a time is no number.
         """
         pipe = self._redis.pipeline(transaction=False)
         pipe.hget(self._keys.settle, "newest_ms")
         pipe.zrangebyscore(self._keys.restarts, f"({seen_ms}", "+inf", start=0, num=1)
         newest, restarts = pipe.execute()
-        newest_ms = int(newest or 0)
+        with decoding(f"{self._keys.settle}: field newest_ms"):
+            newest_ms = moment(newest or 0)
         if newest_ms < seen_ms:  # no restart was recorded yet
             return newest_ms, newest_ms
-        if restarts and int(restarts[0]) < seen_ms:
-            return newest_ms, int(restarts[0])
-        return newest_ms, None
+        with decoding(self._keys.restarts):
+            before_ms = moment(restarts[0]) if restarts else seen_ms
+        return newest_ms, before_ms if before_ms < seen_ms else None
 
     def server_memory(self) -> ServerMemory | None:
         """Return how full the server is; None if these credentials may not ask."""
@@ -113,7 +118,7 @@ class StoreReader:
             recent=shown[1],
             workers=workers,
             ahead=tuple(self.sweeps.ahead_of([sweep])[sid]) if is_behind else (),
-            durations=DurationStats.of_sums(*(float(v or 0) for v in row)),
+            durations=decode_durations(key, row),
             owner=owners.get(sweep.owner),
             memory=self.server_memory(),
             silent_ms=self.workers.silent_ms,

@@ -122,7 +122,7 @@ class StoreContext:
             from hpq.store.tickets import Tickets  # noqa: PLC0415  it imports rq
 
             with suppress(OutOfMemoryError):
-                Tickets(self.redis, self.keys).mint(queue.decode(), missing)
+                Tickets(self.redis, self.keys).mint(queue.decode("utf-8", "replace"), missing)
 
 
 def check_reply(sid: str, reply: str) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import ResponseError
 
+from hpq.connection.damage import answered
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.status import UnreadableSweep, event_ms
-from hpq.domain.sweep import SweepView
+from hpq.domain.sweep import Goal, SweepView
+from hpq.domain.trial import Params, TrialId
 from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire import trial as trial_codec
-from hpq.store.wire.fields import sweep_id
+from hpq.store.wire.fields import decoding, moment, sweep_id, trial_numbers
 from hpq.store.worker_reader import server_ms
 
 _COUNTED_SETS = ("waiting", "running", "dropped")
@@ -41,7 +43,7 @@ class SweepReader:
     def open_ids(self, queue: str) -> list[str]:
         """Return the ids of a queue's sweeps with waiting trials, in the order of service."""
         found: Any = self._redis.zrange(self._keys.queue(queue, "open"), 0, -1)
-        return [raw.decode() for raw in found]
+        return [sid for raw in found if SWEEP_ID.match(sid := raw.decode("utf-8", "replace"))]
 
     def exists(self, sid: str) -> bool:
         """Return whether the store holds a sweep with this id."""
@@ -83,41 +85,83 @@ class SweepReader:
         found = (self._decode(sid, list(islice(answers, 1 + len(_COUNTED_SETS)))) for sid in ids)
         return [sweep for sweep in found if sweep is not None]
 
-    def _decode(self, sid: str, answer: list[Any]) -> SweepView | UnreadableSweep | None:
-        key, row = self._keys.sweep(sid), answer[0]
-        for part, error in zip(("", *_COUNTED_SETS), answer, strict=True):
-            if isinstance(error, ResponseError):  # of another type, or too large
-                then = f"delete it with redis-cli, then `hpq audit {sid}` lists what is missing"
-                why = f"{self._keys.sweep(sid, part)}: {error}; {then}"
-                return UnreadableSweep(id=sid, why=why)
-            if isinstance(error, Exception):
-                raise error
-        if not row or b"created_ms" not in row:
-            return None
+    def _decode(self, sid: str, answer: Sequence[Any]) -> SweepView | UnreadableSweep | None:
         try:
-            return sweep_codec.decode_sweep(key, sid, *answer)
+            names = [self._keys.sweep(sid, part) for part in ("", *_COUNTED_SETS)]
+            row, *sizes = map(answered, names, answer)
+            if not row or b"created_ms" not in row:
+                return None
+            return sweep_codec.decode_sweep(self._keys.sweep(sid), sid, row, *sizes)
         except DecodeError as error:
             return UnreadableSweep(id=sid, why=str(error))
 
     def ended(self, age_ms: float) -> Iterator[tuple[SweepView, str]]:
         """Yield the sweeps that ended at least `age_ms` ago, each with the id of its last event.
 
-        The age of a sweep that came back from an archive counts from then on.
+        The age of a sweep that came back from an archive counts from then on. A sweep whose age
+        cannot be read is left out.
         """
         until = server_ms(self._redis) - age_ms
         old: Any = self._redis.zrangebyscore(self._keys.sweeps, "-inf", until)
         for start in range(0, len(old), _PAGE):
-            found = self.get_each([sid.decode() for sid in old[start : start + _PAGE]])
-            over = [one for one in found if isinstance(one, SweepView) and one.state.is_over]
+            ids = [sid.decode("utf-8", "replace") for sid in old[start : start + _PAGE]]
+            over = [
+                one
+                for one in self.get_each(ids)
+                if isinstance(one, SweepView) and one.state.is_over
+            ]
             pipe = self._redis.pipeline(transaction=False)
             for sweep in over:
                 pipe.xrevrange(self._keys.sweep(sweep.id, "events"), count=1)
                 pipe.hget(self._keys.sweep(sweep.id), "restored_ms")
-            answers = pipe.execute()
+            answers = pipe.execute(raise_on_error=False)
             for sweep, last, restored in zip(over, answers[::2], answers[1::2], strict=True):
-                event = last[0][0].decode() if last else "0-0"
-                if max(event_ms(event), int(restored or 0)) <= until:
-                    yield sweep, event
+                key = self._keys.sweep(sweep.id, "events")
+                with suppress(DecodeError):
+                    event = answered(key, last)[0][0].decode() if last else "0-0"
+                    with decoding(key):
+                        since = max(event_ms(event), moment(restored or b"0"))
+                    if since <= until:
+                        yield sweep, event
+
+    def best_objective(self, sweep: SweepView) -> float | None:
+        """Return the best objective of a sweep, or None.
+
+        Raises:
+            DecodeError: the ranking cannot be read.
+        """
+        (best,) = self._best_objectives([sweep])
+        found: float | None = answered(self._keys.ranking(sweep.id, sweep.replicates), best)
+        return found
+
+    def best_of_each(
+        self, found: Sequence[SweepView | UnreadableSweep]
+    ) -> tuple[list[SweepView | UnreadableSweep], dict[str, float | None]]:
+        """Return these sweeps, and by id the best objective of each, or None; one round trip.
+
+        A sweep whose ranking cannot be read becomes an UnreadableSweep.
+        """
+        sweeps = [one for one in found if isinstance(one, SweepView)]
+        answers = zip(sweeps, self._best_objectives(sweeps), strict=True)
+        best, unreadable = dict[str, float | None](), dict[str, UnreadableSweep]()
+        for sweep, answer in answers:
+            try:
+                best[sweep.id] = answered(self._keys.ranking(sweep.id, sweep.replicates), answer)
+            except DecodeError as error:
+                unreadable[sweep.id] = UnreadableSweep(id=sweep.id, why=str(error))
+        return [unreadable.get(one.id, one) for one in found], best
+
+    def _best_objectives(self, sweeps: Sequence[SweepView]) -> list[float | Exception | None]:
+        pipe = self._redis.pipeline(transaction=False)
+        for sweep in sweeps:
+            desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
+            pipe.zrange(
+                self._keys.ranking(sweep.id, sweep.replicates), 0, 0, desc=desc, withscores=True
+            )
+        return [
+            float(rows[0][1]) if isinstance(rows, list) and rows else rows or None
+            for rows in pipe.execute(raise_on_error=False)
+        ]
 
     def resolve(self, ref: str | None, owner: str) -> str:
         """Return the id of the sweep that a reference names.
@@ -223,7 +267,38 @@ class SweepReader:
     def file_stores(self, sid: str) -> list[str]:
         """Return the ids of the file stores that ever held a file of the sweep, sorted."""
         found: Any = self._redis.smembers(self._keys.sweep(sid, "stores"))
-        return sorted(raw.decode() for raw in found)
+        return sorted(raw.decode("utf-8", "replace") for raw in found)
+
+    def has_identities(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
+        """Return which of these parameter identities the sweep has, in any state."""
+        key = self._keys.sweep(sid, "ids")
+        found: Any = self._redis.smismember(key, list(identities)) if identities else []
+        return [bool(one) for one in found]
+
+    def file_pointers(self, sid: str, chunk: int = 500) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the JSON pointers to artifacts and checkpoint of the trials that may have files.
+
+        A missing pointer is empty. Reads `chunk` trials a round trip.
+        """
+        ended: Any = self._redis.smembers(self._keys.sweep(sid, "files"))
+        # Requeued trials wait with an order below 0; the others that wait were never claimed.
+        requeued: Any = self._redis.zrangebyscore(self._keys.sweep(sid, "waiting"), "-inf", 0)
+        running: Any = self._redis.zrange(self._keys.sweep(sid, "running"), 0, -1)
+        where = self._keys.sweep(sid, "{files,waiting,running}")
+        numbers = sorted(set(trial_numbers(where, (*ended, *requeued, *running))))
+        for start in range(0, len(numbers), chunk):
+            pipe = self._redis.pipeline(transaction=False)
+            for n in numbers[start : start + chunk]:
+                key = self._keys.trial(TrialId(sweep=sid, number=n))
+                pipe.hmget(key, "artifacts", "checkpoint")
+            for artifacts, checkpoint in pipe.execute():
+                yield artifacts or b"", checkpoint or b""
+
+    def provenance(self, digest: str) -> Params:
+        """Return the provenance record of an attempt by its digest; empty if it was dropped."""
+        raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
+        where = f"{self._keys.provenance} field {digest}"
+        return trial_codec.decode_params(where, raw) if raw else {}
 
 
 def _matches(ref: str, ids: Iterable[str]) -> list[str]:
@@ -246,7 +321,7 @@ def _ids_before(
     priority_start = order - sweep.created_ms  # the order is an age on top of a priority
     owner = sweep.owner.encode()
     ahead = (
-        sid.decode()
+        sid.decode("utf-8", "replace")
         for sid, other in open_sweeps
         if other < order and (other < priority_start or owners.get(sid) == owner)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,21 +10,21 @@ from typing import Any
 
 from redis import Redis
 
+from hpq.connection.damage import answered
 from hpq.domain.sweep import Goal, SweepView
 from hpq.domain.trial import (
     ALTERED,
     Curve,
-    Params,
     Point,
     ReplicateGroup,
     TrialId,
     TrialState,
     TrialView,
 )
-from hpq.errors import NotFound, no_sweep
+from hpq.errors import DecodeError, NotFound, no_sweep
 from hpq.store.keys import Keys
 from hpq.store.wire import trial as trial_codec
-from hpq.store.wire.fields import decoding, trial_numbers
+from hpq.store.wire.fields import count, decoding, real, trial_numbers
 from hpq.store.wire.points import Entry, decode_entries, decode_record, entry_id, joined
 
 _TIES_MAX = 1000  # trials with the same objective as the last one of a ranking
@@ -49,18 +48,35 @@ class TrialReader:
 
         Raises:
             NotFound: the sweep has no trial with this number.
+            DecodeError: the trial cannot be decoded.
         """
         if not self._redis.hexists(self._keys.sweep(trial.sweep, "params"), str(trial.number)):
             text = f"trial {trial} does not exist; `hpq show {trial.sweep}` counts its trials"
             raise NotFound(text, code="trial-not-found")
-        return self.get_many(trial.sweep, [trial.number])[0]
+        ((_, found),) = self._read(trial.sweep, [trial.number])
+        if isinstance(found, DecodeError):
+            raise found
+        return found
 
     def get_many(self, sid: str, numbers: Sequence[int]) -> list[TrialView]:
         """Return the trials with these numbers, in this order.
 
+        A trial that cannot be decoded has its number and a failure that says why; it is failed
+        unless it waits or runs.
+
         Raises:
             NotFound: the sweep was removed.
         """
+        found = self._read(sid, numbers)
+        return [
+            trial_codec.unreadable(TrialId(sweep=sid, number=n), row, one)
+            if isinstance(one, DecodeError)
+            else one
+            for n, (row, one) in zip(numbers, found, strict=True)
+        ]
+
+    def _read(self, sid: str, numbers: Sequence[int]) -> list[tuple[Any, TrialView | DecodeError]]:
+        """Return the hash of each trial, and the trial or why it cannot be decoded."""
         if not numbers:
             return []
         params_key = self._keys.sweep(sid, "params")
@@ -70,26 +86,44 @@ class TrialReader:
         pipe.zmscore(self._keys.sweep(sid, "dropped"), [str(n) for n in numbers])
         for n in numbers:
             pipe.hgetall(self._keys.trial(TrialId(sweep=sid, number=n)))
-        exists, params, dropped, *rows = pipe.execute()
-        if not exists:
+        exists, params, dropped, *rows = pipe.execute(raise_on_error=False)
+        if not answered(self._keys.sweep(sid), exists):
             raise no_sweep(sid)
-        trials, check = [], self._check_of(sid)
+        params = answered(params_key, params)
+        dropped = answered(self._keys.sweep(sid, "dropped"), dropped)
+        check = self._check_of(sid)
+        trials = list[tuple[Any, TrialView | DecodeError]]()
         for n, raw, drop, row in zip(numbers, params, dropped, rows, strict=True):
             trial = TrialId(sweep=sid, number=n)
-            passes = check(n, raw) if raw is not None and check is not None else None
-            is_altered = passes is False
-            is_signed = passes is True and not trial_codec.is_unsigned(n, raw)
-            where = f"{params_key} field {n}"
-            values = {} if is_altered else trial_codec.decode_params(where, raw)
-            key = self._keys.trial(trial)
-            view = trial_codec.decode_trial(
-                key, trial, row, values, dropped=drop is not None, is_signed=is_signed
-            )
-            if is_altered:
-                state = TrialState.FAILED if view.state.is_terminal else view.state
-                view = replace(view, state=state, failure=ALTERED)
-            trials.append(view)
+            try:
+                trials.append((row, self._decode(trial, raw, drop, row, check)))
+            except DecodeError as error:
+                trials.append((row, error))
         return trials
+
+    def _decode(
+        self,
+        trial: TrialId,
+        raw: bytes | None,
+        drop: float | None,
+        row: Any,
+        check: trial_codec.CheckRow | None,
+    ) -> TrialView:
+        passes = check(trial.number, raw) if raw is not None and check is not None else None
+        is_altered = passes is False
+        is_signed = passes is True and not trial_codec.is_unsigned(trial.number, raw)
+        where = f"{self._keys.sweep(trial.sweep, 'params')} field {trial.number}"
+        values = {} if is_altered else trial_codec.decode_params(where, raw)
+        key = self._keys.trial(trial)
+        fields = answered(key, row)
+        is_dropped = drop is not None
+        view = trial_codec.decode_trial(
+            key, trial, fields, values, dropped=is_dropped, is_signed=is_signed
+        )
+        if not is_altered:
+            return view
+        state = TrialState.FAILED if view.state.is_terminal else view.state
+        return replace(view, state=state, failure=ALTERED)
 
     def all(self, sid: str, chunk: int = 500) -> Iterator[TrialView]:
         """Yield every trial of a sweep in order of number; read `chunk` trials a round trip."""
@@ -136,18 +170,13 @@ class TrialReader:
         for sid in sids:
             pipe.zrange(self._keys.sweep(sid, "running"), 0, 0)
         oldest: dict[str, TrialView] = {}
-        for sid, numbers in zip(sids, pipe.execute(), strict=True):
-            with suppress(NotFound):  # the sweep was removed between the two reads
+        for sid, numbers in zip(sids, pipe.execute(raise_on_error=False), strict=True):
+            # The sweep was removed between the two reads, or `hpq show` says what is unreadable.
+            with suppress(NotFound, DecodeError):
                 key = self._keys.sweep(sid, "running")
-                for trial in self.get_many(sid, trial_numbers(key, numbers)):
+                for trial in self.get_many(sid, trial_numbers(key, answered(key, numbers))):
                     oldest[sid] = trial
         return oldest
-
-    def has_identities(self, sid: str, identities: Sequence[bytes]) -> list[bool]:
-        """Return which of these parameter identities the sweep has, in any state."""
-        key = self._keys.sweep(sid, "ids")
-        found: Any = self._redis.smismember(key, list(identities)) if identities else []
-        return [bool(one) for one in found]
 
     def best(self, sweep: SweepView, top: int) -> list[TrialView]:
         """Return the N trials with the best objectives, best first; ties by number.
@@ -164,7 +193,7 @@ class TrialReader:
         if sweep.metric is None or top < 1:
             return []
         desc = sweep.metric.goal is Goal.MAXIMIZE
-        key = self._ranking_key(sweep)
+        key = self._keys.ranking(sweep.id, sweep.replicates)
         rows: Any = self._redis.zrange(key, 0, top - 1, desc=desc, withscores=True)
         if rows:  # Redis orders ties by text: read all that tie with the last row
             score = rows[-1][1]
@@ -172,7 +201,7 @@ class TrialReader:
             rows = rows + [(n, score) for n in ties]
         sign = -1 if desc else 1
         with decoding(key):
-            order = sorted({(sign * score, int(n)) for n, score in rows})
+            order = sorted({(sign * score, count(n)) for n, score in rows})
         return [n for _, n in order[:top]]
 
     def _replicate_groups(self, sweep: SweepView, firsts: Sequence[int]) -> list[TrialView]:
@@ -196,14 +225,6 @@ class TrialReader:
             for trial, group in zip(trials, groups, strict=True)
         ]
 
-    def best_objectives(self, sweeps: Sequence[SweepView]) -> list[float | None]:
-        """Return the best objective of each sweep, or None; takes one round trip."""
-        pipe = self._redis.pipeline(transaction=False)
-        for sweep in sweeps:
-            desc = sweep.metric is not None and sweep.metric.goal is Goal.MAXIMIZE
-            pipe.zrange(self._ranking_key(sweep), 0, 0, desc=desc, withscores=True)
-        return [float(rows[0][1]) if rows else None for rows in pipe.execute()]
-
     def rank(self, trial: TrialId, goal: Goal) -> tuple[int, int]:
         """Return the place of a trial among those with an objective, from 1, and their number.
 
@@ -214,11 +235,8 @@ class TrialReader:
         place = pipe.zrevrank if goal is Goal.MAXIMIZE else pipe.zrank
         place(key, str(trial.number))
         pipe.zcard(key)
-        at, count = pipe.execute()
-        return (0 if at is None else at + 1), count
-
-    def _ranking_key(self, sweep: SweepView) -> str:
-        return self._keys.sweep(sweep.id, "rank" if sweep.replicates < 2 else "means")
+        at, ranked = pipe.execute()
+        return (0 if at is None else at + 1), ranked
 
     def metric_history(self, trial: TrialId, metric: str) -> list[Point]:
         """Return the values of one metric in the order of report, thinned to about 1,000."""
@@ -326,8 +344,12 @@ class TrialReader:
         pipe = self._redis.pipeline(transaction=False)
         for n in running:
             pipe.hget(self._keys.trial(TrialId(sweep=sweep.id, number=n)), "objective")
-        values = ((float(raw), n) for raw, n in zip(pipe.execute(), running, strict=True) if raw)
-        placed = sorted((sign * value, n) for value, n in values if math.isfinite(value))
+        placed = []
+        for raw, n in zip(pipe.execute(raise_on_error=False), running, strict=True):
+            with suppress(ValueError, DecodeError):  # not finite; or unreadable, as its row says
+                if answered(key, raw):
+                    placed.append((sign * real(raw), n))
+        placed.sort()
         for value, _ in placed:
             pipe.zcount(key, *((f"({-value}", "+inf") if desc else ("-inf", f"({value}")))
         counts = enumerate(zip(pipe.execute(), placed, strict=True))
@@ -354,31 +376,6 @@ class TrialReader:
             return b"", after
         entries = answer[0][1]
         return b"".join(fields.get(b"d", b"") for _, fields in entries), entries[-1][0].decode()
-
-    def file_pointers(self, sid: str, chunk: int = 500) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the JSON pointers to artifacts and checkpoint of the trials that may have files.
-
-        A missing pointer is empty. Reads `chunk` trials a round trip.
-        """
-        ended: Any = self._redis.smembers(self._keys.sweep(sid, "files"))
-        # Requeued trials wait with an order below 0; the others that wait were never claimed.
-        requeued: Any = self._redis.zrangebyscore(self._keys.sweep(sid, "waiting"), "-inf", 0)
-        running: Any = self._redis.zrange(self._keys.sweep(sid, "running"), 0, -1)
-        where = self._keys.sweep(sid, "{files,waiting,running}")
-        numbers = sorted(set(trial_numbers(where, (*ended, *requeued, *running))))
-        for start in range(0, len(numbers), chunk):
-            pipe = self._redis.pipeline(transaction=False)
-            for n in numbers[start : start + chunk]:
-                key = self._keys.trial(TrialId(sweep=sid, number=n))
-                pipe.hmget(key, "artifacts", "checkpoint")
-            for artifacts, checkpoint in pipe.execute():
-                yield artifacts or b"", checkpoint or b""
-
-    def provenance(self, digest: str) -> Params:
-        """Return the provenance record of an attempt by its digest; empty if it was dropped."""
-        raw: Any = self._redis.hget(self._keys.provenance, digest) if digest else None
-        where = f"{self._keys.provenance} field {digest}"
-        return trial_codec.decode_params(where, raw) if raw else {}
 
 
 def _window(segments: Sequence[_Segment], first: int, count: int) -> list[int]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any
 
-from redis.exceptions import OutOfMemoryError, ResponseError
+from redis.exceptions import OutOfMemoryError
 
+from hpq.connection.damage import answered
 from hpq.domain.attempt import (
     AttachReply,
     CommitReply,
@@ -28,7 +28,7 @@ from hpq.domain.attempt import (
 from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, RunnableSweep
 from hpq.domain.trial import Artifacts, Claim, TrialId
-from hpq.errors import DecodeError, no_sweep
+from hpq.errors import no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
@@ -127,12 +127,9 @@ class TrialStore:
             DecodeError: it cannot be decoded.
         """
         key = self._keys.sweep(sid)
-        try:
-            row: Any = self._redis.hgetall(key)
-        except ResponseError as error:
-            if type(error) is not ResponseError:  # NOPERM and others that pass
-                raise
-            raise DecodeError(f"{key}: {error}") from None
+        pipe = self._redis.pipeline(transaction=False)
+        pipe.hgetall(key)
+        row = answered(key, pipe.execute(raise_on_error=False)[0])
         if not row:
             raise no_sweep(sid)
         return sweep_codec.decode_runnable(key, sid, row)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from redis import Redis
 from redis.exceptions import NoPermissionError
 
+from hpq.connection.damage import answered
 from hpq.domain.owner import EVERYBODY, LIMITS, Owner
 from hpq.domain.status import Fleet, ServerMemory, Worker
 from hpq.errors import DecodeError
 from hpq.notice import Notice
 from hpq.store.keys import Keys
-from hpq.store.wire.fields import Reader, Row
+from hpq.store.wire.fields import Reader, Row, count, decoding, loads, mapping, whole
 
 SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a lease apart
 _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\Z")  # of a worker: host, pid, 4 hex digits
 _CONNECTED = ("idle", "busy", "draining", "drained")  # states of a worker that sends heartbeats
+_DIGITS = 20  # no count has more
 _DEMAND = "demand:"  # of a queue, in the hash `settle`
 
 
@@ -40,14 +40,12 @@ class WorkerReader:
     def live(self, queue: str | None = None) -> list[Worker]:
         """Return the live workers, or those of one queue, by name.
 
-        Raises:
-            DecodeError: the record of one cannot be read.
+        A worker whose record cannot be decoded is of no queue.
         """
-        found = [read() for read in self._live()]
+        found = self._live()
         return sorted((w for w in found if queue in (None, w.queue)), key=lambda w: w.name)
 
-    def _live(self) -> list[Callable[[], Worker]]:
-        """Return what decodes each live worker."""
+    def _live(self) -> list[Worker]:
         now_ms = server_ms(self._redis)
         floor, silent_since = now_ms - self._lease_ms, now_ms - self.silent_ms
         names: Any = self._redis.zrangebyscore(self._keys.workers, floor, "+inf", withscores=True)
@@ -56,15 +54,16 @@ class WorkerReader:
         for name, _ in names:
             pipe.hgetall(self._keys.worker(name.decode()))
         return [
-            partial(_worker, self._keys, name.decode(), int(seen), row, silent_since)
-            for (name, seen), row in zip(names, pipe.execute(), strict=True)
+            # A clock that was put back, or another client, may have left a time to come.
+            _worker(self._keys, name.decode(), int(min(seen, now_ms)), row, silent_since)
+            for (name, seen), row in zip(names, pipe.execute(raise_on_error=False), strict=True)
             if row
         ]
 
     def counters(self) -> dict[str, int]:
         """Return how often each thing happened that hpq counts, such as `leases_expired`."""
         found: Any = self._redis.hgetall(self._keys.counters)
-        return {name.decode(): int(count) for name, count in found.items()}
+        return _counts(found)
 
     def fleet(self) -> Fleet:
         """Return the figures of all queues, owners and workers.
@@ -82,8 +81,8 @@ class WorkerReader:
         answers: list[Any] = pipe.execute()
         settled, counters, memory, persistence = answers
         demand = {
-            name.removeprefix(_DEMAND): count
-            for name, count in _counts(settled).items()
+            name.removeprefix(_DEMAND): number
+            for name, number in _counts(settled).items()
             if name.startswith(_DEMAND)
         }
         limit = memory.get("maxmemory", 0)
@@ -101,13 +100,8 @@ class WorkerReader:
         )
 
     def _states(self) -> Mapping[tuple[str, str], int]:
-        """Return how many live workers a queue has in each state; one that is damaged is none."""
-        found = Counter[tuple[str, str]]()
-        for read in self._live():
-            with suppress(DecodeError):  # `hpq workers` reports it
-                worker = read()
-                found[worker.queue, worker.state] += 1
-        return found
+        """Return how many live workers a queue has in each state."""
+        return Counter((worker.queue, worker.state) for worker in self._live())
 
     def _gpu_ms(self) -> Mapping[str, int]:
         try:
@@ -129,16 +123,17 @@ class WorkerReader:
             for sid, owner in owners.items()
         ]
         running = {
-            (queue, owner): count
+            (queue, owner): number
             for queue, busy in zip(queues, answers[1::2], strict=True)
-            for owner, count in _counts(busy).items()
+            for owner, number in _counts(busy).items()
         }
         pipe = self._redis.pipeline(transaction=False)
         for _, sid in sweeps:
             pipe.zcard(self._keys.sweep(sid, "waiting"))
         waiting = Counter[tuple[str, str]]()
-        for (whose, _), count in zip(sweeps, pipe.execute(), strict=True):
-            waiting[whose] += count
+        for (whose, sid), size in zip(sweeps, pipe.execute(raise_on_error=False), strict=True):
+            with suppress(DecodeError):  # `hpq ls` names the sweep
+                waiting[whose] += answered(self._keys.sweep(sid, "waiting"), size)
         return waiting, running
 
 
@@ -157,7 +152,7 @@ class OwnerReader:
         Returns [] if no limits are set.
 
         Raises:
-            DecodeError: what the server holds are no numbers.
+            DecodeError: the server holds what hpq does not write.
         """
         limits = self._limits()
         if not limits:
@@ -167,9 +162,11 @@ class OwnerReader:
         return self._read(sorted(names, key=lambda name: (name != EVERYBODY, name)), limits)
 
     def of(self, names: Collection[str]) -> dict[str, Owner]:
-        """Return these owners by name; {} if no limits are set. Raises as `all`."""
-        limits = self._limits() if names else {}
-        return {owner.name: owner for owner in self._read(names, limits)} if limits else {}
+        """Return these owners by name; {} if no limits are set, or they cannot be read."""
+        with suppress(DecodeError):  # `hpq user` reports it
+            limits = self._limits() if names else {}
+            return {owner.name: owner for owner in self._read(names, limits)} if limits else {}
+        return {}
 
     def known(self) -> list[str]:
         """Return the owners that ever enqueued a sweep, by name."""
@@ -193,7 +190,8 @@ class OwnerReader:
         for raw, value in found.items():
             owner, _, name = _text(raw).rpartition("/")
             if name in LIMITS:
-                limits[owner, name] = _whole(self._keys.limits, value)
+                with decoding(f"{self._keys.limits}: field {raw[:60]!r}"):
+                    limits[owner, name] = whole(value)
         return limits
 
     def _read(self, names: Iterable[str], limits: Mapping[tuple[str, str], int]) -> list[Owner]:
@@ -202,7 +200,7 @@ class OwnerReader:
         for name in names:
             pipe.hvals(self._keys.running(name))
             pipe.hget(self._keys.spent, name)
-        answers = iter(pipe.execute())
+        answers = iter(pipe.execute(raise_on_error=False))
         now_ms = clock_ms(next(answers))
         owners = []
         for name, entries, spent in zip(names, answers, answers, strict=True):
@@ -212,14 +210,18 @@ class OwnerReader:
                 for limit in LIMITS
                 if limit not in own and (EVERYBODY, limit) in limits
             }
-            ends = (_whole(self._keys.running(name), entry.split()[-1]) for entry in entries)
+            key = self._keys.running(name)
+            with decoding(key):
+                ends = [whole(entry.split()[-1]) for entry in answered(key, entries)]
+            with decoding(f"{self._keys.spent}: field {name}"):
+                spent_ms = whole(answered(self._keys.spent, spent) or b"0")
             owners.append(
                 Owner(
                     name=name,
                     limits=own | defaults,
                     defaults=frozenset(defaults),
                     running=sum(end > now_ms for end in ends),
-                    spent_ms=_whole(self._keys.spent, spent or b"0"),
+                    spent_ms=spent_ms,
                 )
             )
         return owners
@@ -241,28 +243,53 @@ def _counts(row: Row) -> dict[str, int]:
     return {
         name.decode("utf-8", "replace"): int(text)
         for name, text in row.items()
-        if text.removeprefix(b"-").isdigit()
+        if text.removeprefix(b"-").isdigit() and len(text) < _DIGITS
     }
 
 
-def _worker(keys: Keys, name: str, seen_ms: int, row: Row, silent_since: float) -> Worker:
-    r = Reader(keys.worker(name), row)
+def _worker(keys: Keys, name: str, seen_ms: int, row: Any, silent_since: float) -> Worker:
+    key = keys.worker(name)
+    try:
+        return _decoded(name, seen_ms, Reader(key, answered(key, row)), silent_since)
+    except DecodeError as error:
+        return Worker(name=name, state="unreadable", seen_ms=seen_ms, unreadable=str(error))
+
+
+def _decoded(name: str, seen_ms: int, r: Reader, silent_since: float) -> Worker:
+    """Decode a worker from its hash.
+
+    Raises:
+        DecodeError: a field is invalid (names it).
+    """
     state = r.text("state")
     if state in ("idle", "busy") and r.text("drain"):
         state = "drained" if state == "idle" else "draining"
     return Worker(
-        **r.plain(Worker, but=("name", "state", "seen_ms", "schema")),
         name=name,
+        host=r.text("host"),
+        pid=r.count("pid"),
+        queue=r.text("queue"),
         state="silent" if seen_ms < silent_since and state in _CONNECTED else state,
+        trial=r.text("trial"),
         seen_ms=seen_ms,
-        schema=r.parse("schema", 1, int),
-        takes=tuple(r.json("takes", [])),
-        refuses=r.parse("refuses", {}, _refusals),
+        device=r.text("device"),
+        version=r.text("version"),
+        schema=r.parse("schema", 1, count),
+        takes=r.parse("takes", tuple[str, ...](), _texts),
+        key=r.text("key"),
+        store=r.text("store"),
+        only=r.text("only"),
+        pod=r.text("pod"),
+        refuses=r.parse("refuses", dict[str, Notice](), _refusals),
     )
 
 
+def _texts(text: str) -> tuple[str, ...]:
+    return tuple(map(str, loads(text)))
+
+
 def _refusals(text: str) -> dict[str, Notice]:
-    return {sid: Notice(why["code"], str(why["text"])) for sid, why in json.loads(text).items()}
+    return {sid: Notice(why["code"], str(why["text"])) for sid, why in mapping(text).items()}
 
 
 def server_memory(redis: Redis) -> ServerMemory:
@@ -282,10 +309,3 @@ def server_memory(redis: Redis) -> ServerMemory:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
-
-
-def _whole(key: str, raw: bytes) -> int:
-    try:
-        return int(raw)
-    except ValueError:
-        raise DecodeError(f"{key}: {raw[:40]!r} is no whole number") from None

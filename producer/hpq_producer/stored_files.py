@@ -37,7 +37,7 @@ def files_of(session: Session, sid: str) -> KeptFiles:
     if not stores:
         return KeptFiles()
     trials = taken = 0
-    for artifacts, checkpoint in session.reader.trials.file_pointers(sid):
+    for artifacts, checkpoint in session.reader.sweeps.file_pointers(sid):
         trials += bool(artifacts or checkpoint)
         taken += _bytes(artifacts)
     return KeptFiles(trials=trials, size=taken, stores=tuple(stores))

@@ -47,4 +47,4 @@ end
 if rule then early().judge_again(t, rule) end
 save(s)
 save(t)
-return {t.stop or 'ok'}
+return {(t.stop == 'stop' or t.stop == 'prune') and t.stop or 'ok'}

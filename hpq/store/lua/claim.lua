@@ -31,7 +31,7 @@ local function answer(s, t)
   local row, checkpoint = redis.call('HGET', sweep_key(s.SID, 'params'), t.N) or '', t.checkpoint or ''
   -- A worker refuses an empty row as altered; a reply of any length it could never read.
   if #row > ROW_BYTES then row = '' end
-  if #checkpoint > ROW_BYTES then checkpoint = '-' end
+  if #checkpoint > ROW_BYTES then error('the pointer to its checkpoint is too long', 0) end
   if lacks_suggester(s) then unfed = s.SID end
   return {'trial', s.SID, t.N, t.attempt, row, checkpoint, t.unbegun or '0', s.created_ms or '', s.signature or '',
     s.timeout_s or '', s.stall_s or '', s.owner or '', owners().exist() and '1' or '', unfed}
@@ -73,8 +73,8 @@ local function pick(s)
 
   -- The file store that holds a trial's checkpoint if this worker lacks that store.
   local function store_elsewhere(pointer)
-    local _, decoded = pcall(cjson.decode, pointer or '')
-    return type(decoded) == 'table' and decoded.store and decoded.store ~= w.store_id and decoded.store
+    local store = pointer and files().store_of(pointer)
+    return store ~= w.store_id and store
   end
   -- True if a trial should go to another worker: to one that has its checkpoint, however busy; to
   -- another host, else to an idle worker of this host. The last is awaited briefly only, since that
@@ -107,8 +107,7 @@ local function clear_earlier_attempt(sid, n)
   if not t.checkpoint_step then
     points().forget(t)
   else
-    local _, checkpoint = pcall(cjson.decode, t.checkpoint or '')
-    checkpoint = type(checkpoint) == 'table' and checkpoint or {}
+    local checkpoint = cjson.decode(t.checkpoint or '{}')
     -- An attempt since that checkpoint may have restarted and logged less.
     local logged = math.min(tonumber(checkpoint.logged) or 0, tonumber(t.logged or 0))
     points().rewind(t, logged, tonumber(checkpoint.best) and checkpoint.best or '')
@@ -130,8 +129,6 @@ local function claim(s, n)
   local t = {KEY = name}
   if redis.call('EXISTS', name) == 1 then t = clear_earlier_attempt(s.SID, n) end
   t.SID, t.N = s.SID, n
-  enter_running(s, t)
-  redis.call('ZADD', key('leases'), int(NOW + lease), s.SID .. '/' .. n)
   t.attempt = int((t.attempt or 0) + 1)
   local from = t.checkpoint_step and {'from', t.checkpoint_step} or {}
   local cost = {}
@@ -139,6 +136,8 @@ local function claim(s, n)
     cost = {'gpus', gpus, 'reserved_ms', int(expected_ms(s) * gpus)}
     add(s, 'reserved_ms', cost[4])
   end
+  enter_running(s, t)  -- what fails on a damaged record has failed by now
+  redis.call('ZADD', key('leases'), int(NOW + lease), s.SID .. '/' .. n)
   redis.call('HSET', name, 'attempt', t.attempt, 'state', 'running', 'worker', worker, 'host', host,
     'claimed_ms', NOW_MS, 'beat_ms', NOW_MS, 'provenance', provenance, 'nonce', nonce, 'event_ids',
     event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)), unpack(cost))
@@ -189,6 +188,7 @@ local function claim_from(sid, score)
     s.IS_SHORT = (tonumber(s.dur_n or 0) < 3 and longer(s.least_ms) or expected_ms(s)) > left
   end
   local n = pick(s)
+  if n and not string.find(n, '^[1-9]%d*$') then error('a trial that waits has no number', 0) end
   if unfed == '' and lacks_suggester(s) then unfed = sid end
   if not n then return end
   if full and memory().free_memory(65536) < 65536 then  -- results need the remaining memory
@@ -216,9 +216,9 @@ local function claim_next()
   end
   if #sids > 1 then sids = turns().in_turn(queue, sids) end
   for _, sid in ipairs(sids) do
-    if not skip[sid] and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
-      local is_well, found = pcall(claim_from, sid, scores[sid])
-      if not is_well then sweeps().hold_damaged(sid, found) elseif found then return found end
+    if not skip[sid] and #sid <= 100 and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
+      local found = sweeps().guarded(sid, function() return claim_from(sid, scores[sid]) end)
+      if found then return found end
     end
   end
 end

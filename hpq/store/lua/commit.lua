@@ -11,7 +11,7 @@
 --      limits of owners exist; optional)},
 --      then that batch's printed bytes, and step, metric and value of each point
 -- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
---      stale | unknown, then queue, tickets and the newest event
+--      stale | unknown (or unreadable), then queue and tickets
 
 local args = cjson.decode(ARGV[1])
 local sid, n, attempt, outcome = args.sweep, args.number, args.attempt, args.outcome
@@ -30,137 +30,146 @@ end
 if artifacts ~= '' then files().store_of(artifacts) end
 if unstored ~= '' then files().store_of(unstored) end
 
-local full = is_full()
-if args.owner then owners().leave(args) end
-if full then memory().free_memory(65536) end  -- a result is recorded in any case
-local s = read_sweep(sid, 'metric', 'early', 'constraints', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n', 'dur_sum', 'dur_sq')
-local t = read_trial(sid, n)
-if not t.state or not s.queue then
-  local is_gone = redis.call('ZSCORE', key('removed'), sid)
-  return {is_gone and 'stale' or 'unknown', '', 0}
-end
-if t.attempt ~= attempt or is_other_claim(t, args.nonce) then
-  redis.call('HINCRBY', key('counters'), 'stale_commits', 1)
-  return {'stale', '', 0}
-end
-local was_reaped = t.state == 'queued' and t.reaped == attempt
-if t.closed == attempt or not (t.state == 'running' or was_reaped) then
-  return {'already', '', 0}
-end
+local function commit()
+  local full = is_full()
+  if args.owner then owners().leave(args) end
+  if full then memory().free_memory(65536) end  -- a result is recorded in any case
+  local s = read_sweep(sid, 'metric', 'early', 'constraints', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n',
+    'dur_sum', 'dur_sq')
+  local t = read_trial(sid, n)
+  if not t.state or not s.queue then
+    local is_gone = redis.call('ZSCORE', key('removed'), sid)
+    return {is_gone and 'stale' or 'unknown', '', 0}
+  end
+  if t.attempt ~= attempt or is_other_claim(t, args.nonce) then
+    redis.call('HINCRBY', key('counters'), 'stale_commits', 1)
+    return {'stale', '', 0}
+  end
+  local was_reaped = t.state == 'queued' and t.reaped == attempt
+  if t.closed == attempt or not (t.state == 'running' or was_reaped) then
+    return {'already', '', 0}
+  end
 
-local rule = read_rule(s)
-local batch = args.last and reports().is_new(t, args.last) and args.last
-local drops_points = batch and reports().take_batch(s, t, batch, rule, full)
+  local rule = read_rule(s)
+  local batch = args.last and reports().is_new(t, args.last) and args.last
+  local drops_points = batch and reports().take_batch(s, t, batch, rule, full)
 
-local before, worker, mark = demand(s), t.worker or '', '-'
-if was_reaped and is_set(s.budget_ms) then enter_again(s, t) end  -- what it has spent since counts
-if is_complete then mark = '+' elseif outcome == 'failed' then mark = guards().mark_of(kind, fingerprint, args.evidence) end
--- Measured by the worker, since the server's clock also counts an outage of Redis.
-local ran = args.ran_ms or int(math.max(0, NOW - tonumber(t.claimed_ms)))
+  local before, worker, mark = demand(s), t.worker or '', '-'
+  if was_reaped and is_set(s.budget_ms) then enter_again(s, t) end  -- what it has spent since counts
+  if is_complete then
+    mark = '+'
+  elseif outcome == 'failed' then
+    mark = guards().mark_of(kind, fingerprint, args.evidence)
+  end
+  -- Measured by the worker, since the server's clock also counts an outage of Redis.
+  local ran = args.ran_ms or int(math.max(0, NOW - tonumber(t.claimed_ms)))
 
--- The window of the last ten ends, by which the guards judge (lib/guards.lua).
-local tail = t.again and 'tail_again' or 'tail'
-local window = (s[tail] or '') .. worker .. '\t' .. mark .. '\n'
-local _, length = string.gsub(window, '\n', '')
-if length > 10 then window = string.sub(window, string.find(window, '\n', 1, true) + 1) end
+  -- The window of the last ten ends, by which the guards judge (lib/guards.lua).
+  local tail = t.again and 'tail_again' or 'tail'
+  local window = (s[tail] or '') .. worker .. '\t' .. mark .. '\n'
+  local _, length = string.gsub(window, '\n', '')
+  if length > 10 then window = string.sub(window, string.find(window, '\n', 1, true) + 1) end
 
--- Requeues a trial that failed and returns the reply; nil if the trial ends.
-local function requeued(in_a_row)
-  local is_to_end = s.flag == 'stopped' or s.flag == 'cancelled' or t.stop
-  if args.evidence == 'tampering' or is_to_end then return end
-  local function back(reply, reason, avoid)
-    requeue(s, t, reason, false)
-    if batch then
-      reports().add_points(t, batch, drops_points)
-      set(t, 'objective', batch.objective or '')
+  -- Requeues a trial that failed and returns the reply; nil if the trial ends.
+  local function requeued(in_a_row)
+    local is_to_end = s.flag == 'stopped' or s.flag == 'cancelled' or t.stop
+    if args.evidence == 'tampering' or is_to_end then return end
+    local function back(reply, reason, avoid)
+      requeue(s, t, reason, false)
+      if batch then
+        reports().add_points(t, batch, drops_points)
+        set(t, 'objective', batch.objective or '')
+      end
+      save(t)
+      redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
+      set(s, tail, window)
+      settle(s, before)
+      return {reply, s.queue, tickets(s)}
     end
+    -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
+    local _, others, passed = guards().compare(guards().ends_in(window), worker, mark)
+    if mark ~= '-' and t.state == 'running' and guards().is_alone(others, passed, in_a_row)
+      and guards().has_peer(s, worker) then
+      if redis.call('EXISTS', key('w', worker)) == 1 then
+        redis.call('HSETNX', key('w', worker), 'suspect_ms', NOW_MS)
+      end
+      return back('suspect', 'worker_fault', t.host or '')
+    end
+    -- A charged failure counts against the rule's retries and the sweep's. The first one with progress has
+    -- none to compare with, so it is charged.
+    local furthest, is_free = tonumber(redis.call('HGET', t.KEY, 'failed_step')), false
+    if args.progress then
+      set(t, 'failed_step', int(math.max(step, furthest or 0)))
+      is_free = furthest ~= nil and step > furthest
+    end
+    local allowed = tonumber(args.retries or 0) + (tonumber(redis.call('HGET', s.KEY, 'retries')) or 0)
+    if is_free or redis.call('HINCRBY', t.KEY, 'c:' .. kind, 1) <= allowed then
+      if was_reaped then event(t, 'resumed') end  -- reaped, and then it failed
+      return back('requeued', kind, args.elsewhere and t.host or '')
+    end
+  end
+
+  if t.log_bytes then memory().keep_log(t, tonumber(args.keep_log_bytes)) end
+  local in_a_row = 0
+  if mark == '+' or mark == '-' then
+    redis.call('HDEL', key('w', worker), 'streak', 'streak_n', 'suspect_ms')
+  else
+    in_a_row = guards().streak(s, worker, mark)
+  end
+  local answer = outcome == 'failed' and requeued(in_a_row)
+  if answer then return answer end
+
+  local fields = {'objective', objective, 'step', args.step}
+  local function tell(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
+  if is_set(s.sampler) and best ~= '' then tell('best', best) end
+  if args.values then tell('values', args.values) end
+  if args.violations then tell('violations', args.violations) end
+  if args.infeasible then tell('infeasible', args.infeasible) end
+  if kind ~= '' then tell('kind', kind) end
+  if error_text ~= '' then tell('error', error_text) end
+  if fingerprint ~= '' then tell('fingerprint', fingerprint) end
+  local told = #fields
+  tell('ran_ms', ran)
+  tell('best_value', best)
+  if args.usage then tell('usage', args.usage) end
+  if artifacts ~= '' then
+    files().add_store(sid, artifacts)
+    set(t, 'artifacts', artifacts)
+  elseif unstored ~= '' then
+    files().await(s, t, unstored)
+  end
+  -- The first attempt of a trial that has sent nothing before has no streams: its points go into the record.
+  local last
+  if not t.seq and attempt == '1' then
+    last = {}
+    for i = 3, batch and not drops_points and #ARGV or 0 do last[i - 2] = ARGV[i] end
+  else
+    if batch then reports().add_points(t, batch, drops_points) end
+    unset(t, 'resumes')
     save(t)
-    redis.call('HSET', t.KEY, 'avoid', avoid, 'avoid_ms', NOW_MS, 'ran_ms', ran, 'step', args.step)
+  end
+  finish(s, t, outcome, fields, told, last)
+  if t.seq then redis.call('HDEL', t.KEY, 'phase') end
+  if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
+  if not is_complete then
     set(s, tail, window)
-    settle(s, before)
-    return {reply, s.queue, tickets(s)}
+  else
+    if objective ~= '' and not args.infeasible then rank(s, n, objective) end
+    s.dur_n, s.dur_sum, s.dur_sq = int((s.dur_n or 0) + 1), string.format('%.17g', (s.dur_sum or 0) + ran),
+      string.format('%.17g', (s.dur_sq or 0) + ran * ran)
+    redis.call('HSET', s.KEY, tail, window, 'dur_n', s.dur_n, 'dur_sum', s.dur_sum, 'dur_sq', s.dur_sq)
   end
-  -- If only this worker fails like this, the trial is requeued for others: the worker may be at fault.
-  local _, others, passed = guards().compare(guards().ends_in(window), worker, mark)
-  if mark ~= '-' and t.state == 'running' and guards().is_alone(others, passed, in_a_row)
-    and guards().has_peer(s, worker) then
-    if redis.call('EXISTS', key('w', worker)) == 1 then
-      redis.call('HSETNX', key('w', worker), 'suspect_ms', NOW_MS)
-    end
-    return back('suspect', 'worker_fault', t.host or '')
+  if kind == 'unreported' and not t.again then guards().hold_if_unreported(s, t, error_text) end
+  if args.evidence == 'code' and outcome == 'failed' then guards().breaker(s, t, kind, worker, guards().ends_in(window)) end
+  if args.evidence == 'tampering' then guards().halt_if_tampered(s, t, kind, guards().ends_in(window)) end
+  settle(s, before)
+  if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
+  if rule and is_complete and objective ~= '' and not args.infeasible then  -- a result from a worker's disk arrives without its reports
+    early().stop_at_target(s, t, rule, objective)
+    save(s)
+    save(t)
   end
-  -- A charged failure counts against the rule's retries and the sweep's. The first one with progress has
-  -- none to compare with, so it is charged.
-  local furthest, is_free = tonumber(redis.call('HGET', t.KEY, 'failed_step')), false
-  if args.progress then
-    set(t, 'failed_step', int(math.max(step, furthest or 0)))
-    is_free = furthest ~= nil and step > furthest
-  end
-  local allowed = tonumber(args.retries or 0) + (tonumber(redis.call('HGET', s.KEY, 'retries')) or 0)
-  if is_free or redis.call('HINCRBY', t.KEY, 'c:' .. kind, 1) <= allowed then
-    if was_reaped then event(t, 'resumed') end  -- reaped, and then it failed
-    return back('requeued', kind, args.elsewhere and t.host or '')
-  end
+  return {'done', s.queue, tickets(s)}
 end
-
-if t.log_bytes then memory().keep_log(t, tonumber(args.keep_log_bytes)) end
-local in_a_row = 0
-if mark == '+' or mark == '-' then
-  redis.call('HDEL', key('w', worker), 'streak', 'streak_n', 'suspect_ms')
-else
-  in_a_row = guards().streak(s, worker, mark)
-end
-local answer = outcome == 'failed' and requeued(in_a_row)
-if answer then return answer end
-
-local fields = {'objective', objective, 'step', args.step}
-local function tell(field, value) fields[#fields + 1], fields[#fields + 2] = field, value end
-if is_set(s.sampler) and best ~= '' then tell('best', best) end
-if args.values then tell('values', args.values) end
-if args.violations then tell('violations', args.violations) end
-if args.infeasible then tell('infeasible', args.infeasible) end
-if kind ~= '' then tell('kind', kind) end
-if error_text ~= '' then tell('error', error_text) end
-if fingerprint ~= '' then tell('fingerprint', fingerprint) end
-local told = #fields
-tell('ran_ms', ran)
-tell('best_value', best)
-if args.usage then tell('usage', args.usage) end
-if artifacts ~= '' then
-  files().add_store(sid, artifacts)
-  set(t, 'artifacts', artifacts)
-elseif unstored ~= '' then
-  files().await(s, t, unstored)
-end
--- The first attempt of a trial that has sent nothing before has no streams: its points go into the record.
-local last
-if not t.seq and attempt == '1' then
-  last = {}
-  for i = 3, batch and not drops_points and #ARGV or 0 do last[i - 2] = ARGV[i] end
-else
-  if batch then reports().add_points(t, batch, drops_points) end
-  unset(t, 'resumes')
-  save(t)
-end
-finish(s, t, outcome, fields, told, last)
-if t.seq then redis.call('HDEL', t.KEY, 'phase') end
-if kind == 'diverged' then redis.call('HINCRBY', s.KEY, 'n_diverged', 1) end
-if not is_complete then
-  set(s, tail, window)
-else
-  if objective ~= '' and not args.infeasible then rank(s, n, objective) end
-  s.dur_n, s.dur_sum, s.dur_sq = int((s.dur_n or 0) + 1), string.format('%.17g', (s.dur_sum or 0) + ran),
-    string.format('%.17g', (s.dur_sq or 0) + ran * ran)
-  redis.call('HSET', s.KEY, tail, window, 'dur_n', s.dur_n, 'dur_sum', s.dur_sum, 'dur_sq', s.dur_sq)
-end
-if kind == 'unreported' and not t.again then guards().hold_if_unreported(s, t, error_text) end
-if args.evidence == 'code' and outcome == 'failed' then guards().breaker(s, t, kind, worker, guards().ends_in(window)) end
-if args.evidence == 'tampering' then guards().halt_if_tampered(s, t, kind, guards().ends_in(window)) end
-settle(s, before)
-if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
-if rule and is_complete and objective ~= '' and not args.infeasible then  -- a result from a worker's disk arrives without its reports
-  early().stop_at_target(s, t, rule, objective)
-  save(s)
-  save(t)
-end
-return {'done', s.queue, tickets(s)}
+-- If a record is damaged, the worker keeps the result, as if Redis did not know the attempt.
+return sweeps().guarded(sid, commit) or {'unknown', '', 0}

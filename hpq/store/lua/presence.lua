@@ -12,10 +12,13 @@ local is_new = redis.call('ZADD', key('workers'), NOW_MS, worker) == 1
 -- trials stays, or workers of one trial each would never hold a sweep.
 if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. queue)) or 0) > FRESH_MS then
   for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
-    local tail = redis.call('HGET', sweep_key(sid), 'tail') or ''
-    if string.find(tail, '\t+\n', 1, true) then redis.call('HSET', sweep_key(sid), 'tail', '') end
+    sweeps().guarded(sid, function()
+      local tail = redis.call('HGET', sweep_key(sid), 'tail') or ''
+      if string.find(tail, '\t+\n', 1, true) then redis.call('HSET', sweep_key(sid), 'tail', '') end
+    end)
   end
 end
+if not has_type(key('w', worker), 'HLEN') then redis.call('DEL', key('w', worker)) end
 if args.idle and not redis.call('HGET', key('w', worker), 'drain') then
   redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 else

@@ -15,7 +15,7 @@ local as_of = math.min(NOW, tonumber(args.as_of_ms or NOW))
 
 is_full()  -- the writes below succeed on a full server
 local since, newest = restarts().look()
-if NOW - since < lease then return {'settling', 0, 0} end
+if since <= NOW and NOW - since < lease then return {'settling', 0, 0} end
 
 -- Trials whose running attempt is one of the dead: its lease ends now.
 local dead = {}
@@ -139,10 +139,10 @@ local function bound_bulk()
   if limit == 0 or tonumber(string.match(info, 'used_memory:(%d+)')) < budget then return end
   local bytes = 0
   for _, sid in ipairs(redis.call('ZRANGE', key('bulk'), 0, -1)) do
-    bytes = bytes + (tonumber(redis.call('HGET', sweep_key(sid), 'bulk')) or 0)
+    bytes = bytes + (tonumber(redis.pcall('HGET', sweep_key(sid), 'bulk')) or 0)
   end
   for _, id in ipairs(redis.call('ZRANGE', key('leases'), 0, -1)) do
-    bytes = bytes + (tonumber(redis.call('HGET', key('t', id), 'log_bytes')) or 0)
+    bytes = bytes + (tonumber(redis.pcall('HGET', key('t', id), 'log_bytes')) or 0)
   end
   if bytes > budget then memory().free_memory(bytes - budget) end
 end
@@ -163,12 +163,13 @@ end
 for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
   sweeps().guarded(sid, function()
     local s = read_sweep(sid, 'priority')
+    if not s.queue then return redis.call('ZREM', key('q', queue, 'open'), sid) end  -- removed, as it was unreadable
     weigh_budget(s)  -- its time may be up
     owners().share(s, rooms_left)
     save(s)
     local owner = s.owner or ''
     owner_of[sid], busy[owner] = owner, (busy[owner] or 0) + s.RUNNING
-    sum = sum + demand(s)
+    sum = sum + tonumber(int(demand(s)))
     want = want + useful_tickets(s)
   end)
 end

@@ -5,9 +5,29 @@
 -- Replies: ok, then the ids of the stores that have files of it | unknown | changed (not over, or another event)
 
 local sid, keep, last = ARGV[1], ARGV[2], ARGV[3]
-local s = read_sweep(sid, 'digest', 'bands')
 is_full()
-if not s.queue then return {'unknown'} end
+-- What another client of Redis left under another type goes first: nothing below can read it.
+local SIZE_OF = {waiting = 'ZCARD', dropped = 'ZCARD', ids = 'SCARD', running = 'ZCARD', ended = 'ZCARD',
+  rank = 'ZCARD', means = 'ZCARD', files = 'SCARD', stores = 'SCARD', events = 'XLEN', origin = 'HLEN',
+  ran_on = 'SCARD', restoring = 'STRLEN'}
+local function drop_other(name, command)
+  if not has_type(name, command) then redis.call('UNLINK', name) end
+end
+local function drop_others()
+  drop_other(sweep_key(sid), 'HLEN')
+  for part, command in pairs(SIZE_OF) do drop_other(sweep_key(sid, part), command) end
+  local params = sweep_key(sid, 'params')
+  if has_type(params, 'HLEN') then return end  -- the caller deletes as many trials as it has fields
+  local total = 0
+  for _, part in ipairs({'waiting', 'running', 'dropped', 'ended'}) do
+    total = total + redis.call('ZCARD', sweep_key(sid, part))
+  end
+  redis.call('UNLINK', params)
+  for n = 1, total do redis.call('HSET', params, n, '') end
+end
+if last == '' then drop_others() end
+local s = read_sweep(sid, 'digest', 'bands')
+if not s.queue and not redis.call('ZSCORE', key('sweeps'), sid) then return {'unknown'} end
 if last ~= '' then
   local newest = redis.call('XREVRANGE', sweep_key(sid, 'events'), '+', '-', 'COUNT', 1)[1]
   if not is_done(s) or not newest or newest[1] ~= last then return {'changed'} end
@@ -18,33 +38,36 @@ redis.call('ZADD', key('removed'), string.format('%.1f', keep == '1' and NOW + 0
 redis.call('ZREMRANGEBYRANK', key('removed'), 0, -1001)
 local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
 for _, store in ipairs(stores) do redis.call('DEL', key('collected', store)) end  -- a worker looks soon
-add_demand(s.queue, -demand(s))
-count_busy(s, -s.RUNNING)
+-- Each for itself: a damaged record fails in what reads it. The reaper corrects the counts.
+local guarded = sweeps().guarded
+if s.queue then
+  close(s)
+  guarded(sid, function() add_demand(s.queue, -demand(s)) end)
+  count_busy(s, -s.RUNNING)
+end
 for _, n in ipairs(redis.call('ZRANGE', sweep_key(sid, 'running'), 0, -1)) do
   redis.call('ZREM', key('leases'), sid .. '/' .. n)
-  local t = trial_key(sid, n)  -- the next heartbeat tells its worker that the attempt is over
-  redis.call('HSET', t, 'state', 'cancelled', 'closed', redis.call('HGET', t, 'attempt'))
+  guarded(sid, function()  -- the next heartbeat tells its worker that the attempt is over
+    local t = trial_key(sid, n)
+    redis.call('HSET', t, 'state', 'cancelled', 'closed', redis.call('HGET', t, 'attempt'))
+  end)
 end
 redis.call('ZREM', key('sweeps'), sid)
 redis.call('ZREM', key('bulk'), sid)
-close(s)
-if redis.call('HGET', key('digests'), s.digest) == sid then redis.call('HDEL', key('digests'), s.digest) end
+if redis.call('HGET', key('digests'), s.digest or '') == sid then redis.call('HDEL', key('digests'), s.digest) end
 for _, field in ipairs(redis.call('HKEYS', s.KEY)) do  -- appended files
   if string.sub(field, 1, 5) == 'file:' then
     local digest = string.match(redis.call('HGET', s.KEY, field), '"digest":"(%x+)"')
     if digest and redis.call('HGET', key('digests'), digest) == sid then redis.call('HDEL', key('digests'), digest) end
   end
 end
-if redis.call('HGET', key('last'), s.owner) == sid then redis.call('HDEL', key('last'), s.owner) end
+if redis.call('HGET', key('last'), s.owner or '') == sid then redis.call('HDEL', key('last'), s.owner) end
 redis.call('SADD', key('removing'), sid)
 for band in string.gmatch(s.bands or '', '%d+') do
   redis.call('UNLINK', sweep_key(sid, 'band:' .. band))
 end
-sharing().drop_code(sid)
-sharing().drop_ran_on(sid)
+guarded(sid, function() sharing().drop_code(sid) end)
+guarded(sid, function() sharing().drop_ran_on(sid) end)
 redis.call('UNLINK', s.KEY)
-for _, part in ipairs({'waiting', 'dropped', 'ids', 'running', 'ended', 'rank', 'means', 'files', 'stores', 'events',
-  'origin', 'ran_on', 'restoring'}) do
-  redis.call('UNLINK', sweep_key(sid, part))
-end
+for part in pairs(SIZE_OF) do redis.call('UNLINK', sweep_key(sid, part)) end
 return {'ok', unpack(stores)}

@@ -14,7 +14,17 @@ from hpq.domain.trial import (
     TrialId,
     Unstored,
 )
-from hpq.store.wire.fields import Field, Reader, dumps, number, numbers, sweep_id
+from hpq.errors import DecodeError
+from hpq.store.wire.fields import (
+    Field,
+    Reader,
+    count,
+    decoding,
+    dumps,
+    number,
+    numbers,
+    sweep_id,
+)
 from hpq.store.wire.records import record
 from hpq.store.wire.trial import decode_params, encode_usage
 
@@ -28,12 +38,10 @@ _OF_SWEEP = (b"created_ms", b"signature", b"timeout_s", b"stall_s", b"owner", b"
 def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> Claim | Nothing:
     """Decode the reply of the script `claim`, a word and values, to a caller with this nonce.
 
-    The row of the parameters stays as it is: `open_claim` decodes it once the sweep is trusted. A
-    checkpoint that cannot be decoded becomes one in a store that no worker has, so the worker
-    reports it and restarts the training.
+    The row of the parameters stays as it is: `open_claim` decodes it once the sweep is trusted.
 
     Raises:
-        DecodeError: a sweep's id is invalid.
+        DecodeError: a sweep's id, or the number of a trial or attempt, is invalid.
     """
     if reply == "drained":
         return Nothing(is_drained=True)
@@ -42,23 +50,31 @@ def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> 
         newer, short = (sweep_id(raw) if raw else "" for raw in values[:2])
         return Nothing(newer=newer, short=short, unfed=unfed)
     sid, number, attempt, row, checkpoint, unbegun, *of_sweep, _ = values
-    r = Reader(f"claim of {sid!r}", dict(zip(_OF_SWEEP, of_sweep, strict=True)))
-    return Claim(
-        trial=TrialId(sweep=sweep_id(sid), number=int(number)),
-        attempt=int(attempt),
-        row=row or b"",
-        nonce=nonce,
-        checkpoint=_decode_checkpoint(checkpoint),
-        unbegun=int(unbegun),
-        created_ms=r.whole("created_ms"),
-        signature=r.text("signature"),
-        timeout_s=r.real("timeout_s"),
-        stall_s=r.real("stall_s"),
-        owner=r.text("owner"),
-        limited=bool(r.text("limited")),
-        gpus=float(gpus) if r.text("limited") else 1.0,
-        unfed=unfed,
-    )
+    with decoding(f"claim of {sid!r}"):
+        claim = Claim(
+            trial=TrialId(sweep=sweep_id(sid), number=count(number)),
+            attempt=count(attempt),
+            nonce=nonce,
+            unfed=unfed,
+        )
+    fields = {b"checkpoint": checkpoint, b"unbegun": unbegun}
+    r = Reader(f"claim of {claim.trial}", {**fields, **dict(zip(_OF_SWEEP, of_sweep, strict=True))})
+    try:
+        return replace(
+            claim,
+            row=row or b"",
+            checkpoint=r.parse("checkpoint", None, lambda text: record(Checkpoint, text)),
+            unbegun=r.count("unbegun"),
+            created_ms=r.moment("created_ms"),
+            signature=r.text("signature"),
+            timeout_s=r.seconds("timeout_s"),
+            stall_s=r.seconds("stall_s"),
+            owner=r.text("owner"),
+            limited=bool(r.text("limited")),
+            gpus=float(gpus) if r.text("limited") else 1.0,
+        )
+    except DecodeError as error:
+        return replace(claim, unreadable=str(error))
 
 
 def open_claim(claim: Claim) -> Claim:
@@ -69,13 +85,6 @@ def open_claim(claim: Claim) -> Claim:
     """
     params = decode_params(f"parameters of {claim.trial}", claim.row)
     return replace(claim, params=params)
-
-
-def _decode_checkpoint(raw: bytes) -> Checkpoint | None:
-    try:
-        return record(Checkpoint, raw.decode()) if raw else None
-    except (ValueError, TypeError, RecursionError):  # any client of Redis may have written it
-        return Checkpoint(store="unknown", path="")
 
 
 def encode_files(pointer: Checkpoint | Artifacts | Unstored | None) -> str | None:

@@ -1,4 +1,8 @@
-"""Decode the fields of a Redis hash, and encode texts, numbers and the named fields of scripts."""
+"""Decode the fields of a Redis hash, and encode texts, numbers and the named fields of scripts.
+
+Any client of Redis may have written what is decoded. Whatever that is, the result is a value as hpq
+writes it, or a DecodeError: `decoding` and `Reader` turn every error of a decoder into one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from functools import cache
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from hpq.domain.identity import SWEEP_ID
@@ -17,6 +20,14 @@ from hpq.errors import DecodeError
 T = TypeVar("T")
 Row = Mapping[bytes, bytes]
 MOST_TEXT = 1_000
+_LARGEST = 2**63 - 1  # of whole numbers: pandas and numpy hold no larger one
+MOST = 10**14  # of what is counted, and of the milliseconds that a trial runs
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999, the last that `datetime` has
+_MOST_SECONDS = 1e9  # a sweep file has at most a year
+_DEEPEST = 100  # levels of JSON: a sweep file has at most 20
+_DIGITS = 308  # of a whole number in JSON, which then fits a float
+_WHY = 200  # characters of an error, which may quote what it could not read
+_MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 # A named argument of a script, sent in JSON. Numbers are text, because Lua would round them to
 # doubles. None is omitted: the script reads nil.
@@ -40,92 +51,187 @@ def cut(text: str = "") -> str:
     return f"{text[:MOST_TEXT]}…" if text[MOST_TEXT:] else text
 
 
-@cache
-def _plain_fields(kind: type[Any]) -> list[tuple[str, bytes, Callable[..., Any], Any]]:
-    """Return name, field, parser and default of each."""
-    parsers: dict[Any, Callable[..., Any]] = {"str": cut, "int": int, "float": float}
-    found = [(field.name, parsers[field.type]) for field in fields(kind) if field.type in parsers]
-    return [(name, name.encode(), parse, parse()) for name, parse in found]
-
-
 @contextmanager
-def decoding(key: str) -> Iterator[None]:
-    """Name the key in an error about what it holds.
+def decoding(where: str) -> Iterator[None]:
+    """Name the place, a key or a field, in an error about what it holds.
 
     Raises:
-        DecodeError: a field is missing, or not the number that it should be.
+        DecodeError: the block, which decodes, failed.
     """
     try:
         yield
-    except (KeyError, ValueError) as error:
-        raise DecodeError(f"{key}: {error}") from None
+    except _MISREAD as error:
+        raise _unreadable(where, error) from None
+
+
+def _unreadable(where: str, error: Exception) -> DecodeError:
+    return DecodeError(f"{where}: {str(error)[:_WHY]}")
+
+
+def whole(text: str | bytes | int) -> int:
+    """Decode a whole number of 64 bits.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    number = int(text.encode() if isinstance(text, str) else text)  # of bytes, ASCII digits alone
+    if abs(number) > _LARGEST:
+        raise ValueError("the number has more than 64 bits")
+    return number
+
+
+def count(text: str | bytes | int) -> int:
+    """Decode a whole number from 0 to 10^14; raises as `whole`."""
+    number = whole(text)
+    if not 0 <= number <= MOST:
+        raise ValueError("the number is negative or too large")
+    return number
+
+
+def moment(text: str | bytes | int) -> int:
+    """Decode a time in milliseconds since 1970, until the year 9999; raises as `whole`."""
+    number = whole(text)
+    if not 0 <= number <= _LAST_MS:
+        raise ValueError("the time is not from 1970 to 9999")
+    return number
+
+
+def real(text: str | bytes) -> float:
+    """Decode a finite number.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("the number is not finite")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Decode a limit of time, 0: none; raises as `real`."""
+    found = real(text)
+    if not 0 <= found <= _MOST_SECONDS:
+        raise ValueError("no limit of time")
+    return found
+
+
+def _digits(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise ValueError(f"a number has {len(text)} digits")
+    return int(text)
+
+
+_JSON = json.JSONDecoder(parse_float=real, parse_int=_digits, parse_constant=real)
+
+
+def loads(text: str) -> Any:
+    """Decode JSON as hpq writes it: finite numbers, at most 100 levels, no half of a character.
+
+    Raises:
+        ValueError, RecursionError: the text is not that.
+    """
+    data = _JSON.decode(text)
+    if text.count("[") + text.count("{") > _DEEPEST:
+        _check_depth(data)
+    if "\\u" in text:  # half of a surrogate pair is no text that can be printed
+        json.dumps(data, ensure_ascii=False).encode()
+    return data
+
+
+def _check_depth(data: Any) -> None:
+    level = [data]
+    for _ in range(_DEEPEST):
+        below = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [inner for some in below for inner in some if isinstance(inner, dict | list)]
+        if not level:
+            return
+    raise ValueError(f"more than {_DEEPEST} levels")
+
+
+def mapping(text: str) -> dict[str, Any]:
+    """Decode a JSON object; raises as `loads`."""
+    data = loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("not a mapping")
+    return data
 
 
 class Reader:
-    """Reads the fields of one hash; an error names the key and the field."""
+    """Reads the fields of one hash; an error names the key and the field.
+
+    A field that is missing or empty has the value of a new record: "", 0 or a given default.
+    """
 
     def __init__(self, key: str, row: Row) -> None:
         self.key, self.row = key, row
 
-    def _take(self, field: str, default: T, parse: Callable[[str], T]) -> T:
+    def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
+        """Return a field as `parse` decodes it.
+
+        Raises:
+            DecodeError: `parse` failed.
+        """
         raw = self.row.get(field.encode())
-        if raw is None or raw == b"":
+        if not raw:
             return default
         try:
             return parse(raw.decode())
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise DecodeError(f"{self.key}: field {field}: {raw[:60]!r}: {error}") from None
+        except _MISREAD as error:
+            raise _unreadable(f"{self.key}: field {field}: {raw[:60]!r}", error) from None
 
     def text(self, field: str) -> str:
-        return self._take(field, "", cut)
+        return self.parse(field, "", cut)
 
     def whole(self, field: str) -> int:
-        return self._take(field, 0, int)
+        return self.parse(field, 0, whole)
+
+    def count(self, field: str) -> int:
+        return self.parse(field, 0, count)
+
+    def moment(self, field: str) -> int:
+        return self.parse(field, 0, moment)
 
     def real(self, field: str) -> float:
-        return self._take(field, 0.0, float)
+        return self.parse(field, 0.0, real)
 
-    def plain(self, kind: type[Any], but: Sequence[str]) -> dict[str, Any]:
-        """Return the fields of a dataclass that are texts, integers or floats, except `but`."""
-        found = _plain_fields(kind)  # type: ignore[arg-type]
-        return {
-            name: self._take(name, default, parse) if field in self.row else default
-            for name, field, parse, default in found
-            if name not in but
-        }
+    def seconds(self, field: str) -> float:
+        return self.parse(field, 0.0, seconds)
 
     def counts(self, queued: int, running: int, dropped: int) -> Counts:
         """Return a sweep's counts, from its hash and the sizes of its sorted sets."""
         counts = Counts(
             queued=queued,
             running=running,
-            finished=self.whole("n_finished"),
-            failed=self.whole("n_failed"),
-            pruned=self.whole("n_pruned"),
-            cancelled=self.whole("n_cancelled") + dropped,
-            diverged=self.whole("n_diverged"),
+            finished=self.count("n_finished"),
+            failed=self.count("n_failed"),
+            pruned=self.count("n_pruned"),
+            cancelled=self.count("n_cancelled") + dropped,
+            diverged=self.count("n_diverged"),
         )
         if not self.text("sampler") or self.text("no_more"):
             return counts
-        cap = self.whole("run_cap")
+        cap = self.count("run_cap")
         return replace(counts, to_come=max(0, cap - counts.total) if cap else math.inf)
 
-    def json(self, field: str, default: Any) -> Any:
-        return self._take(field, default, json.loads)
+    def named(self, prefix: bytes, parse: Callable[[str], T]) -> dict[str, T]:
+        """Return every field that begins with a prefix, by the rest of its name.
 
-    def parse(self, field: str, default: T, parse: Callable[[str], T]) -> T:
-        return self._take(field, default, parse)
-
-    def reals(self, prefix: bytes) -> dict[str, float]:
-        """Return every field that begins with a prefix, named by the rest of its name."""
-        names = [name.decode() for name in self.row if name.startswith(prefix)]
-        return {name[len(prefix) :]: self.real(name) for name in names}
+        Raises:
+            DecodeError: a name is no text, or `parse` failed.
+        """
+        found = {}
+        for name, raw in self.row.items():
+            if name.startswith(prefix):
+                with decoding(f"{self.key}: field {name[:60]!r}: {raw[:60]!r}"):
+                    found[cut(name[len(prefix) :].decode())] = parse(raw.decode())
+        return found
 
 
 def trial_numbers(key: str, members: Iterable[bytes | int]) -> list[int]:
     """Decode the numbers of trials that a key holds; raises as `decoding`."""
     with decoding(key):
-        return [int(n) for n in members]
+        return [count(n) for n in members]
 
 
 def sweep_id(raw: bytes) -> str:

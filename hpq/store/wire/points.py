@@ -16,7 +16,7 @@ from itertools import accumulate, chain, repeat
 from struct import calcsize, error, unpack_from
 from typing import Any, NamedTuple
 
-from hpq.store.wire.fields import Row
+from hpq.store.wire.fields import Row, count, moment, whole
 
 
 class Entry(NamedTuple):
@@ -30,12 +30,12 @@ class Entry(NamedTuple):
 def entry_id(text: str | bytes) -> tuple[int, int]:
     """Decode the id of an entry of a stream."""
     ms, seq = text.split(b"-" if isinstance(text, bytes) else "-")  # type: ignore[arg-type]
-    return int(ms), int(seq)
+    return moment(ms), count(seq)
 
 
 def decode_entries(rows: Sequence[tuple[bytes, Row]]) -> list[Entry]:
     """Decode the entries of a metric's stream; raises KeyError or ValueError if one is no point."""
-    return [Entry(entry_id(eid), int(row[b"s"]), float(row[b"v"])) for eid, row in rows]
+    return [Entry(entry_id(eid), whole(row[b"s"]), float(row[b"v"])) for eid, row in rows]
 
 
 def decode_record(packed: bytes, common: bytes) -> list[Entry]:
@@ -51,7 +51,10 @@ def decode_record(packed: bytes, common: bytes) -> list[Entry]:
             (mark,) = reader.take("c", 1)
             ids, steps = (reader if mark == b"+" else _Reader(common)).ids()
             values = reader.values(len(ids))
-            found = joined(found, list(map(Entry, ids, steps, values)))
+            # A later attempt that resumed has reported the steps behind its checkpoint again.
+            while found and steps and found[-1].step >= steps[0]:
+                found.pop()
+            found += map(Entry, ids, steps, values)
     except (error, IndexError, TypeError, OverflowError) as problem:
         raise ValueError(f"not packed points: {problem}") from None
     return found
@@ -74,34 +77,38 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    def take(self, letter: str, count: int) -> tuple[Any, ...]:
-        form = f"<{count}{letter}"
+    def take(self, letter: str, many: int) -> tuple[Any, ...]:
+        form = f"<{many}{letter}"
         found = unpack_from(form, self.data, self.at)
         self.at += calcsize(form)
         return found
 
     def ids(self) -> tuple[list[tuple[int, int]], list[int]]:
-        (count,), (first,), letters = self.take("H", 1), self.take("d", 1), self.take("c", 3)
+        (points,) = self.take("H", 1)
+        (first,) = self.take("d", 1)
+        letters = self.take("c", 3)
         columns = []
         for before, letter in zip((first, 0, 0), letters, strict=True):
             if letter == b"d":
-                column = self.take("d", count)
+                column = self.take("d", points)
             else:
                 lengths = self.take("H", self.take("H", 1)[0])
-                if sum(lengths) != count:
-                    raise ValueError(f"runs of {sum(lengths)} for {count} points")
+                if sum(lengths) != points:
+                    raise ValueError(f"runs of {sum(lengths)} for {points} points")
                 rises = self.take(letter.decode("latin-1"), len(lengths))
                 every = chain.from_iterable(map(repeat, rises, lengths))
                 column = tuple(accumulate(every, initial=before))[1:]
             columns.append([int(number) for number in column])
         ms, seqs, steps = columns
+        for end in (min(ms, default=0), max(ms, default=0)):
+            moment(end)
         return list(zip(ms, seqs, strict=True)), steps
 
-    def values(self, count: int) -> Sequence[float]:
+    def values(self, points: int) -> Sequence[float]:
         letter = self.take("c", 1)[0].decode("latin-1")
         if letter in ("d", "f"):
-            return self.take(letter, count)
+            return self.take(letter, points)
         if letter != "B":
             raise ValueError(f"type {letter!r}")
         different = self.take("d", self.take("B", 1)[0])
-        return [different[place] for place in self.take("B", count)]
+        return [different[place] for place in self.take("B", points)]

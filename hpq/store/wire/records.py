@@ -6,7 +6,6 @@ its field.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Mapping
@@ -15,6 +14,8 @@ from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from hpq.store.wire.fields import loads
 
 T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)
@@ -50,7 +51,7 @@ def record(kind: type[T], data: Any) -> T:
         NewerWord: only a newer version can decode the data.
         ValueError, TypeError: the data do not fit the dataclass.
     """
-    read = json.loads(data) if isinstance(data, str) else data
+    read = loads(data) if isinstance(data, str) else data
     if not isinstance(read, Mapping):
         raise ValueError("not a mapping")
     values = {}

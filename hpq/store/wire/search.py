@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hpq.errors import DecodeError
 from hpq.search.conditions import Condition, Partial
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
@@ -15,7 +13,7 @@ from hpq.search.expressions import Expression
 from hpq.search.followers import Follower
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
-from hpq.store.wire.fields import dumps_in_order
+from hpq.store.wire.fields import decoding, dumps_in_order, mapping
 from hpq.store.wire.records import record
 
 _KINDS: Mapping[str, type[Distribution]] = {
@@ -60,8 +58,8 @@ def decode_search(key: str, text: str) -> Search:
     Raises:
         DecodeError: the text is invalid (names the key).
     """
-    try:
-        data: dict[str, Any] = json.loads(text)
+    with decoding(f"{key}: field search: {text[:60]!r}"):
+        data = mapping(text)
         space = Space(
             tuple((tuple(one["at"]), record(_KINDS[one["kind"]], one)) for one in data["leaves"]),
             tuple(str(name) for name in data["varying"]),
@@ -73,5 +71,3 @@ def decode_search(key: str, text: str) -> Search:
         )
         Sampler(data["sampler"])  # no other sampler replaces one of a newer version
         return record(Search, {**data, "space": space})
-    except (ValueError, KeyError, TypeError) as error:
-        raise DecodeError(f"{key}: field search: {text[:60]!r}: {error!r}") from None

@@ -6,8 +6,7 @@ are ignored. Numbers are decimal text, times integer milliseconds.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
@@ -15,8 +14,10 @@ from typing import Any
 from hpq.domain.appended_file import AppendedFile
 from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
+from hpq.domain.status import DurationStats
 from hpq.domain.sweep import (
     COMMON_SCHEMA,
+    MOST_REPLICATES,
     EarlyTerminate,
     Goal,
     Keep,
@@ -28,8 +29,20 @@ from hpq.domain.sweep import (
     schema_of,
 )
 from hpq.domain.trial import Json
-from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, cut, dumps, number
+from hpq.store.wire.fields import (
+    MOST,
+    Reader,
+    Row,
+    count,
+    cut,
+    decoding,
+    dumps,
+    loads,
+    mapping,
+    moment,
+    number,
+    real,
+)
 from hpq.store.wire.records import NewerWord, record, word
 
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
@@ -86,19 +99,46 @@ def decode_sweep(
         DecodeError: a field is invalid (names it).
     """
     r = Reader(key, row)
-    counts = r.counts(queued, running, dropped)
     return SweepView(
-        **_runnable(r, SweepView, sid),
+        **_runnable(r, sid),
+        name=r.text("name"),
+        digest=r.text("digest"),
+        queue=r.text("queue"),
+        max_parallel=r.count("max_parallel"),
+        may_run=r.text("may_run"),
+        retries=r.count("retries"),
+        run_cap=r.count("run_cap"),
+        made=r.named(b"made:", count),
+        no_more=r.text("no_more"),
         varying=r.parse("varying", (), _names),
-        spec=r.parse("spec", {}, _mapping),
-        files=tuple(sorted(_decode_files(key, row), key=lambda file: file.at_ms)),
+        spec=r.parse("spec", {}, mapping),
+        bundle=r.text("bundle"),
+        files=_decode_files(r),
         tags=r.parse("tags", (), _names),
-        made={by: int(count) for by, count in r.reals(b"made:").items()},
+        note=r.text("note"),
+        flag=r.text("flag"),
+        held=r.text("held"),
+        budget=_decode_budget(r),
+        least_ms=r.count("least_ms"),
+        unstored=r.count("unstored"),
+        retry_ended=r.text("retry_ended"),
         reached=r.parse("reached", None, lambda text: record(TargetReached, text)),
-        bands=r.parse("bands", (), lambda text: tuple(sorted(map(int, text.split())))),
-        counts=counts,
-        budget=Budget(**r.plain(Budget, but=())) if r.text("budget_ms") else None,
+        bands=r.parse("bands", (), _bands),
+        counts=r.counts(queued, running, dropped),
     )
+
+
+def decode_durations(key: str, sums: Sequence[bytes | None]) -> DurationStats:
+    """Decode how long trials ran, from a sweep's dur_n, dur_sum and dur_sq.
+
+    Raises:
+        DecodeError: they are no sums of times.
+    """
+    with decoding(f"{key}: fields dur_n, dur_sum and dur_sq"):
+        found = DurationStats.of_sums(*(real(text or b"0") for text in sums))
+        if not all(0 <= one <= MOST for one in (found.ended, found.mean_ms, found.sd_ms)):
+            raise ValueError("no sums of times")
+        return found
 
 
 def _encode_budget(budget: Budget | None) -> dict[str, str]:
@@ -107,30 +147,54 @@ def _encode_budget(budget: Budget | None) -> dict[str, str]:
     return {"budget_ms": str(budget.budget_ms), "until_ms": str(budget.until_ms or "")}
 
 
+def _decode_budget(r: Reader) -> Budget | None:
+    if not r.text("budget_ms"):
+        return None
+    return Budget(
+        budget_ms=r.count("budget_ms"),
+        until_ms=r.moment("until_ms"),
+        spent_ms=r.whole("spent_ms"),
+        useful_ms=r.whole("useful_ms"),
+        trial_ms=r.count("trial_ms"),
+    )
+
+
 def decode_runnable(key: str, sid: str, row: Row) -> RunnableSweep:
     """Decode what a worker reads of a sweep from the sweep's hash.
 
     Raises:
         DecodeError: a field is invalid (names it).
     """
-    return RunnableSweep(**_runnable(Reader(key, row), RunnableSweep, sid))
+    return RunnableSweep(**_runnable(Reader(key, row), sid))
 
 
-def _runnable(r: Reader, kind: type[RunnableSweep], sid: str) -> dict[str, Any]:
-    """Decode the plain fields of `kind`, and all fields of RunnableSweep."""
+def _runnable(r: Reader, sid: str) -> dict[str, Any]:
+    """Decode the fields of RunnableSweep, by name."""
     return {
-        **r.plain(kind, but=("id", "schema", "replicates", "search")),
         "id": sid,
-        "search": r.parse("search", "", str),  # whole: it is signed
-        "schema": r.parse("schema", COMMON_SCHEMA, int),
         "launch": r.parse("launch", Launch(), lambda text: record(Launch, text)),
+        "owner": r.text("owner"),
+        "priority": r.whole("priority"),
+        "signature": r.text("signature"),
+        "signer": r.text("signer"),
         "metric": r.parse("metric", None, _decode_metric),
         "objectives": r.parse("objectives", tuple[Metric, ...](), _decode_objectives),
         "constraints": r.parse("constraints", tuple[Constraint, ...](), _decode_constraints),
+        "timeout_s": r.seconds("timeout_s"),
+        "stall_s": r.seconds("stall_s"),
+        "idle_s": r.seconds("idle_s"),
+        "idle_below": r.real("idle_below"),
+        "sampler": r.text("sampler"),
+        "search": r.parse("search", "", str),  # whole: it is signed
         "keep": r.parse("keep", None, lambda text: record(Keep, text)),
+        "history": r.text("history"),
         "early": r.parse("early", None, _decode_early),
-        "replicates": r.whole("replicates") or 1,
-        "provenance": r.parse("provenance", dict[str, Json](), _mapping),
+        "method": r.text("method"),
+        "seed": r.whole("seed"),
+        "replicates": r.parse("replicates", 1, _replicates),
+        "provenance": r.parse("provenance", dict[str, Json](), mapping),
+        "created_ms": r.moment("created_ms"),
+        "schema": r.parse("schema", COMMON_SCHEMA, count),
     }
 
 
@@ -146,16 +210,16 @@ def _decode_metric(text: str) -> Metric | None:
     Raises:
         ValueError, TypeError, KeyError: the text is not a metric.
     """
-    data = _mapping(text)
+    data = mapping(text)
     return record(Metric, data) if word(Goal, str(data["goal"])) else None
 
 
 def _decode_objectives(text: str) -> tuple[Metric, ...]:
-    return tuple(record(Metric, one) for one in json.loads(text))
+    return tuple(record(Metric, one) for one in _list(text))
 
 
 def _decode_constraints(text: str) -> tuple[Constraint, ...]:
-    return tuple(map(Constraint.parse, json.loads(text)))
+    return tuple(map(Constraint.parse, _list(text)))
 
 
 def _decode_early(text: str) -> EarlyTerminate | None:
@@ -175,31 +239,38 @@ def encode_appended_file(digest: str, spec: Mapping[str, Json], origin: Mapping[
     return dumps({"digest": digest, "spec": spec, "origin": origin})
 
 
-def _decode_files(key: str, row: Row) -> Iterator[AppendedFile]:
-    """Decode the files that were appended to a sweep.
+def _decode_files(r: Reader) -> tuple[AppendedFile, ...]:
+    """Decode the files that were appended to a sweep, the oldest first."""
+    found = r.named(_FILE, _decode_file).values()
+    return tuple(sorted(found, key=lambda file: file.at_ms))
 
-    Raises:
-        DecodeError: a file is invalid.
-    """
-    for field, raw in row.items():
-        if field.startswith(_FILE):
-            try:
-                at_ms, added, text = raw.decode().split(" ", 2)
-                own = {"at_ms": int(at_ms), "added": int(added)}
-                yield record(AppendedFile, {**json.loads(text), **own})
-            except (ValueError, TypeError) as error:
-                raise DecodeError(f"{key}: field {field!r}: {error}") from None
+
+def _decode_file(text: str) -> AppendedFile:
+    at_ms, added, data = text.split(" ", 2)
+    own = {"at_ms": moment(at_ms), "added": count(added)}
+    return record(AppendedFile, {**mapping(data), **own})
+
+
+def _replicates(text: str) -> int:
+    found = count(text)
+    if not 1 <= found <= MOST_REPLICATES:
+        raise ValueError(f"at most {MOST_REPLICATES} replicates")
+    return found
+
+
+def _bands(text: str) -> tuple[int, ...]:
+    return tuple(sorted(map(count, text.split())))
+
+
+def _list(text: str) -> list[Any]:
+    data = loads(text)
+    if not isinstance(data, list):
+        raise ValueError("not a list")
+    return data
 
 
 def _names(text: str) -> tuple[str, ...]:
-    data = json.loads(text)
-    if not isinstance(data, list) or not all(isinstance(name, str) for name in data):
+    data = _list(text)
+    if not all(isinstance(name, str) for name in data):
         raise ValueError("not a list of texts")
     return tuple(map(cut, data))
-
-
-def _mapping(text: str) -> dict[str, Json]:
-    data = json.loads(text)
-    if not isinstance(data, dict):
-        raise ValueError("not a mapping")
-    return data

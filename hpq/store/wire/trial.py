@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -15,7 +14,6 @@ from hpq.domain.trial import (
     Checkpoint,
     Failure,
     FailureKind,
-    Json,
     Params,
     Pruning,
     TrialId,
@@ -25,7 +23,16 @@ from hpq.domain.trial import (
     short,
 )
 from hpq.errors import DecodeError
-from hpq.store.wire.fields import Reader, Row, dumps_in_order, number, numbers
+from hpq.store.wire.fields import (
+    Reader,
+    Row,
+    decoding,
+    dumps_in_order,
+    mapping,
+    number,
+    numbers,
+    whole,
+)
 from hpq.store.wire.records import W, record
 
 MAC_BYTES = 16
@@ -85,13 +92,8 @@ def decode_params(key: str, raw: bytes | None) -> Params:
     """
     if raw is None:
         raise DecodeError(f"{key}: the parameters are missing")
-    try:
-        data: dict[str, Json] = json.loads(text_of(raw))
-    except (ValueError, RecursionError) as error:
-        raise DecodeError(f"{key}: {raw[:60]!r}: {error}") from None
-    if not isinstance(data, dict):
-        raise DecodeError(f"{key}: {raw[:60]!r}: not a mapping")
-    return data
+    with decoding(f"{key}: {raw[:60]!r}"):
+        return mapping(text_of(raw).decode())
 
 
 def decode_trial(
@@ -110,24 +112,48 @@ def decode_trial(
     if state is None:  # of a newer version, or forged: no view stops for it
         state, phase = TrialState.QUEUED, f"{r.text('state')} (state of a newer hpq)"
     return TrialView(
-        **r.plain(TrialView, but=("phase",)),
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
         params=params,
         is_signed=is_signed,
+        attempt=r.count("attempt"),
+        worker=r.text("worker"),
+        host=r.text("host"),
+        claimed_ms=r.moment("claimed_ms"),
+        beat_ms=r.moment("beat_ms"),
+        ended_ms=r.moment("ended_ms"),
+        ran_ms=r.count("ran_ms"),
+        before_ms=r.count("before_ms"),
+        step=r.whole("step"),
         objective=_finite(r, "objective"),
         best=_finite(r, "best_value"),
-        metrics=r.reals(METRIC_FIELD),
-        run_info=r.parse("run_info", {}, lambda text: dict(json.loads(text))),
+        metrics=r.named(METRIC_FIELD, float),  # also of a trial that diverged
+        run_info=r.parse("run_info", {}, mapping),
         failure=failure,
         phase=phase,
+        provenance=r.text("provenance"),
         checkpoint=r.parse("checkpoint", None, lambda text: record(Checkpoint, text)),
         artifacts=r.parse("artifacts", None, lambda text: record(Artifacts, text)),
         unstored=r.parse("unstored", None, lambda text: record(Unstored, text)),
+        restarted=r.text("restarted"),
+        gone=r.text("gone"),
         thinned=bool(r.text("thinned")),
-        seed=r.parse("seed", None, int),
+        reused=r.text("reused"),
+        seed=r.parse("seed", None, whole),
         pruning=r.parse("pruning", None, lambda text: record(Pruning, text)),
         usage=r.parse("usage", {}, _decode_usage),
+    )
+
+
+def unreadable(trial: TrialId, row: object, error: DecodeError) -> TrialView:
+    """Return the view of a trial whose hash, or an error in its place, cannot be decoded."""
+    word = row.get(b"state", b"queued") if isinstance(row, dict) else b""
+    is_open = word in (b"queued", b"running")
+    return TrialView(
+        id=trial,
+        state=TrialState(word.decode()) if is_open else TrialState.FAILED,
+        params={},
+        failure=Failure(kind=FailureKind.UNREADABLE, message=str(error.notice)),
     )
 
 

@@ -129,7 +129,7 @@ def _ends_now(count: int) -> str:
 
 def _lost(session: Session, sweep: SweepView, lost: Sequence[TrialView]) -> str:
     """Return the question before a retry of trials that have results."""
-    best = session.reader.trials.best_objectives([sweep])[0]
+    best = session.reader.sweeps.best_objective(sweep)
     has_best = best is not None and best in [trial.objective for trial in lost]
     if lost[1:]:
         also = ", the best among them," if has_best else ""

@@ -223,4 +223,5 @@ def worker_record(worker: Worker) -> dict[str, Any]:
         "store": {"yes": True, "no": False}.get(worker.store),
         "takes": list(worker.takes),
         "refuses": {sid: why.record() for sid, why in worker.refuses.items()},
+        **({"code": worker.notice.code, "why": worker.unreadable} if worker.unreadable else {}),
     }

@@ -196,7 +196,7 @@ def _missing_sets(
     new: dict[bytes, ParameterSet] = {}
     max_sets = None if max_trials is None else max_trials // replicates
     while (max_sets is None or len(new) < max_sets) and (chunk := list(islice(source, BATCH_ROWS))):
-        exists = session.reader.trials.has_identities(sid, [params.identity for params in chunk])
+        exists = session.reader.sweeps.has_identities(sid, [params.identity for params in chunk])
         existing += sum(exists)
         rows = zip(chunk, exists, strict=True)
         new |= {params.identity: params for params, is_there in rows if not is_there}

@@ -33,6 +33,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from hpq.connection.client import explain, short_reason
+from hpq.domain.status import UnreadableSweep
 from hpq.domain.trial import TrialId
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq_producer.analysis.records import iso
@@ -271,7 +272,10 @@ class Dashboard:
         age = columns.index("age")
         for sweep, row in zip(found.sweeps, found.rows(), strict=True):
             cells = [cell.text for cell in row]
-            cells[age] = _TIME.format(*[iso(sweep.created_ms)] * 2)
+            if isinstance(sweep, UnreadableSweep):
+                cells[columns.index("other")] = clean(str(sweep.notice))
+            else:
+                cells[age] = _TIME.format(*[iso(sweep.created_ms)] * 2)
             rows.append((f"/sweep/{sweep.id}", cells))
         columns[age] = "created"  # an age would change the list each second
         return part("listing", columns, rows, "No sweep yet: hpq enqueue FILE", True)
@@ -279,7 +283,8 @@ class Dashboard:
     def _workers(self) -> str:
         rows = []
         for w in self._reader.workers.live():
-            cells = (w.trial or "none", w.state, w.name, w.host, w.queue, w.device)
+            trial = str(w.notice) if w.unreadable else w.trial or "none"
+            cells = (trial, w.state, w.name, w.host, w.queue, w.device)
             rows.append((f"/sweep/{w.trial}" if w.trial else "", [clean(c) for c in cells]))
         columns = ["trial", "state", "worker", "host", "queue", "device"]
         return part("listing", columns, rows, "No worker is running: hpq worker", False)

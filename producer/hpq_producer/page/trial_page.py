@@ -255,7 +255,7 @@ class TrialPage(Listing):
             trial=trial,
             curves=[curves[name] for name in names if name in curves],
             attempts=attempts_of(reader.events.of_trial(self.id), trial),
-            ran_on=reader.trials.provenance(trial.provenance),
+            ran_on=reader.sweeps.provenance(trial.provenance),
             log=self._log,
             no_files=self._why_none(trial),
             verbs=trial_verbs(trial) if self._acts else (),

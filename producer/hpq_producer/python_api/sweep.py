@@ -332,7 +332,7 @@ def sweeps(newest: int | None = None) -> Listing[Sweep]:
 
 def _listing(session: Session, found: Sequence[SweepView]) -> Listing[Sweep]:
     shown, reader = found[:SHOWN], session.reader
-    best = dict(zip((s.id for s in shown), reader.trials.best_objectives(shown), strict=True))
+    read, best = reader.sweeps.best_of_each(shown)
     waits = explain_waits(reader, shown, session.server)
-    rows = SweepList(sweeps=shown, best=best, waits=waits, at_ms=reader.now_ms()).rows()
+    rows = SweepList(sweeps=read, best=best, waits=waits, at_ms=reader.now_ms()).rows()
     return Listing(map(Sweep._of, found), COLUMNS, rows)

@@ -95,7 +95,7 @@ def side_of(session: Session, found: str | TrialId) -> Side:
         digests, facts = _of_trial(session, sweep, found)
     else:
         digests, facts = _of_sweep(session, sweep)
-    records = [reader.trials.provenance(one) for one in sorted(digests)]
+    records = [reader.sweeps.provenance(one) for one in sorted(digests)]
     versions = [versions_of(record) for record in records]
     packages = _merged({n: v for n, v in one.items() if n != "Python"} for one in versions)
     machine = _merged(

@@ -65,7 +65,7 @@ def _attempts(reader: StoreReader, trial: TrialId) -> list[Origin]:
         record = {"attempt": number, "worker": fields.get("worker"), "host": fields.get("host")}
         if event.what == "reused":
             record = {"attempt": number, "from": fields.get("from")}
-        found.append({**record, "ran_on": dict(reader.trials.provenance(digest))})
+        found.append({**record, "ran_on": dict(reader.sweeps.provenance(digest))})
     return found
 
 

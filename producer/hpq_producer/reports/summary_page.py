@@ -207,7 +207,7 @@ def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     if sweep.budget:
         print(sweep.budget)
     show_lines(hours_line(summary), whole=True)
-    if apart := describe_versions(map(reader.trials.provenance, sorted(summary.ran_on))):
+    if apart := describe_versions(map(reader.sweeps.provenance, sorted(summary.ran_on))):
         show_lines([[Span(clean(apart), Style.YELLOW)]], whole=True)
     if best:
         print()

@@ -39,9 +39,9 @@ _OTHER_ENDS = (TrialState.FAILED, TrialState.PRUNED, TrialState.CANCELLED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepList:
-    """Readable sweeps, with their best objectives and why they wait for workers."""
+    """Sweeps, with the best objectives of those that can be read, and why they wait for workers."""
 
-    sweeps: Sequence[SweepView] = ()
+    sweeps: Sequence[SweepView | UnreadableSweep] = ()
     best: Mapping[str, float | None] = field(default_factory=dict)
     waits: Mapping[str, Notice] = field(default_factory=dict)
     at_ms: int = 0
@@ -52,16 +52,15 @@ class SweepList:
 
 
 def read_sweeps(reader: StoreReader, newest: int, server: Server) -> SweepList:
-    """Read the N newest sweeps, unfinished ones first, without those that cannot be decoded."""
-    found = [
-        s for s in reader.sweeps.get_each(reader.sweeps.ids(newest)) if isinstance(s, SweepView)
-    ]
-    best = dict(zip((s.id for s in found), reader.trials.best_objectives(found), strict=True))
-    found.sort(key=lambda sweep: sweep.state.is_over)
+    """Read the N newest sweeps, unfinished ones first, then those that cannot be decoded."""
+    found, best = reader.sweeps.best_of_each(reader.sweeps.get_each(reader.sweeps.ids(newest)))
+    sweeps = [one for one in found if isinstance(one, SweepView)]
+    sweeps.sort(key=lambda sweep: sweep.state.is_over)
+    unreadable = [one for one in found if isinstance(one, UnreadableSweep)]
     return SweepList(
-        sweeps=found,
+        sweeps=[*sweeps, *unreadable],
         best=best,
-        waits=explain_waits(reader, found, server),
+        waits=explain_waits(reader, sweeps, server),
         at_ms=reader.now_ms(),
     )
 

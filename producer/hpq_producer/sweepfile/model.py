@@ -24,7 +24,14 @@ from pydantic import (
     model_validator,
 )
 
-from hpq.domain.sweep import MAX_PRIORITY, Goal, Impute, ObjectiveValue, Wandb
+from hpq.domain.sweep import (
+    MAX_PRIORITY,
+    MOST_REPLICATES,
+    Goal,
+    Impute,
+    ObjectiveValue,
+    Wandb,
+)
 from hpq.domain.trial import Json
 from hpq.error_ids import Code
 from hpq.notice import plural
@@ -313,7 +320,10 @@ class CommonKeys(Keys):
     )
     wandb: Wandb = Field(Wandb.STAND_IN, description="What `import wandb` gives a program.")
     replicates: Whole = Field(
-        1, ge=1, le=1000, description="Trials of the same parameters, each with its own seed."
+        1,
+        ge=1,
+        le=MOST_REPLICATES,
+        description="Trials of the same parameters, each with its own seed.",
     )
 
 

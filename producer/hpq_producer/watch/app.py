@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from hpq.connection.client import TRANSIENT, connect, short_reason
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState
-from hpq.errors import HpqError, NotFound, UserError
+from hpq.errors import DecodeError, HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.cluster.pods import PodWatcher
@@ -210,7 +210,7 @@ class _Watch:
             why = self._session.trouble() or short_reason(error)
             stale = f"{clean(why)}: Redis has not answered for {since}"
             self._scene = replace(self._aged(), stale=stale)
-        except NotFound as error:
+        except (NotFound, DecodeError) as error:
             if not self._view.has_sweeps:
                 raise
             self._view = View(mode=Mode.SWEEPS, note=error.notice.text)

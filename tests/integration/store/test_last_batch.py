@@ -101,18 +101,6 @@ def test_a_value_in_the_last_reports_that_reaches_the_target_stops_the_sweep(
     assert sweep.state is SweepState.FINISHED and sweep.counts.cancelled == 2
 
 
-@pytest.mark.parametrize("text", ['{"target":1', "7"])
-def test_a_damaged_rule_costs_no_report_and_no_result(
-    store, reader, sweep_of, who, redis: Redis, text: str
-) -> None:
-    sid = sweep_of(1, metric=Metric(name="acc", target=0.0)).id
-    claim = take(store, who, "a")
-    redis.hset(Keys("hpq").sweep(sid), "metric", text)
-    assert beat(store, who, claim, 1, 1) is HeartbeatReply.OK
-    assert store.commit(claim, DONE, batch(2, 2)) is CommitReply.DONE
-    assert reader.trials.get(claim.trial).objective == 2.0 and steps_of(reader, claim) == [1, 2]
-
-
 def test_no_more_tickets_are_minted_than_a_queue_lacks(redis: Redis, sweep_of, who) -> None:
     keys = Keys("hpq")
     store = TrialStore(StoreContext.open(redis, keys))

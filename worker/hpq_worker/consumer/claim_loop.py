@@ -17,6 +17,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError
 
 from hpq.connection.client import short_reason
+from hpq.connection.damage import damage
 from hpq.domain.attempt import CommitReply, Nothing, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import RunnableSweep
@@ -125,6 +126,10 @@ class ClaimLoop:
             reason = error.notice
         except OSError as error:
             reason = _fault(str(error))
+        except RedisError as error:
+            if not (why := damage(error)):
+                raise
+            reason = Notice("value-unreadable", why)
         if reason is not None:
             if sid not in self._without_suggester:
                 log.warning("cannot suggest trials of sweep %s: %s", sid, reason)
@@ -168,6 +173,10 @@ class ClaimLoop:
 
     def _run_trial(self, claim: Claim) -> bool:
         """Run one attempt; False if it did not train for a reason that is not the trial's."""
+        if claim.unreadable:
+            why = Notice("value-unreadable", claim.unreadable)
+            self._release_at_fault(claim, claim.trial.sweep, why)
+            return False
         try:
             admitted = self._retry(lambda _: self._parts.launches.admit(claim.trial.sweep, claim))
         except HpqError as error:
@@ -277,7 +286,8 @@ class ClaimLoop:
         if answer is not None:
             if answer is CommitReply.UNKNOWN:  # only an operator may drop it
                 kept = self._spool.keep(claim, outcome)
-                log.warning("%s: Redis does not know the attempt; %s", claim.trial, kept)
+                what = "Redis does not know the attempt, or its record is damaged"
+                log.warning("%s: %s; %s", claim.trial, what, kept)
             self._spool.settle(claim, answer)
         self._heartbeat.end()
         status: str = answer or "on disk"

@@ -17,6 +17,7 @@ from rq.serializers import JSONSerializer
 from rq.worker.base import StopRequested, WorkerStatus
 from rq.worker_registration import clean_worker_registry
 
+from hpq.errors import DecodeError
 from hpq.store.tickets import Tickets
 from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.consumer.claim_loop import ClaimLoop
@@ -65,7 +66,7 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
                     signals.pause(_DRAINED_S)
                     continue
                 self.work(logging_level="WARNING")
-            except RedisError as error:  # R1, R25: no Redis error ends a worker
+            except (RedisError, DecodeError) as error:  # R1, R25: no Redis error ends a worker
                 self._outage.failed("tickets", error)
             if not self._is_done:
                 signals.pause(1.0)

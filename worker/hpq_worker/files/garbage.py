@@ -16,6 +16,7 @@ from threading import Event, Thread
 from redis.exceptions import RedisError
 
 from hpq.connection.credentials import redact
+from hpq.connection.damage import damage
 from hpq.domain.trial import Claim, TrialId
 from hpq.filestore.base import Files, is_reachable
 from hpq.filestore.local import open_files
@@ -172,12 +173,16 @@ class GarbageCollector:
         self._waiting.deliver(files, lambda: not self._has_given_up)
         if self._is_over or not self._garbage.is_due(files):
             return
-        failure: OSError | None = None
+        failure: Exception | None = None
         for sid in self._garbage.sweeps_in(files):
             try:
                 self._garbage.remove_of_sweep(files, sid)
             except OSError as error:  # as of another user's files; the next sweeps are looked at
                 if not is_reachable(files):
+                    raise
+                failure = error
+            except RedisError as error:
+                if not damage(error):
                     raise
                 failure = error
             self._remove_ended(files)  # it must not wait for a large store

@@ -18,6 +18,7 @@ from typing import Any
 
 from hpq.domain.status import event_ms
 from hpq.domain.sweep import SweepState, SweepView
+from hpq.errors import DecodeError
 from hpq.sanitize import visible
 from hpq.settings import Settings
 from hpq.store.reader import StoreReader
@@ -110,7 +111,9 @@ class Notices:
         self._stop.set()
 
     def _body(self, sweep: SweepView, what: str) -> dict[str, Any]:
-        (best,) = self._reader.trials.best_objectives([sweep])
+        best = None
+        with suppress(DecodeError):  # `hpq show` says so
+            best = self._reader.sweeps.best_objective(sweep)
         why = sweep.why_held or (str(sweep.budget) if what == _NEAR else "")
         if what == _STALLED:
             why = f"trials wait, and no worker runs one; see hpq show {sweep.id}"

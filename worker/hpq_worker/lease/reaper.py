@@ -55,11 +55,12 @@ class Reaper:
         self._stop = Event()
         self._contact_at = time.clock_gettime(_CLOCK)
         self._paused_until = 0.0
+        self._logged = ""  # the last error
         self._thread = Thread(target=self._loop, name="reaper", daemon=True)
 
     def start(self) -> None:
         """Run once, then start the thread."""
-        self.run_once()
+        self._try_once()
         self._thread.start()
 
     def stop(self) -> None:
@@ -75,14 +76,16 @@ class Reaper:
             log.info("could not remove the presence record: %s", error)
 
     def _loop(self) -> None:
-        logged = ""
         while not self._stop.wait(self._settings.reap_s):
-            try:
-                self.run_once()
-            except Exception as error:  # damaged data in Redis must not end a worker that trains
-                if repr(error) != logged:
-                    logged = repr(error)
-                    log.error("cannot look for lost workers now: %s", logged)
+            self._try_once()
+
+    def _try_once(self) -> None:
+        try:
+            self.run_once()
+        except Exception as error:  # damaged data in Redis must not end a worker that trains
+            if repr(error) != self._logged:
+                self._logged = repr(error)
+                log.error("cannot look for lost workers now: %s", self._logged)
 
     def run_once(self) -> None:
         """Report presence, and requeue trials whose lease expired."""

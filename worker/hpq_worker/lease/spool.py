@@ -11,7 +11,6 @@ import fcntl
 import json
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from redis.exceptions import DataError, ResponseError
 
+from hpq.connection.damage import damage
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.identity import SWEEP_ID
 from hpq.domain.trial import Claim, FailureKind, TrialId
@@ -31,11 +31,6 @@ from hpq.store.wire.records import NewerWord, record
 log = logging.getLogger("hpq.spool")
 _LARGEST = 2**53  # of a count
 _UNKNOWN_S = 300.0  # between two retries of unknown results
-# Errors of the server's own state: the same commit may succeed later.
-_TRANSIENT = re.compile(
-    r"\b(OOM|READONLY|LOADING|NOPERM|NOAUTH|WRONGPASS|MISCONF|BUSY|NOREPLICAS|MASTERDOWN|CLUSTERDOWN"
-    r"|TRYAGAIN|NOSCRIPT|UNKILLABLE|ACL|can't run this command|permission)"
-)
 
 
 class Spool:
@@ -116,7 +111,8 @@ class Spool:
             return
         with suppress(FileNotFoundError):  # another worker of this machine was quicker
             path.replace(aside)
-            line = "Redis does not know this attempt of %s; its result is kept as %s"
+            what = "Redis does not know this attempt of %s, or its record is damaged"
+            line = f"{what}; its result is kept as %s"
             log.warning(tagged(line, "result-unknown"), claim.trial, aside)
 
     def retry_unknown(self) -> None:
@@ -165,7 +161,7 @@ class Spool:
             self._set_aside(path, error)
             return False
         except ResponseError as error:
-            if type(error) is not ResponseError or _TRANSIENT.search(str(error)):
+            if not damage(error):
                 raise
             self._set_aside(path, error)
             return False

@@ -22,6 +22,7 @@ from hpq.search.replicates import replicated
 from hpq.search.search_spec import Sampler, Search, is_installed, unaided
 from hpq.store.events import SweepHistory
 from hpq.store.suggest_lease import LeaseReply, SuggestLease
+from hpq.store.wire.fields import decoding, whole
 from hpq.store.wire.trial import encode_new
 from hpq_worker.suggest.chooser import Chooser
 from hpq_worker.suggest.trial_results import TrialResults
@@ -185,11 +186,12 @@ class Suggester:
         return self._without_gp * self._gap_s * _RETRY_SHARE > slow_s
 
     def _apply(self, event: Event) -> None:
+        with decoding(f"event {event.id} of the sweep"):
+            ended = self._results.apply(event)
+            count = whole(event.fields.get("count", "0"))
         if event.what in ("created", "suggested"):
-            count = int(event.fields.get("count", "0"))
             self._read_sets(count if event.what == "created" else event.trial + count - 1)
             return
-        ended = self._results.apply(event)
         if ended is not None:
             self._chooser.trial_ended(*ended)
         elif event.what == "retried":

@@ -17,11 +17,11 @@ local function free_memory(wanted)
   while freed < wanted and left > 0 do
     local first = redis.call('ZRANGE', key('bulk'), 0, 0, 'WITHSCORES')
     if not first[1] then break end
-    local sid, ended = first[1], sweep_key(first[1], 'ended')
-    local n = redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], '+inf', 'LIMIT', 0, 1)[1]
-    if not n then
-      redis.call('ZREM', key('bulk'), sid)
-    else
+    local sid = first[1]
+    local is_well = sweeps().guarded(sid, function()
+      local ended = sweep_key(sid, 'ended')
+      local n = redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], '+inf', 'LIMIT', 0, 1)[1]
+      if not n then return redis.call('ZREM', key('bulk'), sid) end
       local at = redis.call('ZSCORE', ended, n)
       for _, m in ipairs(redis.call('ZRANGEBYSCORE', ended, '(' .. first[2], at)) do
         local t = trial_key(sid, m)
@@ -32,8 +32,9 @@ local function free_memory(wanted)
         if bytes > 0 then redis.call('HSET', t, 'thinned', '1') end
         redis.call('HINCRBY', key('counters'), 'histories_dropped', 1)
       end
-      redis.call('ZADD', key('bulk'), at, sid)
-    end
+      return redis.call('ZADD', key('bulk'), at, sid)
+    end)
+    if not is_well then redis.call('ZREM', key('bulk'), sid) end
   end
   return freed
 end

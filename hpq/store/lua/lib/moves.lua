@@ -50,10 +50,12 @@ local function requeue(s, t, reason, reaped, ...)
   event(t, 'requeued', 'reason', reason, ...)
 end
 
+local MOST_REPLICATES = 1000  -- as in hpq/domain/sweep.py
+
 -- Adds a trial to the ranking, or removes it (objective nil). Replicates have consecutive numbers;
 -- `means` has the number of the first with the mean of all. Needs `replicates`.
 local function rank(s, n, objective)
-  local ranking, each = sweep_key(s.SID, 'rank'), tonumber(s.replicates or 1)
+  local ranking, each = sweep_key(s.SID, 'rank'), math.min(tonumber(s.replicates or 1), MOST_REPLICATES)
   if objective then redis.call('ZADD', ranking, objective, n) else redis.call('ZREM', ranking, n) end
   if each < 2 then return end
   local first, sum, count = n - (n - 1) % each, 0, 0
@@ -86,14 +88,11 @@ local function finish(s, t, state, fields, told, last)
 end
 
 -- Returns what ends a sweep's trials early: its metric with a rule (lib/early.lua), a target, or both; nil
--- if it has neither, or another client damaged them: reports and results count. Needs `metric`, `early`
--- and `constraints`.
+-- if it has neither. Needs `metric`, `early` and `constraints`.
 local function read_rule(s)
   if not is_set(s.metric) then return nil end
   if not is_set(s.early) and string.find(s.metric, '"target":null', 1, true) then return nil end
-  local has_metric, metric = pcall(cjson.decode, s.metric)
-  local has_rule, rule = pcall(cjson.decode, is_set(s.early) and s.early or '{}')
-  if not (has_metric and has_rule and type(metric) == 'table' and type(rule) == 'table') then return nil end
+  local metric, rule = cjson.decode(s.metric), cjson.decode(is_set(s.early) and s.early or '{}')
   rule.metric, rule.max, rule.target = metric.name, metric.goal == 'maximize', tonumber(metric.target)
   rule.bound = is_set(s.constraints)
   return rule

@@ -9,8 +9,18 @@ local function sweep_key(sid, part) return part and P .. ':s:' .. sid .. ':' .. 
 local function trial_key(sid, n, part)
   return part and P .. ':t:' .. sid .. '/' .. n .. ':' .. part or P .. ':t:' .. sid .. '/' .. n
 end
-local function int(x) return string.format('%.0f', x) end
+-- Returns a number as the text of a whole one of 64 bits; another comes from what no script wrote.
+local function int(x)
+  if not (math.abs(x) < 9e18) then error('a number is not finite, or too large', 0) end
+  return string.format('%.0f', x)
+end
 local function is_set(value) return (value or '') ~= '' end
+
+-- False if a key has another type than a command reads: another client of Redis wrote it.
+local function has_type(name, command)
+  local answer = redis.pcall(command, name)
+  return type(answer) ~= 'table' or not string.find(answer.err or '', 'WRONGTYPE', 1, true)
+end
 
 local MADE = {}  -- the parts of lua/lib that ran, by name
 

@@ -43,7 +43,7 @@ local function drop_ran_on(sid)
   end
   local alive = {}
   for _, worker in ipairs(redis.call('ZRANGE', key('workers'), 0, -1)) do
-    alive[redis.call('HGET', key('w', worker), 'ran_on') or ''] = true
+    alive[redis.pcall('HGET', key('w', worker), 'ran_on') or ''] = true  -- an error is no digest
   end
   for _, digest in ipairs(redis.call('ZRANGEBYSCORE', key('ran'), int(DAY - NOW), 0)) do
     if not alive[digest] then
@@ -61,15 +61,16 @@ local function bound_code()
   local excess = math.max(0, #digests - MOST_CODE)
   if excess == 0 and bytes <= MOST_CODE_BYTES then return end
   for _, sid in ipairs(redis.call('ZRANGE', key('sweeps'), 0, -1)) do
-    local digest = redis.call('HGET', sweep_key(sid), 'bundle') or ''
-    local sweeps, in_use = redis.call('SMEMBERS', key('b', digest, 'sweeps')), digest == ''
-    for _, other in ipairs(sweeps) do in_use = in_use or not is_done(read_sweep(other)) end
-    if not in_use then
+    sweeps().guarded(sid, function()
+      local digest = redis.call('HGET', sweep_key(sid), 'bundle') or ''
+      local users, in_use = redis.call('SMEMBERS', key('b', digest, 'sweeps')), digest == ''
+      for _, other in ipairs(users) do in_use = in_use or not is_done(read_sweep(other)) end
+      if in_use then return end
       bytes, excess = bytes - redis.call('STRLEN', key('b', digest)), excess - 1
-      for _, other in ipairs(sweeps) do redis.call('HSET', sweep_key(other), 'bundle', '') end
+      for _, other in ipairs(users) do redis.call('HSET', sweep_key(other), 'bundle', '') end
       redis.call('UNLINK', key('b', digest), key('b', digest, 'sweeps'))
       redis.call('HDEL', key('code'), digest)
-    end
+    end)
     if excess <= 0 and bytes <= MOST_CODE_BYTES then return end
   end
 end

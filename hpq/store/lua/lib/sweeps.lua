@@ -38,20 +38,25 @@ local function close_search(s, why)
   if is_set(s.sampler) and not is_set(s.no_more) then set(s, 'no_more', why) end
 end
 
--- Holds a sweep after an error in a part of a script that was for this sweep only: another client of Redis
--- may have written a field that is no number. The script goes on with the others.
+-- Errors of the server's own state, which pass (hpq/connection/damage.py).
+local PASSING = {'OOM', 'read only replica', 'MISCONF', 'NOREPLICAS', 'permission', "can't run"}
+
+-- Holds a sweep after an error in a part of a script that was for this sweep only.
 local function hold_damaged(sid, found)
   local why = type(found) == 'table' and found.err or tostring(found)
-  if string.find(why, 'OOM', 1, true) then error(found, 0) end
+  for _, passing in ipairs(PASSING) do
+    if string.find(why, passing, 1, true) then error(found, 0) end
+  end
   pcall(function()
     local s = also({KEY = sweep_key(sid)}, 'held')
     s.SID = sid
-    hold(s, 0, 0, 'its record in Redis was damaged; enqueue it again with --reuse: ' .. why)
+    hold(s, 0, 0, 'its record in Redis was damaged; enqueue it again with --reuse: ' .. string.sub(why, 1, 300))
     save(s)
   end)
 end
 
--- Runs a part of a script for one sweep; nil if it fails (`hold_damaged`).
+-- Runs a part of a script for one sweep; nil if it fails: another client of Redis may have written a field
+-- that is no number. Then the sweep is held, and the script goes on with the others.
 local function guarded(sid, change)
   local is_well, found = pcall(change)
   if is_well then return found end
@@ -59,4 +64,4 @@ local function guarded(sid, change)
 end
 
 return {PRIORITY = PRIORITY, changing = changing, order = order, open = open, hold = hold, close_search = close_search,
-  hold_damaged = hold_damaged, guarded = guarded}
+  guarded = guarded}

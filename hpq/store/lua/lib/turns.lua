@@ -42,7 +42,7 @@ local function in_turn(queue, sids)
   local from, last, served = 0, level_at(queue, -1), {}
   while from < #sids do
     local upto, level = #sids, level_at(queue, from)
-    if level ~= last then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((level + 1) * sweeps().PRIORITY)) end
+    if level ~= last and math.abs(level) < math.huge then upto = redis.call('ZCOUNT', open, '-inf', '(' .. int((level + 1) * sweeps().PRIORITY)) end
     if upto <= from then upto = #sids end  -- a score of -inf
     local same = {}
     for i = from + 1, upto do same[#same + 1] = sids[i] end

@@ -1,12 +1,12 @@
 -- The workers of a queue, as they describe themselves.
 
--- The live workers, read once: {name, fields} each.
+-- The live workers, read once: {name, fields} each. One whose record has another type has no fields.
 local live
 local function live_workers()
   if live then return live end
   live = {}
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', key('workers'), int(NOW - FRESH_MS), '+inf')) do
-    live[#live + 1] = {name, redis.call('HMGET', key('w', name), 'queue', 'state', 'refuses', 'only', 'host',
+    live[#live + 1] = {name, redis.pcall('HMGET', key('w', name), 'queue', 'state', 'refuses', 'only', 'host',
       'store_id', 'trial', 'drain')}
   end
   return live

@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Option
 
 from hpq.connection.credentials import redact
-from hpq.errors import HpqError, SettingsError, UserError
+from hpq.errors import DecodeError, HpqError, SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.notice import Notice
 from hpq.store.file_garbage import FileGarbage
@@ -18,9 +18,8 @@ from hpq_producer.targets import SweepRef, confirm, ended_sweeps
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
-Anyway = Annotated[
-    bool, Option("--force", help="Delete another user's sweep, or one with running trials.")
-]
+_ANYWAY = "Delete another user's sweep, one with running trials, or one that is unreadable."
+Anyway = Annotated[bool, Option("--force", help=_ANYWAY)]
 
 
 def rm(
@@ -50,6 +49,16 @@ def rm(
         return _remove_ended(older, keep_files, yes, force)
     if sweep is not None and _finish_removal(sweep, keep_files):
         return
+    try:
+        _remove_readable(sweep, keep_files, yes, force)
+    except DecodeError as error:
+        if not force or sweep is None:
+            text = f"{error}; `hpq rm --force {sweep or 'SWEEP'}` deletes the sweep"
+            raise DecodeError(text) from None
+        _remove_unreadable(sweep, keep_files, yes)
+
+
+def _remove_readable(sweep: str | None, keep_files: bool, yes: bool, force: bool) -> None:
     with open_to_end(sweep, "delete", force) as (session, found):
         if found.counts.running and not force:
             text = (
@@ -62,6 +71,13 @@ def rm(
             f"Delete {found.id} with the results of {trials_of(found.counts.ended)}{files}?", yes
         )
         _remove(session, found.id, keep_files, files)
+
+
+def _remove_unreadable(ref: str, keep_files: bool, yes: bool) -> None:
+    with open_session() as session:
+        sid = session.reader.sweeps.resolve(ref, session.settings.user)
+        confirm(f"Delete {sid}, which cannot be read, with its results and files?", yes)
+        _remove(session, sid, keep_files, "")
 
 
 def _remove_ended(older: str, keep_files: bool, yes: bool, force: bool) -> None:

@@ -44,9 +44,9 @@ def ls(
     with open_session() as session:
         reader = session.reader
         picks = tag is not None or only is not None
-        found = reader.sweeps.get_each(reader.sweeps.ids(None if everything or picks else n))
+        ids = reader.sweeps.ids(None if everything or picks else n)
+        found, best = reader.sweeps.best_of_each(reader.sweeps.get_each(ids))
         sweeps = [one for one in found if isinstance(one, SweepView)]
-        best = dict(zip((s.id for s in sweeps), reader.trials.best_objectives(sweeps), strict=True))
         waits = explain_waits(reader, sweeps, session.server)
         if picks:
             sweeps = _picked(sweeps, best, waits, tag, only)[: None if everything else n]
@@ -80,7 +80,7 @@ def ls(
 def _unreadable(found: Sequence[SweepView | UnreadableSweep]) -> Iterator[str]:
     for one in found:
         if isinstance(one, UnreadableSweep):
-            yield f"hpq: {clean(one.id)} is unreadable: {clean(one.why)}"
+            yield f"! {clean(one.id)}: {clean(str(one.notice))}"
         elif unstored := explain_unstored(one):
             yield f"! {clean(one.id)}: {unstored}"
 
@@ -156,5 +156,6 @@ def _record(
     waits: Mapping[str, Notice],
 ) -> dict[str, Any]:
     if isinstance(one, UnreadableSweep):
-        return {"id": one.id, "sweep": one.id, "state": "unreadable", "why": one.why}
+        why = {"code": one.notice.code, "why": one.notice.text}
+        return {"id": one.id, "sweep": one.id, "state": "unreadable", **why}
     return sweep_record(one, best[one.id], waits.get(one.id))

@@ -108,7 +108,7 @@ def _show_sweep(session: Session, sid: str, output: Format) -> None:
             for file in sweep.files
         ],
     }
-    (best,) = reader.trials.best_objectives([sweep])
+    best = reader.sweeps.best_objective(sweep)
     show_data(sweep_record(sweep, best, why) | more, output)
 
 
@@ -133,7 +133,7 @@ def _show_trial(reader: StoreReader, found: TrialId, output: Format) -> None:
     curves = {
         name: reader.trials.metric_history(found, name) for name in shown_metrics(trial, sweep)
     }
-    ran_on = reader.trials.provenance(trial.provenance)
+    ran_on = reader.sweeps.provenance(trial.provenance)
     front = read_front(reader, [sweep]) if sweep.objectives else None
     if front:
         trial = replace(trial, is_front=trial.id.number in front.numbers)

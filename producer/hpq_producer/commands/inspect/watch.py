@@ -61,7 +61,7 @@ def watch(
         watch_sweep(session, sid)
         if not sys.stdout.isatty():
             ended = session.reader.sweeps.get(sid)
-            raise typer.Exit(exit_code(ended, *session.reader.trials.best_objectives([ended])))
+            raise typer.Exit(exit_code(ended, session.reader.sweeps.best_objective(ended)))
 
 
 def _frame(session: Session, sid: str) -> None:

@@ -37,6 +37,9 @@ def workers(output: Output = Format.TABLE) -> None:
             show_table(_COLUMNS, _rows(found, session.reader.now_ms()))
             for line in _refused(session, found):
                 print_message(line)
+            for worker in found:
+                if worker.unreadable:
+                    print_message(f"! {clean(worker.name)}: {clean(str(worker.notice))}")
         elif cluster is None:
             start = how_to_start(session.server, kubectl=session.kubectl)
             print_message(f"no worker is running; {start}{cluster_hint(session)}")
@@ -86,7 +89,7 @@ def _rows(found: Sequence[Worker], now_ms: int) -> list[list[Span]]:
         [
             Span(clean(w.name)),
             Span(clean(w.queue)),
-            Span(clean(w.state), Style.RED if w.state == "faulty" else Style.PLAIN),
+            Span(clean(w.state), Style.RED if w.state in ("faulty", "unreadable") else Style.PLAIN),
             Span(clean(w.trial)),
             Span(f"{duration(now_ms - w.seen_ms)} ago"),
             Span(clean(w.device)),

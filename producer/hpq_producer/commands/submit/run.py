@@ -197,7 +197,7 @@ def _train(session: Session, sid: str, workers: int | None) -> ExitCode:
         print_message(f"! {line}")
     if (state and state.is_over) or sweep.state.is_over:
         print_summary(session, sweep)
-        return exit_code(sweep, *session.reader.trials.best_objectives([sweep]))
+        return exit_code(sweep, session.reader.sweeps.best_objective(sweep))
     if state is SweepState.HELD:
         return exit_code(sweep, None)
     if why is not None:
