@@ -48,7 +48,7 @@ _TELLING = re.compile("key|secret|token|passw|passphrase|credential|sig", re.IGN
 _NAME = re.compile(r"[?&]([\w.-]+)=")
 _VALUE = re.compile("[^&]*")
 _IN_STORE = re.compile(r"://[^:]*:(?:(?=([^/]*)@)|)(?=(.*)@)", re.DOTALL)
-_MAY_BE_URL = re.compile(r"\S*[:?&]\S*")
+_WORD = re.compile(r"\S+")
 _SHORTEST = 4  # characters; hiding less would eat ordinary words
 
 
@@ -113,7 +113,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
     """Return the text with these secrets, and the passwords of its URLs, hidden."""
     for one in sorted((s for s in secrets if len(s) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(one, "***")
-    return _MAY_BE_URL.sub(lambda found: redact(found[0]), text)
+    return _WORD.sub(lambda found: redact(found[0]), text)
 
 
 def with_file(url: str, path: Path) -> str:

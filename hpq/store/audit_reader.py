@@ -13,7 +13,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import DecodeError
 from hpq.store.keys import Keys
-from hpq.store.wire.fields import decoding, whole
+from hpq.store.wire.fields import cut, decoding, whole
 from hpq.store.wire.trial import CheckOf, decode_params
 
 _INDEXES = ("waiting", "running", "dropped", "ended")
@@ -113,12 +113,12 @@ class AuditReader:
         return [
             TrialRecord(
                 number=n,
-                state=(row[0] or b"queued").decode("utf-8", "replace"),
+                state=cut((row[0] or b"queued").decode("utf-8", "replace")),
                 attempt=self._count(self._keys.trial(TrialId(sweep=sid, number=n)), row[1]),
                 has_params=found["params"][i] is not None,
                 indexes=frozenset(p for p in (*_INDEXES, "leases") if found[p][i] is not None),
                 result=StoredResult(
-                    objective=(row[2] or b"").decode("utf-8", "replace"),
+                    objective=cut((row[2] or b"").decode("utf-8", "replace")),
                     score=found["rank"][i],
                     mean=found["means"][i],
                     has_pointers=any(row[3:]),
