@@ -12,7 +12,6 @@ from redis.exceptions import ResponseError
 
 from hpq.connection.credentials import carried, hide, parse, redact
 from hpq.connection.damage import damage
-from hpq.connection.sentinel import reason
 from hpq.domain.constraint import Constraint
 from hpq.domain.printed_line import mentions, metrics_in_text, metrics_of_line
 from hpq.sanitize import GuardedStream, visible
@@ -43,14 +42,15 @@ READERS: dict[str, tuple[Read, tuple[tuple[str, str], ...]]] = {
     ),
     "a metric that a line mentions": (lambda text: mentions("loss", text), (("", "loss "),)),
     "an URL to hide": (redact, (("", "://a:"), ("redis://?", "key"), ("", "&key="), ("", "a"))),
-    "an URL": (parse, (("redis://", "a@"), ("redis://a:", "b"), ("redis+sentinel://", "h,"))),
+    "an URL": (parse, (("redis://", "a@"), ("redis://a:", "b"), ("redis://", "h,"))),
     "secrets of an URL": (carried, (("s3://?", "token"), ("", "?key"))),
-    "a text with URLs": (lambda text: hide(text, ["secret"]), (("", "a"), ("", "://a:"), ("", "a?key= "))),
+    "a text with URLs": (
+        lambda text: hide(text, ["secret"]), (("", "a"), ("", "://a:"), ("", "a?key= ")),
+    ),
     "an error of the server": (
         lambda text: damage(ResponseError(f"Command ({text} WRONGTYPE")),
         (("", ") "), ("", "caused error: "), ("", "STREAMS ")),
     ),
-    "an error of Sentinels": (reason, (("No master found : <> - ", "aError"), ("", "> - "))),
     "ids of events": (
         lambda text: events._event_ids("k", text.encode()), (("", "1"), ("", "1-1"), ("", "1 ")),
     ),
