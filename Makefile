@@ -20,7 +20,7 @@ GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
 .DEFAULT_GOAL := help
 .PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries torchvision \
-  chaos lint format site bench bench-peers release-check image clean slurm
+  chaos lint audit format site bench bench-peers release-check image clean slurm
 
 # $(call beside,FOLDER): add the libraries of .venv to the environment FOLDER, after its own.
 PURELIB = python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -159,6 +159,19 @@ site: ## build the site of docs/ into site/; a missing page or heading is an err
 lint: $(DEV) ## run ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
+# `vulns` has an entry for each library that the service knows; none if it does not answer.
+AUDIT      := .audit
+PIP_AUDIT   = timeout 60 $(AUDIT)/bin/pip-audit --requirement requirements.lock --disable-pip --timeout 10
+VULNERABLE := '"name": "[^"]*", "version": "[^"]*", "vulns": \[{"id": "[^"]*"'
+audit: ## find risky code by bandit, and libraries with a known vulnerability by pip-audit
+	@test -x $(AUDIT)/bin/python || $(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip --disable-pip-version-check install --quiet bandit==1.9.4 pip-audit==2.10.1
+	$(AUDIT)/bin/bandit --quiet --recursive -lll hpq producer worker
+	$(PIP_AUDIT) --progress-spinner off --format json >$(AUDIT)/found.json 2>$(AUDIT)/log || true
+	@! grep -o $(VULNERABLE) $(AUDIT)/found.json
+	@grep -q '"vulns"' $(AUDIT)/found.json \
+	  || echo "pip-audit: the vulnerability service does not answer, so no library was checked"
+
 format: $(DEV) ## run ruff format
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
@@ -210,4 +223,4 @@ image: ## build the images hpq-cli and hpq-worker with buildah
 	done
 
 clean: ## remove the environments
-	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION) $(PEERS) $(RELEASE) $(SITER)
+	rm -rf $(VENV) $(LIBRARIES) $(ORACLE) $(LINTER) $(LOWEST) $(TORCHVISION) $(PEERS) $(RELEASE) $(SITER) $(AUDIT)
