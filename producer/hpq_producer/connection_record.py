@@ -135,7 +135,7 @@ def remove_record(home: Path) -> None:
 def read_record(home: Path) -> ConnectionRecord | None:
     """Return the record, whether its process lives or not."""
     try:
-        return decoded(ConnectionRecord, _record(home).read_text("utf-8"))  # of any version of hpq
+        return decoded(ConnectionRecord, json.loads(_record(home).read_bytes()))  # of any version
     except (OSError, ValueError, TypeError):
         return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import json
 import os
 import sys
 import tempfile
@@ -108,7 +109,7 @@ class ServerHome:
         """
         path = self.path / keeper.RECORD
         try:
-            return record(Record, path.read_text(encoding="utf-8"))
+            return record(Record, json.loads(path.read_bytes()))  # a path need not be text
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):

@@ -96,4 +96,5 @@ def receive(kind: type[C]) -> C:
         sys.exit("hpq: the process that starts this one has ended")
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)
-    return record(kind, line.decode())
+    # Not as a record of Redis: a variable may have bytes that are no text.
+    return record(kind, json.loads(line))
