@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from typing import Any
 
 from redis.exceptions import OutOfMemoryError
 

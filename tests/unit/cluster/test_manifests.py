@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 import pytest
 import yaml
@@ -321,12 +322,10 @@ def secrets_in(one: Any) -> Iterator[str]:
 @NEEDS_KUBECTL
 def test_no_pod_but_a_workers_gets_a_password_that_may_write() -> None:
     """The archive's CronJob mounted the worker's password, and only reads."""
-    with_all = "[keda=5, tls, spot, egress, monitoring, dashboard, store, 'archive=@daily']"
-    text = render(load(text=f"queues: {{default: {{}}, big: {{gpus: 4}}}}\nwith: {with_all}"))
     writers = ("hpq-redis-worker", "hpq-redis-producer", "hpq-redis-admin", "hpq-code-key")
     found = {
         one["metadata"]["name"]: sorted(set(secrets_in(one)) & set(writers))
-        for one in yaml.safe_load_all(text)
+        for one in rendered(f"{TWO_QUEUES}\n{EVERY}")
         if one["kind"] in ("Deployment", "StatefulSet", "CronJob", "Job", "DaemonSet")
     }
     assert {"hpq-archive", "hpq-dashboard", "hpq-worker-big"} <= found.keys()

@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
 from threading import Event
