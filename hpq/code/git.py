@@ -46,7 +46,7 @@ def checkout(folder: Path) -> Path | None:
     for root in (folder, *folder.parents):
         if os.path.lexists(root / ".git"):
             with suppress(OSError, RuntimeError):  # a path that is too long, or a loop of links
-                return root if _own_directory(root) else None
+                return root if _git_directory(root) else None
             return None
     return None
 
@@ -57,7 +57,7 @@ def holds_objects(root: Path) -> bool:
     Alternates and links lead to those of other repositories, which the checkout's owner may not be
     able to read.
     """
-    common, printed = _own_directory(root), git(root, "rev-parse", "--git-path", "objects")
+    common, printed = _git_directory(root), git(root, "rev-parse", "--git-path", "objects")
     if common is None or printed is None:
         return False
     objects = common / "objects"
@@ -98,7 +98,7 @@ def _printed(
     return done.stdout if done.returncode == 0 else None
 
 
-def _own_directory(root: Path) -> Path | None:
+def _git_directory(root: Path) -> Path | None:
     """Return the directory that holds the objects of a checkout; None if it is another one's."""
     entry = root / ".git"
     word, _, name = _line(entry).partition(": ")

@@ -100,7 +100,7 @@ def versions_of(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_code(reader: StoreReader, sweep: SweepView) -> dict[str, tuple[bytes, int]]:
-    """Return the files of a sweep's code, verified against its signed digest.
+    """Return the files of a sweep's code, with the digest of its record, which may be forged.
 
     Raises:
         UserError: Redis does not have the code, or has other code than was enqueued.
