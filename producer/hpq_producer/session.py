@@ -39,7 +39,6 @@ from hpq_producer.embedded_redis.attach import Attached, attach
 from hpq_producer.terminal.console import warn
 
 if TYPE_CHECKING:
-    from hpq.store.control import SweepControl
     from hpq.store.enqueue import SweepWriter
 
 
@@ -95,12 +94,6 @@ class Session:
         from hpq.store.enqueue import SweepWriter  # noqa: PLC0415  most commands only read
 
         return SweepWriter(self.context)
-
-    def control(self) -> SweepControl:
-        """Build the writer that pauses, cancels, retries and removes sweeps."""
-        from hpq.store.control import SweepControl  # noqa: PLC0415  most commands only read
-
-        return SweepControl(self.context)
 
     def find(self, ref: str | None) -> str:
         """Return the id of the sweep that a reference names; None: this user's last sweep.

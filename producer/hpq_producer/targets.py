@@ -19,7 +19,6 @@ from hpq.domain.trial import TrialId, TrialState
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq_producer import durations
 from hpq_producer.embedded_redis.attach import running_socket
 from hpq_producer.session import Session, load_settings
 
@@ -99,30 +98,6 @@ def check_owner(session: Session, sweep: SweepView, force: bool) -> None:
     if sweep.owner != session.settings.user and not force:
         text = f"sweep {sweep.id} belongs to {sweep.owner}; --force changes it anyway"
         raise Forbidden(text, code="sweep-of-another")
-
-
-def ended_sweeps(session: Session, older: str, force: bool) -> list[tuple[SweepView, str]]:
-    """Return this user's sweeps that ended more than an age ago, or with `force` all users'.
-
-    Each comes with the id of its last event. The first was created first. Removals that were
-    interrupted are finished.
-
-    Raises:
-        UserError: `older` is no duration.
-    """
-    from hpq_producer.sweepfile.yaml_reader import resolve  # noqa: PLC0415  few commands need it
-
-    try:
-        age_s = durations.seconds(resolve(older))
-    except ValueError:
-        raise UserError(f"--older {older}: write a duration such as 12h or 7d") from None
-    session.control().finish_removals()
-    found = session.reader.sweeps.ended(1000 * age_s)
-    return [
-        (one, last_event)
-        for one, last_event in found
-        if force or one.owner == session.settings.user
-    ]
 
 
 def confirm(question: str, yes: bool) -> None:

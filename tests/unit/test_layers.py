@@ -43,8 +43,8 @@ LAYERS = {
         analysis cli commands home_files invitation manifests
         audit connection_record
         __main__ query session
-        actions capacity cluster local_workers targets
-        diagnosis enqueue stored_files
+        capacity cluster local_workers stored_files targets
+        actions diagnosis enqueue
         doctor reports
         commands.cluster
         commands.admin commands.control page python_api watch
@@ -153,6 +153,12 @@ def test_producer_and_worker_meet_only_in_hpq() -> None:
     for name, others in edges().items():
         roots = {other.split(".")[0] for other in others}
         assert roots <= {"hpq", name.split(".")[0]}, name
+
+
+def test_of_the_producer_actions_alone_change_sweeps() -> None:
+    for name, path in MODULES.items():
+        if name.startswith("hpq_producer") and not name.startswith("hpq_producer.actions"):
+            assert not {"hpq.store.control", "hpq_producer.actions.writer"} & {*imports(path)}, name
 
 
 def test_no_module_imports_a_private_name_of_another_package() -> None:

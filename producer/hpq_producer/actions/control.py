@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import OverBudget
+from hpq_producer.actions.writer import control_of
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.selection import Selection
 from hpq_producer.session import Session
@@ -35,9 +36,14 @@ def trial_verbs(trial: TrialView) -> list[str]:
     return ["retry" if trial.state.is_terminal else "cancel"]
 
 
+def refuse_readers(session: Session) -> None:
+    """Raise Forbidden if this Redis user may only read."""
+    control_of(session).probe()
+
+
 def pause(session: Session, sweep: SweepView) -> str:
     """Start no further trial of a sweep. Raises as `SweepControl.pause`."""
-    session.control().pause(sweep.id)
+    control_of(session).pause(sweep.id)
     return f"{sweep.id}: paused; {_running(session, sweep.id)}"
 
 
@@ -47,7 +53,7 @@ def resume(session: Session, sweep: SweepView) -> str:
     Raises:
         OverBudget: no waiting trial fits its budget.
     """
-    session.control().resume(sweep.id)
+    control_of(session).resume(sweep.id)
     now = session.reader.sweeps.get(sweep.id)
     if now.is_over_budget:
         raise OverBudget(f"{sweep.id} is held: {now.why_held}; {now.resumed_by}")
@@ -59,36 +65,36 @@ def stop(session: Session, sweep: SweepView, ask: Ask) -> str:
     if sweep.state.is_over:
         return _already_over(sweep)
     ask(f"Stop {sweep.id}? {trials_of(sweep.counts.queued, 'queued trial')} will not start.")
-    touched = session.control().stop(sweep.id)
+    touched = control_of(session).stop(sweep.id)
     queued, rest = trials_of(touched, "queued trial"), _running(session, sweep.id)
     return f"{sweep.id}: {queued} will not start; {rest}"
 
 
-def cancel(session: Session, sweep: SweepView, numbers: Sequence[int], ask: Ask) -> str:
-    """Stop a sweep, or the trials with these numbers, now.
+def cancel(session: Session, sweep: SweepView, numbers: Sequence[int], ask: Ask) -> tuple[int, str]:
+    """Stop a sweep, or the trials with these numbers, now; return how many were stopped.
 
     Raises:
         NotFound: one of the trials does not exist; none was stopped.
     """
     states = [_trial(session, sweep, n).state for n in dict.fromkeys(numbers)]
     if sweep.state.is_over:
-        return _already_over(sweep)
+        return 0, _already_over(sweep)
     total, ended = sweep.counts.total, sweep.counts.ended
     if states:
         total, ended = len(states), sum(state.is_terminal for state in states)
     if total == ended == 1 and states:
         trial = TrialId(sweep=sweep.id, number=numbers[0])
-        return f"{trial} is already over ({states[0]}); nothing was cancelled"
+        return 0, f"{trial} is already over ({states[0]}); nothing was cancelled"
     if states and total == ended:  # a search may still add trials to a sweep
-        return f"{sweep.id}: these {ended} trials have ended; nothing was cancelled"
+        return 0, f"{sweep.id}: these {ended} trials have ended; nothing was cancelled"
     named = f"#{numbers[0]}" if len(states) == 1 else trials_of(total)
     what = f"{named} of {sweep.id}" if states else sweep.id
     stay = f"; {trials_of(ended, 'ended trial')} {'stays' if ended == 1 else 'stay'}"
     ask(f"Cancel {what}? {_ends_now(total - ended)}{stay if ended else ''}.")
-    touched = session.control().cancel(sweep.id, numbers)
+    touched = control_of(session).cancel(sweep.id, numbers)
     done = f"{trials_of(touched)} cancelled" if touched else "cancelled; no trial was open"
     running = TrialState.RUNNING in states or (not states and sweep.counts.running)
-    return f"{sweep.id}: {done}{'; running trials end within seconds' if running else ''}"
+    return touched, f"{sweep.id}: {done}{'; running trials end within seconds' if running else ''}"
 
 
 def retry(
@@ -118,7 +124,7 @@ def retry(
         named = [_trial(session, sweep, n) for n in dict.fromkeys(numbers)]
         if lost := [trial for trial in named if trial.state in with_result]:
             ask(_lost(session, sweep, lost))
-    touched = session.control().retry(sweep.id, numbers)
+    touched = control_of(session).retry(sweep.id, numbers)
     done = f"{trials_of(touched)} queued again" if touched else "no trial to retry"
     return touched, f"{sweep.id}: {done}"
 

@@ -9,6 +9,7 @@ from hpq.domain.sweep import FEATURE_SCHEMA, SweepView
 from hpq.errors import UserError
 from hpq.store.wire.fields import MOST_TEXT, dumps, number
 from hpq_producer.actions.limits import FIELDS, TAG, in_words
+from hpq_producer.actions.writer import control_of
 from hpq_producer.analysis.owner_limits import check_priority
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.check import value_of
@@ -32,7 +33,7 @@ def set_limits(session: Session, sweep: SweepView, fields: Mapping[str, str]) ->
     if "priority" in rest:
         check_priority(session.reader, sweep.owner, int(rest["priority"]))
     if rest:
-        session.control().set(sweep.id, rest)
+        control_of(session).set(sweep.id, rest)
     capped = _set_run_cap(session, sweep, int(cap)) if cap is not None else ""
     now = session.reader.sweeps.get(sweep.id)
     held = f"; held: {now.why_held}; `{now.resumed_by}`" if now.is_over_budget else ""

@@ -32,7 +32,7 @@ _VERBS: Mapping[str, _Act] = {
     "pause": lambda session, sweep, _, ask: control.pause(session, sweep),
     "resume": lambda session, sweep, _, ask: control.resume(session, sweep),
     "stop": lambda session, sweep, _, ask: control.stop(session, sweep, ask),
-    "cancel": _on_trials(control.cancel),
+    "cancel": _on_trials(lambda *these: control.cancel(*these)[1]),
     "retry": _on_trials(lambda *these: control.retry(*these)[1]),
     "set": lambda session, sweep, words, _: set_limits(session, sweep, limits(words)),
 }
@@ -49,7 +49,7 @@ class Actions:
         if allowed:
             try:
                 with guard(session.url):
-                    session.control().probe()
+                    control.refuse_readers(session)
             except Forbidden as error:
                 self.refusal = Forbidden(f"read-only: {error}", code=error.code)
 

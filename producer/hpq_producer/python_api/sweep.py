@@ -9,6 +9,7 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import Json, TrialId, TrialState
 from hpq.errors import Held, OverBudget, UserError
 from hpq.notice import plural
+from hpq_producer.actions import control
 from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.records import budget_record, state_word
@@ -276,10 +277,9 @@ class Sweep:
             NotFound: the sweep, or one of the trials, does not exist; none was stopped.
         """
         with api_session(self.id) as session:
-            owned_sweep(session, self.id, force)
-            for number in numbers:
-                session.reader.trials.get(TrialId(sweep=self.id, number=number))
-            return session.control().cancel(self.id, numbers)
+            sweep = owned_sweep(session, self.id, force)
+            stopped, _ = control.cancel(session, sweep, numbers, _agree)
+            return stopped
 
     def __repr__(self) -> str:
         counts = self._read.counts
@@ -295,6 +295,10 @@ class Sweep:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+
+def _agree(question: str) -> None:
+    """Ask nothing: a program has decided."""
 
 
 def _front(session: Session, sweep: SweepView, only: Filter | None) -> Front:

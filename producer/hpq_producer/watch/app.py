@@ -20,9 +20,9 @@ from redis.exceptions import RedisError
 
 from hpq.connection.client import TRANSIENT, connect, short_reason
 from hpq.domain.sweep import SweepState, SweepView
-from hpq.domain.trial import TrialState
 from hpq.errors import DecodeError, HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
+from hpq_producer.actions import control
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.query.filter import Filter
@@ -33,7 +33,7 @@ from hpq_producer.session import Session, reader_of
 from hpq_producer.terminal.console import terminal_info
 from hpq_producer.terminal.screen import LiveScreen
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo
-from hpq_producer.terminal.text import clean, duration, trials_of
+from hpq_producer.terminal.text import clean, duration
 from hpq_producer.watch.event_log import Leave, print_lines, say_verdict
 from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import Scene, SceneReader, Standing, read_standing
@@ -123,6 +123,10 @@ class Background(Generic[T]):
         except (RedisError, HpqError):
             return  # drawing meets the same, and says so
         screen.wake()
+
+
+def _agree(question: str) -> None:
+    """Ask nothing: the frame has asked."""
 
 
 class _Watch:
@@ -256,17 +260,14 @@ class _Watch:
             sweep = session.reader.sweeps.get(sid)
             if sweep.owner != session.settings.user:
                 return f"{sid} is {sweep.owner}'s: hpq {act.verb} --force {sid}"
-            control, numbers = session.control(), [act.trial] if act.trial else []
+            numbers = [act.trial] if act.trial else []
             if act.verb == "cancel":
-                return f"cancelled: {trials_of(control.cancel(sid, numbers))}"
+                return control.cancel(session, sweep, numbers, _agree)[1]
             if act.verb == "retry":
-                failed = Selection(reader=session.reader, sweep=sweep, state=TrialState.FAILED)
-                numbers = numbers or [trial.id.number for trial in failed.trials()]
-                if not numbers:
-                    return "no trial has failed"
-                return f"queued again: {trials_of(control.retry(sid, numbers))}"
-            (control.pause if act.verb == "pause" else control.resume)(sid)
-            return f"{act.verb}d"
+                return control.retry(session, sweep, numbers, _agree)[1]
+            if act.verb == "pause":
+                return control.pause(session, sweep)
+            return control.resume(session, sweep)
         except (HpqError, RedisError) as error:
             return str(error)
 

@@ -768,7 +768,7 @@ def test_keys_open_a_trial_filter_and_cancel_after_a_yes(
     shown.press("x")
     shown.until("cancel trial #2?")
     shown.press("y")
-    shown.until("cancelled: 1 trial")
+    shown.until("1 trial cancelled")
     assert [t.state.value for t in reader.trials.all("demo-00000")][1] == "cancelled"
     shown.press("q")
     assert shown.process.wait(DEADLINE_S) == 0

@@ -15,11 +15,11 @@ from hpq.archive.restore import read_whole, restore
 from hpq.archive.write import write
 from hpq.errors import ExitCode, HpqError, UserError, writing
 from hpq.store.archive import copied_from
+from hpq_producer.actions.remove import ended_sweeps, finish_removals, remove_archived
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session
 from hpq_producer.stored_files import KeptFiles, files_of
-from hpq_producer.targets import ended_sweeps
 from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.text import WHY_THINNED, size, trials_of
@@ -177,7 +177,7 @@ def _write(session: Session, task: _Task) -> _Written:
     header = write(session.context, task.sweep, task.path, replaces=task.replaces)
     if task.last_event:
         read_whole(task.path)
-        session.control().remove(task.sweep, keep_files=True, last_event=task.last_event)
+        remove_archived(session, task.sweep, task.last_event)
     return _Written(task=task, header=header, kept=kept)
 
 
@@ -187,7 +187,7 @@ def _restore(session: Session, source: Path) -> Header:
     def check(trials: int, weight: int) -> object:
         return check_capacity(session, trials, weight=weight)
 
-    session.control().finish_removals()
+    finish_removals(session)
     return restore(session.context, source, check)
 
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from hpq.domain.budget import HOUR_MS
 from hpq.domain.owner import EVERYBODY, Owner
-from hpq.domain.sweep import MAX_PRIORITY
 from hpq.domain.trial import short
-from hpq.errors import Forbidden, NotFound, UserError
-from hpq.notice import plural
-from hpq.shell import shell_hint
+from hpq.errors import NotFound, UserError
+from hpq_producer.actions.limit_owner import KEYS, limit_owner, parse_limits
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session
 from hpq_producer.terminal.console import print_message, show_table
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_producer.terminal.text import clean
 
-_STORED = {"priority": "priority", "running": "running", "gpu_hours": "gpu_ms"}  # key → limit
-_KEYS = {limit: key for key, limit in _STORED.items()}
 _COLUMNS = (
     Column(title="owner", keep=100, least=6),
     Column(title="running", keep=90, right=True),
@@ -63,7 +57,8 @@ def user(
         raise UserError(text, code="usage")
     with open_session() as session:
         if name is not None and limit:
-            _set(session, name, limits, gone)
+            for line in limit_owner(session, name, limits, gone):
+                print_message(line)
         found = session.reader.owners.all()
         if name is not None:
             found = [owner for owner in found if owner.name == name] or _none(session, name, limit)
@@ -76,96 +71,6 @@ def user(
         else:
             how = "hpq user OWNER --limit running=8"
             print_message(f"no limits are set: every owner may use all workers; to set one: {how}")
-
-
-def parse_limits(words: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """Return the limits that KEY=VALUE words set, as the store holds them, and those they remove.
-
-    Raises:
-        UserError: a key is unknown or a value is not allowed.
-    """
-    limits: dict[str, int] = {}
-    gone: list[str] = []
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or key not in _STORED:
-            close = get_close_matches(key, _STORED, n=1, cutoff=0.5)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            line = f"--limit {word}: write KEY=VALUE, KEY one of {', '.join(_STORED)}{hint}"
-            raise UserError(line, code="unknown-key")
-        stored = _STORED[key]
-        if stored in (*limits, *gone):
-            raise UserError(f"--limit {word}: {key} is given twice", code="conflicting-keys")
-        if text == "none":
-            gone.append(stored)
-            continue
-        try:
-            limits[stored] = _value(key, text)
-        except ValueError as error:
-            raise UserError(f"--limit {word}: {error}", code="invalid-value") from None
-    return limits, gone
-
-
-def _value(key: str, text: str) -> int:
-    if key == "gpu_hours":
-        value = _number(text)
-        if not 0 <= value < math.inf:  # also NaN
-            raise ValueError("write a number of hours, 0 or more, or none")
-        return round(value * HOUR_MS)
-    low, high = (-MAX_PRIORITY, MAX_PRIORITY) if key == "priority" else (0, 10**9)
-    whole = _number(text)
-    if not (whole.is_integer() and low <= whole <= high):
-        between = f"from {low} to {high}" if key == "priority" else "0 or more"
-        raise ValueError(f"write a whole number, {between}, or none")
-    return int(whole)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _set(session: Session, name: str, limits: dict[str, int], gone: Sequence[str]) -> None:
-    """Set limits; say what they mean.
-
-    Raises:
-        Forbidden: this Redis user may not change limits.
-    """
-    if not name or "\n" in name:
-        raise UserError("OWNER: write the owner of a sweep, as `hpq ls` shows it", code="usage")
-    owners = session.reader.owners
-    if not owners.may_write():
-        text = "only an administrator's Redis user changes limits; an administrator runs:"
-        words = [word for word in _words(limits, gone) for word in ("--limit", word)]
-        command = shell_hint(["hpq", "user", name, *words])
-        if session.connection:
-            command = f"hpq connect --role admin && {command}"
-        raise Forbidden(f"{text} {command}", code="redis-forbidden")
-    session.control().limit_owner(name, limits, gone)
-    known = owners.known()
-    if name not in (EVERYBODY, *known):
-        close = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {clean(close[0])}?" if close else ""
-        print_message(f"note: {clean(name)} has no sweep yet{hint}")
-    owner = owners.of([name]).get(name)
-    if owner is None:
-        return
-    if 0 in (limits.get("running"), limits.get("gpu_ms")):
-        print_message(f"no trial of {clean(name)} starts")
-    if limits.get("running", owner.running) < owner.running:
-        most = limits["running"]
-        run = f"{trials_of(owner.running)} {plural(owner.running, 'runs', 'run')} on"
-        print_message(f"{run}; the next starts below {most}")
-
-
-def _words(limits: dict[str, int], gone: Sequence[str]) -> list[str]:
-    shown = {
-        name: f"{value / HOUR_MS:.6g}" if name == "gpu_ms" else str(value)
-        for name, value in limits.items()
-    }
-    return [f"{_KEYS[name]}={text}" for name, text in (shown | dict.fromkeys(gone, "none")).items()]
 
 
 def _none(session: Session, name: str, limit: Sequence[str] | None) -> list[Owner]:
@@ -213,5 +118,5 @@ def _record(owner: Owner) -> dict[str, Any]:
             "gpu_hours": owner.most_gpu_hours,
             "priority": owner.limits.get("priority"),
         },
-        "defaults": sorted(_KEYS[name] for name in owner.defaults),
+        "defaults": sorted(KEYS[name] for name in owner.defaults),
     }

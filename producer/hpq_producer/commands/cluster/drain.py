@@ -12,6 +12,7 @@ from typer import Argument, Option
 from hpq.domain.status import Worker
 from hpq.errors import Held, NotFound, UserError
 from hpq.shell import shell_hint
+from hpq_producer.actions.drain import drain_worker, is_draining
 from hpq_producer.connection_record import scale_command
 from hpq_producer.session import Session, load_settings, open_session
 from hpq_producer.terminal.console import print_message
@@ -53,8 +54,7 @@ def drain(
                 raise NotFound(text, code="no-worker")
             return print_message(f"no worker is running; {start}")
         for worker in drained:
-            at = session.control().drain(worker.name, undo=undo)
-            print_message(f"{clean(worker.name)}: {_describe(at, undo)}")
+            print_message(drain_worker(session, worker.name, undo=undo))
         if not undo:
             _wait(session, {worker.name for worker in drained}, timeout)
             print_message(_how_to_stop(session, drained))
@@ -82,24 +82,16 @@ def _select(workers: Sequence[Worker], names: Collection[str]) -> list[Worker]:
     return list(found.values())
 
 
-def _describe(at: str | None, undo: bool) -> str:
-    if at is None:
-        return "has exited"
-    if undo:
-        return "claims trials again"
-    return f"finishes {clean(at)} and claims no more" if at else "idle; claims no more"
-
-
 def _wait(session: Session, names: set[str], timeout: float) -> None:
     """Wait until no live worker of these names runs a trial.
 
     Raises:
         Held: trials still run after `timeout` seconds; 0 is no limit.
     """
-    control, until = session.control(), time.monotonic() + (timeout or math.inf)
+    until = time.monotonic() + (timeout or math.inf)
     while True:
         live = [w for w in session.reader.workers.live() if w.name in names]
-        busy = [w for w in live if control.drain(w.name)]
+        busy = [w for w in live if is_draining(session, w.name)]
         if not busy:
             return
         left_s = until - time.monotonic()

@@ -109,7 +109,7 @@ def cancel(
             numbers = _pick(session, found, expression)
             if not numbers:
                 return
-        line = control.cancel(session, found, numbers, lambda question: confirm(question, yes))
+        _, line = control.cancel(session, found, numbers, lambda question: confirm(question, yes))
         print_message(line)
 
 

@@ -6,17 +6,14 @@ from typing import Annotated
 
 from typer import Option
 
-from hpq.connection.credentials import redact
-from hpq.errors import DecodeError, HpqError, SettingsError, UserError
-from hpq.filestore.local import location
-from hpq.notice import Notice
-from hpq.store.file_garbage import FileGarbage
+from hpq.errors import DecodeError, HpqError, UserError
+from hpq_producer.actions.remove import ended_sweeps, is_being_removed, remove
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
-from hpq_producer.stored_files import files_of, store_here
-from hpq_producer.targets import SweepRef, confirm, ended_sweeps
+from hpq_producer.stored_files import files_of
+from hpq_producer.targets import SweepRef, confirm
 from hpq_producer.terminal.console import print_message
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_producer.terminal.text import trials_of
 
 _ANYWAY = "Delete another user's sweep, one with running trials, or one that is unreadable."
 Anyway = Annotated[bool, Option("--force", help=_ANYWAY)]
@@ -101,38 +98,13 @@ def _remove_ended(older: str, keep_files: bool, yes: bool, force: bool) -> None:
 
 def _finish_removal(sid: str, keep_files: bool) -> bool:
     with open_session() as session:
-        if sid not in session.control().pending_removals():
+        if not is_being_removed(session, sid):
             return False
         _remove(session, sid, keep_files, "")
         return True
 
 
 def _remove(session: Session, sid: str, keep_files: bool, files: str, last_event: str = "") -> None:
-    stores = session.control().remove(sid, keep_files=keep_files, last_event=last_event)
-    print_message(f"{sid}: deleted{files}")
-    if keep_files:
-        for store in stores:
-            where = f"store {clean(store)}, at {session.settings.prefix}/{sid}"
-            print_message(f"{sid}: its files remain in {where}")
-        return
-    removed_from = _remove_files(session, sid)
-    for store in sorted(set(stores) - {removed_from}):
-        print_message(
-            f"{sid}: its files in store {clean(store)} remain until a worker with that"
-            " HPQ_STORE deletes them"
-        )
-
-
-def _remove_files(session: Session, sid: str) -> str:
-    """Delete the sweep's files from the store in reach; return the store's id, "" if none."""
-    place = location(session.settings)
-    try:
-        files = store_here(session)
-        if files is None:
-            return ""
-        FileGarbage(session.context).remove_of_sweep(files, sid)
-    except (OSError, SettingsError) as error:
-        text = f"{sid}: its files may remain in {redact(place)}: {error}"
-        print_message(Notice("store-unusable", text))
-        return ""
-    return files.id
+    lines = remove(session, sid, keep_files=keep_files, files=files, last_event=last_event)
+    for line in lines:
+        print_message(line)

@@ -22,6 +22,7 @@ from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings
 from hpq_producer import connection_record
+from hpq_producer.actions import control
 from hpq_producer.commands.submit.append import Appended, print_appended
 from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
@@ -127,7 +128,7 @@ def _go_on(session: Session, sweep: SweepView) -> None:
         )
     print_message(f"{sweep.id}: continues, {_left(sweep.counts)}")
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        session.control().resume(sweep.id)
+        control.resume(session, sweep)
 
 
 def _submit(session: Session, submission: Submission, options: SubmitOptions) -> str:
@@ -152,7 +153,7 @@ def _submit(session: Session, submission: Submission, options: SubmitOptions) ->
         _go_on(session, sweep)
         return sweep.id
     if sweep.state in (SweepState.PAUSED, SweepState.HELD):
-        session.control().resume(sweep.id)
+        control.resume(session, sweep)
     return sweep.id
 
 
