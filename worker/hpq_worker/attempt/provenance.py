@@ -7,6 +7,8 @@ import json
 import platform
 import subprocess
 from collections.abc import Mapping
+from email import message_from_string
+from email.message import Message
 from importlib import metadata
 
 from hpq import __version__
@@ -48,7 +50,15 @@ def record(
 
 def _packages(path: list[str] | None = None) -> dict[str, Json]:
     found = metadata.distributions() if path is None else metadata.distributions(path=path)
-    return {d.name: d.version for d in found if d.name}
+    return {d["Name"]: d["Version"] for d in map(_fields, found) if d["Name"]}
+
+
+def _fields(package: metadata.Distribution) -> Message:
+    """Return a package's fields without its description, which takes most of the time to parse."""
+    for name in ("METADATA", "PKG-INFO", ""):  # "" is a file that ends in .egg-info
+        if text := package.read_text(name):
+            return message_from_string(text.partition("\n\n")[0])
+    return Message()
 
 
 def _of_another(python: str, environ: Mapping[str, str]) -> dict[str, Json]:
