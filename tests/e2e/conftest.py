@@ -1,10 +1,12 @@
-"""Labs: each test has a Redis server and real processes of its own."""
+"""Labs: a Redis server and real processes, for one test or for all tests of a file."""
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,27 +21,61 @@ def server_program() -> str:
     return find_server()
 
 
+@contextmanager
+def _opened(folder: Path, program: str, *options: str, url: str = "") -> Iterator[Lab]:
+    """Open a lab in a folder, with options for its server; end its processes in the end."""
+    short = Path(tempfile.mkdtemp(prefix="hpq-e-"))  # a socket's path has 108 bytes
+    server = Server(short, program, *options)
+    url = url.format(socket=server.socket)
+    try:
+        server.start(url)
+        lab = Lab(folder, server, url)
+        try:
+            yield lab
+        finally:
+            lab.end()
+    finally:
+        server.kill()
+        shutil.rmtree(short)
+
+
 @pytest.fixture
 def make_lab(tmp_path: Path, server_program: str) -> Iterator[MakeLab]:
     """Makes a lab with options for its server; `url` is how to come in."""
-    made: list[tuple[Lab, Path]] = []
+    with ExitStack() as stack:
+        folders = (tmp_path / f"lab-{n}" for n in itertools.count())
 
-    def make(*options: str, url: str = "") -> Lab:
-        short = Path(tempfile.mkdtemp(prefix="hpq-e-"))  # a socket's path has 108 bytes
-        server = Server(short, server_program, *options)
-        url = url.format(socket=server.socket)
-        server.start(url)
-        lab = Lab(tmp_path / f"lab-{len(made)}", server, url)
-        made.append((lab, short))
-        return lab
+        def make(*options: str, url: str = "") -> Lab:
+            return stack.enter_context(_opened(next(folders), server_program, *options, url=url))
 
-    yield make
-    for lab, short in made:
-        try:
-            lab.end()
-        finally:
-            lab.server.kill()
-            shutil.rmtree(short)
+        yield make
+
+
+@pytest.fixture(scope="module")
+def file_lab(tmp_path_factory: pytest.TempPathFactory, server_program: str) -> Iterator[Lab]:
+    """A lab for all tests of a file, which lends itself to each (`Lab.one_test`)."""
+    with _opened(tmp_path_factory.mktemp("file") / "lab", server_program) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def worker_env() -> dict[str, str]:
+    """Variables of the worker of `served_lab`; a file may replace this fixture."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def serving_lab(file_lab: Lab, worker_env: dict[str, str]) -> Lab:
+    """The lab of a file, with a worker that serves all its tests."""
+    file_lab.worker(**worker_env)
+    return file_lab
+
+
+@pytest.fixture
+def served_lab(serving_lab: Lab) -> Iterator[Lab]:
+    """The lab of a file, with a worker, for one test."""
+    with serving_lab.one_test() as lab:
+        yield lab
 
 
 @pytest.fixture

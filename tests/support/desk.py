@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import pytest
 
@@ -20,7 +20,22 @@ from hpq.sanitize import guard_terminals
 from hpq.store.reader import StoreReader
 from hpq_producer.cli import app
 
-Done = subprocess.CompletedProcess[str]
+
+class Done(subprocess.CompletedProcess[str]):
+    """A command at its end; `becomes` has the command line and the environment of its successor.
+
+    That is the program which the command would have replaced itself by, such as a supervisor.
+    """
+
+    becomes: tuple[list[str], dict[str, str]] | None = None
+
+
+class _Execve(BaseException):
+    """A command has asked to be replaced; no handler of `Exception` may stop that."""
+
+
+def _execve(_path: str, words: list[str], env: dict[str, str]) -> NoReturn:
+    raise _Execve(words, env)
 
 
 def run_here(
@@ -37,6 +52,7 @@ def run_here(
 
     What it prints is decoded as UTF-8; bytes that are no UTF-8 become surrogates (PEP 383).
     """
+    becomes = None
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2))
     code: Any = 0
     with (
@@ -46,6 +62,7 @@ def run_here(
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(sys, "stdin", stdin or nothing)
+        patch.setattr(os, "execve", _execve)
         patch.chdir(cwd or Path.cwd())
         for name in set(os.environ) - set(os.environ if env is None else env):
             patch.delenv(name)
@@ -56,8 +73,12 @@ def run_here(
             app(args=[str(word) for word in words], prog_name="hpq")
         except SystemExit as end:
             code = end.code
+        except _Execve as asked:
+            becomes = asked.args
     said = (file.buffer.getvalue().decode("utf-8", "surrogateescape") for file in (out, err))
-    return Done(words, int(code or 0), *said)
+    done = Done(words, int(code or 0), *said)
+    done.becomes = becomes
+    return done
 
 
 def drawn_here(words: Sequence[object], cwd: Path, env: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""A lab: a Redis server, `hpq` and `hpq worker` as real processes, all ended after the test.
+"""A lab: a Redis server, commands, and workers as real processes, all ended after the test.
 
 Every process of a lab has LAB_ID in its environment, so that processes in new sessions are found,
 too. Training code in these tests needs no torch and is controlled by files, not by time.
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -32,6 +32,7 @@ from hpq.store.reader import StoreReader
 from hpq_producer.audit.sweep_audit import audit_sweep
 from tests.support.commands import HPQ, run_hpq, stdout_of
 from tests.support.constants import DEADLINE_S
+from tests.support.desk import Done, run_here
 from tests.support.server import Server
 
 STEERED = """
@@ -66,8 +67,12 @@ END_LEASE = """
 """
 
 
+# Commands that train, or that become a program which does.
+_TRAINING = ("exec", "join", "run", "try", "worker")
+
+
 class Lab:
-    """The directory, server and processes of one test."""
+    """The directory, server and processes of one test, or of the tests of one file."""
 
     def __init__(self, folder: Path, server: Server, url: str = "") -> None:
         self.folder, self.server = folder, server
@@ -81,6 +86,7 @@ class Lab:
         self.workers: list[subprocess.Popen[bytes]] = []
         self._logs: list[Path] = []
         self._sweeps = itertools.count(1)
+        self._tests = itertools.count(1)
         self.env = {n: v for n, v in os.environ.items() if not n.startswith("HPQ_")} | {
             "LAB_ID": self.mark,
             # As in an activated environment of hpq: programs run in it.
@@ -104,8 +110,14 @@ class Lab:
         return path
 
     def hpq(self, *words: object, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
-        return run_hpq(words, self.code, self.env | env, DEADLINE_S)
+        """Run a command to its end: in this process if that can be, and it does not train."""
+        if words[0] in _TRAINING or not _can_run_here(self.env | env):
+            return run_hpq(words, self.code, self.env | env, DEADLINE_S)
+        return self.here(*words, **env)
+
+    def here(self, *words: object, **env: str) -> Done:
+        """Run a command to its end in this process."""
+        return run_here(words, self.code, self.env | env)
 
     def ok(self, *words: object, **env: str) -> str:
         """Run a command that must succeed; return its stdout."""
@@ -127,14 +139,24 @@ class Lab:
         )
 
     def worker(self, n: int = 1, *flags: str, **env: str) -> subprocess.Popen[bytes]:
-        """Start `hpq worker --workers n` in a session of its own."""
+        """Start `hpq worker --workers n` in a session of its own.
+
+        The command runs in this process, if that can be, until it becomes the supervisor.
+        """
         log = self.folder / f"worker-{len(self._logs)}.log"
         self._logs.append(log)
-        with log.open("wb") as file:
+        words, environ = [HPQ, "worker", "--workers", str(n), *flags], self.env | env
+        with log.open("w+b") as file:
+            if _can_run_here(environ):
+                done = run_here(words[1:], self.folder, environ)
+                assert done.becomes, done.stderr
+                words, environ = done.becomes
+                file.write(done.stderr.encode())
+                file.flush()
             process = subprocess.Popen(
-                [HPQ, "worker", "--workers", str(n), *flags],
+                words,
                 cwd=self.folder,
-                env=self.env | env,
+                env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -142,6 +164,24 @@ class Lab:
             )
         self.workers.append(process)
         return process
+
+    @contextlib.contextmanager
+    def one_test(self) -> Iterator[Lab]:
+        """Lend the lab of a file to one test: give it an empty directory, end what it leaves."""
+        self.code = self.folder / f"code-{next(self._tests)}"
+        self.code.mkdir()
+        env, workers = dict(self.env), list(self.workers)
+        yield self
+        self.env = env
+        for worker in self.workers[len(workers) :]:
+            worker.terminate()
+        for worker in self.workers[len(workers) :]:
+            worker.wait()
+        self.workers = workers
+        for sid in self.reader.sweeps.ids():
+            if not self.reader.sweeps.get(sid).state.is_over:
+                self.ok("cancel", sid, "--yes", "--force")
+        self.wait_until(lambda: not self.redis.zcard(self.keys.leases), "the end of what ran")
 
     def go(self) -> None:
         """Let all steered trials finish."""
@@ -155,14 +195,19 @@ class Lab:
         return "\n".join(path.read_text("utf-8", "replace") for path in logs if path.exists())
 
     def wait_until(
-        self, is_so: Callable[[], object], what: str, deadline_s: float = DEADLINE_S
+        self,
+        is_so: Callable[[], object],
+        what: str,
+        deadline_s: float = DEADLINE_S,
+        *,
+        every_s: float = 0.02,
     ) -> None:
         """Poll until a condition is true; at the deadline, fail with the workers' log."""
         until = time.monotonic() + deadline_s
         while not is_so():
             if time.monotonic() > until:
                 pytest.fail(f"not within {deadline_s:g} s: {what}\n{self.log()[-6000:]}")
-            time.sleep(0.02)
+            time.sleep(every_s)
 
     def wait_for(self, name: str) -> int:
         """Wait for a file of the steered trainer; return the pid in it."""
@@ -174,7 +219,7 @@ class Lab:
     def wait_over(self, sid: str, deadline_s: float = DEADLINE_S) -> None:
         """Wait until a sweep ends, and audit it."""
         is_over = lambda: self.reader.sweeps.get(sid).state.is_over  # noqa: E731
-        self.wait_until(is_over, f"the end of {sid}", deadline_s)
+        self.wait_until(is_over, f"the end of {sid}", deadline_s, every_s=0.1)
         audit(self.reader, sid)
 
     def audit(self, sid: str) -> None:
@@ -247,6 +292,11 @@ class Lab:
                     found[int(entry.name)] = line
         return found
 
+    def wait_for_no_process(self, pattern: str = "") -> None:
+        """Wait until no process of this lab has a matching command."""
+        what = f"the end of the processes {pattern or 'of the lab'}"
+        self.wait_until(lambda: not self.processes(pattern), what, every_s=0.1)
+
     def kill(self, pids: Iterable[int]) -> None:
         """kill -9 of several processes at once: none of them sees the end of another.
 
@@ -273,7 +323,10 @@ class Lab:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(left, signalled)
         try:
-            self.wait_until(lambda: not self.processes(), "the end of all processes of the lab")
+            with contextlib.suppress(subprocess.TimeoutExpired):  # `wait_until` has the log
+                for worker in self.workers:
+                    worker.wait(DEADLINE_S)  # costs less than a look at all processes
+            self.wait_for_no_process()
         finally:
             for pid in self.processes():
                 with contextlib.suppress(ProcessLookupError):
@@ -284,6 +337,15 @@ class Lab:
 
 
 MakeLab = Callable[..., Lab]
+
+
+def _can_run_here(env: Mapping[str, str]) -> bool:
+    """Return False for a command that imports other code, or uses a private server.
+
+    Such a server runs until the processes that used it have ended.
+    """
+    is_same_code = env.get("PYTHONPATH", "") == os.environ.get("PYTHONPATH", "")
+    return is_same_code and bool(env.get("HPQ_REDIS_URL"))
 
 
 def files_of(store: Path, sid: str) -> list[str]:

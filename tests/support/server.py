@@ -64,10 +64,10 @@ class Server:
     def __init__(self, folder: Path, program: str, *options: str) -> None:
         self.socket = folder / "redis.sock"
         self.url = f"unix://{self.socket}"
-        # appendonly always: a killed server keeps every write that it has acknowledged.
+        # A killed server keeps what it wrote before it replied; `everysec` defers that at times.
         self._command = [program, "--port", "0", "--unixsocket", str(self.socket), "--save", "",
-                         "--appendonly", "yes", "--dir", str(folder), "--daemonize", "no",
-                         *options]  # fmt: skip
+                         "--appendonly", "yes", "--appendfsync", "no", "--dir", str(folder),
+                         "--daemonize", "no", *options]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:

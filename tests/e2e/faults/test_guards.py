@@ -79,7 +79,7 @@ def test_what_stalls_twice_has_failed_and_nothing_of_it_is_left(lab, launch) -> 
     assert (failure.kind.value, lab.trial(sid).attempt) == ("stalled", 2)
     assert all(f"hpq {verb} {sid}" in failure.message for verb in ("set", "retry"))
     assert "in waits_for_ever" in lab.printed(sid)
-    lab.wait_until(lambda: not lab.processes(r"sleep|stalled\.py"), "the end of all below it")
+    lab.wait_for_no_process(r"sleep|stalled\.py")
 
 
 def test_a_worker_that_fails_what_passes_elsewhere_steps_back_and_says_why(lab) -> None:

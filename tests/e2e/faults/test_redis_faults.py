@@ -109,7 +109,7 @@ def test_a_result_that_comes_when_redis_has_lost_its_trial_is_kept_on_disk(lab) 
     os.kill(parent, signal.SIGSTOP)
     try:
         lab.go()
-        lab.wait_until(lambda: not lab.processes(r"train\.py"), "the end of the program")
+        lab.wait_for_no_process(r"train\.py")
         lab.redis.flushall()
     finally:
         os.kill(parent, signal.SIGCONT)

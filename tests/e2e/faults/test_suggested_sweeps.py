@@ -74,7 +74,7 @@ def test_bayes_runs_to_its_cap_and_finds_the_valley(lab) -> None:
     assert best.params["n"] == 1 and abs(best.params["x"] - 1) < 0.6
     late = [params["n"] for params in found[18:]]
     assert late.count(1) > len(late) / 2  # it has learned
-    lab.wait_until(lambda: not lab.processes(MAKER), "the end of who makes sets")
+    lab.wait_for_no_process(MAKER)
 
 
 @pytest.mark.slow

@@ -186,7 +186,7 @@ def test_only_its_owner_reads_hpq_home_whoever_makes_it_first(lab, first) -> Non
     if first == "run":
         lab.ok("run", path, HPQ_REDIS_URL="")
         # As it ends, the private server replaces files, which a walk would miss.
-        lab.wait_until(lambda: not lab.processes(), "the end of the private server")
+        lab.wait_for_no_process()
     elif first == "enqueue":
         sid = lab.enqueue(sweep)
         lab.worker()

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialState
 from tests.support.ids import ids
+from tests.support.lab import Lab
+
+
+@pytest.fixture
+def lab(served_lab: Lab) -> Lab:
+    """All tests share one worker."""
+    return served_lab
 
 
 def running(lab, sid: str) -> list[int]:
@@ -12,21 +21,23 @@ def running(lab, sid: str) -> list[int]:
 
 
 def test_two_queues_share_a_server_and_not_their_trials(lab) -> None:
+    small = lab.steered(2, "queue: small")
+    assert "no-worker" in ids(lab.hpq("enqueue", lab.code / "sweep-1.yaml").stderr)
+    default = lab.steered(2)
+    lab.wait_until(lambda: lab.has_claimed(default), "the younger sweep to begin")
+    assert lab.reader.sweeps.get(small).counts.queued == 2
+    other = lab.worker(HPQ_QUEUE="small")
+    lab.wait_until(lambda: lab.has_claimed(small), "the older sweep to begin")
     lab.go()
-    small, default = lab.steered(2, "queue: small"), lab.steered(2)
-    first = lab.worker(HPQ_QUEUE="small")
     lab.wait_over(small)
-    assert lab.reader.sweeps.get(default).counts.queued == 2
-    assert "no-worker" in ids(lab.hpq("enqueue", lab.code / "sweep-2.yaml").stderr)
-    lab.worker()
     lab.wait_over(default)
-    hosts = {t.worker for t in lab.reader.trials.all(small)}
-    assert not hosts & {t.worker for t in lab.reader.trials.all(default)} and first.poll() is None
+    names = {t.worker for t in lab.reader.trials.all(small)}
+    assert not names & {t.worker for t in lab.reader.trials.all(default)} and other.poll() is None
 
 
 def test_max_parallel_caps_what_runs_and_set_lifts_it(lab) -> None:
     sid = lab.steered(3, "max_parallel: 1")
-    lab.worker(2)
+    lab.worker()
     lab.wait_for("began-1-1")
     lab.wait_until(
         lambda: {w.state for w in lab.reader.workers.live()} == {"busy", "idle"}, "an idle one"
@@ -40,9 +51,10 @@ def test_max_parallel_caps_what_runs_and_set_lifts_it(lab) -> None:
 
 
 def test_the_sweep_of_higher_priority_goes_first(lab) -> None:
-    lab.go()
+    lab.steered(1)  # the worker is busy until both are queued
+    lab.wait_for("began-1-1")
     old, new = lab.steered(3), lab.steered(3, "priority: 5")
-    lab.worker()
+    lab.go()
     lab.wait_over(old)
     lab.wait_over(new)
     last_of_new = max(t.ended_ms for t in lab.reader.trials.all(new))
@@ -52,7 +64,6 @@ def test_the_sweep_of_higher_priority_goes_first(lab) -> None:
 def test_a_paused_sweep_starts_nothing_until_it_is_resumed(lab) -> None:
     """F29, R13: `hpq pause` while a trial runs and others wait."""
     sid = lab.steered(2)
-    lab.worker()
     lab.wait_for("began-1-1")
     lab.ok("pause", sid)
     lab.go()
@@ -70,7 +81,6 @@ def test_a_paused_sweep_starts_nothing_until_it_is_resumed(lab) -> None:
 
 def test_a_stopped_sweep_finishes_what_runs_and_drops_the_rest(lab) -> None:
     sid = lab.steered(4)
-    lab.worker()
     lab.wait_for("began-1-1")
     lab.ok("stop", sid, "--yes")
     assert lab.reader.sweeps.get(sid).state is SweepState.STOPPING
@@ -82,7 +92,6 @@ def test_a_stopped_sweep_finishes_what_runs_and_drops_the_rest(lab) -> None:
 
 def test_a_cancelled_sweep_ends_what_runs_and_can_be_retried_and_removed(lab) -> None:
     sid = lab.steered(3)
-    lab.worker(HPQ_GRACE_S="60")
     lab.wait_for("began-1-1")
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)
@@ -114,8 +123,8 @@ def test_a_deaf_trial_that_is_cancelled_is_killed(lab) -> None:
             time.sleep(0.01)
         """,
     )
-    sid = lab.enqueue("program: train.py\nmethod: grid\nparameters: {x: {value: 1}}\n")
-    lab.worker(HPQ_GRACE_S="3")
+    lab.worker(HPQ_QUEUE="deaf", HPQ_GRACE_S="3")  # the other worker would wait for longer
+    sid = lab.enqueue("program: train.py\nqueue: deaf\nmethod: grid\nparameters: {x: {value: 1}}\n")
     lab.wait_for("began")
     lab.ok("cancel", sid, "--yes")
     lab.wait_over(sid)
@@ -125,7 +134,6 @@ def test_a_deaf_trial_that_is_cancelled_is_killed(lab) -> None:
 def test_a_removed_sweep_ends_its_running_trial_and_the_worker_goes_on(lab) -> None:
     """R20: `hpq rm` of a sweep whose trial runs."""
     sid = lab.steered(2)
-    lab.worker()
     began = lab.wait_for("began-1-1")
     assert lab.hpq("rm", sid, "--yes").returncode == 2
     lab.ok("rm", sid, "--yes", "--force")
@@ -138,7 +146,6 @@ def test_a_removed_sweep_ends_its_running_trial_and_the_worker_goes_on(lab) -> N
 
 def test_a_drained_worker_ends_what_it_runs_and_takes_nothing_until_that_is_undone(lab) -> None:
     sid = lab.steered(2)
-    lab.worker()
     lab.wait_for("began-1-1")
     states = lambda: {w.state for w in lab.reader.workers.live()}  # noqa: E731
     assert lab.hpq("drain", "nobody").returncode == 4

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from math import inf
 
 import pytest
 
-from hpq.domain.trial import TrialId, TrialState
+from hpq.domain.trial import TrialState
+from tests.support.lab import Lab
 
 PROGRAM = """
     import os, pathlib, signal, sys, time
@@ -47,6 +47,7 @@ DEAF = """
 """
 OF_FOUR = """
 trainer: steered:train
+resident: true
 method: grid
 metric: {name: loss}
 parameters: {x: {values: [1, 2, 3, 4]}}
@@ -54,11 +55,21 @@ parameters: {x: {values: [1, 2, 3, 4]}}
 SPACE = "method: grid\nmetric: {name: loss}\nparameters: {x: {values: [1, 2, 3]}}\n"
 
 
+@pytest.fixture(scope="module")
+def worker_env(file_lab: Lab) -> dict[str, str]:
+    return {"HPQ_STORE": str(file_lab.folder / "store"), "HPQ_GRACE_S": "60"}
+
+
+@pytest.fixture
+def lab(served_lab: Lab) -> Lab:
+    """All tests share one worker."""
+    return served_lab
+
+
 @pytest.mark.parametrize("launch", ["program: train.py", "trainer: train:train"])
 def test_what_does_badly_is_stopped_early_and_has_time_to_save(lab, launch) -> None:
     lab.write("train.py", PROGRAM if launch.startswith("program") else TRAINER)
     sid = lab.enqueue(f"{launch}\n{SPACE}early_terminate: {{type: hyperband, min_iter: 1}}\n")
-    lab.worker(HPQ_STORE=str(lab.folder / "store"), HPQ_GRACE_S="60")
     lab.wait_over(sid)
     trials = list(lab.reader.trials.all(sid))
     assert [t.state.value for t in trials] == ["finished", "pruned", "pruned"]
@@ -77,7 +88,6 @@ def test_what_does_badly_is_stopped_early_and_has_time_to_save(lab, launch) -> N
 def test_a_trial_that_comes_to_its_end_all_the_same_is_finished(lab) -> None:
     lab.write("train.py", DEAF)
     sid = lab.enqueue(f"trainer: train:train\n{SPACE}early_terminate: {{type: asha}}\n")
-    lab.worker(HPQ_GRACE_S="60")
     lab.wait_until(lambda: "prune" in lab.events(sid, 2), "the order to stop")
     lab.go()
     lab.wait_over(sid)
@@ -89,10 +99,10 @@ def test_a_trial_that_comes_to_its_end_all_the_same_is_finished(lab) -> None:
 def test_a_target_that_is_reached_ends_the_sweep(lab) -> None:
     lab.write("train.py", "def train(params, trial):\n    return {'acc': params['x'] / 10}\n")
     sid = lab.enqueue(
-        "trainer: train:train\nmethod: grid\nmetric: {name: acc, goal: maximize, target: 0.25}\n"
+        "trainer: train:train\nresident: true\nmethod: grid\n"
+        "metric: {name: acc, goal: maximize, target: 0.25}\n"
         "parameters: {x: {values: [1, 2, 3, 4, 5]}}\n"
     )
-    lab.worker()
     lab.wait_over(sid)
     sweep = lab.reader.sweeps.get(sid)
     assert (sweep.state.value, sweep.counts.finished, sweep.counts.cancelled) == ("finished", 3, 2)
@@ -107,36 +117,35 @@ def test_a_target_ends_also_a_sweep_that_has_no_end(lab) -> None:
         "trainer: train:train\nresident: true\nmethod: random\n"
         "metric: {name: acc, goal: maximize, target: 0.9}\nparameters: {x: {min: 0.0, max: 1.0}}\n"
     )
-    lab.worker(2)
     lab.wait_over(sid)
     sweep = lab.reader.sweeps.get(sid)
     assert sweep.state.value == "finished" and sweep.reached and sweep.reached.value >= 0.9
-    assert sum(t.objective >= 0.9 for t in lab.reader.trials.all(sid) if t.objective) in (1, 2)
+    assert sum(t.objective >= 0.9 for t in lab.reader.trials.all(sid) if t.objective) == 1
 
 
 def test_the_owner_with_few_trials_waits_for_no_large_sweep_to_end(lab) -> None:
-    """Two owners, 300 and 4 trials, three workers: the 4 are done while the 300 still run."""
-    large = lab.steered(300)
-    lab.worker(3)
-    lab.wait_until(lambda: lab.reader.sweeps.get(large).counts.running == 3, "three running trials")
-    small = lab.enqueue(OF_FOUR, HPQ_USER="other")
-    lab.go()
+    """Both workers run trials of one owner; the first that is free runs all of another's."""
+    large = lab.steered(5)
+    lab.worker()
+    lab.wait_until(lambda: lab.reader.sweeps.get(large).counts.running == 2, "two running trials")
+    lab.write("quick.py", "def train(params, trial):\n    return {'loss': params['x']}\n")
+    small = lab.enqueue(OF_FOUR.replace("steered", "quick"), HPQ_USER="other")
+    lab.ok("cancel", f"{large}/1", "--yes")
     lab.wait_over(small)
-    assert lab.reader.sweeps.get(small).counts.finished == 4
+    lab.wait_until(lambda: lab.has_claimed(large, 3), "the worker's return to the large sweep")
     few = [lab.trial(small, n) for n in range(1, 5)]
-    last, end = max(t.claimed_ms for t in few), max(t.ended_ms for t in few)
-    claimed = [t.claimed_ms or inf for t in lab.reader.trials.all(large)]
-    assert sum(ms <= last for ms in claimed) < 20 and sum(ms > end for ms in claimed) > 250
+    assert {t.state for t in few} == {TrialState.FINISHED}
+    assert max(t.ended_ms for t in few) <= lab.trial(large, 3).claimed_ms
+    assert lab.trial(large, 2).state is TrialState.RUNNING
 
 
 def test_only_force_cancels_the_sweep_of_another_owner(lab) -> None:
     large = lab.steered(3)
-    lab.worker()
-    lab.wait_until(lambda: lab.reader.sweeps.get(large).counts.running == 1, "a running trial")
+    lab.wait_for("began-1-1")
     lab.enqueue(OF_FOUR, HPQ_USER="other")
     refused = lab.hpq("cancel", large, "--yes", HPQ_USER="other")
     assert refused.returncode == 4 and "--force" in refused.stderr
     assert lab.hpq("cancel", "--yes").returncode == 2  # no bare one on a server of others
     lab.ok("cancel", large, "--yes", "--force", HPQ_USER="other")
     lab.wait_over(large)
-    assert lab.reader.trials.get(TrialId(sweep=large, number=3)).state is TrialState.CANCELLED
+    assert lab.trial(large, 3).state is TrialState.CANCELLED

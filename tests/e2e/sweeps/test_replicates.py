@@ -6,17 +6,24 @@ import json
 
 import pytest
 
+from tests.support.lab import Lab
+
 # Which of two sets is better depends on the seed; on average x = 2 is.
 NOISY = """
     import os, sys
 
-    arguments = dict(word[2:].split("=") for word in sys.argv[1:])
-    seed = int(arguments.get("seed", os.environ["HPQ_SEED"]))
-    x = int(arguments["x"])
-    print(f"loss={ {1: [0.1, 1.0, 1.0], 2: [0.5, 0.6, 0.4]}[x][seed - 7] }")
+    def train(params, trial):
+        return {"loss": loss(params["x"], params["seed"])}
+
+    def loss(x, seed):
+        return {1: [0.1, 1.0, 1.0], 2: [0.5, 0.6, 0.4]}[x][seed - 7]
+
+    if __name__ == "__main__":
+        arguments = dict(word[2:].split("=") for word in sys.argv[1:])
+        print(f"loss={loss(int(arguments['x']), int(os.environ['HPQ_SEED']))}")
 """
 SWEEP = """
-    program: train.py
+    program: noisy.py
     method: grid
     metric: {name: loss, goal: minimize}
     seed: 7
@@ -26,10 +33,15 @@ SWEEP = """
 """
 
 
+@pytest.fixture
+def lab(served_lab: Lab) -> Lab:
+    """All tests share one worker."""
+    return served_lab
+
+
 def test_replicates_have_seeds_of_their_own_and_sets_are_ranked_by_their_mean(lab) -> None:
-    lab.write("train.py", NOISY)
+    lab.write("noisy.py", NOISY)
     sid = lab.enqueue(SWEEP)
-    lab.worker(2)
     lab.wait_over(sid)
     trials = list(lab.reader.trials.all(sid))
     assert [(t.params["x"], t.objective) for t in trials] == [
@@ -42,17 +54,17 @@ def test_replicates_have_seeds_of_their_own_and_sets_are_ranked_by_their_mean(la
     page = lab.ok("summary", sid)
     assert page.index("0.5000 ± 0.1000 (3 of 3)") < page.index("0.7000 ± 0.5196 (3 of 3)")
     # A replicate that is tried again counts only once it has ended again.
-    lab.workers[0].terminate()
-    lab.workers[0].wait()
+    lab.steered(1)
+    lab.wait_for("began-1-1")  # so that no worker is free
     lab.ok("retry", f"{sid}/5", f"{sid}/6", "--yes")
     (best,) = lab.reader.trials.best(lab.reader.sweeps.get(sid), 1)
     assert (best.id.number, best.objective, best.group.objectives) == (4, 0.5, (0.5,))
 
 
 def test_a_parameter_seed_is_counted_up_with_the_replicates(lab) -> None:
-    lab.write("train.py", NOISY)
-    sid = lab.enqueue(SWEEP.replace("    seed: 7\n", "") + "      seed: {value: 7}\n")
-    lab.worker(2)
+    lab.write("noisy.py", NOISY)
+    text = SWEEP.replace("program: noisy.py", "trainer: noisy:train\n    resident: true")
+    sid = lab.enqueue(text.replace("    seed: 7\n", "") + "      seed: {value: 7}\n")
     lab.wait_over(sid)
     trials = list(lab.reader.trials.all(sid))
     assert [t.params["seed"] for t in trials] == [7, 8, 9, 7, 8, 9]
@@ -71,47 +83,10 @@ def test_a_trainer_gets_the_seed_of_its_replicate(lab) -> None:
         """,
     )
     sid = lab.enqueue(
-        "trainer: mine:train\nmethod: random\nmetric: {name: loss}\nseed: 3\nreplicates: 2\n"
-        "run_cap: 5\nparameters: {lr: {min: 0.0, max: 1.0}}\n"
+        "trainer: mine:train\nresident: true\nmethod: random\nmetric: {name: loss}\nseed: 3\n"
+        "replicates: 2\nrun_cap: 5\nparameters: {lr: {min: 0.0, max: 1.0}}\n"
     )
-    lab.worker(1)
     lab.wait_over(sid)
     trials = list(lab.reader.trials.all(sid))
     assert [t.objective for t in trials] == [3, 4, 3, 4]  # five trials hold two whole sets
     assert len({t.params["lr"] for t in trials}) == 2
-
-
-@pytest.mark.parametrize("method", ["random", "bayes"])
-def test_sets_made_while_the_sweep_runs_keep_points_conditions_and_replicates(lab, method) -> None:
-    if method == "bayes":
-        pytest.importorskip("optuna")
-    lab.write(
-        "mine.py",
-        """
-        def train(params, trial):
-            assert ("momentum" in params) == (params["optimizer"] == "sgd")
-            return {"loss": params["lr"] + params.get("momentum", 0)}
-        """,
-    )
-    more = "" if method == "random" else "run_cap: 30\n"
-    sid = lab.enqueue(
-        f"trainer: mine:train\nresident: true\nmethod: {method}\nmetric: {{name: loss}}\n{more}"
-        "replicates: 2\n"
-        "parameters:\n"
-        "  lr: {min: 0.0, max: 1.0}\n"
-        "  optimizer: {values: [sgd, adam]}\n"
-        "  momentum: {min: 0.5, max: 0.9}\n"
-        "when: {momentum: {optimizer: sgd}}\n"
-        "exclude: [{optimizer: adam, lr: {min: 0.5}}]\n"
-        "points: [{lr: 0.25, optimizer: adam}]\n"
-    )
-    lab.worker(2)
-    lab.wait_until(lambda: lab.reader.sweeps.get(sid).counts.finished >= 26, "26 ends")
-    lab.hpq("stop", sid, "--yes")  # bayes may be over by now
-    lab.wait_over(sid)
-    assert lab.reader.sweeps.get(sid).counts.failed == 0
-    params = [trial.params for trial in lab.reader.trials.all(sid)]
-    assert params[0] == {"lr": 0.25, "optimizer": "adam"}
-    assert params[::2] == params[1::2]
-    assert len({json.dumps(one) for one in params}) == len(params) / 2
-    assert all(one["optimizer"] == "sgd" or one["lr"] < 0.5 for one in params)

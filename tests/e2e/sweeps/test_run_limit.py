@@ -20,11 +20,11 @@ def ends(lab, worker: subprocess.Popen[bytes]) -> int:
 def test_workers_for_a_sweep_end_when_it_is_over_and_not_while_it_is_held_or_anothers_trial_runs(
     lab,
 ) -> None:
-    sid = lab.steered(2)
-    other = lab.worker(1)
+    older, sid = lab.steered(1), lab.steered(2)
+    other = lab.worker(1, HPQ_SWEEP=sid)
     lab.wait_for("began-1-1")
     lab.ok("pause", sid)
-    agent = lab.worker(2, "--sweep", sid)
+    agent = lab.worker(1, "--sweep", sid)
     lab.wait_until(lambda: "sweep-paused" in ids(lab.log(1)), "that it waits")
     lab.ok("cancel", f"{sid}/1", "--yes")
     lab.wait_until(lambda: lab.trial(sid).state is TrialState.CANCELLED, "the first trial's end")
@@ -38,12 +38,14 @@ def test_workers_for_a_sweep_end_when_it_is_over_and_not_while_it_is_held_or_ano
     lab.wait_over(sid)
     assert ends(lab, lab.worker(1, "--sweep", sid)) == 0
     assert other.poll() is None, "a worker without an errand ended"
+    assert lab.events(older) == [], "they serve one sweep"
+    refused(lab.here("worker", "--sweep", "nope"), "sweep-not-found", exit=4)
 
 
 def test_a_held_sweep_is_named_by_the_worker_that_waits_for_it(lab) -> None:
     lab.write("bad.py", "def train(params, trial):\n    raise KeyError('gpu')\n")
     sid = lab.enqueue(
-        "trainer: bad:train\nmethod: grid\nmetric: {name: loss}\n"
+        "trainer: bad:train\nresident: true\nmethod: grid\nmetric: {name: loss}\n"
         "parameters: {x: {values: [1, 2, 3, 4, 5, 6]}}\n"
     )
     agent = lab.worker(1, "--sweep", sid)
@@ -58,9 +60,7 @@ def test_workers_end_after_so_many_trials_all_together(lab) -> None:
     lab.go()
     assert ends(lab, lab.worker(2, "--sweep", sid, "--count", "3")) == 0
     done = [t for t in lab.reader.trials.all(sid) if t.state is TrialState.FINISHED]
-    assert len(done) == 3
-    assert ends(lab, lab.worker(1, "--count", "2")) == 0
-    lab.wait_over(sid)
+    assert len(done) == 3 and lab.reader.sweeps.get(sid).counts.queued == 2
 
 
 def test_a_worker_without_work_ends_when_it_was_idle_for_so_long(lab) -> None:
@@ -91,8 +91,8 @@ def test_a_worker_that_reaches_no_server_gives_up_after_that_time(lab) -> None:
 
 def test_a_duration_that_is_none_is_refused(lab) -> None:
     for text in ("x", "0", "-1s", "10 m"):
-        refused(lab.hpq("worker", f"--until-idle={text}"), "usage", "--until-idle")
-    refused(lab.hpq("worker", HPQ_END="tomorrow"), "setting-invalid", "HPQ_END")
+        refused(lab.here("worker", f"--until-idle={text}"), "usage", "--until-idle")
+    refused(lab.here("worker", HPQ_END="tomorrow"), "setting-invalid", "HPQ_END")
 
 
 def test_work_directories_are_in_a_scratch_directory_that_only_the_user_can_enter(lab) -> None:
@@ -115,26 +115,25 @@ def test_work_directories_are_in_a_scratch_directory_that_only_the_user_can_ente
 
 def test_the_end_of_an_allocation_returns_the_trial_and_says_that_trials_are_left(lab) -> None:
     sid = lab.steered(2)
-    end = time.time() + 50
-    worker = lab.worker(1, HPQ_END=str(end))
+    requeues = lambda: [  # noqa: E731
+        e.fields["reason"] for e in lab.reader.events.read(sid) if e.what == "requeued"
+    ]
+    worker = lab.worker(1, HPQ_END=str(time.time() + 50))
     lab.wait_for("began-1-1")
     worker.terminate()
     assert ends(lab, worker) == ExitCode.TIME_UP
-    (event,) = [e for e in lab.reader.events.read(sid) if e.what == "requeued"]
-    assert event.fields["reason"] == Reason.TIME_UP
-    assert lab.reader.sweeps.get(sid).least_ms > 0, "it saved no checkpoint"
+    assert requeues() == [Reason.TIME_UP]
+    least_ms = lab.reader.sweeps.get(sid).least_ms
+    assert least_ms > 0, "it saved no checkpoint"
     again = lab.worker(1, HPQ_END=str(time.time() + 20))
     assert ends(lab, again) == 0, "another allocation of this length would not help, either"
     assert "time-left-short" in ids(lab.log(1)) and not lab.has_claimed(sid, 1, 2)
-    lab.go()
-    lab.worker(1, HPQ_END=str(time.time() + 3600))
-    lab.wait_over(sid)
 
-
-def test_a_signal_long_before_the_end_is_none_of_the_allocation(lab) -> None:
-    sid = lab.steered(1)
-    worker = lab.worker(1, HPQ_END=str(time.time() + 3600))
-    lab.wait_for("began-1-1")
-    worker.terminate()
-    assert ends(lab, worker) == 0
-    assert lab.reader.sweeps.get(sid).least_ms == 0
+    long = lab.worker(1, HPQ_END=str(time.time() + 3600))
+    lab.wait_for("began-1-2")
+    long.terminate()
+    assert ends(lab, long) == 0, "a signal long before the end is none of the allocation"
+    assert len(requeues()) == 2 and requeues()[1] != Reason.TIME_UP
+    assert lab.reader.sweeps.get(sid).least_ms == least_ms
+    lab.ok("cancel", sid, "--yes")
+    lab.audit(sid)

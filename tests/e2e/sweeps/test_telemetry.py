@@ -9,6 +9,7 @@ import json
 import pytest
 
 from hpq.domain.trial import FailureKind
+from tests.support.lab import Lab
 from tests.support.nvml import GB, FakeNvml
 
 # Each trial sets what the fake driver answers, and goes on when a read has begun and ended since.
@@ -42,14 +43,25 @@ metric: {name: loss, goal: minimize}
 """
 
 
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> FakeNvml:
+    nvml = FakeNvml(tmp_path_factory.mktemp("nvml"))
+    nvml.set(total=24 * GB, used=30 * GB, util=80, power=300_000)  # until the first trial begins
+    return nvml
+
+
+@pytest.fixture(scope="module")
+def worker_env(nvml: FakeNvml) -> dict[str, str]:
+    return {**nvml.env, "CUDA_VISIBLE_DEVICES": "GPU-0", "HPQ_TRIALS_PER_GPU": "4"}
+
+
 @pytest.fixture
-def nvml(tmp_path) -> FakeNvml:
-    folder = tmp_path / "nvml"
-    folder.mkdir()
-    return FakeNvml(folder)
+def lab(served_lab: Lab) -> Lab:
+    """All tests share one worker, on the GPU of the fake driver."""
+    return served_lab
 
 
-def test_use_of_the_gpu_is_shown_filtered_and_named_by_a_failure(lab, nvml) -> None:
+def test_use_of_the_gpu_is_shown_filtered_and_named_by_a_failure(lab) -> None:
     """The driver fails in the middle of the first trial; the second runs out of memory."""
     program = """
     gpu["pid_used"] = params["batch"] * GB
@@ -60,9 +72,7 @@ def test_use_of_the_gpu_is_shown_filtered_and_named_by_a_failure(lab, nvml) -> N
     print("loss=1")
     """
     lab.write("train.py", PROGRAM + program)
-    nvml.set(total=24 * GB, used=30 * GB, util=80, power=300_000)  # until the first trial begins
     sid = lab.enqueue(f"{SWEEP}parameters: {{batch: {{values: [2, 23]}}}}\n")
-    lab.worker(**nvml.env, CUDA_VISIBLE_DEVICES="0")
     lab.wait_over(sid)
     sound, full = [lab.trial(sid, n) for n in (1, 2)]
     expected = {"gpu.util": 80, "gpu.util.mean": 80, "gpu.memory_gb": 2, "gpu.size_gb": 24,
@@ -80,7 +90,7 @@ def test_use_of_the_gpu_is_shown_filtered_and_named_by_a_failure(lab, nvml) -> N
     assert "batch ≥ 23 needs more than 24 GB" in lab.ok("summary", sid)
 
 
-def test_a_trial_that_leaves_its_gpu_idle_is_ended_and_requeued(lab, nvml) -> None:
+def test_a_trial_that_leaves_its_gpu_idle_is_ended_and_requeued(lab) -> None:
     program = """
     if os.environ["HPQ_ATTEMPT"] == "1":
         set_values(**gpu | dict(util=9))
@@ -91,10 +101,16 @@ def test_a_trial_that_leaves_its_gpu_idle_is_ended_and_requeued(lab, nvml) -> No
     lab.write("train.py", PROGRAM + program)
     limit = "stall: {gpu_below: 10, for: 1s}"
     sid = lab.enqueue(f"{SWEEP}{limit}\nparameters: {{x: {{value: 1}}}}\n")
-    lab.worker(**nvml.env, CUDA_VISIBLE_DEVICES="GPU-0")
     lab.wait_over(sid)
     assert lab.events(sid) == ["claimed", "requeued", "claimed", "finished"]
     reasons = [e.fields.get("reason") for e in lab.reader.events.read(sid) if e.what == "requeued"]
     assert reasons == ["stalled"]
     assert "GPU use stayed below 10 % for 1 s" in lab.printed(sid)
     assert "stall  " in lab.ok("show", sid)
+
+
+def test_a_trial_counts_its_share_of_a_gpu(lab) -> None:
+    lab.write("train.py", 'print("loss=1")')
+    sid = lab.enqueue(f"{SWEEP}budget: {{gpu_hours: 1}}\nparameters: {{x: {{value: 1}}}}\n")
+    lab.wait_over(sid)
+    assert float(lab.redis.hget(lab.keys.trial(lab.trial(sid).id), "gpus")) == 0.25

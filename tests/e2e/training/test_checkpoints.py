@@ -113,7 +113,7 @@ def kill_worker(lab) -> None:
     for runner in runners:
         with contextlib.suppress(ProcessLookupError):
             os.kill(runner, signal.SIGCONT)  # a stopped one would not see that it is alone
-    lab.wait_until(lambda: not lab.processes(), "the end of the first worker")
+    lab.wait_for_no_process()
 
 
 @pytest.mark.slow
