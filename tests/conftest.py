@@ -25,9 +25,19 @@ from hpq.store.wire.fields import dumps
 from tests.support.golden import Golden
 from tests.support.server import temporary_server
 
-# A busy machine takes longer: no time limit of hypothesis may decide.
+# A busy machine takes longer: no time limit of hypothesis may decide. A failure prints the example
+# that was found, and a line that repeats it, at once: to simplify one that needs Redis takes
+# minutes. `pytest --hypothesis-profile=simplify` does so.
 hypothesis.settings.register_profile(
-    "hpq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "simplify",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "hpq",
+    hypothesis.settings.get_profile("simplify"),
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate),
 )
 hypothesis.settings.load_profile("hpq")
 
