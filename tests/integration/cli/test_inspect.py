@@ -38,7 +38,6 @@ from hpq.store.wire.fields import dumps
 from hpq_producer.python_api.frames import trials_frame, write_parquet
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.app import _important, matching
-from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.ids import ids, refused
 from tests.support.store_calls import end, fail, report, take
@@ -331,8 +330,6 @@ def test_csv_json_lines_and_pandas_name_columns_alike(hpq: Hpq, done: SweepView)
 def test_results_and_curves_as_parquet_have_the_columns_of_csv(
     hpq: Hpq,
     done: SweepView,
-    environ: dict[str, str],
-    tmp_path: Path,
     sweep_of: MakeSweep,
     store: TrialStore,
     who: WorkerPresence,
@@ -340,10 +337,9 @@ def test_results_and_curves_as_parquet_have_the_columns_of_csv(
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
     def read(words: list[str]) -> pandas.DataFrame:
-        with (tmp_path / "rows.parquet").open("wb") as file:
-            command = [HPQ, *words, "-o", "parquet"]
-            subprocess.run(command, env=environ, cwd=tmp_path, stdout=file, check=True)
-        return pandas.read_parquet(tmp_path / "rows.parquet")
+        answer = hpq(*words, "-o", "parquet")
+        assert answer.returncode == 0, answer.stderr
+        return pandas.read_parquet(io.BytesIO(answer.stdout.encode("utf-8", "surrogateescape")))
 
     for words in (["results"], ["results", "--history"]):
         frame = read(words)
@@ -1148,8 +1144,8 @@ def test_the_importance_of_a_single_parameter_is_a_line_that_says_why_there_is_n
 
 
 def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_retry(
-    hpq_process: Hpq,
-    tmp_path: Path,
+    hpq: Hpq,
+    monkeypatch: pytest.MonkeyPatch,
     store: TrialStore,
     control: SweepControl,
     writer: SweepWriter,
@@ -1165,14 +1161,14 @@ def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_ret
     for value in range(9):
         end(store, take(store, who), value)
     fail(store, take(store, who), ESCAPES)
-    (hidden := tmp_path / "hidden").mkdir()
-    (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['sklearn'] = None\n")
 
     def without_sklearn(*more: str) -> str:
-        return hpq_process("summary", sid, *more, PYTHONPATH=str(hidden)).stdout
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "sklearn.ensemble", None)
+            return hpq("summary", sid, *more).stdout
 
     assert "pip install scikit-learn" in without_sklearn()  # which is not kept
-    first = hpq_process("summary", sid).stdout
+    first = hpq("summary", sid).stdout
     assert "9 trials" in first and without_sklearn() == first
     kept = json.loads(without_sklearn("-o", "json"))["importance"]
     assert (kept["sets"], kept["why_none"] or kept["shares"][0]["param"]) == (9, "x")
@@ -1180,7 +1176,7 @@ def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_ret
     assert "pip install scikit-learn" in without_sklearn()  # the sweep runs
     end(store, take(store, who), 9)
     assert "pip install scikit-learn" in without_sklearn()  # other results
-    assert "10 trials" in hpq_process("summary", sid).stdout
+    assert "10 trials" in hpq("summary", sid).stdout
     assert "10 trials" in without_sklearn()
 
 

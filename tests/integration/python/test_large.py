@@ -13,7 +13,7 @@ from hpq.domain.trial import TrialId
 from hpq.store.keys import Keys
 from tests.support.desk import Desk
 
-TRIALS, POINTS = 2_000, 50
+TRIALS, POINTS = 2_000, 5
 
 
 @pytest.fixture
