@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from filecmp import cmp
 from functools import cached_property
 from importlib import metadata
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path, PurePath
 
 from hpq.code.command import started
@@ -266,16 +266,21 @@ def _as_command(program: str, command: tuple[str, ...]) -> str:
     words = program.split()
     if words in ([], [program]):
         return ""
-    if re.fullmatch(r"python[\d.]*", os.path.basename(words[0])):
-        del words[0]
-    start = ["-m", "${program}"] if words[0] == "-m" else ["${program}"]
-    name, *options = words[len(start) - 1 :] or ["train.py"]
-    if start == ["${program}"] and not name.endswith(".py"):  # torchrun train.py
+    has_python = re.fullmatch(r"python[\d.]*", os.path.basename(words[0]))
+    rest = words[1:] if has_python else words
+    flags = list(takewhile(lambda word: word.startswith("-") and word != "-m", rest))
+    rest = rest[len(flags) :]
+    if rest[:1] == ["-m"]:
+        flags.append("-m")
+        rest = rest[1:]
+    name, *options = rest or ["train.py"]
+    if flags[-1:] != ["-m"] and not name.endswith(".py"):  # torchrun train.py
         return f"remove it, and write command: {json.dumps([*words, '${args}'])}"
-    if (start == ["${program}"] and not options) or "${program}" not in command:
-        return f"write program: {name}" + (", and its options in command" if options else "")
+    has_more = bool(flags or options)
+    if not has_more or "${program}" not in command:
+        return f"write program: {name}" + (", and its options in command" if has_more else "")
     place = command.index("${program}")
-    line = [*command[:place], *start, *options, *command[place + 1 :]]
+    line = [*command[:place], *flags, *command[place : place + 1], *options, *command[place + 1 :]]
     return f"write program: {name} and command: {json.dumps(line)}"
 
 

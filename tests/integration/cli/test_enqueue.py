@@ -193,6 +193,7 @@ def test_python_m_runs_a_module_or_package_of_the_code(tmp_path: Path) -> None:
         (head + SWEEP.replace("train.py", "src.trian"), "src.trian"),
         (head + SWEEP.replace("train.py", "src/train.py"), "write program: src.train"),
         (SWEEP.replace("train.py", "pkg"), "pkg"),
+        (SWEEP.replace("train.py", "'python3 '"), "write program: train.py"),
     ):
         file.write_text(text)
         with raises("code-invalid", "program: ", said):
@@ -207,6 +208,10 @@ def test_python_m_runs_a_module_or_package_of_the_code(tmp_path: Path) -> None:
         ("src/train.py --a", "program: src/train.py and command: "),
         ("python src/train.py", "program: src/train.py"),
         ("src/train.py ", "program: src/train.py"),
+        ("-u src/train.py", "program: src/train.py and command: "),
+        ("python -u -O src/train.py --a", "program: src/train.py and command: "),
+        ("python -u -m src.train", "program: src.train and command: "),
+        ("python -W ignore src/train.py", "command: "),
         ("bash run.sh -x", "command: "),
     ],
 )
