@@ -17,6 +17,7 @@ from hpq.domain.trial import Json
 from hpq.search.conditions import MISSING, Condition, Names, Partial, drop_absent, find, key, nest
 
 MOST = 200_000  # combinations that may be listed
+_LONGEST = 10**24  # a number that is printed in full
 
 
 class TooMany(ValueError):
@@ -139,6 +140,13 @@ def _combinations(axes: Sequence[Axis]) -> Iterator[list[tuple[Names, Json]]]:
     number = math.prod(axis.size for axis in axes)
     if number > MOST:
         names = ", ".join(".".join(axis.path) for axis in axes)
-        raise TooMany(f"{number:,} combinations of {names}; at most {MOST:,} can be checked")
+        raise TooMany(
+            f"{in_digits(number)} combinations of {names}; at most {MOST:,} can be checked"
+        )
     for indices in product(*(range(axis.size) for axis in axes)):
         yield [(axis.path, axis.at(i)) for axis, i in zip(axes, indices, strict=True)]
+
+
+def in_digits(count: int) -> str:
+    """Return a number for people; Python itself prints none of more than 4,300 digits."""
+    return f"{count:,}" if count < _LONGEST else f"at least 10^{math.floor(math.log10(count))}"

@@ -18,6 +18,7 @@ from hpq.search.space import NothingLeft, Space
 LIMIT = 100_000  # sets of a sweep, unless --force
 _REPEATS = 1_000  # draws in a row without a new set, after which the space counts as exhausted
 _ROUNDS = 6
+_SHUFFLED = 10**1_000  # sets: draws from more never repeat, and Python prints no 4,300 digits
 
 
 def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[ParameterSet]:
@@ -35,8 +36,10 @@ def grid(space: Space, *, shuffle: bool = False, seed: int = 0) -> Iterator[Para
 
 def random(space: Space, n: int | None, seed: int) -> Iterator[ParameterSet]:
     """Yield at most n different sets (None: no limit), until the space is exhausted."""
-    every = grid(space, shuffle=True, seed=seed) if space.is_even else _drawn(space, seed)
-    return islice(every, n)
+    lattice = space.grid if space.is_even else None
+    if lattice is not None and lattice.size <= _SHUFFLED:
+        return islice(_stepped(space, lattice, seed), n)
+    return islice(_drawn(space, seed), n)
 
 
 def _stepped(space: Space, lattice: Lattice, seed: int | None) -> Iterator[ParameterSet]:

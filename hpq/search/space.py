@@ -20,7 +20,7 @@ from hpq.search.continuous import QuantizedDistribution
 from hpq.search.discrete import Categorical, Distribution
 from hpq.search.expressions import Expression
 from hpq.search.followers import Follower
-from hpq.search.grid import MOST, Axis, Lattice, TooMany
+from hpq.search.grid import MOST, Axis, Lattice, TooMany, in_digits
 
 TRIES = 10_000
 _NEAR = 1e-9  # of a limit or a step: draws reach it through logarithms, or rounding, and back
@@ -111,7 +111,9 @@ class Space:
         if not self.has_expressions:
             return lattice.count
         if lattice.size > MOST:
-            raise TooMany(f"{lattice.size:,} combinations to compute; at most {MOST:,} can be")
+            raise TooMany(
+                f"{in_digits(lattice.size)} combinations to compute; at most {MOST:,} can be"
+            )
         return sum(self.complete(lattice.at(rank)) is not None for rank in range(lattice.size))
 
     @property

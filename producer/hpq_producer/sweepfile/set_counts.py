@@ -9,7 +9,7 @@ from hpq.domain.trial import Json
 from hpq.notice import plural
 from hpq.search import samplers
 from hpq.search.conditions import nest
-from hpq.search.grid import MOST, Lattice, TooMany
+from hpq.search.grid import MOST, Lattice, TooMany, in_digits
 from hpq.search.replicates import SEED
 from hpq.search.space import TRIES, NothingLeft, Rejected, Space
 from hpq_producer.sweepfile.errors import KeyPath, Problems
@@ -47,9 +47,9 @@ def describe_share(spec: SweepSpec) -> str:
     lattice, kept = (space.grid, space.size) if is_grid else (space.drawn, space.outcomes)
     if lattice is not None and kept is not None:
         of = lattice.count
-        sets = f"{of:,} parameter {plural(of, 'combination')}"
+        sets = f"{in_digits(of)} parameter {plural(of, 'combination')}"
         remain = plural(kept, "remains", "remain")
-        return f"require: {kept:,} of {sets} {remain} ({kept / of:.1%})"
+        return f"require: {in_digits(kept)} of {sets} {remain} ({kept / of:.1%})"
     found = [space.complete(params) is not None for params in _sample(space)]
     return f"require: about {sum(found) / len(found):.1%} of random draws remain"
 
@@ -62,7 +62,7 @@ def _check_left(space: Space, is_grid: bool, out: Problems) -> None:
     key = "require" if space.require else "derive" if space.derive else "exclude"
     most = MOST if space.has_expressions else _MAX_GRID
     if is_grid and space.grid is not None and space.grid.size > most:
-        what = f"must be tested on {space.grid.size:,} grid points, more than {most:,}"
+        what = f"must be tested on {in_digits(space.grid.size)} grid points, more than {most:,}"
         out.add((key,), f"{what}; use fewer values, or method: random", code="conditions-costly")
         return
     count, text = space.size if is_grid else space.outcomes, ""
@@ -140,7 +140,7 @@ def _check_limit(spec: SweepSpec, limit: int | None, out: Problems) -> None:
     if total is None or limit is None or total <= limit:
         return
     key = "parameters" if spec.keys.run_cap is None or total < spec.keys.run_cap else "run_cap"
-    out.add((key,), f"{total:,} trials, more than {limit:,}; use fewer values, "
+    out.add((key,), f"{in_digits(total)} trials, more than {limit:,}; use fewer values, "
             "method: random with a smaller run_cap, or --force", code="too-many-sets")  # fmt: skip
 
 
@@ -153,5 +153,5 @@ def _warn_of_cap(spec: SweepSpec, out: Problems) -> None:
         has = f"{total:,} {plural(total, 'trial')}"
         out.warn(("run_cap",), f"{cap:,}, but the sweep has {has}", code="fewer-sets")
     elif spec.method in ("grid", LIST) and ("run_cap",) not in out.source_map.flags:
-        text = f"only the first {cap:,} of {total:,} trials will run"
+        text = f"only the first {cap:,} of {in_digits(total)} trials will run"
         out.warn(("run_cap",), text, code="sets-left-out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from itertools import islice
@@ -14,10 +15,12 @@ from hpq.domain.identity import ParameterSet, canonical, digest
 from hpq.domain.sweep import Goal, Metric, ObjectiveValue
 from hpq.domain.trial import Params
 from hpq.errors import SweepFileError
+from hpq.search import samplers
 from hpq.search.replicates import replicated
 from hpq.store.wire.trial import encode_new
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.model import SweepFile
+from hpq_producer.sweepfile.set_counts import describe_share
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
 from tests.support.constants import ROOT
 from tests.support.sweep_files import spec_of
@@ -263,6 +266,20 @@ def test_force_takes_any_number_of_sets(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, text, limit=None)
     assert spec.trials == 10**9
     assert spec_of(tmp_path, text, count=5).trials == 5
+
+
+def test_a_number_of_sets_that_python_does_not_print_is_rounded(tmp_path: Path) -> None:
+    ranges = "".join(f"  p{i}: {{min: 1, max: {10**18}}}\n" for i in range(250))
+    text = f"program: t.py\nmethod: grid\nparameters:\n{ranges}"
+    for more, said in (("", "at least 10^4500 trials"), ("require: [p0 > 1]\n", "10^4500 grid")):
+        with pytest.raises(SweepFileError, match=re.escape(said)):
+            spec_of(tmp_path, text + more)
+        spec = spec_of(tmp_path, text.replace("grid", "random\nrun_cap: 3") + more)
+        assert spec.space is not None
+        assert len(list(samplers.random(spec.space, 3, seed=0))) == 3
+        assert describe_share(spec).endswith("of random draws remain" if more else "")
+    capped = spec_of(tmp_path, text.replace("grid", "grid\nrun_cap: 3"))
+    assert [warning.code for warning in capped.warnings] == ["sets-left-out"]
 
 
 def test_a_random_sweep_over_few_sets_ends_with_them(tmp_path: Path) -> None:
