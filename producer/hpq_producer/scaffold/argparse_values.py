@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ from hpq_producer.scaffold.script_contents import UNKNOWN, Kind, Literals, calle
 
 _TYPES = {"int": int, "float": float, "str": str, "bool": bool, "Path": str}
 _ACTIONS = ("store", "store_true", "store_false", "append", "extend", "count")
+_MOST = 1_000  # choices, or values of an option: argparse lists the first, and repeats the second
 _FALSE = ("", "0", "false", "no", "none", "off")
 _FLAGS_ALONE, _NO_EQUALS = "${args_no_boolean_flags}", "${args_no_equals}"
 _USE_FLAGS = f"use action=argparse.BooleanOptionalAction, and {_FLAGS_ALONE} in the command"
@@ -102,7 +104,8 @@ class ScriptParser:
         is_flag = action in ("store_true", "store_false", "BooleanOptionalAction", "count")
         kind = self._type(given)
         nargs = self._literals.value(given["nargs"]) if "nargs" in given else None
-        is_read = action and nargs is not UNKNOWN and len(given) == len(node.keywords)
+        is_short = not isinstance(nargs, int) or nargs <= _MOST
+        is_read = action and is_short and nargs is not UNKNOWN and len(given) == len(node.keywords)
         more: dict[str, Any] = {}
         if is_read and action == "BooleanOptionalAction":
             more["action"] = argparse.BooleanOptionalAction
@@ -144,7 +147,10 @@ class ScriptParser:
             return self._choices(node.args[0]) if len(node.args) == 1 else None
         if isinstance(node, ast.Call) and called(node) == "range":
             ends = [self._literals.value(one) for one in node.args]
-            return range(*ends) if ends and all(type(end) is int for end in ends) else None
+            if all(type(end) is int and abs(end) <= _MOST for end in ends):
+                with suppress(TypeError, ValueError):  # too few or many numbers, or a step of 0
+                    return range(*ends)
+            return None
         if isinstance(node, ast.Set):
             node = ast.List(node.elts)
         if isinstance(node, ast.Name) and not self._is_constant(node.id):

@@ -210,3 +210,20 @@ def test_many_values_are_checked_in_a_moment(tmp_path: Path) -> None:
     values = list(itertools.islice(itertools.count(0.5), 500))
     found, _ = misread_values(tmp_path / "train.py", {"x": values}, ARGS)
     assert len(found) == 500
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "type=int, choices=range(10**7)",
+        "type=int, nargs=10**5",
+        "choices=range(1, 2, 0)",
+        "choices=range()",
+    ],
+)
+def test_a_script_that_names_many_choices_or_values_takes_no_memory(
+    tmp_path: Path, option: str
+) -> None:
+    """argparse would list each choice in its error, also for another person's script."""
+    (tmp_path / "train.py").write_text(PARSER.format(option))
+    assert misread_values(tmp_path / "train.py", {"x": [-1]}, ARGS)[0] == []
