@@ -11,6 +11,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from hpq.connection.damage import answered
 from hpq.domain.status import ServerMemory, SweepStatus
 from hpq.store.audit_reader import AuditReader
 from hpq.store.events import EventReader
@@ -63,12 +64,14 @@ class StoreReader:
             or None. Both in ms, by the server's clock.
 
         Raises:
-            DecodeError: a time is no number.
+            DecodeError: one of these keys is not as hpq writes it.
         """
         pipe = self._redis.pipeline(transaction=False)
         pipe.hget(self._keys.settle, "newest_ms")
         pipe.zrangebyscore(self._keys.restarts, f"({seen_ms}", "+inf", start=0, num=1)
-        newest, restarts = pipe.execute()
+        found = pipe.execute(raise_on_error=False)
+        newest = answered(self._keys.settle, found[0])
+        restarts = answered(self._keys.restarts, found[1])
         with decoding(f"{self._keys.settle}: field newest_ms"):
             newest_ms = moment(newest or 0)
         if newest_ms < seen_ms:  # no restart was recorded yet

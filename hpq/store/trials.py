@@ -29,7 +29,7 @@ from hpq.domain.attempt import (
 from hpq.domain.retry_policy import AWAIT_LEASES
 from hpq.domain.sweep import SCHEMA, RunnableSweep
 from hpq.domain.trial import Artifacts, Claim, TrialId
-from hpq.errors import no_sweep
+from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
 from hpq.store.wire import attempt
 from hpq.store.wire import sweep as sweep_codec
@@ -57,8 +57,14 @@ class TrialStore:
         for sid in sids:
             pipe.get(self._keys.notice(sid))
         pipe.time()
-        *found, now = pipe.execute()
-        return [(text or b"").decode("utf-8", "replace") for text in found], clock_ms(now)
+        *found, now = pipe.execute(raise_on_error=False)
+        told = [""] * len(sids)
+        for i, sid in enumerate(sids):
+            with suppress(DecodeError):  # of another type: the others are told
+                told[i] = (answered(self._keys.notice(sid), found[i]) or b"").decode(
+                    "utf-8", "replace"
+                )
+        return told, clock_ms(answered("", now))
 
     def take_notice(self, sid: str, state: str) -> bool:
         """Return True for the one worker that must send a notice of a sweep's state."""

@@ -25,7 +25,7 @@ from hpq.connection import tls
 from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.connection.credentials import FILE_SCHEME, redact
 from hpq.domain.sweep import SweepView
-from hpq.errors import Forbidden, OutOfReach
+from hpq.errors import DecodeError, Forbidden, OutOfReach
 from hpq.notice import Notice
 from hpq.process import replace_private
 from hpq.settings import Settings, read, unknown_settings
@@ -163,7 +163,10 @@ class _SeenData:
     def look(self, reader: StoreReader) -> Notice | None:
         """Return a notice, once, if the server lacks data that this HPQ_HOME has seen."""
         seen_ms = self._read().get(self._server, 0)
-        newest_ms, lost_after_ms = reader.lost_after(seen_ms)
+        try:
+            newest_ms, lost_after_ms = reader.lost_after(seen_ms)
+        except DecodeError:  # of no sweep: no command may fail for it
+            return None
         if newest_ms != seen_ms:
             self._keep(newest_ms)
         return None if lost_after_ms is None else _went_back(lost_after_ms)

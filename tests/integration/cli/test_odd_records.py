@@ -168,6 +168,21 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "worker: refuses a list": (WORKER, lambda r: r.hset(WORKER, "refuses", "[7]")),
     "worker: its record is a set": (WORKER, lambda r: make_other(r, WORKER, "set")),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [b"inf", b"\xff", b"-1", b"9" * 30, "list"])
+def test_no_command_fails_for_the_time_by_which_lost_data_are_noticed(
+    world: Redis, hpq, value: bytes | str
+) -> None:
+    assert hpq("ls").returncode == 0
+    if isinstance(value, bytes):
+        world.hset("hpq:settle", "newest_ms", value)
+    else:
+        make_other(world, "hpq:settle", value)
+    for words in (["ls"], ["show", OTHER], ["workers"], ["pause", OTHER]):
+        assert hpq(*words).returncode == 0, words
+
+
 OF_TRIAL = ["results", SID, "-o", "json"]
 
 

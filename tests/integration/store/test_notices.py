@@ -68,6 +68,30 @@ def test_the_end_of_a_sweep_is_told_once_with_its_best(
     assert b"s3cret" not in raw, "the URL is a secret, and never goes to Redis"
 
 
+@pytest.mark.parametrize("key", ["hpq:s:bad:events", "hpq:notice:bad", "hpq:s:bad:rank"])
+def test_a_damaged_sweep_keeps_no_notice_of_another_back(
+    hook: Hook,
+    workers: list[Notices],
+    store: TrialStore,
+    who: WorkerPresence,
+    sweep_of: MakeSweep,
+    redis: Redis,
+    key: str,
+) -> None:
+    """The events, the last notice, or the ranking of a sweep that is read first are a list."""
+    metric = Metric(name="acc", goal=Goal.MAXIMIZE)
+    for sid in ("bad", "good"):
+        sweep_of(1, sid, metric=metric, digest=sid)
+    look(workers)
+    for nonce in ("a", "b"):
+        end(store, take(store, who, nonce), 0.75)
+    redis.delete(key)
+    redis.rpush(key, "x")
+    look(workers)
+    while "good is finished" not in hook.next():
+        pass
+
+
 def test_what_was_over_long_before_a_worker_came_is_no_news(
     hook: Hook,
     reader: StoreReader,

@@ -17,6 +17,9 @@ from http.client import HTTPException
 from threading import Event
 from typing import Any
 
+from redis.exceptions import RedisError
+
+from hpq.connection.damage import damage
 from hpq.domain.status import event_ms
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import DecodeError
@@ -84,12 +87,22 @@ class Notices:
         is_stalled = self._is_stalled(sweeps, now_ms)
         for sweep, before in zip(sweeps, told, strict=True):
             what = _what(sweep, is_stalled=is_stalled)
-            if what == before:
-                continue
-            if what in _EVENTS:
-                self._tell(self._send, sweep, what, now_ms)
-            elif before and not (before == _NEAR and _is_near(sweep)):  # resumed, or retried
-                self._store.drop_notice(sweep.id)
+            try:
+                self._tell_change(self._send, sweep, before, what, now_ms)
+            except RedisError as error:
+                if not damage(error):
+                    raise
+                log.warning("no notice of sweep %s: %s", sweep.id, error)
+
+    def _tell_change(
+        self, send: Channel, sweep: SweepView, before: str, what: str, now_ms: int
+    ) -> None:
+        if what == before:
+            return
+        if what in _EVENTS:
+            self._tell(send, sweep, what, now_ms)
+        elif before and not (before == _NEAR and _is_near(sweep)):  # resumed, or retried
+            self._store.drop_notice(sweep.id)
 
     def _tell(self, send: Channel, sweep: SweepView, what: str, now_ms: int) -> None:
         """Send a notice if its reason is news, and no other worker sends it."""
@@ -104,7 +117,13 @@ class Notices:
         return now_ms - max(map(self._changed_ms, sweeps)) >= self._stalled_ms
 
     def _changed_ms(self, sweep: SweepView) -> int:
-        return max(sweep.created_ms, event_ms(self._reader.events.last_id(sweep.id)))
+        try:
+            last = self._reader.events.last_id(sweep.id)
+        except RedisError as error:
+            if not damage(error):
+                raise
+            last = "0"  # `hpq show` says why
+        return max(sweep.created_ms, event_ms(last))
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
