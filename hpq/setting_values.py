@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import re
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -93,10 +94,15 @@ def parse_folder(text: str) -> Path:
     except RuntimeError:  # ~ of a user without a home, or ~nobody
         raise ValueError("the home directory of ~ is unknown; use a full path") from None
     for one in (path, *path.parents):
-        if os.path.isdir(one):
-            break
-        if os.path.exists(one):
+        try:
+            is_folder = stat.S_ISDIR(one.stat().st_mode)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise ValueError("a name in it is too long; use a shorter path") from None
+            continue  # it may be created, or its user may not look
+        if not is_folder:
             raise ValueError(f"{one} is a file; use the path of a directory")
+        break
     return path
 
 

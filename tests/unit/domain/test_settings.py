@@ -54,12 +54,16 @@ def test_what_is_no_number_is_told_what_would_be(name: str, value: str, said: st
 
 
 @pytest.mark.parametrize("name", ["HPQ_HOME", "HPQ_SCRATCH", "HPQ_DATA", "HPQ_CODE", "HPQ_STORE"])
-def test_a_directory_that_is_a_file_or_below_one_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_directory_that_is_a_file_or_below_one_or_has_too_long_a_name_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     code = "home-unusable" if name in ("HPQ_HOME", "HPQ_SCRATCH") else "setting-invalid"
     (tmp_path / "file").touch()
     for path in ("file", "file/below", "file/below/it"):
         with raises(code, name, f"{tmp_path}/file is a file"):
             read({name: str(tmp_path / path)})
+    with raises(code, name, "too long"):
+        read({name: str(tmp_path / ("x" * 300) / "home")})
     assert read({name: str(tmp_path / "new" / "folder")})
     with raises(code, name):
         read({name: "~no-such-user/x"})
