@@ -129,7 +129,8 @@ class Home:
 
         def is_another() -> bool:
             with contextlib.suppress(OSError):
-                return self.info("run_id") != run_id
+                is_loading = self.ask("PING").startswith("-LOADING")
+                return self.info("run_id") != run_id and not is_loading
             return False
 
         self.until(is_another)
