@@ -16,7 +16,7 @@ from benchmarks.server import Server, private_server
 from benchmarks.sweeps import TRAINING, put, wait_over
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.identity import ParameterSet
-from hpq.domain.sweep import SCHEMA, Launch, Metric, SweepView
+from hpq.domain.sweep import Launch, Metric, SweepView
 from hpq.search.continuous import LogUniform, Uniform
 from hpq.search.discrete import Categorical, IntUniform
 from hpq.search.search_spec import Sampler, Search
@@ -83,7 +83,7 @@ class Ours:
         self._rng, self._next = Random(1), 1
         search = Search(space=_SPACE, sampler=sampler)
         sweep = SweepView(
-            id="s", name="s", digest="d", launch=Launch(trainer="digits"), schema=SCHEMA,
+            id="s", name="s", digest="d", launch=Launch(trainer="digits"),
             metric=Metric(name="loss"), sampler=sampler, search=encode_search(search),
         )  # fmt: skip
         context = StoreContext.open(server.redis, keys, mints=False)

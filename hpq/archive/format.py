@@ -1,6 +1,6 @@
 """The file format of an archive: gzipped JSON lines. A header, rows of Redis keys, a row count.
 
-    {"hpq-archive": 1, "schema": 1, "sweep": "digits-3u4d4", "trials": 16, …}
+    {"hpq-archive": 1, "hpq": "0.1.0", "sweep": "digits-3u4d4", "trials": 16, …}
     {"trial": 7, "part": "log", "kind": "stream", "items": [["1763700000000-0", "d", "epoch 1"], …]}
     {"end": 812}
 
@@ -22,13 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from hpq.domain.identity import SWEEP_ID
-from hpq.domain.sweep import SCHEMA
+from hpq.domain.sweep import SCHEMA, refusal_of_schema
 from hpq.error_ids import Code
 from hpq.errors import UserError
 from hpq.notice import plural
 from hpq.store.keys import SWEEP_PARTS
 
-FORMAT = 1
 ITEMS = 500  # of one line, at most
 _LINE = 32 * 1024 * 1024  # bytes; hpq writes no longer line
 _SHORT = 1024 * 1024  # bytes of a line whose values cannot take much memory
@@ -47,7 +46,6 @@ class Header:
 
     sweep: str
     trials: int
-    schema: int
     thinned: int = 0  # trials without logs and points, dropped earlier; 0 when read from a file
 
 
@@ -76,9 +74,8 @@ def encode_header(header: Header, version: str) -> str:
     """Return the first line."""
     return json.dumps(
         {
-            "hpq-archive": FORMAT,
+            "hpq-archive": SCHEMA,
             "hpq": version,
-            "schema": header.schema,
             "sweep": header.sweep,
             "trials": header.trials,
         }
@@ -168,19 +165,15 @@ def _parse(line: bytes, number: int) -> dict[str, Any]:
 
 
 def _header(data: dict[str, Any]) -> Header:
-    form, schema, trials = data.get("hpq-archive"), data.get("schema"), data.get("trials")
-    if not isinstance(form, int) or not isinstance(schema, int) or not isinstance(trials, int):
+    schema, trials = data.get("hpq-archive"), data.get("trials")
+    if not isinstance(schema, int) or not isinstance(trials, int):
         raise ArchiveInvalid("not an hpq archive: its first line is no archive header")
-    if form > FORMAT or schema > SCHEMA:
-        raise ArchiveInvalid(
-            f"written by a newer hpq (format {form}, schema {schema}); this one reads up to"
-            f" format {FORMAT}, schema {SCHEMA}: upgrade hpq",
-            code="hpq-too-old",
-        )
+    if refusal := refusal_of_schema(schema):
+        raise ArchiveInvalid(refusal, code="hpq-too-old")
     sid = data.get("sweep")
     if not isinstance(sid, str) or not SWEEP_ID.match(sid):
         raise ArchiveInvalid("not an hpq archive: its header names no sweep")
-    return Header(sweep=sid, trials=trials, schema=schema)
+    return Header(sweep=sid, trials=trials)
 
 
 def _row(data: dict[str, Any], header: Header) -> Row:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hpq import __version__
 from hpq.archive.format import ITEMS, Header, Row, encode_end, encode_header, encode_row
-from hpq.domain.sweep import SCHEMA, SweepView
+from hpq.domain.sweep import SweepView
 from hpq.errors import UserError, writing
 from hpq.process import sync_folder
 from hpq.store.archive import ArchiveReader, Item
@@ -29,16 +29,13 @@ def write(context: StoreContext, sid: str, path: Path, *, replaces: bool = False
         UserError: a trial runs, the sweep changed meanwhile, the file exists or is unwritable.
     """
     sweep = SweepReader(context.redis, context.keys).get(sid)
-    if sweep.schema > SCHEMA:
-        text = f"{sid}: created by a newer hpq (schema {sweep.schema}); upgrade this hpq"
-        raise UserError(text, code="hpq-too-old")
     if sweep.counts.running:
         raise UserError(
             f"{sid} has running trials ({sweep.counts.running}); pause it (hpq pause {sid}), and"
             " archive it when they have ended",
             code="trials-running",
         )
-    header = Header(sweep=sid, trials=sweep.counts.total, schema=sweep.schema)
+    header = Header(sweep=sid, trials=sweep.counts.total)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # pods share process ids
     try:
         with writing(path):

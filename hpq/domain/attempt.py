@@ -14,7 +14,6 @@ class Nothing:
     """Reply to a claim if no trial can be claimed."""
 
     is_drained: bool = False  # `hpq drain` stopped this worker from claiming
-    newer: str = ""  # a sweep that needs a newer hpq
     short: str = ""  # a sweep whose waiting trials need more time than the worker has left
     unfed: str = ""  # a sweep that lacks a suggester, which this worker should start
 

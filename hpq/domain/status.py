@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hpq.domain.owner import Owner
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
+from hpq.error_ids import Code
 from hpq.notice import Notice
 
 
@@ -20,7 +21,7 @@ class Worker:
     """A live worker, as its presence record describes it.
 
     `takes` are the built-in trainers; `key` is the fingerprint of its
-    HPQ_CODE_KEY; `store` is yes or no for HPQ_STORE, or "" for an older worker; `refuses` has, by
+    HPQ_CODE_KEY; `store` is yes or no for HPQ_STORE; `refuses` has, by
     sweep id, the reason why the worker cannot run a sweep.
     """
 
@@ -33,7 +34,6 @@ class Worker:
     seen_ms: int = 0
     device: str = ""
     version: str = ""
-    schema: int = 1  # of the newest sweeps that it can decode
     takes: tuple[str, ...] = ()
     key: str = ""
     store: str = ""
@@ -58,11 +58,14 @@ class UnreadableSweep:
 
     id: str
     why: str
+    code: Code = "value-unreadable"
 
     @property
     def notice(self) -> Notice:
-        """What is unreadable, and how to remove it."""
-        return Notice("value-unreadable", f"{self.why}; `hpq rm --force {self.id}` removes it")
+        """What is unreadable, and the remedy."""
+        if self.code == "hpq-too-old":  # `why` names the upgrade
+            return Notice(self.code, self.why)
+        return Notice(self.code, f"{self.why}; `hpq rm --force {self.id}` removes it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,7 @@ from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.trial import Json, TrialState
 
-# Each sweep has a schema number, and a worker ignores sweeps whose number is higher than its own.
-# 3: the record covers the search, and each trial's parameters are signed.
-# 4: `schema_of` lists what an older worker would ignore.
-SCHEMA = 4
-COMMON_SCHEMA = 3
-FEATURE_SCHEMA = 4
+SCHEMA = 1  # the format of sweeps and archives; a greater one is refused (`refusal_of_schema`)
 DEFAULT_QUEUE = "default"
 FUNCTION = "function"  # trainer and queue of trials that `hpq.agent` runs in its caller's process
 _PLACE = 60  # characters of a file and line
@@ -278,7 +273,6 @@ class RunnableSweep:
     replicates: int = 1  # trials with the same parameters, numbered consecutively
     provenance: Mapping[str, Json] = field(default_factory=dict)
     created_ms: int = 0
-    schema: int = COMMON_SCHEMA
 
     @property
     def further_metrics(self) -> tuple[str, ...]:
@@ -297,7 +291,7 @@ class RunnableSweep:
     @property
     def reporter(self) -> Reporter | None:
         """What reports the metrics of a program; None if its printed lines do."""
-        found = self.provenance.get("reporter")  # not in the launch record: older hpq signs that
+        found = self.provenance.get("reporter")
         if not isinstance(found, Mapping):
             return None
         by: ReportsBy = "hpq.report" if found.get("by") == "hpq.report" else "wandb"
@@ -359,10 +353,11 @@ class SweepView(RunnableSweep):
         return f"hpq set {self.id} {change}" if change else f"hpq resume {self.id}"
 
 
-def schema_of(sweep: SweepView) -> int:
-    """Return the lowest schema whose workers know everything that a sweep uses."""
-    uses = (sweep.objectives, sweep.constraints, sweep.idle_s, sweep.budget)
-    return max(sweep.schema, FEATURE_SCHEMA if any(uses) else COMMON_SCHEMA)
+def refusal_of_schema(schema: int) -> str:
+    """Return why this hpq does not read data of a schema; "" if it does."""
+    if schema <= SCHEMA:
+        return ""
+    return f"written by a newer hpq (schema {schema}; this one reads {SCHEMA}); upgrade this hpq"
 
 
 def is_same_goal(one: RunnableSweep, other: RunnableSweep) -> bool:

@@ -70,7 +70,7 @@ class SweepReader:
         sweeps = []
         for sweep in self.get_each(ids):
             if isinstance(sweep, UnreadableSweep):
-                raise DecodeError(sweep.why)
+                raise DecodeError(sweep.why, code=sweep.code)
             sweeps.append(sweep)
         return sweeps
 
@@ -93,7 +93,7 @@ class SweepReader:
                 return None
             return sweep_codec.decode_sweep(self._keys.sweep(sid), sid, row, *sizes)
         except DecodeError as error:
-            return UnreadableSweep(id=sid, why=str(error))
+            return UnreadableSweep(id=sid, why=str(error), code=error.code)
 
     def ended(self, age_ms: float) -> Iterator[tuple[SweepView, str]]:
         """Yield the sweeps that ended at least `age_ms` ago, each with the id of its last event.

@@ -27,7 +27,7 @@ from hpq.domain.attempt import (
     WorkerPresence,
 )
 from hpq.domain.retry_policy import AWAIT_LEASES
-from hpq.domain.sweep import SCHEMA, RunnableSweep
+from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Artifacts, Claim, TrialId
 from hpq.errors import DecodeError, no_sweep
 from hpq.store.scripts import StoreContext
@@ -117,7 +117,6 @@ class TrialStore:
             host=who.host,
             nonce=nonce,
             lease_ms=lease_ms,
-            schema=SCHEMA,
             provenance=provenance,
             skip=list(skip),
             only=only,

@@ -17,7 +17,7 @@ from hpq.domain.status import Fleet, ServerMemory, Worker
 from hpq.errors import DecodeError
 from hpq.notice import Notice
 from hpq.store.keys import Keys
-from hpq.store.wire.fields import Reader, Row, count, decoding, loads, mapping, whole
+from hpq.store.wire.fields import Reader, Row, decoding, loads, mapping, whole
 
 SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a lease apart
 _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\Z")  # of a worker: host, pid, 4 hex digits
@@ -104,10 +104,7 @@ class WorkerReader:
         return Counter((worker.queue, worker.state) for worker in self._live())
 
     def _gpu_ms(self) -> Mapping[str, int]:
-        try:
-            found: Any = self._redis.hgetall(self._keys.spent)
-        except NoPermissionError:  # a user of an older hpq
-            return {}
+        found: Any = self._redis.hgetall(self._keys.spent)
         return _counts(found)
 
     def _trials(self, queues: list[str]) -> tuple[Mapping[tuple[str, str], int], ...]:
@@ -138,10 +135,7 @@ class WorkerReader:
 
 
 class OwnerReader:
-    """Read the owners under one prefix.
-
-    A Redis user of an older hpq may not read limits: there are none on such a server.
-    """
+    """Read the owners under one prefix."""
 
     def __init__(self, redis: Redis, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
@@ -182,10 +176,7 @@ class OwnerReader:
         return True
 
     def _limits(self) -> dict[tuple[str, str], int]:
-        try:
-            found: Any = self._redis.hgetall(self._keys.limits)
-        except NoPermissionError:
-            return {}
+        found: Any = self._redis.hgetall(self._keys.limits)
         limits = {}
         for raw, value in found.items():
             owner, _, name = _text(raw).rpartition("/")
@@ -274,7 +265,6 @@ def _decoded(name: str, seen_ms: int, r: Reader, silent_since: float) -> Worker:
         seen_ms=seen_ms,
         device=r.text("device"),
         version=r.text("version"),
-        schema=r.parse("schema", 1, count),
         takes=r.parse("takes", tuple[str, ...](), _texts),
         key=r.text("key"),
         store=r.text("store"),

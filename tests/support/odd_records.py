@@ -76,7 +76,7 @@ def fill(redis: Redis, sweep_of: Callable[..., SweepView], store: TrialStore) ->
     redis.hset(SWEEP, mapping={**more, "least_ms": "5", "retry_ended": "why", "no_more": ""})
     refuses = dumps({OTHER: {"code": "worker-fault", "text": "t"}})
     fields = {
-        "pid": "12", "device": "cpu", "version": "0.9", "only": "", "pod": "", "schema": "5",
+        "pid": "12", "device": "cpu", "version": "0.9", "only": "", "pod": "",
         "ran_on": "d", "store": "yes", "store_id": "abc", "takes": json.dumps(["digits"]),
         "state": "busy", "trial": f"{SID}/1", "fault": "", "key": "k", "refuses": refuses,
     }  # fmt: skip

@@ -3,29 +3,27 @@
 -- A repeated call with the same nonce gets the same claim, with the checkpoint and `unfed` of that moment.
 -- Operators' limits of the owner are applied here.
 -- KEYS prefix
--- ARGV {queue, worker, host, nonce, lease_ms, schema (the newest that the worker reads), provenance (digest
---      of what its attempts run on), skip (list of sweeps), only (the one sweep that may be
---      claimed; '' for any), gpus (of a trial here; optional: 1), left_ms (until this worker is stopped;
---      optional)}
+-- ARGV {queue, worker, host, nonce, lease_ms, provenance (digest of what its attempts run on),
+--      skip (list of sweeps), only (the one sweep that may be claimed; '' for any), gpus (of a trial
+--      here; optional: 1), left_ms (until this worker is stopped; optional)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
 --      began, the sweep's created_ms, signature, timeout_s, stall_s and owner, 1 if operators' limits exist,
---      unfed | empty, a sweep with a newer schema ('' for none), short (a sweep whose waiting
---      trials need more time than is left; '' for none), unfed (a sweep that lacks a suggester; '' for none) |
---      drained (a person stopped this worker from claiming)
+--      unfed | empty, short (a sweep whose waiting trials need more time than is left; '' for none), unfed (a
+--      sweep that lacks a suggester; '' for none) | drained (a person stopped this worker from claiming)
 
 local args = cjson.decode(ARGV[1])
 local queue, worker, host, nonce = args.queue, args.worker, args.host, args.nonce
-local lease, schema, provenance, skip = tonumber(args.lease_ms), tonumber(args.schema), args.provenance, {}
+local lease, provenance, skip = tonumber(args.lease_ms), args.provenance, {}
 for _, sid in ipairs(args.skip) do skip[sid] = true end
 local gpus = args.gpus or '1'
 local full = is_full()  -- before any other write
 local left = tonumber(args.left_ms)
-local newer, short, unfed = '', '', ''
+local short, unfed = '', ''
 local ROW_BYTES = 131072 -- twice what hpq writes
 local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
 
 local w = also({KEY = key('w', worker)}, 'queue', 'nonce', 'claim', 'store_id', 'drain', 'state')
-local LIMITS = {'schema', 'created_ms', 'signature', 'timeout_s', 'stall_s', 'priority'}  -- `hpq set` changes some
+local LIMITS = {'created_ms', 'signature', 'timeout_s', 'stall_s', 'priority'}  -- `hpq set` changes some
 
 local function answer(s, t)
   local row, checkpoint = redis.call('HGET', sweep_key(s.SID, 'params'), t.N) or '', t.checkpoint or ''
@@ -178,10 +176,6 @@ local function claim_from(sid, score)
     save(s)
   end
   if claimable(s) == 0 then return end
-  if (tonumber(s.schema) or 0) > schema then
-    newer = sid
-    return
-  end
   if not is_in_turn(s, score) or not owners().allow(s) then return end
   if left then
     also(s, 'dur_n', 'dur_sum', 'dur_sq', 'least_ms')
@@ -227,4 +221,4 @@ if found then return found end
 redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')
 redis.call('PEXPIRE', w.KEY, 3 * lease)
-return {'empty', newer, short, unfed}
+return {'empty', short, unfed}

@@ -19,7 +19,7 @@ end
 if verb == 'undo' then
   redis.call('HDEL', w, 'drain')
 else
-  redis.call('HSET', w, 'drain', 0)  -- an older hpq reads a time in ms here, and 0 as no end
+  redis.call('HSET', w, 'drain', 1)
   redis.call('ZREM', key('q', f[1], 'idle'), worker)
 end
 return {'ok', running_trial()}

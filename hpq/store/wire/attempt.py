@@ -47,8 +47,8 @@ def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> 
         return Nothing(is_drained=True)
     unfed = sweep_id(values[-1]) if values[-1] else ""
     if reply == "empty":
-        newer, short = (sweep_id(raw) if raw else "" for raw in values[:2])
-        return Nothing(newer=newer, short=short, unfed=unfed)
+        short = sweep_id(values[0]) if values[0] else ""
+        return Nothing(short=short, unfed=unfed)
     sid, number, attempt, row, checkpoint, unbegun, *of_sweep, _ = values
     with decoding(f"claim of {sid!r}"):
         claim = Claim(

@@ -1,15 +1,13 @@
 """Decode dataclasses from JSON: each value must have the type of its field.
 
-A field of a newer version is ignored. A word that only a newer version knows becomes the default of
-its field.
+Names that are no fields are ignored.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
@@ -19,57 +17,29 @@ from hpq.store.wire.fields import loads
 
 T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)
-_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
-
-
-class NewerWord(ValueError):
-    """Raised for a word of a newer version if its field has no default."""
-
-    def __init__(self, words: type[StrEnum], text: str) -> None:
-        super().__init__(f"this version does not know {text!r}")
-        self.words = words
-
-
-def word(words: type[W], text: str) -> W | None:
-    """Return the member of an enum; None for a word of a newer version.
-
-    Raises:
-        ValueError: the text is not a word.
-    """
-    try:
-        return words(text)
-    except ValueError:
-        if _WORD.fullmatch(text):
-            return None
-        raise
 
 
 def record(kind: type[T], data: Any) -> T:
     """Decode a dataclass from a mapping, or from the text of one.
 
     Raises:
-        NewerWord: only a newer version can decode the data.
         ValueError, TypeError: the data do not fit the dataclass.
     """
     read = loads(data) if isinstance(data, str) else data
     if not isinstance(read, Mapping):
         raise ValueError("not a mapping")
     values = {}
-    for name, hint, has_default in _typed_fields(kind):  # type: ignore[arg-type]
+    for name, hint in _typed_fields(kind):  # type: ignore[arg-type]
         if name in read:
-            try:
-                values[name] = _checked(hint, read[name], name)
-            except NewerWord as error:
-                if not has_default or error.words not in (hint, *get_args(hint)):
-                    raise
+            values[name] = _checked(hint, read[name], name)
     return kind(**values)
 
 
 @cache
-def _typed_fields(kind: type[Any]) -> list[tuple[str, Any, bool]]:
-    """Return name and type of each field, and whether it has a default."""
+def _typed_fields(kind: type[Any]) -> list[tuple[str, Any]]:
+    """Return name and type of each field."""
     hints = get_type_hints(kind)
-    return [(f.name, hints[f.name], f.default is not MISSING) for f in fields(kind)]
+    return [(f.name, hints[f.name]) for f in fields(kind)]
 
 
 def _checked(hint: Any, value: Any, name: str) -> Any:
@@ -93,10 +63,7 @@ def _checked(hint: Any, value: Any, name: str) -> Any:
     if is_dataclass(hint):
         return value if is_dataclass(value) else record(hint, value)  # type: ignore[arg-type]
     if isinstance(hint, type) and issubclass(hint, StrEnum) and isinstance(value, str):
-        found = word(hint, value)
-        if found is None:
-            raise NewerWord(hint, value)
-        return found
+        return hint(value)
     raise ValueError(f"{name}: {str(value)[:80]} has the wrong type, or is not finite")
 
 

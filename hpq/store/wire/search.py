@@ -11,7 +11,7 @@ from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.expressions import Expression
 from hpq.search.followers import Follower
-from hpq.search.search_spec import Sampler, Search
+from hpq.search.search_spec import Search
 from hpq.search.space import Space
 from hpq.store.wire.fields import decoding, dumps_in_order, mapping
 from hpq.store.wire.records import record
@@ -69,5 +69,4 @@ def decode_search(key: str, text: str) -> Search:
             tuple(map(Expression.test, data.get("require", []))),
             tuple(record(Follower, one) for one in data.get("zip", [])),
         )
-        Sampler(data["sampler"])  # no other sampler replaces one of a newer version
         return record(Search, {**data, "space": space})

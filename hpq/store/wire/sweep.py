@@ -1,7 +1,7 @@
 """Encode and decode a sweep: the fields of its hash, some of them JSON.
 
-A field that cannot be decoded raises DecodeError with its key and name. Fields of a newer version
-are ignored. Numbers are decimal text, times integer milliseconds.
+A field that cannot be decoded raises DecodeError with its key and name. Unknown fields are ignored.
+Numbers are decimal text, times integer milliseconds.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from hpq.domain.budget import Budget
 from hpq.domain.constraint import Constraint
 from hpq.domain.status import DurationStats
 from hpq.domain.sweep import (
-    COMMON_SCHEMA,
     MOST_REPLICATES,
+    SCHEMA,
     EarlyTerminate,
-    Goal,
     Keep,
     Launch,
     Metric,
     RunnableSweep,
     SweepView,
     TargetReached,
-    schema_of,
+    refusal_of_schema,
 )
 from hpq.domain.trial import Json
+from hpq.errors import DecodeError
 from hpq.store.wire.fields import (
     MOST,
     Reader,
@@ -43,7 +43,7 @@ from hpq.store.wire.fields import (
     number,
     real,
 )
-from hpq.store.wire.records import NewerWord, record, word
+from hpq.store.wire.records import record
 
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
 
@@ -53,7 +53,7 @@ def encode_sweep(sweep: SweepView) -> dict[str, str]:
     suggested = {"sampler": sweep.sampler, "search": sweep.search, "run_cap": str(sweep.run_cap)}
     return {
         **(suggested if sweep.sampler else {}),
-        "schema": str(schema_of(sweep)),
+        "schema": str(SCHEMA),
         "name": sweep.name,
         "digest": sweep.digest,
         "launch": encode_launch(sweep.launch),
@@ -169,7 +169,13 @@ def decode_runnable(key: str, sid: str, row: Row) -> RunnableSweep:
 
 
 def _runnable(r: Reader, sid: str) -> dict[str, Any]:
-    """Decode the fields of RunnableSweep, by name."""
+    """Decode the fields of RunnableSweep, by name.
+
+    Raises:
+        DecodeError: a field is invalid (names it), or a newer hpq wrote the sweep.
+    """
+    if refusal := refusal_of_schema(r.count("schema")):
+        raise DecodeError(f"{r.key}: field schema: {refusal}", code="hpq-too-old")
     return {
         "id": sid,
         "launch": r.parse("launch", Launch(), lambda text: record(Launch, text)),
@@ -188,13 +194,12 @@ def _runnable(r: Reader, sid: str) -> dict[str, Any]:
         "search": r.parse("search", "", str),  # whole: it is signed
         "keep": r.parse("keep", None, lambda text: record(Keep, text)),
         "history": r.text("history"),
-        "early": r.parse("early", None, _decode_early),
+        "early": r.parse("early", None, lambda text: record(EarlyTerminate, text)),
         "method": r.text("method"),
         "seed": r.whole("seed"),
         "replicates": r.parse("replicates", 1, _replicates),
         "provenance": r.parse("provenance", dict[str, Json](), mapping),
         "created_ms": r.moment("created_ms"),
-        "schema": r.parse("schema", COMMON_SCHEMA, count),
     }
 
 
@@ -205,13 +210,12 @@ def encode_launch(launch: Launch) -> str:
 
 @lru_cache  # most sweeps of a list have the same
 def _decode_metric(text: str) -> Metric | None:
-    """Decode the metric; None for a goal of a newer version, since a wrong ranking misleads.
+    """Decode the metric.
 
     Raises:
-        ValueError, TypeError, KeyError: the text is not a metric.
+        ValueError, TypeError: the text is not a metric.
     """
-    data = mapping(text)
-    return record(Metric, data) if word(Goal, str(data["goal"])) else None
+    return record(Metric, text)
 
 
 def _decode_objectives(text: str) -> tuple[Metric, ...]:
@@ -220,18 +224,6 @@ def _decode_objectives(text: str) -> tuple[Metric, ...]:
 
 def _decode_constraints(text: str) -> tuple[Constraint, ...]:
     return tuple(map(Constraint.parse, _list(text)))
-
-
-def _decode_early(text: str) -> EarlyTerminate | None:
-    """Decode the rule, which lua/lib/early.lua reads, too; None for a rule of a newer version.
-
-    Raises:
-        ValueError, TypeError: the text is not a rule.
-    """
-    try:
-        return record(EarlyTerminate, text)
-    except NewerWord:
-        return None
 
 
 def encode_appended_file(digest: str, spec: Mapping[str, Json], origin: Mapping[str, Json]) -> str:

@@ -109,8 +109,8 @@ def decode_trial(
     queued: TrialState | None = TrialState.QUEUED
     state = r.parse("state", queued, lambda text: _known(TrialState, text))
     failure = _failure(r)
-    if state is None:  # of a newer version, or forged: no view stops for it
-        state, phase = TrialState.QUEUED, f"{r.text('state')} (state of a newer hpq)"
+    if state is None:  # another client wrote it: no view stops for it
+        state, phase = TrialState.QUEUED, f"{r.text('state')} (no state of hpq)"
     return TrialView(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
@@ -167,7 +167,7 @@ def encode_usage(usage: Mapping[str, float]) -> str:
 
 
 def _decode_usage(text: str) -> dict[str, float]:
-    named = zip(USAGE, text.split(), strict=False)  # a newer hpq may know more names
+    named = zip(USAGE, text.split(), strict=False)  # the last ones may lack
     found = {name: float(part) for name, part in named if part != "-"}
     return {name: value for name, value in found.items() if math.isfinite(value)}
 

@@ -36,11 +36,7 @@ def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
 def in_words(fields: Mapping[str, str]) -> str:
     """Return fields of a sweep as KEY=VALUE words: `stall=2h retries=1`."""
     keys = {field: key for key, field in FIELDS.items()}
-    return " ".join(
-        f"{keys.get(name, name)}={_word(name, text)}"
-        for name, text in fields.items()
-        if name != "schema"
-    )
+    return " ".join(f"{keys.get(name, name)}={_word(name, text)}" for name, text in fields.items())
 
 
 def _word(field: str, text: str) -> str:
@@ -50,5 +46,5 @@ def _word(field: str, text: str) -> str:
         if field == "budget_ms":
             return f"{Budget(budget_ms=int(text)).gpu_hours:.6g}"
         return (clock(int(text)) if text else "none") if field == "until_ms" else text
-    except ValueError:  # written by a newer hpq
+    except ValueError:  # another client wrote it
         return text

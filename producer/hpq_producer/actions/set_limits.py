@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
-from hpq.domain.sweep import FEATURE_SCHEMA, SweepView
+from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.store.wire.fields import MOST_TEXT, dumps, number
 from hpq_producer.actions.limits import FIELDS, TAG, in_words
@@ -29,7 +29,7 @@ def set_limits(session: Session, sweep: SweepView, fields: Mapping[str, str]) ->
         done = f"{done}; {saved}" if done else saved
     cap = rest.pop("run_cap", None)
     if sweep.budget is None and rest.keys() & {"budget_ms", "until_ms"}:
-        rest = {"budget_ms": "0"} | rest | {"schema": str(max(sweep.schema, FEATURE_SCHEMA))}
+        rest = {"budget_ms": "0"} | rest
     if "priority" in rest:
         check_priority(session.reader, sweep.owner, int(rest["priority"]))
     if rest:

@@ -63,7 +63,7 @@ def describe_prune_event(event: Event, sweep: SweepView) -> str:
     """Return the text of the event `prune`."""
     try:
         return f"to be pruned: {describe_pruning(record(Pruning, event.fields['why']), sweep)}"
-    except (KeyError, TypeError, ValueError):  # written by a newer hpq
+    except (KeyError, TypeError, ValueError):  # another client wrote it
         return "to be pruned"
 
 

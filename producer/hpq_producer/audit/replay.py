@@ -1,7 +1,7 @@
 """Replay a sweep's events against the transition table, and compare the result with the store.
 
-Pure. Events are folded one by one, and trials with the same history share a record. Events that
-only a newer version knows are counted and ignored.
+Pure. Events are folded one by one, and trials with the same history share a record. Events that hpq
+does not write are violations.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ class Audit:
     reused: int  # ends that are results of older sweeps
     late: int  # results that were accepted after the lease was reaped
     latencies_ms: tuple[int, ...]
-    unknown: Mapping[str, int]  # events that this version does not know
 
     def quantile_ms(self, share: float) -> int | None:
         """Return the latency that a share (0 to 1) of all does not exceed; None without any."""
@@ -235,7 +234,13 @@ class Replay:
 
     def verdict(self, counters: SweepCounters) -> Audit:
         """Return all violations, those of the sweep's counters included."""
-        of_sweep = [Violation(trial=0, what=what) for what in self.counters_differ(counters)]
+        unknown = [
+            f"{n} {plural(n, 'event')} {what!r:.60}, which hpq does not write"
+            for what, n in self._unknown.items()
+        ]
+        of_sweep = [
+            Violation(trial=0, what=what) for what in (*self.counters_differ(counters), *unknown)
+        ]
         return Audit(
             trials=counters.total,
             open=counters.waiting + counters.running,
@@ -250,7 +255,6 @@ class Replay:
             reused=self._reused,
             late=self._late,
             latencies_ms=tuple(sorted(self._latencies_ms)),
-            unknown=dict(self._unknown),
         )
 
 

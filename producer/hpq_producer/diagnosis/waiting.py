@@ -119,13 +119,6 @@ def explain_no_worker(
         if sweep.id in worker.refuses:
             why = worker.refuses[sweep.id]
             return Notice(why.code, f"{clean(worker.name)} cannot run it: {clean(why.text)}")
-    if all(w.schema < sweep.schema for w in willing):
-        older = willing[0]
-        return Notice(
-            "hpq-too-old",
-            f"{clean(older.name)} runs hpq {clean(older.version)}, which reads sweeps up to schema"
-            f" {older.schema}, and this one has {sweep.schema}; upgrade hpq on the workers",
-        )
     return _explain_refusal(sweep, willing, server)
 
 
@@ -162,7 +155,7 @@ def _can_run(worker: Worker, sweep: SweepView) -> bool:
 
 
 def _may_run(worker: Worker, sweep: SweepView) -> bool:
-    if sweep.id in worker.refuses or worker.schema < sweep.schema:
+    if sweep.id in worker.refuses:
         return False
     if sweep.launch.trainer in worker.takes:
         return True

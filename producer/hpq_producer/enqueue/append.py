@@ -11,7 +11,7 @@ from itertools import islice
 
 from hpq.code.signing import RowSigner
 from hpq.domain.identity import ParameterSet, same_data
-from hpq.domain.sweep import SCHEMA, SweepView
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
 from hpq.errors import UserError
 from hpq.search.replicates import replicated
@@ -114,8 +114,6 @@ def _check_comparable(sweep: SweepView, submission: Submission) -> None:
         difference = f"it runs {launch.what}, but the sweep runs {was.what}"
     elif launch.code != was.code:
         difference = "the code has changed"
-    elif sweep.schema > SCHEMA:  # this hpq would write rows as an older one does
-        difference = "a newer hpq created the sweep"
     elif launch.code_dir != was.code_dir:
         difference = f"its code is in {launch.code_dir}, but the sweep's is in {was.code_dir}"
     elif launch != replace(was, home=""):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hpq.code import signing
 from hpq.domain.identity import ParameterSet, digest
-from hpq.domain.sweep import COMMON_SCHEMA, Counts, SweepView
+from hpq.domain.sweep import Counts, SweepView
 from hpq.domain.trainer_specs import built_in_launch, is_built_in
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
@@ -60,7 +60,7 @@ def enqueue_confirmation(
     sid = new_id(writer, f"{sweep.name}-confirm")
     confirmation = replace(
         sweep, id=sid, name=f"{sweep.name}-confirm", digest=asked, owner=session.settings.user,
-        seed=seed, replicates=seeds, schema=COMMON_SCHEMA,
+        seed=seed, replicates=seeds,
         metric=replace(sweep.metric, target=None) if sweep.metric else None,
         method="grid", sampler="", search="", run_cap=0, made={}, no_more="", early=None,
         flag="", held="", budget=None, reached=None, bands=(), files=(), counts=Counts(),

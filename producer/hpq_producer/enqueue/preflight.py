@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpq.domain.sweep import FEATURE_SCHEMA, Goal, Impute, ObjectiveValue, SweepView
+from hpq.domain.sweep import Goal, Impute, ObjectiveValue, SweepView
 from hpq.gpus import gpu_names
 from hpq.search.search_spec import Sampler, Search, is_installed, missing, unaided
 from hpq.store.wire.search import encode_search
@@ -48,12 +48,10 @@ def with_late_search(
     spec, requested = submission.spec, submission.spec.trials
     size = spec.uncapped_trials
     cap = 0 if requested is None else requested + older * spec.keys.replicates
-    is_newer = search.space.has_expressions or search.space.followers
     return replace(
         sweep,
         sampler=search.sampler,
         search=encode_search(search),
-        schema=FEATURE_SCHEMA if is_newer else sweep.schema,
         run_cap=cap if size is None else min(cap or size, size),
     )
 

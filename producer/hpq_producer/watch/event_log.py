@@ -70,7 +70,7 @@ def event_line(event: Event, trial: TrialView | None, sweep: SweepView) -> str:
         if event.what == "set":
             changes = in_words({k: v for k, v in event.fields.items() if k != "touched"})
             return clean(f"limits changed: {changes}" if changes else "limits changed")
-        if event.what not in _SWEEP:  # a newer version's
+        if event.what not in _SWEEP:  # another client wrote it
             return clean(event.what)
         return _SWEEP[event.what].format(n=clean(event.fields.get("touched", "0")))
     words = [f"#{event.trial}", *_trial_words(event, trial, sweep)]

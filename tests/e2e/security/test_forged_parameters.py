@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import hmac
 import json
 import subprocess
 import sys
@@ -80,7 +78,7 @@ def test_a_trial_whose_row_was_changed_fails_without_a_run_and_the_others_run(la
     put(lab, sid, 5, was[6])  # swapped rows
     put(lab, sid, 6, was[5])
     put(lab, sid, 8, rows(lab, other)[8])  # the row of another sweep
-    put(lab, sid, 9, b'{"x":9}')  # as an older hpq wrote it
+    put(lab, sid, 9, b'{"x":9}')  # without a signature
     lab.worker()
     wait_over(lab, sid)
     assert kinds(lab, sid) == distrusted(2, 3, 5, 6, 8, 9)
@@ -194,29 +192,6 @@ def test_a_suggested_trial_is_signed_by_the_worker_that_made_it(lab) -> None:
     lab.ok("stop", sid, "--yes")
     wait_over(lab, sid)
     assert kinds(lab, sid) == distrusted(last)
-
-
-def older_signature(key: str, sid: str, launch: str) -> str:
-    text = dumps({"prefix": "hpq", "sweep": sid, "launch": launch})
-    return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
-
-
-def test_a_record_of_an_older_hpq_is_refused_with_the_remedy(lab) -> None:
-    """Its signature is right, and says nothing of the parameters."""
-    lab.write("train.py", PROGRAM)
-    sid = lab.enqueue(SWEEP, HPQ_CODE_KEY=OURS)
-    key = lab.keys.sweep(sid)
-    signature = older_signature(OURS, sid, lab.redis.hget(key, "launch").decode())
-    for schema in ("2", "3"):
-        lab.redis.hset(key, mapping={"schema": schema, "signature": signature})
-        for number in rows(lab, sid):
-            put(lab, sid, number, b'{"x":"forged"}')
-    lab.redis.hset(key, "schema", "2")
-    lab.worker(HPQ_CODE_KEY=OURS)
-    why = lab.refusal(sid)
-    assert "enqueue it again" in why.text and not ran(lab) and not kinds(lab, sid)
-    more = lab.write("more.yaml", SWEEP.replace("9]", "9, 10]"))
-    refused(lab.hpq("enqueue", more, "--into", sid, HPQ_CODE_KEY=OURS), "code-key-differs")
 
 
 def test_a_pointer_to_another_trials_files_is_not_followed(lab) -> None:
@@ -407,7 +382,7 @@ def test_numbers_that_are_none_hold_their_sweep_and_others_run(lab, part: str) -
         lab.redis.delete(lab.keys.sweep(spoilt, part))
         lab.redis.set(lab.keys.sweep(spoilt, part), "x")
     fields = ["max_parallel", "run_cap", "n_finished", "replicates", "suggest_until"]
-    lab.redis.hset(lab.keys.sweep(spoilt), mapping=dict.fromkeys([*fields, "schema"], "x"))
+    lab.redis.hset(lab.keys.sweep(spoilt), mapping=dict.fromkeys(fields, "x"))
     for number in range(1, 10):
         lab.redis.hset(f"{lab.keys.sweep(spoilt).replace(':s:', ':t:')}/{number}", "attempt", "x")
     lab.redis.zadd(lab.keys.leases, {f"{spoilt}/1": 1, f"{spoilt}/x": 1, "evil": 1})

@@ -244,11 +244,10 @@ DAMAGES: dict[str, tuple[Callable[[bytes, list[str]], bytes], str]] = {
     "not gzipped": (lambda _, lines: "\n".join(lines).encode(), INVALID),
     "empty": (lambda *_: b"", INVALID),
     "another JSON": (lambda *_: packed(['{"a": 1}']), INVALID),
-    "of a newer format": (
+    "of a newer hpq": (
         lambda _, lines: edited(lines, 0, **{"hpq-archive": 2}),
         "hpq-too-old",
     ),
-    "of a newer schema": (lambda _, lines: edited(lines, 0, schema=99), "hpq-too-old"),
     "of a sweep with another's name": (
         lambda _, lines: edited(lines, 0, sweep="../x"),
         INVALID,
@@ -301,7 +300,7 @@ def test_a_small_file_cannot_take_all_memory(
     environ: dict[str, str], redis, tmp_path, items: str
 ) -> None:
     """A line of 24 to 72 MiB, which takes a few KiB in the file and up to 100 times in memory."""
-    head = {"hpq-archive": 1, "hpq": "0", "schema": 1, "sweep": SID, "trials": 1}
+    head = {"hpq-archive": 1, "hpq": "0", "sweep": SID, "trials": 1}
     row = '{"trial": 0, "part": "ids", "kind": "set", "items": [' + items + "]}"
     (tmp_path / "s.hpq").write_bytes(packed([json.dumps(head), row, '{"end": 1}']))
     assert (tmp_path / "s.hpq").stat().st_size < 1 << 18
@@ -313,7 +312,7 @@ def test_a_small_file_cannot_take_all_memory(
 
 
 def test_a_file_without_end_is_refused_before_it_is_read_whole(session: Session, tmp_path) -> None:
-    head = {"hpq-archive": 1, "hpq": "0", "schema": 1, "sweep": SID, "trials": 1}
+    head = {"hpq-archive": 1, "hpq": "0", "sweep": SID, "trials": 1}
     row = {"trial": 1, "part": "log", "kind": "stream", "items": [["1-1", "d", "x" * (4 << 20)]]}
     with gzip.open(tmp_path / "s.hpq", "wt", compresslevel=1) as file:
         file.write(json.dumps(head) + "\n")

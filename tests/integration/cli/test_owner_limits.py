@@ -7,7 +7,6 @@ import json
 import pytest
 
 from hpq.domain.attempt import WorkerPresence
-from hpq.domain.sweep import SCHEMA
 from hpq.domain.trial import Claim
 from tests.support.ids import ids, refused
 
@@ -24,7 +23,7 @@ def busy(store, take):
     """Return a function that lets a worker run one trial."""
 
     def busy(name: str = "w1") -> Claim:
-        fields = {"state": "busy", "takes": '["digits"]', "schema": str(SCHEMA)}
+        fields = {"state": "busy", "takes": '["digits"]'}
         who = WorkerPresence(name=name, host="h1", queue="default", fields=fields)
         claim = store.claim(who, nonce=name, lease_ms=30_000)
         store.present(who, idle=False, lifetime_ms=90_000)

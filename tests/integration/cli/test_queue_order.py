@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from hpq.domain.attempt import Nothing, Outcome, WorkerPresence
-from hpq.domain.sweep import SCHEMA, SweepView
+from hpq.domain.sweep import SweepView
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
@@ -37,7 +37,6 @@ def work(store: TrialStore) -> Callable[..., Claim | Nothing]:
     def begin(name: str = "w1") -> Claim | Nothing:
         fields = {
             "takes": dumps(sorted(BUILT_IN)),
-            "schema": str(SCHEMA),
             "state": "idle",
         }
         who = WorkerPresence(name=name, host="h1", queue="default", fields=fields)
@@ -48,7 +47,7 @@ def work(store: TrialStore) -> Callable[..., Claim | Nothing]:
 
 
 def _open_ended(sweep_of: MakeSweep, sid: str, **fields: object) -> SweepView:
-    return sweep_of(2, sid, sampler="random", schema=SCHEMA, **fields)
+    return sweep_of(2, sid, sampler="random", **fields)
 
 
 def _why(reader: StoreReader, sid: str) -> str | None:
@@ -130,7 +129,7 @@ def test_who_gets_the_next_free_worker_waits_behind_nobody(
     control.resume("old-00000")
     assert _why(reader, "new-00000") == LINE
     store.present(WorkerPresence(name="w2", host="h", queue="default", fields={
-        "takes": dumps(sorted(BUILT_IN)), "schema": str(SCHEMA), "state": "idle"
+        "takes": dumps(sorted(BUILT_IN)), "state": "idle"
     }), idle=True, lifetime_ms=600_000)  # fmt: skip
     assert _why(reader, "new-00000") is None
     redis.delete("hpq:w:w2")
@@ -147,7 +146,7 @@ def test_a_worker_that_may_not_run_the_older_sweep_comes_to_the_newer(
     work()
     refuses = {"old-00000": {"code": "data-missing", "text": "no data"}}
     there = WorkerPresence(name="w2", host="h", queue="default", fields={
-        "takes": dumps(sorted(BUILT_IN)), "schema": str(SCHEMA), "state": "busy",
+        "takes": dumps(sorted(BUILT_IN)), "state": "busy",
         "trial": "else-00000/1", "refuses": dumps(refuses),
     })  # fmt: skip
     store.present(there, idle=False, lifetime_ms=600_000)

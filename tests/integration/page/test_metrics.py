@@ -161,7 +161,7 @@ def test_a_value_that_another_client_damaged_hides_no_other(
         fields = {"host": "h", "queue": "default", "state": "idle"}
         one = WorkerPresence(name=name, host="h", queue="default", fields=fields)
         store.present(one, idle=True, lifetime_ms=90_000)
-    redis.hset(keys.worker("w2"), "schema", "x")
+    redis.hset(keys.worker("w2"), "pid", "x")
     found = figures(scrape())
     assert found["hpq_fleet_workers", "default", "idle"] == 1
     assert found["hpq_demand", "default"] == 2 and ("hpq_demand", "broken") not in found

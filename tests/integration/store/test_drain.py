@@ -31,9 +31,6 @@ def test_a_drained_worker_gets_nothing_counts_as_no_idle_one_and_can_be_let_agai
 ) -> None:
     idle = keys.queue("default", "idle")
     assert control.drain(present.name) == "" and redis.zcard(idle) == 0
-    assert redis.hget(keys.worker(present.name), "drain") == b"0", (
-        "no end, for an older hpq's scripts"
-    )
     sweep_of(1)
     assert claim(store, present) == DRAINED
     store.present(present, idle=True, lifetime_ms=600_000)

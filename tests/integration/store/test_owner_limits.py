@@ -11,9 +11,6 @@ from hpq.domain.attempt import HeartbeatReply, Nothing, Outcome, Reason, WorkerP
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
-from hpq.store.reader import StoreReader
-from hpq.store.scripts import StoreContext
-from hpq.store.trials import TrialStore
 from hpq.store.worker_reader import server_ms
 from tests.support.store_calls import beat, end
 
@@ -271,22 +268,6 @@ def test_a_server_without_limits_pays_one_command_a_claim(
     end(store, held, 1.0)
     stats = redis.info("commandstats")
     assert stats["cmdstat_hgetall"]["calls"] == 1  # in all of them
-
-
-def test_a_redis_user_that_may_not_read_limits_has_none(sweep_of, redis, redis_url, keys) -> None:
-    """Workers under the ACL of an older hpq go on."""
-    redis.execute_command("ACL", "SETUSER", "old", "on", ">x", "~hpq", "~hpq:*", "~rq:*", "+@all")
-    try:
-        context = StoreContext.open(Redis.from_url(redis_url, username="old", password="x"), keys)
-        sweep_of(9, "a-00000", owner="ann")
-        who = WorkerPresence(name="w", host="h", queue="default")
-        found = TrialStore(context).claim(who, nonce="a", lease_ms=LEASE)
-        assert isinstance(found, Claim) and not found.limited
-        assert StoreReader(context.redis, keys, LEASE).owners.all() == []
-        assert not StoreReader(context.redis, keys, LEASE).owners.may_write()
-        context.redis.close()
-    finally:
-        redis.execute_command("ACL", "DELUSER", "old")
 
 
 def test_claims_with_one_nonce_enter_the_ledger_once(

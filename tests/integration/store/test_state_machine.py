@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from hpq.code.signing import RowSigner
-from hpq.domain.sweep import SCHEMA, SweepView
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import UserError
 from hpq.store.suggest_lease import SuggestLease
@@ -23,7 +23,7 @@ class LateMachine(Machine):
     """A sweep whose sets are made meanwhile, by any of the three workers."""
 
     def enqueue(self, sweep: SweepView) -> None:
-        self.writer.seal(replace(sweep, schema=SCHEMA, sampler="tpe", search="{}", run_cap=TRIALS))
+        self.writer.seal(replace(sweep, sampler="tpe", search="{}", run_cap=TRIALS))
         self.leads = [
             SuggestLease(self.store_context, SID, who.name, LEASE) for who in self.workers
         ]

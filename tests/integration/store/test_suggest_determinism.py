@@ -10,7 +10,7 @@ from redis import Redis
 pytest.importorskip("optuna")
 
 from hpq.domain.attempt import WorkerPresence
-from hpq.domain.sweep import SCHEMA, Impute, Launch, Metric, SweepView
+from hpq.domain.sweep import Impute, Launch, Metric, SweepView
 from hpq.domain.trial import Params, TrialId
 from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
@@ -43,7 +43,7 @@ def sets_of(redis: Redis, store: TrialStore, writer: SweepWriter) -> Callable[..
         search = Search(space=SPACE, sampler=Sampler.TPE, **more)  # type: ignore[arg-type]
         late = {"sampler": "tpe", "search": encode_search(search), "metric": Metric(name="loss")}
         launch = Launch(trainer="digits")
-        writer.seal(SweepView(id=sid, name=sid, digest=sid, schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
+        writer.seal(SweepView(id=sid, name=sid, digest=sid, launch=launch, **late))  # type: ignore[arg-type]
 
         def begin() -> Suggester:
             lead = SuggestLease(StoreContext.open(redis, keys, mints=False), sid, "w", 600_000)

@@ -14,7 +14,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("torch")
 
 from hpq.domain.attempt import WorkerPresence
-from hpq.domain.sweep import SCHEMA, Launch, Metric, SweepView
+from hpq.domain.sweep import Launch, Metric, SweepView
 from hpq.search.continuous import Uniform
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
@@ -52,7 +52,7 @@ def suggester(
     keys = Keys("hpq")
     late = {"sampler": "auto", "search": encode_search(SEARCH), "metric": Metric(name="loss")}
     launch = Launch(trainer="digits")
-    writer.seal(SweepView(id=SID, name="p", digest="d", schema=SCHEMA, launch=launch, **late))  # type: ignore[arg-type]
+    writer.seal(SweepView(id=SID, name="p", digest="d", launch=launch, **late))  # type: ignore[arg-type]
     for number in range(request.param):
         who = WorkerPresence(
             name=f"w{number}", host="h", queue="default",

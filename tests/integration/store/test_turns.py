@@ -57,7 +57,7 @@ def test_the_reaper_puts_the_count_of_running_trials_right(sweep_of, take, store
     sweep_of(9, "a-00000", owner="ann")
     sweep_of(9, "b-00000", owner="bob")
     assert names(take()) == "a"
-    redis.delete("hpq:q:default:busy", "hpq:q:default:owners")  # as a server of an older hpq has it
+    redis.delete("hpq:q:default:busy", "hpq:q:default:owners")  # another client damaged it
     store.reap("default", lease_ms=LEASE, lost_max=3)
     assert redis.hgetall("hpq:q:default:busy") == {b"ann": b"1", b"bob": b"0"}
     assert names(take()) == "b"

@@ -25,7 +25,7 @@ fleet_metrics = pytest.importorskip("hpq_producer.page.metrics")
 parser = pytest.importorskip("prometheus_client.parser")
 
 # Each has few values, whatever the number of sweeps, trials and pods; an owner is a person.
-LABELS = {"outcome", "kind", "le", "state", "queue", "owner", "version", "schema", "worker"}
+LABELS = {"outcome", "kind", "le", "state", "queue", "owner", "version", "worker"}
 BY_SCRAPE = {"namespace", "pod"}  # labels that Prometheus adds
 FLEET = Fleet(
     demand={"big": 3},

@@ -42,7 +42,7 @@ def test_a_record_with_this_field_changed_is_refused(tmp_path: Path, field: str)
         ("x",) if isinstance(value, tuple) else "x"
     )  # fmt: skip
     if field == "wandb":
-        other = None  # as an older hpq reads it
+        other = None
     forged = replace(signed(LAUNCH), launch=replace(LAUNCH, **{field: other}))
     assert access(tmp_path).refusal(forged) is not None
 

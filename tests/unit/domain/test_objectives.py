@@ -10,8 +10,6 @@ import pytest
 
 from hpq.domain.constraint import Constraint
 from hpq.domain.sweep import (
-    COMMON_SCHEMA,
-    FEATURE_SCHEMA,
     Goal,
     Launch,
     Metric,
@@ -25,7 +23,7 @@ from hpq_producer.sweepfile.load import load
 ACC, MS = Metric(name="acc", goal=Goal.MAXIMIZE), Metric(name="ms")
 PLAIN = SweepView(id="s", name="s", digest="d", launch=Launch(), metric=ACC)
 BOUND = tuple(map(Constraint.parse, ("gb <= 24", '"val acc" >= -.5e1')))
-WEIGHED = replace(PLAIN, objectives=(ACC, MS), constraints=BOUND, schema=FEATURE_SCHEMA)
+WEIGHED = replace(PLAIN, objectives=(ACC, MS), constraints=BOUND)
 
 
 def read_back(sweep: SweepView, **edits: str) -> SweepView:
@@ -64,11 +62,9 @@ def test_redis_returns_metrics_and_constraints_as_they_were() -> None:
             read_back(WEIGHED, **{field: '["a < 1"]'})
 
 
-def test_only_sweeps_that_an_older_worker_misreads_have_the_newest_schema() -> None:
-    assert read_back(PLAIN).schema == COMMON_SCHEMA and read_back(WEIGHED).schema == FEATURE_SCHEMA
-    assert read_back(replace(PLAIN, constraints=BOUND)).schema == FEATURE_SCHEMA
+def test_a_sweep_of_one_metric_has_no_field_of_several() -> None:
     idle = replace(PLAIN, idle_s=60.0, idle_below=10.0)
-    assert read_back(idle) == replace(idle, schema=FEATURE_SCHEMA)
+    assert read_back(idle) == idle
     assert not {"objectives", "constraints", "idle_s"} & encode_sweep(PLAIN).keys()
 
 

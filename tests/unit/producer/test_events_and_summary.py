@@ -40,7 +40,7 @@ def _trial(number: int, lr: float, objective: float | None, **fields: object) ->
         ("claimed", {"worker": "w1"}),
         ("failed", {"kind": "user_error", "error": "KeyError\x1b[31m: x"}),
         ("requeued", {"reason": "lost"}),
-        ("something newer", {}),
+        ("something else", {}),
     ],
 )
 def test_an_event_of_a_trial_is_one_line(golden: Golden, what: str, fields: dict[str, str]) -> None:

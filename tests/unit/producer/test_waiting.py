@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpq.domain.status import Worker
-from hpq.domain.sweep import FUNCTION, SCHEMA, Launch, SweepView
+from hpq.domain.sweep import FUNCTION, Launch, SweepView
 from hpq.notice import Notice
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.session import Server
@@ -28,7 +28,6 @@ def _sweep(
 
 def _worker(**fields: object) -> Worker:
     base: dict[str, object] = {"name": "w1", "queue": "default", "takes": ("digits",)}
-    base["schema"] = SCHEMA
     return Worker(**{**base, **fields})  # type: ignore[arg-type]
 
 
@@ -113,13 +112,6 @@ def test_a_program_needs_a_key() -> None:
     sweep = _sweep(PROGRAM, signature="mac")
     assert explain_no_worker(sweep, [_worker()]) is not None
     assert explain_no_worker(sweep, [_worker(key="k")]) is None  # nobody knows whose it is
-
-
-def test_workers_that_are_older_than_the_sweep_are_named_with_what_to_do() -> None:
-    sweep = replace(_sweep(DIGITS), schema=2)
-    older, newer = _worker(version="0.1.0", schema=1), _worker(name="w2", schema=2)
-    assert _code(explain_no_worker(sweep, [older])) == "hpq-too-old"
-    assert explain_no_worker(sweep, [older, newer]) is None
 
 
 def test_another_code_key_is_told_with_both_fingerprints() -> None:

@@ -87,7 +87,7 @@ def test_so_is_one_that_names_no_attempt(tmp_path: Path, store: TrialStore, kept
 
 
 class Refusing(TrialStore):
-    """Sends a commit that the script cannot take, as a newer worker's file might make us."""
+    """Sends a commit that the script cannot take, as an odd file might make us."""
 
     def commit(self, claim: Claim, outcome: Outcome) -> Any:
         """The running time is not a number."""

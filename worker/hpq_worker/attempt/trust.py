@@ -12,7 +12,6 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
-from hpq import __version__
 from hpq.code.signing import (
     RowSigner,
     fingerprint,
@@ -20,7 +19,7 @@ from hpq.code.signing import (
     key_of,
     keys_apart,
 )
-from hpq.domain.sweep import SCHEMA, Launch, RunnableSweep
+from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trainer_specs import is_built_in
 from hpq.domain.trial import ALTERED, Claim, Failure, FailureKind
 from hpq.error_ids import Code
@@ -57,12 +56,6 @@ class TrustPolicy:
     def refusal(self, sweep: RunnableSweep) -> Notice | None:
         """Return why this worker may not run a sweep, with the remedy; None if it may."""
         launch = sweep.launch
-        if sweep.schema > SCHEMA:
-            return Notice(
-                "hpq-too-old",
-                f"a newer hpq created it (schema {sweep.schema}); this worker, hpq {__version__},"
-                f" reads schema {SCHEMA}; upgrade this worker",
-            )
         if wrong := self._wrong_place(launch):
             return Notice("wrong-place", wrong)
         if untrusted := self.untrusted(sweep):

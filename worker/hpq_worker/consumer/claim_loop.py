@@ -22,7 +22,7 @@ from hpq.domain.attempt import CommitReply, Nothing, Outcome, Reason
 from hpq.domain.retry_policy import retry_rule
 from hpq.domain.sweep import RunnableSweep
 from hpq.domain.trial import Claim, Failure, FailureKind, TrialState
-from hpq.errors import BadParams, HpqError
+from hpq.errors import BadParams, DecodeError, HpqError
 from hpq.notice import Notice, tagged
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.execution import Result
@@ -109,11 +109,7 @@ class ClaimLoop:
         self.is_drained = is_drained
         if is_drained != was_drained:
             log.info(_DRAINED if is_drained else _UNDRAINED)
-        if isinstance(reply, Claim):
-            return reply
-        if reply.newer:
-            self._skip_newer(reply.newer)
-        return None
+        return reply if isinstance(reply, Claim) else None
 
     def _start_suggester(self, sid: str) -> None:
         """Start a suggester for a sweep that has none."""
@@ -134,16 +130,6 @@ class ClaimLoop:
             if sid not in self._without_suggester:
                 log.warning("cannot suggest trials of sweep %s: %s", sid, reason)
             self._without_suggester.add(sid)
-            self.backoff.refuse(sid, reason)
-
-    def _skip_newer(self, sid: str) -> None:
-        """Log why a newer version's sweep waits; the next claim skips it."""
-        try:
-            _, reason = self._parts.launches.admit(sid)
-        except HpqError as error:
-            reason = error.notice
-        if reason is not None and sid not in self.backoff.reasons:
-            log.warning("cannot run sweep %s: %s", sid, reason)
             self.backoff.refuse(sid, reason)
 
     def _retry(
@@ -179,6 +165,8 @@ class ClaimLoop:
             return False
         try:
             admitted = self._retry(lambda _: self._parts.launches.admit(claim.trial.sweep, claim))
+        except DecodeError as error:
+            return self._refuse(claim, error.notice)
         except HpqError as error:
             self._release_at_fault(claim, claim.trial.sweep, error.notice)
             return False
@@ -187,13 +175,7 @@ class ClaimLoop:
             return False
         sweep, reason = admitted
         if reason is not None:
-            log.warning("cannot run sweep %s: %s", sweep.id, reason)
-            self.backoff.refuse(sweep.id, reason)
-            self._release(claim, Reason.REFUSED)
-            if reason.code in DISTRUST:
-                with suppress(RedisError):
-                    self._store.count_refused_code()
-            return False
+            return self._refuse(claim, reason)
         opened = self._parts.trust.open(sweep, claim)
         if isinstance(opened, Failure):
             return self._fail(claim, sweep, opened)
@@ -211,6 +193,17 @@ class ClaimLoop:
         self._parts.garbage.schedule(claim, has_keep=sweep.keep is not None)
         outcome = result.outcome
         return outcome is None or not retry_rule(outcome.failure).released
+
+    def _refuse(self, claim: Claim, reason: Notice) -> bool:
+        """Return a trial of a sweep that this worker may not run, or cannot read."""
+        sid = claim.trial.sweep
+        log.warning("cannot run sweep %s: %s", sid, reason)
+        self.backoff.refuse(sid, reason)
+        self._release(claim, Reason.REFUSED)
+        if reason.code in DISTRUST:
+            with suppress(RedisError):
+                self._store.count_refused_code()
+        return False
 
     def _fail(self, claim: Claim, sweep: RunnableSweep, failure: Failure) -> bool:
         """End a trial that cannot start with these parameters; it did not train."""

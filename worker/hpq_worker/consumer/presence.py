@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from hpq import __version__
 from hpq.code.signing import fingerprint
 from hpq.domain.attempt import WorkerPresence
-from hpq.domain.sweep import SCHEMA
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.store.wire.fields import dumps
 from hpq_worker.attempt.parts import WorkerParts
@@ -28,7 +27,6 @@ class PresenceRecord:
             "version": __version__,
             "only": settings.sweep,
             "pod": settings.pod,
-            "schema": str(SCHEMA),
             "ran_on": parts.provenance,
             "store": "yes" if settings.store else "no",
             "takes": json.dumps(list(BUILT_IN)),

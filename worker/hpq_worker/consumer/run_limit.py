@@ -156,7 +156,7 @@ class RunLimit:
         except NotFound:
             self._log("the sweep was removed, exiting")
             return True
-        except (RedisError, HpqError):  # away, or a newer hpq's: the claim loop logs it
+        except (RedisError, HpqError):  # away, or unreadable: the claim loop logs it
             return False
         self._log(_why_waiting(sweep))
         is_held = sweep.state is SweepState.HELD and self._caller is not None

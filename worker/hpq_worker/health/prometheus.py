@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_a
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from hpq import __version__
-from hpq.domain.sweep import SCHEMA
 from hpq_worker.health.health import Health
 from hpq_worker.health.telemetry import TelemetryMessage
 
@@ -68,9 +67,9 @@ class WorkerMetrics:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of a scrape (prometheus_client's protocol)."""
         build = GaugeMetricFamily(
-            "hpq_build_info", "The version that runs here.", labels=["version", "schema", "queue"]
+            "hpq_build_info", "The version that runs here.", labels=["version", "queue"]
         )
-        build.add_metric([__version__, str(SCHEMA), self._queue], 1)
+        build.add_metric([__version__, self._queue], 1)
         yield build
         workers = GaugeMetricFamily(
             "hpq_workers", "Workers of this pod by state.", labels=["queue", "state"]

@@ -22,11 +22,11 @@ from redis.exceptions import DataError, ResponseError
 from hpq.connection.damage import damage
 from hpq.domain.attempt import CommitReply, Outcome
 from hpq.domain.identity import SWEEP_ID
-from hpq.domain.trial import Claim, FailureKind, TrialId
+from hpq.domain.trial import Claim, TrialId
 from hpq.notice import tagged
 from hpq.process import make_private, sync_folder
 from hpq.store.trials import TrialStore
-from hpq.store.wire.records import NewerWord, record
+from hpq.store.wire.records import record
 
 log = logging.getLogger("hpq.spool")
 _LARGEST = 2**53  # of a count
@@ -40,7 +40,7 @@ class Spool:
         self, home: Path, prefix: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._folder, self._clock = home / "spool" / prefix, clock
-        self._logged: set[Path] = set()  # files that stay: a newer worker's, or not movable
+        self._logged: set[Path] = set()  # files that stay, since they cannot be renamed
         self._held: dict[Path, int] = {}  # locks; the worker that holds one commits that file
         self._retried_at: float | None = None  # unknown results
         self._sweeps: frozenset[str] = frozenset()  # of unknown results, those that Redis has
@@ -154,9 +154,6 @@ class Spool:
                 return False
             claim, outcome = _decode(text)
             answer = store.commit(claim, outcome)
-        except NewerWord as error:
-            self._log_once(path, f"only a newer worker can commit this result: {error}")
-            return False
         except (ValueError, KeyError, TypeError, RecursionError, DataError) as error:
             self._set_aside(path, error)
             return False
@@ -236,18 +233,8 @@ def _decode(text: bytes) -> tuple[Claim, Outcome]:
 
     Raises:
         ValueError, TypeError, RecursionError: the text is no result.
-        NewerWord: a newer version wrote its state.
     """
-    data = json.loads(text)
-    try:
-        result = record(_Result, data)
-    except NewerWord as error:
-        if error.words is not FailureKind:
-            raise
-        failure = data["outcome"]["failure"]  # as readers show an unknown kind
-        failure["message"] = f"{failure['kind']}: {failure['message']}"
-        failure["kind"] = FailureKind.USER_ERROR
-        result = record(_Result, data)
+    result = record(_Result, json.loads(text))
     outcome = result.outcome
     sizes = outcome.artifacts.files.values() if outcome.artifacts else ()
     counts = (result.number - 1, result.attempt - 1, outcome.step, outcome.ran_ms or 0, *sizes)

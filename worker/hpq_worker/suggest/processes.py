@@ -86,8 +86,7 @@ class SuggesterProcesses:
             redis.RedisError: Redis is away.
         """
         if sweep.sampler not in set(Sampler):
-            text = f"this worker does not know the sampler {sweep.sampler!r}; upgrade it"
-            return Notice("hpq-too-old", text)
+            return Notice("value-unreadable", f"{sweep.sampler!r:.80} is no sampler of hpq")
         sampler = Sampler(sweep.sampler)
         lacking = missing(sampler, is_installed)
         if lacking is not None:

@@ -243,8 +243,6 @@ end
 -- that allows no more. Tells once that 80 % are spent.
 local function weigh_budget(s)
   if not is_set(s.budget_ms) then return end
-  -- An older hpq may have requeued a lost trial and left its reservation.
-  if s.RUNNING == 0 and (s.reserved_ms or '0') ~= '0' then set(s, 'reserved_ms', '0') end
   local fits, bound = affordable(s)
   local was = s.held or ''
   local why = s.RUNNING == 0 and s.WAITING + to_come(s) > 0 and fits < 1 and bound or ''

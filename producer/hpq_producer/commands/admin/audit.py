@@ -56,7 +56,6 @@ def _record(sid: str, found: Audit) -> dict[str, Any]:
             "p99": found.quantile_ms(0.99),
             "max": found.quantile_ms(1.0),
         },
-        "unknown_events": dict(found.unknown),
         "violations": [
             {"trial": v.trial or None, "what": v.what, "events": list(v.events)}
             for v in found.violations
@@ -91,8 +90,6 @@ def _lines(sid: str, found: Audit) -> Iterator[Line]:
         shares = (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
         text = "  ".join(f"{n} {exact_seconds(found.quantile_ms(q) or 0)}" for n, q in shares)
         yield [Span(f"last heartbeat to requeue: {text}  (n={len(found.latencies_ms)})")]
-    for what, n in found.unknown.items():
-        yield [Span(f"{trials_of(n, 'event')} {clean(what)!r} of a newer hpq ignored", Style.DIM)]
     for v in found.violations[:_SHOWN]:
         where = f"#{v.trial}" if v.trial else "the sweep"
         events = f"  [{', '.join(map(clean, v.events))}]" if v.events else ""

@@ -1,4 +1,4 @@
-"""Records of a newer version: its words and fields are passed over, rubbish is still refused."""
+"""Words and fields that hpq does not write: fields are passed over, words are shown or refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from hpq.domain.attempt import Outcome
-from hpq.domain.sweep import Goal, Launch, Metric, ObjectiveValue, SweepView
+from hpq.domain.sweep import SCHEMA, Goal, Launch, Metric, ObjectiveValue, SweepView
 from hpq.domain.trial import Artifacts, Claim, Failure, FailureKind, TrialId, TrialState
+from hpq.errors import DecodeError
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
@@ -30,7 +31,7 @@ def read_sweep(**fields: str) -> SweepView:
     return sweep_codec.decode_sweep("key", "s", row, 0, 0, 0)
 
 
-WORDS = ("suspended", "No Word", "{\x1b")  # of a newer version; of no version
+WORDS = ("suspended", "No Word", "{\x1b")
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -53,12 +54,21 @@ def test_a_launch_record_loses_the_fields_that_are_not_known() -> None:
     assert read_sweep(launch=text).launch == launch
 
 
-def test_a_metric_with_a_goal_of_a_newer_version_ranks_nothing() -> None:
+def test_a_metric_with_a_goal_that_is_none_makes_the_sweep_unreadable() -> None:
+    """A wrong ranking would mislead."""
     sweep = SweepView(id="s", name="s", digest="d", launch=Launch(), metric=Metric(name="loss"))
     text = json.loads(sweep_codec.encode_sweep(sweep)["metric"])
-    assert read_sweep(metric=json.dumps(text | {"goal": "pareto"})).metric is None
-    metric = read_sweep(metric=json.dumps(text | {"take": "median", "unit": "%"})).metric
+    with pytest.raises(DecodeError):
+        read_sweep(metric=json.dumps(text | {"goal": "pareto"}))
+    metric = read_sweep(metric=json.dumps(text | {"unit": "%"})).metric
     assert metric == Metric(name="loss", goal=Goal.MINIMIZE, take=ObjectiveValue.LAST)
+
+
+def test_a_sweep_of_a_greater_schema_is_refused_by_name() -> None:
+    assert read_sweep(schema=str(SCHEMA)).name == ""
+    with pytest.raises(DecodeError) as caught:
+        read_sweep(schema=str(SCHEMA + 1))
+    assert caught.value.code == "hpq-too-old"
 
 
 def test_what_a_sweep_keeps_loses_the_fields_that_are_not_known() -> None:
@@ -67,7 +77,7 @@ def test_what_a_sweep_keeps_loses_the_fields_that_are_not_known() -> None:
 
 
 class Spooled:
-    """A result on disk as a newer version would have written it."""
+    """A result on disk, which a test edits."""
 
     def __init__(self, home: Path, store: TrialStore, claim: Claim, outcome: Outcome) -> None:
         self.spool, self.store = Spool(home, "hpq"), store
@@ -78,7 +88,7 @@ class Spooled:
         self.data = json.loads(self.path.read_text("utf-8"))
 
     def flush(self) -> int:
-        """An older worker starts."""
+        """A worker starts."""
         self.path.write_text(json.dumps(self.data), "utf-8")
         return self.spool.flush(self.store)
 
@@ -86,7 +96,6 @@ class Spooled:
 def test_a_result_on_disk_loses_the_fields_that_are_not_known(
     tmp_path: Path, store: TrialStore, reader: StoreReader, keys: Keys, sweep_of, take
 ) -> None:
-    """B10: an older worker finds what a newer one of its machine left in the spool."""
     sweep_of(2)
     failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
     outcome = Outcome(
@@ -99,18 +108,17 @@ def test_a_result_on_disk_loses_the_fields_that_are_not_known(
     assert it.flush() == 1 and not it.path.exists()
     trial = reader.trials.get(claim.trial)
     assert trial.failure == failure and trial.artifacts == outcome.artifacts
-    it = Spooled(tmp_path, store, claim := take(), outcome)
-    it.data["outcome"]["failure"]["kind"] = "evicted"
-    assert it.flush() == 1
-    assert reader.trials.get(claim.trial).failure.message == "evicted: no"  # type: ignore[union-attr]
 
 
-def test_a_result_on_disk_with_a_state_of_a_newer_version_waits_for_a_newer_worker(
-    tmp_path: Path, store: TrialStore, reader: StoreReader, sweep_of, take
+@pytest.mark.parametrize("place", ["state", "kind"])
+def test_a_result_on_disk_with_a_word_that_is_none_is_set_aside(
+    tmp_path: Path, store: TrialStore, reader: StoreReader, sweep_of, take, place: str
 ) -> None:
-    """B10: an older worker finds what it cannot commit, and leaves it as it is."""
+    """B10: a result in the spool has a state or a failure that hpq does not know."""
     sweep_of(1)
-    it = Spooled(tmp_path, store, claim := take(), Outcome(state=TrialState.FINISHED))
-    it.data["outcome"]["state"] = "suspended"
-    assert it.flush() == 0 and it.path.exists()
+    failure = Failure(kind=FailureKind.USER_ERROR, message="no", fingerprint="f")
+    outcome = Outcome(state=TrialState.FAILED, failure=failure)
+    it = Spooled(tmp_path, store, claim := take(), outcome)
+    (it.data["outcome"] if place == "state" else it.data["outcome"]["failure"])[place] = "evicted"
+    assert it.flush() == 0 and not it.path.exists() and it.path.with_suffix(".bad").exists()
     assert reader.trials.get(claim.trial).state is TrialState.RUNNING
