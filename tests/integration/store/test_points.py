@@ -274,10 +274,11 @@ def test_a_long_curve_is_thinned_evenly_and_keeps_its_ends(redis_url: str, steps
     with Bench(redis_url) as bench:
         claim = take(bench.store, WHO)
         points = [Point(step=step, name="acc", value=float(step)) for step in steps]
-        for start in range(0, len(points), 1000):
-            bench.beat(claim, points[start : start + 1000])
-        kept = [p.step for p in bench.reader.trials.metric_history(bench.trial, "acc")]
-    assert len(kept) <= 1000 and (kept[0], kept[-1]) == (steps[0], steps[-1])
+        for start in range(0, len(points), 1001):  # its last point makes the first thinning
+            batch = points[start : start + 1001]
+            bench.beat(claim, batch)
+            kept = [p.step for p in bench.reader.trials.metric_history(bench.trial, "acc")]
+            assert len(kept) <= 1000 and (kept[0], kept[-1]) == (steps[0], batch[-1].step)
     if steps == range(20_000):  # as dense at the beginning as at the end
         assert max(after - step for step, after in pairwise(kept)) <= 20_000 / 250
 
