@@ -62,9 +62,7 @@ UNREADABLE = {SWEEP: ("made:x", "inf"), ENDED: ("step", "1e400"), WORKER: ("pid"
 @pytest.fixture
 def world(redis: Redis, sweep_of, store) -> Redis:
     odd_records.fill(redis, sweep_of, store)
-    later = (
-        10**13
-    )  # on a busy machine, a test takes longer than a worker without a heartbeat counts
+    later = 10**13  # a test on a busy machine takes longer than a worker lives without heartbeats
     redis.zadd("hpq:workers", {"w1": later, "w2": later})
     return redis
 
