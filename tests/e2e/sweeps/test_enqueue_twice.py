@@ -5,8 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from typing import Any
 
-from tests.support.commands import HPQ
+import pytest
+
+from hpq.store.enqueue import SweepWriter
 from tests.support.constants import DEADLINE_S
 
 SWEEP = "program: train.py\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n"
@@ -40,21 +43,23 @@ def test_the_same_file_twice_is_one_sweep_unless_it_is_to_be_new(lab) -> None:
     assert edited not in (sid, new)
 
 
-def test_enqueues_at_the_same_time_make_one_sweep(lab) -> None:
-    """F28: two producers, the same file."""
+def test_enqueues_at_the_same_time_make_one_sweep(lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F28: two producers, the same file: both have written rows when the second one seals."""
     lab.write("train.py", "")
     file = lab.write("sweep.yaml", SWEEP)
-    both = [
-        subprocess.Popen([HPQ, "enqueue", str(file)], cwd=lab.code, env=lab.env,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]  # fmt: skip
-    said = [process.communicate(timeout=DEADLINE_S)[0].strip() for process in both]
-    assert [process.returncode for process in both] == [0, 0]
-    assert len(set(said)) == 1 and lab.reader.sweeps.ids() == [said[0]]
-    assert lab.redis.hlen(lab.keys.sweep(said[0], "params")) == 2
+    seal, second = SweepWriter.seal, list[str]()
+
+    def seal_after_another(*words: Any, **fields: Any) -> str | None:
+        monkeypatch.setattr(SweepWriter, "seal", seal)
+        second.append(lab.ok("enqueue", file).strip())
+        return seal(*words, **fields)
+
+    monkeypatch.setattr(SweepWriter, "seal", seal_after_another)
+    assert [lab.ok("enqueue", file).strip()] == second == lab.reader.sweeps.ids()
+    (sid,) = second
+    assert lab.redis.hlen(lab.keys.sweep(sid, "params")) == 2
     (owner,) = {k.split(b":")[2] for k in lab.redis.keys("hpq:s:*")}
-    assert owner.decode() == said[0]  # of the other no row is left
+    assert owner.decode() == sid  # of the other no row is left
 
 
 def test_an_enqueue_that_was_killed_leaves_nothing_visible(lab) -> None:

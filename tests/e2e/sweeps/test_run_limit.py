@@ -105,7 +105,7 @@ def test_work_directories_are_in_a_scratch_directory_that_only_the_user_can_ente
     )
     for words in (("worker",), ("try", f"{sid}/1"), ("try", f"{sid}/1", "--as-enqueued")):
         refused(lab.hpq(*words, HPQ_SCRATCH=str(scratch)), "home-unusable", str(scratch))
-    refused(lab.hpq("run", sid, HPQ_SCRATCH=str(scratch)), "no-worker", str(scratch), exit=5)
+    refused(lab.here("run", sid, HPQ_SCRATCH=str(scratch)), "no-worker", str(scratch), exit=5)
     assert not any(scratch.iterdir())
     scratch.rmdir()
     lab.worker(1, HPQ_SCRATCH=str(scratch))
