@@ -3,8 +3,45 @@
 from __future__ import annotations
 
 import select
+import signal
+from collections.abc import Iterator
 
-from hpq_worker.process.signals import ShutdownLevel, Signals
+import pytest
+
+from hpq_worker.process.signals import FORWARDED, ShutdownLevel, Signals
+
+TERM = signal.SIGTERM
+
+
+@pytest.fixture
+def installed() -> Iterator[Signals]:
+    before = {number: signal.getsignal(number) for number in (TERM, signal.SIGINT, FORWARDED)}
+    signals = Signals()
+    signals.install()
+    yield signals
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "requests"),
+    [([TERM, FORWARDED], 1), ([FORWARDED, TERM], 1), ([TERM, TERM], 2), ([FORWARDED] * 2, 2)],
+)
+def test_a_signal_that_comes_twice_by_the_supervisor_is_one_request(
+    installed: Signals, numbers: list[signal.Signals], requests: int
+) -> None:
+    for number in numbers:
+        signal.raise_signal(number)
+    assert installed.requests == requests
+
+
+def test_the_grace_is_over_a_second_before_its_end() -> None:
+    for grace_s, is_late in ((0.0, True), (3600.0, False)):
+        signals = Signals(grace_s)
+        assert not signals.is_late()
+        signals.request_shutdown()
+        signals._requested_at -= 60.0
+        assert signals.is_late() is is_late
 
 
 def test_every_request_counts_and_the_second_ends_at_once() -> None:
