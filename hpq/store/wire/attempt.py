@@ -63,7 +63,7 @@ def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> 
         return replace(
             claim,
             row=row or b"",
-            checkpoint=r.parse("checkpoint", None, lambda text: record(Checkpoint, text)),
+            checkpoint=r.parse("checkpoint", None, _checkpoint_of),
             unbegun=r.count("unbegun"),
             created_ms=r.moment("created_ms"),
             signature=r.text("signature"),
@@ -75,6 +75,17 @@ def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> 
         )
     except DecodeError as error:
         return replace(claim, unreadable=str(error))
+
+
+def _checkpoint_of(text: str) -> Checkpoint:
+    """Return a checkpoint, or if its pointer is odd, one that no store has.
+
+    Then the training restarts from the beginning, and its log says so.
+    """
+    try:
+        return record(Checkpoint, text)
+    except (ValueError, TypeError, RecursionError):
+        return Checkpoint(store="unknown", path="")
 
 
 def open_claim(claim: Claim) -> Claim:
