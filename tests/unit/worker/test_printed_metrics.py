@@ -350,7 +350,7 @@ ECHOED = {
     "pdb": """
         > /a/train.py(8)work()->None
         -> loss = 0.5
-        (Pdb) loss = 0.5
+        (Pdb)   7  \tloss = 0.5
         > /a/train.py(8)<module>()
               7 loss = 0.5
         ----> 8 loss = 0.5; breakpoint()

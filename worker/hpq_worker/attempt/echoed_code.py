@@ -96,9 +96,9 @@ _FORMS = (
         re.compile(r"\s*\d*\s*[|=]|\.\.\."),
         _MANY,
     ),
-    _Form(  # of pdb
+    _Form(  # of pdb; what is typed at its prompt is not among what a program prints
         re.compile(r"> \S.*\(\d+\)[\w<>]+\(.*\)"),
-        re.compile(r"-+> |\s*\d+\s|\(Pdb|ipdb>"),
+        re.compile(r"(?:\(Pdb\) |ipdb> )?(?:-+> |\s*\d+\s)"),
         _MANY,
     ),
     _Form(re.compile(r"Failed example:\Z"), re.compile(r"\s|Expected|Got:"), _MANY),  # of doctest
