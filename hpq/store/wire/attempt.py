@@ -57,13 +57,13 @@ def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> 
             nonce=nonce,
             unfed=unfed,
         )
-    fields = {b"checkpoint": checkpoint, b"unbegun": unbegun}
-    r = Reader(f"claim of {claim.trial}", {**fields, **dict(zip(_OF_SWEEP, of_sweep, strict=True))})
+    fields = dict(zip(_OF_SWEEP, of_sweep, strict=True))
+    r = Reader(f"claim of {claim.trial}", {b"unbegun": unbegun, **fields})
     try:
         return replace(
             claim,
             row=row or b"",
-            checkpoint=r.parse("checkpoint", None, _checkpoint_of),
+            checkpoint=_checkpoint_of(checkpoint),
             unbegun=r.count("unbegun"),
             created_ms=r.moment("created_ms"),
             signature=r.text("signature"),
@@ -77,13 +77,13 @@ def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> 
         return replace(claim, unreadable=str(error))
 
 
-def _checkpoint_of(text: str) -> Checkpoint:
+def _checkpoint_of(raw: bytes | None) -> Checkpoint | None:
     """Return a checkpoint, or if its pointer is odd, one that no store has.
 
     Then the training restarts from the beginning, and its log says so.
     """
     try:
-        return record(Checkpoint, text)
+        return record(Checkpoint, raw.decode()) if raw else None
     except (ValueError, TypeError, RecursionError):
         return Checkpoint(store="unknown", path="")
 
