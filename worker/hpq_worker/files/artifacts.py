@@ -56,7 +56,7 @@ def wait(out: Path) -> str:
     """Return where files wait for a store that failed, and for how long."""
     if is_in_pod():
         return f"they wait at {out} until this pod ends"
-    return f"they wait at {out} until a worker with this HPQ_HOME can store them"
+    return f"they wait at {out} until a worker with this directory can store them"
 
 
 def no_store() -> str:

@@ -215,4 +215,4 @@ def _last_words(left: Sequence[Path]) -> str:
     shown += f" and {len(left) - _MOST_SHOWN} more" if left[_MOST_SHOWN:] else ""
     if artifacts.is_in_pod():
         return f"{what} and are lost with this pod: {shown}"
-    return f"{what}; they wait until a worker with this HPQ_HOME can store them: {shown}"
+    return f"{what}; they wait until a worker with this directory can store them: {shown}"

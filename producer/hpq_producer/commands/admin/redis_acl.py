@@ -86,7 +86,7 @@ def redis_acl(
       hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL
       hpq redis-acl --passwords DIR --user ana --user ben | redis-cli -u ADMIN-URL
       eval "$(hpq redis-acl --rotate)"
-      hpq redis-acl --server-version 7.2 --passwords DIR --aclfile > users.acl
+      hpq redis-acl --server-version 7.2 --passwords DIR --aclfile >> users.acl
     """
     settings = load_settings()
     if new_code_key and not rotate:
