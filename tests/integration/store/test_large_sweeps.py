@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -122,8 +123,11 @@ def test_no_command_does_more_for_30_000_trials_than_for_a_part_of_them(
 ) -> None:
     """Counts the commands inside each script; those that read send none for a trial that waits."""
     most, run = dict[str, int](), Scripts.run
+    here = threading.current_thread()
 
     def counted(self: Scripts, script: str, *rows: Any, **fields: Any) -> tuple[str, list[Any]]:
+        if threading.current_thread() is not here:  # one that another test has left behind
+            return run(self, script, *rows, **fields)
         redis.config_resetstat()
         answer = run(self, script, *rows, **fields)
         done = sum(row["calls"] for row in redis.info("commandstats").values())
@@ -147,4 +151,4 @@ def test_no_command_does_more_for_30_000_trials_than_for_a_part_of_them(
     assert not control.remove(sid)
     assert {"seal", "cap", "control resume", "control cancel", "remove"} < set(most)
     del most["add_rows"]  # the fixture sends all rows at once
-    assert most.pop("retry") < 4 * BATCH_ROWS and max(most.values()) < 80, most
+    assert most.pop("retry") < 4 * BATCH_ROWS and max(most.values()) < 80, list(most.items())
