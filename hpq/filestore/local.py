@@ -178,8 +178,10 @@ def _create(name: str, above: int) -> int:
 def _is_at(folder: int, name: str, above: int) -> bool:
     """Return True if an open folder has this name in the folder above."""
     with suppress(OSError):
+        here = os.fstat(folder)
         there = os.stat(name, dir_fd=above, follow_symlinks=False)
-        return os.path.samestat(os.fstat(folder), there)
+        # The name of a folder that is being removed stays for a moment after its last link.
+        return here.st_nlink > 0 and os.path.samestat(here, there)
     return False
 
 
