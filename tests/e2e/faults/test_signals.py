@@ -187,11 +187,12 @@ def test_a_trial_runs_again_and_nothing_of_its_first_attempt_is_left(lab, case: 
     """F1, F2, F3, F4, R14: kill -9 and SIGSTOP of a runner, a worker or a fleet; a worker hangs."""
     stage = Stage(lab, case)
     stage.strike()
+    (worker,) = stage.victims["worker"]
+    # Before the next attempt: a supervisor learns of the end of a frozen worker by this call alone.
+    lab.wait_until(lambda: case.reason == "killed" or has_ended(worker), "the end of the worker")
     if case.another:
         lab.worker()
     lab.wait_for("began-1-2")
-    (worker,) = stage.victims["worker"]
-    lab.wait_until(lambda: case.reason == "killed" or has_ended(worker), "the end of the worker")
     below = stage.first - stage.victims["supervisor"] - {worker}
     lab.wait_until(lambda: not below & set(lab.processes()), "the end of all below it")
     lab.wait_until(lambda: set(case.logs.split()) <= set(ids(lab.log(0))), case.logs)
