@@ -152,6 +152,8 @@ def test_commands_that_wait_go_on_when_redis_is_back(lab) -> None:
     lab.wait_for("began-1-1")
     waiting = [Waiting(lab, "wait", sid), Waiting(lab, "watch", sid)]
     lab.wait_until(lambda: "running" in waiting[1].said(), "the first line of watch")
+    reads = lambda: [one["cmd"] for one in lab.redis.client_list()].count("xread")  # noqa: E731
+    lab.wait_until(lambda: reads() == len(waiting), "both to wait for events")
     lab.server.kill()
     for one in waiting:
         lab.wait_until(lambda one=one: ids(one.said()) == ["redis-away"], "the line of the outage")

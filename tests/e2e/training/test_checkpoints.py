@@ -257,10 +257,11 @@ def test_artifacts_that_hang_hold_no_result_of_a_worker_that_is_told_to_go(lab, 
         assert fleet.wait() == 0
     lab.audit(sid)
     trial = lab.trial(sid)
-    assert (trial.state, trial.artifacts) == (TrialState.FINISHED, None)
-    assert "files-not-stored" in ids(lab.printed(sid))
-    (left,) = lab.home.glob(f"work/{sid}.1.1-*/out/model.txt")
-    assert left.stat().st_size == 1_000_000
+    assert trial.state is TrialState.FINISHED and "files-not-stored" in ids(lab.printed(sid))
+    # Before it goes, the worker may have stored them beside those that hang.
+    is_late = trial.artifacts is not None and trial.artifacts.path.endswith("artifacts-late")
+    left = [path.stat().st_size for path in lab.home.glob(f"work/{sid}.1.1-*/out/model.txt")]
+    assert is_late or left == [1_000_000]
 
 
 @pytest.mark.slow
