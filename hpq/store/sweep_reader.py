@@ -158,10 +158,13 @@ class SweepReader:
             pipe.zrange(
                 self._keys.ranking(sweep.id, sweep.replicates), 0, 0, desc=desc, withscores=True
             )
-        return [
-            float(rows[0][1]) if isinstance(rows, list) and rows else rows or None
-            for rows in pipe.execute(raise_on_error=False)
-        ]
+        found = list[float | Exception | None]()
+        for answer in pipe.execute(raise_on_error=False):
+            if isinstance(answer, Exception):
+                found.append(answer)
+            else:
+                found.append(float(answer[0][1]) if answer else None)
+        return found
 
     def resolve(self, ref: str | None, owner: str) -> str:
         """Return the id of the sweep that a reference names.

@@ -16,6 +16,10 @@ from hpq_producer.terminal.text import number, trials_of
 Ask = Callable[[str], None]  # raises unless the user agrees
 
 
+def agree(question: str) -> None:
+    """Ask nothing: the caller has asked the user, or is a program."""
+
+
 def sweep_verbs(sweep: SweepView) -> list[str]:
     """Return what a user may do in the sweep's state; `priority` and `note` are keys of `set`."""
     is_open, state = not sweep.state.is_over, sweep.state

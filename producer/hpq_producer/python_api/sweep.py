@@ -278,7 +278,7 @@ class Sweep:
         """
         with api_session(self.id) as session:
             sweep = owned_sweep(session, self.id, force)
-            stopped, _ = control.cancel(session, sweep, numbers, _agree)
+            stopped, _ = control.cancel(session, sweep, numbers, control.agree)
             return stopped
 
     def __repr__(self) -> str:
@@ -295,10 +295,6 @@ class Sweep:
 
     def __hash__(self) -> int:
         return hash(self.id)
-
-
-def _agree(question: str) -> None:
-    """Ask nothing: a program has decided."""
 
 
 def _front(session: Session, sweep: SweepView, only: Filter | None) -> Front:

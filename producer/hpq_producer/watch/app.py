@@ -125,10 +125,6 @@ class Background(Generic[T]):
         screen.wake()
 
 
-def _agree(question: str) -> None:
-    """Ask nothing: the frame has asked."""
-
-
 class _Watch:
     """The loop on a terminal."""
 
@@ -262,9 +258,9 @@ class _Watch:
                 return f"{sid} is {sweep.owner}'s: hpq {act.verb} --force {sid}"
             numbers = [act.trial] if act.trial else []
             if act.verb == "cancel":
-                return control.cancel(session, sweep, numbers, _agree)[1]
+                return control.cancel(session, sweep, numbers, control.agree)[1]
             if act.verb == "retry":
-                return control.retry(session, sweep, numbers, _agree)[1]
+                return control.retry(session, sweep, numbers, control.agree)[1]
             if act.verb == "pause":
                 return control.pause(session, sweep)
             return control.resume(session, sweep)

@@ -72,7 +72,7 @@ def _remove_readable(sweep: str | None, keep_files: bool, yes: bool, force: bool
 
 def _remove_unreadable(ref: str, keep_files: bool, yes: bool) -> None:
     with open_session() as session:
-        sid = session.reader.sweeps.resolve(ref, session.settings.user)
+        sid = session.find(ref)
         confirm(f"Delete {sid}, which cannot be read, with its results and files?", yes)
         _remove(session, sid, keep_files, "")
 
