@@ -70,7 +70,7 @@ def overwrite(names: Collection[str] | None = None) -> None:
 def make_private(folder: Path) -> None:
     """Create a directory under HPQ_HOME that only its owner can read, and the parents it lacks.
 
-    One that exists stays as it is, whoever can enter it (`why_not_private`).
+    An existing directory stays as it is, even if others can enter it (`why_not_private`).
 
     Raises:
         OSError: a directory cannot be created.

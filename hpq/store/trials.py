@@ -60,7 +60,7 @@ class TrialStore:
         *found, now = pipe.execute(raise_on_error=False)
         told = [""] * len(sids)
         for i, sid in enumerate(sids):
-            with suppress(DecodeError):  # of another type: the others are told
+            with suppress(DecodeError):  # of another type: the other states are returned
                 told[i] = (answered(self._keys.notice(sid), found[i]) or b"").decode(
                     "utf-8", "replace"
                 )

@@ -188,7 +188,7 @@ class Execution:
             self._kill_at = time.monotonic()
 
     def _check_reports(self, now: float) -> None:
-        """Stop an attempt that is silent, leaves its GPUs idle, or reports no finite value."""
+        """Stop an attempt that stalls, leaves its GPUs idle or diverges."""
         if self._reports.is_diverged:
             self._stop(Halt.DIVERGED, diverged_words(self._sweep, self._reports))
         if 0 < self._sweep.idle_s <= self._usage.idle_s:

@@ -125,4 +125,4 @@ class UnstoredFiles:
     def _copy(self, out: Path, claim: Claim, files: Files, go_on: GoOn) -> Artifacts:
         to = _place(self._prefix, claim)
         left = artifacts.publish(out, files, to, go_on, lambda line: log.warning("%s", line))
-        return left or Artifacts(store=files.id, path=to)  # somebody removed the files
+        return left or Artifacts(store=files.id, path=to)  # another process removed the files

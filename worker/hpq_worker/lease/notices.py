@@ -45,9 +45,9 @@ _EVENTS = {SweepState.HELD, SweepState.FINISHED, SweepState.CANCELLED, _STALLED,
 class Notices:
     """Sends a notice of each state that a sweep enters and the user should know.
 
-    One worker of a queue that have HPQ_NOTIFY looks every few seconds, and each at its exit. Redis
-    keeps the state that was told last. An end that nobody saw in `news_s` is told no more: so a
-    first worker does not tell of all sweeps that ended before.
+    Of the workers of a queue with HPQ_NOTIFY, one looks every few seconds, and each at its exit.
+    Redis keeps the state of the last notice. No notice is sent of an end that is older than
+    `news_s`, since the first worker would report all sweeps that ended before it started.
     """
 
     def __init__(
