@@ -16,7 +16,6 @@ from typing import Any
 
 from redis import Redis
 from redis.backoff import AbstractBackoff, ExponentialWithJitterBackoff
-from redis.client import Pipeline
 from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AuthenticationError,
@@ -41,9 +40,8 @@ from hpq.errors import DecodeError, Forbidden, HpqError, OutOfReach, ServerTooOl
 from hpq.sanitize import visible
 
 NEEDS = (6, 2)  # ZRANGE … REV, XADD with ids of ours, LMOVE
+_FULL_DISK = re.compile(r"\bMISCONF\b")
 _IS_CONNECT = re.compile(r"Error -?\d+ connecting to ")
-# Twice the largest page of parameters: 500 of 64 KiB. The ids of 2.9 million trials fit, too.
-REPLY_BYTES = 64 << 20
 FIRST_S = 2.5  # after which a command gives up reaching the server
 
 
@@ -62,7 +60,10 @@ TRANSIENT = (
 
 
 class _Patience(Retry):
-    """Retries errors that may pass; to redis-py a wrong password is a ConnectionError, too."""
+    """Retries errors that may pass; to redis-py a wrong password is a ConnectionError, too.
+
+    Every call of a client goes through here, so here a full disk gets an error of its own.
+    """
 
     def __init__(self, backoff: AbstractBackoff, retries: int, patience_s: float) -> None:
         super().__init__(backoff, retries)
@@ -79,68 +80,10 @@ class _Patience(Retry):
             refused = isinstance(error, AuthenticationError | AuthorizationError)
             return not refused and (is_retryable is None or is_retryable(error))
 
-        return super().call_with_retry(do, fail, may_mend, **kw)
-
-
-class _ReplyTooLarge(RedisError):
-    """Raised while a reply arrives; `place` is that of its command among those sent together.
-
-    No ResponseError, since the connection is closed: a pipeline must not read on.
-    """
-
-    place = 0
-
-
-class _CountingSocket:
-    """A socket that counts the bytes of a reply while they arrive."""
-
-    def __init__(self, socket: Any) -> None:
-        self._socket, self.arrived = socket, 0
-
-    def _count(self, size: int) -> None:
-        self.arrived += size
-        if self.arrived > REPLY_BYTES:
-            raise _ReplyTooLarge(f"the reply is larger than {REPLY_BYTES >> 20} MiB")
-
-    def recv(self, *args: Any) -> bytes:
-        data: bytes = self._socket.recv(*args)
-        self._count(len(data))
-        return data
-
-    def recv_into(self, *args: Any) -> int:
-        size: int = self._socket.recv_into(*args)
-        self._count(size)
-        return size
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
-
-
-class _Bounded:
-    """Mixed into redis-py's connections: bounds a reply under every parser and protocol."""
-
-    _counting: _CountingSocket | None = None
-    _replies = 0
-
-    def _connect(self) -> _CountingSocket:
-        self._counting = _CountingSocket(super()._connect())  # type: ignore[misc]
-        return self._counting
-
-    def send_packed_command(self, *args: Any, **options: Any) -> None:
-        super().send_packed_command(*args, **options)  # type: ignore[misc]
-        self._replies = 0  # a check of the connection's health may have read one
-
-    def read_response(self, *args: Any, **options: Any) -> Any:
-        if self._counting is not None:
-            self._counting.arrived = 0  # what the parser holds by now is one read, of 64 KiB
-        self._replies += 1
         try:
-            return super().read_response(*args, **options)  # type: ignore[misc]
-        except _ReplyTooLarge as error:
-            error.place = self._replies - 1
-            raise
+            return super().call_with_retry(do, fail, may_mend, **kw)
         except ResponseError as error:
-            if str(error).startswith("MISCONF"):
+            if _FULL_DISK.search(str(error)):
                 raise FullServerDisk(*error.args) from None
             raise
 
@@ -151,31 +94,10 @@ class _Client(Redis):
     def execute_command(self, *args: Any, **options: Any) -> Any:
         try:
             return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
-        except (ResponseError, _ReplyTooLarge) as error:
+        except ResponseError as error:
             if not DAMAGED.search(str(error)):
                 raise
             raise _named(args, error) from None
-
-    def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> Pipeline:
-        return _Pipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
-
-
-class _Pipeline(Pipeline):
-    """Names the command of a reply that is too large; without `raise_on_error`, the rest answer."""
-
-    def execute(self, raise_on_error: bool = True) -> list[Any]:
-        commands = list(self.command_stack)
-        try:
-            return super().execute(raise_on_error)
-        except _ReplyTooLarge as error:
-            if self.transaction:  # type: ignore[truthy-function]  # the reply of EXEC
-                raise _named(("EXEC",), error) from None
-            if raise_on_error:
-                raise _named(commands[error.place][0], error) from None
-            answer, place = ResponseError(str(error)), error.place
-        self.command_stack = commands[:place] + commands[place + 1 :]
-        answers = self.execute(raise_on_error)
-        return [*answers[:place], answer, *answers[place:]]
 
 
 def _named(args: Iterable[Any], error: RedisError) -> ResponseError:
@@ -230,7 +152,6 @@ def connect(
             health_check_interval=15,
         )
         pool = redis.connection_pool
-        pool.connection_class = type("_Connection", (_Bounded, pool.connection_class), {})
         pool.connection_class(**pool.connection_kwargs)  # checks its options without connecting
         return redis
     except TypeError as error:

@@ -9,9 +9,7 @@ from redis.exceptions import ResponseError
 
 from hpq.errors import DecodeError
 
-DAMAGED = re.compile(
-    r"WRONGTYPE|not an integer|not a valid float|[Ii]nvalid stream|reply is larger"
-)
+DAMAGED = re.compile(r"WRONGTYPE|not an integer|not a valid float|[Ii]nvalid stream")
 # Of a script, every other error than one of the server's own state.
 _IN_SCRIPT = re.compile("user_script|Error running script")
 _PASSES = re.compile(

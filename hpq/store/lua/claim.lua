@@ -19,7 +19,6 @@ local gpus = args.gpus or '1'
 local full = is_full()  -- before any other write
 local left = tonumber(args.left_ms)
 local short, unfed = '', ''
-local ROW_BYTES = 131072 -- twice what hpq writes
 local BRIEF_MS = 10000  -- the next run of the reaper gives each idle worker a ticket
 
 local w = also({KEY = key('w', worker)}, 'queue', 'nonce', 'claim', 'store_id', 'drain', 'state')
@@ -27,9 +26,6 @@ local LIMITS = {'created_ms', 'signature', 'timeout_s', 'stall_s', 'priority'}  
 
 local function answer(s, t)
   local row, checkpoint = redis.call('HGET', sweep_key(s.SID, 'params'), t.N) or '', t.checkpoint or ''
-  -- A worker refuses an empty row as altered; a reply of any length it could never read.
-  if #row > ROW_BYTES then row = '' end
-  if #checkpoint > ROW_BYTES then error('the pointer to its checkpoint is too long', 0) end
   if lacks_suggester(s) then unfed = s.SID end
   return {'trial', s.SID, t.N, t.attempt, row, checkpoint, t.unbegun or '0', s.created_ms or '', s.signature or '',
     s.timeout_s or '', s.stall_s or '', s.owner or '', owners().exist() and '1' or '', unfed}
@@ -154,21 +150,7 @@ local function claim(s, n)
   return answer(s, t)
 end
 
--- True if a sweep is served in its turn. A client that may write a score, but not the limits, could put its
--- sweep before all others: then the score is corrected, and the sweep waits for its turn.
-local misplaced = false
-local function is_in_turn(s, score)
-  if not string.find(s.created_ms or '', '^%d+$') then error('created_ms is no time', 0) end  -- below 0: a priority
-  if not string.find(s.priority or '0', '^-?%d+$') then error('priority is no whole number', 0) end
-  local order = sweeps().order(s.priority, s.created_ms)
-  if not score or tonumber(score) == tonumber(order) then return true end
-  redis.call('ZADD', key('q', queue, 'open'), order, s.SID)
-  if tonumber(order) < tonumber(score) then return true end
-  misplaced = true
-  return false
-end
-
-local function claim_from(sid, score)
+local function claim_from(sid)
   local s = read_sweep(sid, unpack(LIMITS))
   if s.queue ~= queue then return end  -- `only` may name a sweep of another queue, or none
   if is_set(s.budget_ms) and s.gpus ~= gpus then
@@ -176,7 +158,7 @@ local function claim_from(sid, score)
     save(s)
   end
   if claimable(s) == 0 then return end
-  if not is_in_turn(s, score) or not owners().allow(s) then return end
+  if not owners().allow(s) then return end
   if left then
     also(s, 'dur_n', 'dur_sum', 'dur_sq', 'least_ms')
     s.IS_SHORT = (tonumber(s.dur_n or 0) < 3 and longer(s.least_ms) or expected_ms(s)) > left
@@ -203,20 +185,17 @@ if w.drain then
   return {'drained'}
 end
 local function claim_next()
-  local sids, scores = {args.only ~= '' and args.only or nil}, {}
-  if not sids[1] then
-    local open = redis.call('ZRANGE', key('q', queue, 'open'), 0, -1, 'WITHSCORES')
-    for i = 1, #open, 2 do sids[#sids + 1], scores[open[i]] = open[i], open[i + 1] end
-  end
+  local sids = {args.only}
+  if args.only == '' then sids = redis.call('ZRANGE', key('q', queue, 'open'), 0, -1) end
   if #sids > 1 then sids = turns().in_turn(queue, sids) end
   for _, sid in ipairs(sids) do
     if not skip[sid] and #sid <= 100 and string.find(sid, '^[a-z0-9][a-z0-9-]*$') then
-      local found = sweeps().guarded(sid, function() return claim_from(sid, scores[sid]) end)
+      local found = sweeps().guarded(sid, function() return claim_from(sid) end)
       if found then return found end
     end
   end
 end
-local found = claim_next() or misplaced and claim_next()
+local found = claim_next()
 if found then return found end
 redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 redis.call('HSET', w.KEY, 'state', 'idle', 'trial', '')

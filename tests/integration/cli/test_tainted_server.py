@@ -11,12 +11,7 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
-from redis._parsers import _RESP2Parser
-from redis.connection import DefaultParser
-from redis.exceptions import ResponseError
 
-from hpq.connection import client
-from hpq.connection.client import connect
 from hpq.domain.attempt import Outcome, ReportBatch, WorkerPresence
 from hpq.domain.sweep import Launch, Metric
 from hpq.domain.trial import Claim, Failure, FailureKind, Point, TrialState
@@ -24,11 +19,10 @@ from hpq.reporting import MAX_NAMES
 from hpq.sanitize import CONTROL, PAGE_OF_ERRORS, GuardedStream
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
-from hpq.store.wire.attempt import open_claim
 from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.session import Server
 from tests.support.desk import drawn_here
-from tests.support.ids import raises, refused
+from tests.support.ids import refused
 from tests.support.terminal import Pty
 
 SID = "demo-00000"
@@ -273,47 +267,6 @@ def test_an_unknown_word_stops_no_view(
         assert hpq(*words).returncode == 0, words
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("parser", [DefaultParser, _RESP2Parser])
-def test_a_reply_is_bounded_while_it_arrives(
-    redis: Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch, parser: type, protocol: int
-) -> None:
-    monkeypatch.setattr(client, "REPLY_BYTES", 1 << 20)
-    redis.mset({"large": b"x" * (50 << 20), **{f"s{i}": b"x" * 200_000 for i in range(20)}})
-    read = connect(redis_url)
-    read.connection_pool.connection_kwargs |= {"parser_class": parser, "protocol": protocol}
-    assert read.ping()
-    before = redis.info("stats")["total_net_output_bytes"]
-    with pytest.raises(ResponseError, match=r"GET large.*is larger"):
-        read.get("large")
-    assert redis.info("stats")["total_net_output_bytes"] - before < 8 << 20
-    assert read.get("s1") == b"x" * 200_000
-    names = [*(f"s{i}" for i in range(20)), "large", "s1"]  # 4 MB of replies that are small
-    pipe = read.pipeline(transaction=False)
-    for name in names:
-        pipe.get(name)
-    with pytest.raises(ResponseError, match=r"GET large.*is larger"):
-        pipe.execute()
-    for name in names:
-        pipe.get(name)
-    answers = pipe.execute(raise_on_error=False)
-    assert [len(str(one)) > 200_000 for one in answers] == [name != "large" for name in names]
-    assert isinstance(answers[20], ResponseError)
-    read.close()
-
-
-def test_ls_names_a_sweep_that_is_too_large_to_read_and_lists_the_others(
-    sweep_of, redis: Redis, hpq
-) -> None:
-    for sid in (SID, "other-00000"):
-        sweep_of(1, sid, owner="me")
-    redis.hset(SWEEP, "name", b"x" * (client.REPLY_BYTES + 2**20))
-    done = hpq("ls")
-    assert done.returncode == 0 and "other-00000" in done.stdout
-    assert SWEEP in done.stdout + done.stderr and "hpq audit" in done.stdout + done.stderr
-    refused(hpq("show", SID), "value-unreadable", SWEEP, "hpq audit", exit=3)
-
-
 def test_a_long_text_is_cut_in_every_view(sweep_of, redis: Redis, hpq) -> None:
     sweep_of(1, SID, owner="me")
     redis.hset(SWEEP, mapping={"name": "n" * 2**21, "owner": "o" * 2**21, "held": "h" * 2**21})
@@ -322,21 +275,6 @@ def test_a_long_text_is_cut_in_every_view(sweep_of, redis: Redis, hpq) -> None:
     for words in views:
         done = hpq(*words)
         assert done.returncode == 0 and len(done.stdout + done.stderr) < 20_000, words
-
-
-def test_a_worker_releases_what_is_too_large_to_read(
-    sweep_of, store: TrialStore, who: WorkerPresence, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "REPLY_BYTES", 1 << 20)
-    sweep_of(1, SID, owner="me")
-    redis.hset(f"{SWEEP}:params", "1", b"x" * (2 << 20))
-    claim = store.claim(who, nonce="a", lease_ms=600_000)
-    assert isinstance(claim, Claim) and claim.row == b""
-    with raises("value-unreadable", f"parameters of {SID}/1"):
-        open_claim(claim)
-    redis.hset(SWEEP, "name", b"x" * (2 << 20))
-    with raises("value-unreadable", SWEEP):
-        store.sweep(SID)
 
 
 def test_a_guarded_stream_keeps_colors_and_lines_and_escapes_the_rest(capsys) -> None:

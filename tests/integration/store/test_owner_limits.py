@@ -89,32 +89,6 @@ def test_one_who_asks_for_priority_1000_shares_with_the_others(
     assert owners_of(*(claim() for _ in range(3))) == ["alice", "alice", ""]
 
 
-@pytest.mark.parametrize("priority", ["nan", "inf", "1e999", "0x7fff", "x", "9.5", "11"])
-def test_a_priority_that_is_none_is_above_each_limit(
-    sweep_of, claim, limit, redis, keys, priority: str
-) -> None:
-    limit("*", {"priority": 10})
-    sweep_of(2, "b-00000", owner="bob")
-    redis.hset(keys.sweep("b-00000"), "priority", priority)
-    assert claim() is None
-
-
-def test_a_score_that_a_client_wrote_brings_no_sweep_forward(sweep_of, claim, redis, keys) -> None:
-    sweep_of(2, "a-00000", owner="ann", priority=1)
-    sweep_of(2, "b-00000", owner="bob")
-    sweep_of(2, "c-00000", owner="bob")
-    line = keys.queue("default", "open")
-    right = redis.zrange(line, 0, -1, withscores=True)
-    for score in (-1e17, "-inf"):
-        redis.zadd(line, {"b-00000": score, "c-00000": score})
-        assert owners_of(claim()) == ["ann"]
-    assert redis.zrange(line, 0, -1, withscores=True) == right
-    redis.hset(keys.sweep("c-00000"), "created_ms", "-10000000000000000")  # as of priority 1,000
-    redis.zadd(line, {"c-00000": -1e16})
-    assert claim().trial.sweep == "b-00000"
-    assert "created_ms" in redis.hget(keys.sweep("c-00000"), "held").decode()
-
-
 def test_gpu_time_is_charged_as_it_passes_and_bounds_what_starts(
     sweep_of, claim, limit, redis, keys, store, who, reader
 ) -> None:
