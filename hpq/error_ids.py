@@ -29,7 +29,7 @@ Code = Literal[
     "gpus", "gpus-missing",
     "held", "histories-dropped", "home-elsewhere", "home-locked", "home-unusable",
     "hpq-too-old", "ignore-file-invalid", "install-incomplete", "internal", "invitation-invalid",
-    "kubeconfig-unusable", "kustomize-failed", "limit-fixed", "limits-advice", "metric-unreported",
+    "kubeconfig-unusable", "kustomize-failed", "limit-fixed", "metric-unreported",
     "metrics-differ", "metrics-several", "namespace", "no-data",
     "no-deployment", "no-files", "no-gpu", "no-result", "no-store", "no-sweep", "no-torch",
     "no-worker", "not-found", "not-redis", "not-connected", "one-sweep-only",

@@ -157,9 +157,6 @@ class Claim:
     signature: str = ""
     timeout_s: float = 0.0
     stall_s: float = 0.0
-    owner: str = ""  # whose limits count the attempt
-    limited: bool = False  # operators' limits exist for the prefix
-    gpus: float = 1.0  # of the trial here, which count for limits
     unfed: str = ""  # a sweep that lacks a suggester, which this worker should start
     unreadable: str = ""  # why the rest cannot be decoded: trial, attempt and nonce are known
 

@@ -11,6 +11,7 @@ P:settle        hash  run_id of the server and since when the reaper trusts it; 
                       newest_ms: a time up to which the data are complete
 P:restarts      zset  newest_ms of the data that a restarted server had → when a script noticed the
                       restart, ms; the newest 100
+P:spent         hash  owner → GPU-ms used since the first limit of any owner was set
 P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …)
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S      string  the state of sweep S that the last notice told; expires
@@ -56,12 +57,9 @@ P:t:S/N:log     stream  its output, the newest 1 MiB
 P:t:S/N:p:M     stream  values of metric M, thinned to 1,000, until the trial ends
 P:t:S/N:points  hash  the same of an ended trial: metric → columns (wire/points.py)
 
-Only operators and workers may write these (U is an owner, * all owners without an own value):
+Only operators may write this (U is an owner, * all owners without an own value):
 
 P.limits        hash  U/priority, U/running, U/gpu_ms → the most that an operator lets U have
-P.running:U     hash  S/N/attempt/nonce of each running attempt → its GPUs, up to when P.spent has
-                      its time, ms, and when it no longer counts unless a beat extends it, ms
-P.spent         hash  U → GPU-ms used since the first limit of any owner was set
 
 A prefix isolates names, not permissions. No code of hpq scans for keys.
 """
@@ -116,6 +114,7 @@ class Keys:
     settle = _fixed("settle")
     restarts = _fixed("restarts")
     counters = _fixed("counters")
+    spent = _fixed("spent")
     set_aside = _fixed("set-aside")
     removing = _fixed("removing")
     removed = _fixed("removed")
@@ -128,15 +127,6 @@ class Keys:
     def limits(self) -> str:
         """The key of operators' limits of owners, which no producer may write."""
         return f"{self.prefix}.limits"
-
-    @property
-    def spent(self) -> str:
-        """The key of the GPU time that owners used."""
-        return f"{self.prefix}.spent"
-
-    def running(self, owner: str) -> str:
-        """Return the key of the running attempts of an owner, by which claims apply its limits."""
-        return f"{self.prefix}.running:{owner}"
 
     def _of(self, *parts: object) -> str:
         return ":".join((self.prefix, *map(str, parts)))

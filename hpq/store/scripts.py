@@ -30,14 +30,14 @@ UNSEALED_TTL_S = 3_600  # rows of an enqueue or a restore that died expire after
 # The parts of lua/lib before every script, in this order, and those that only some scripts need.
 _PRELUDE = ("prelude", "sweeps", "workers", "points", "memory", "files", "moves")
 _SHARED: Mapping[str, tuple[str, ...]] = {
-    "beat": ("ends", "early", "reports", "owners"),
+    "beat": ("ends", "early", "reports"),
     "cap": ("ends",),
     "claim": ("turns", "sharing", "owners"),
-    "commit": ("ends", "early", "reports", "guards", "owners"),
+    "commit": ("ends", "early", "reports", "guards"),
     "control": ("ends",),
     "limit": ("owners",),
     "reap": ("ends", "owners", "restarts"),
-    "release": ("ends", "owners"),
+    "release": ("ends",),
     "remove": ("sharing",),
     "reveal": ("sharing",),
     "seal": ("ends", "early", "sharing", "owners"),

@@ -123,7 +123,7 @@ class TrialStore:
             gpus=None if gpus == 1 else float(gpus),
             left_ms=left_ms,
         )
-        return attempt.decode_claim(reply, rest, nonce, gpus)
+        return attempt.decode_claim(reply, rest, nonce)
 
     def sweep(self, sid: str) -> RunnableSweep:
         """Read what a worker needs of a sweep.
@@ -168,8 +168,6 @@ class TrialStore:
             nonce=claim.nonce,
             worker=who.name,
             lease_ms=lease_ms,
-            owner=_owner(claim),
-            gpus=None if claim.gpus == 1 else claim.gpus,
             **attempt.encode_batch(batch),
         )
         return HeartbeatReply(reply)
@@ -185,7 +183,6 @@ class TrialStore:
             number=claim.trial.number,
             attempt=claim.attempt,
             nonce=claim.nonce,
-            owner=_owner(claim),
             **attempt.encode_outcome(outcome, last),
         )
         self._context.mint(rest[0], rest[1])
@@ -218,7 +215,6 @@ class TrialStore:
             attempt=claim.attempt,
             reason=reason,
             nonce=claim.nonce,
-            owner=_owner(claim),
             left_ms=left_ms or None,
         )
         self._context.mint(rest[0], rest[1])
@@ -284,8 +280,3 @@ class TrialStore:
         pipe.zrem(self._keys.queue(who.queue, "idle"), who.name)
         pipe.delete(self._keys.worker(who.name))
         pipe.execute()
-
-
-def _owner(claim: Claim) -> str | None:
-    """Return the owner in whose ledger an attempt is; None if there are no limits of owners."""
-    return claim.owner if claim.limited else None

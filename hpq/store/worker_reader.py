@@ -80,11 +80,7 @@ class WorkerReader:
         pipe.info("persistence")
         answers: list[Any] = pipe.execute()
         settled, counters, memory, persistence = answers
-        demand = {
-            name.removeprefix(_DEMAND): number
-            for name, number in _counts(settled).items()
-            if name.startswith(_DEMAND)
-        }
+        demand = _queues(settled)
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
         waiting, running = self._trials(list(demand))
@@ -186,36 +182,39 @@ class OwnerReader:
         return limits
 
     def _read(self, names: Iterable[str], limits: Mapping[tuple[str, str], int]) -> list[Owner]:
-        names, pipe = list(names), self._redis.pipeline(transaction=False)
-        pipe.time()
-        for name in names:
-            pipe.hvals(self._keys.running(name))
-            pipe.hget(self._keys.spent, name)
-        answers = iter(pipe.execute(raise_on_error=False))
-        now_ms = clock_ms(next(answers))
+        running = self._running()
+        spent: Any = self._redis.hgetall(self._keys.spent)
         owners = []
-        for name, entries, spent in zip(names, answers, answers, strict=True):
+        for name in names:
             own = {limit: limits[name, limit] for limit in LIMITS if (name, limit) in limits}
             defaults = {
                 limit: limits[EVERYBODY, limit]
                 for limit in LIMITS
                 if limit not in own and (EVERYBODY, limit) in limits
             }
-            key = self._keys.running(name)
-            with decoding(key):
-                ends = [whole(entry.split()[-1]) for entry in answered(key, entries)]
             with decoding(f"{self._keys.spent}: field {name}"):
-                spent_ms = whole(answered(self._keys.spent, spent) or b"0")
+                spent_ms = whole(spent.get(name.encode(), b"0"))
             owners.append(
                 Owner(
                     name=name,
                     limits=own | defaults,
                     defaults=frozenset(defaults),
-                    running=sum(end > now_ms for end in ends),
+                    running=running[name],
                     spent_ms=spent_ms,
                 )
             )
         return owners
+
+    def _running(self) -> Counter[str]:
+        """Return how many trials of each owner run, in all queues."""
+        settled: Any = self._redis.hgetall(self._keys.settle)
+        pipe = self._redis.pipeline(transaction=False)
+        for queue in _queues(settled):
+            pipe.hgetall(self._keys.queue(queue, "busy"))
+        running = Counter[str]()
+        for busy in pipe.execute():
+            running.update(_counts(busy))
+        return running
 
 
 def server_ms(redis: Redis) -> int:
@@ -235,6 +234,15 @@ def _counts(row: Row) -> dict[str, int]:
         name.decode("utf-8", "replace"): int(text)
         for name, text in row.items()
         if text.removeprefix(b"-").isdigit() and len(text) < _DIGITS
+    }
+
+
+def _queues(settled: Row) -> dict[str, int]:
+    """Return the demand of each queue, from the hash `settle`."""
+    return {
+        name.removeprefix(_DEMAND): number
+        for name, number in _counts(settled).items()
+        if name.startswith(_DEMAND)
     }
 
 

@@ -69,7 +69,7 @@ class Machine(RuleBasedStateMachine):
         self.store = TrialStore(self.store_context)
         self.writer = SweepWriter(self.store_context)
         self.control = SweepControl(self.store_context)
-        self.control.limit_owner("*", {"running": 1000})  # so that there is a ledger
+        self.control.limit_owner("*", {"running": 1000})  # so that GPU time is charged
         self.reader = StoreReader(self.redis, self.keys, LEASE)
         self.workers = [
             WorkerPresence(name=f"w{i}", host=f"h{i % 2}", queue="default") for i in range(3)
@@ -270,7 +270,6 @@ class Seen:
         pipe.zrange(keys.leases, 0, -1)
         pipe.zrange(keys.sweep(SID, "rank"), 0, -1)
         pipe.zrange(keys.sweep(SID, "running"), 0, -1)
-        pipe.hkeys(keys.running(""))
         pipe.llen(keys.demand("default"))
         pipe.hget(keys.queue("default", "busy"), "")
         pipe.zscore(keys.queue("default", "open"), SID)
@@ -279,18 +278,18 @@ class Seen:
             pipe.zrange(keys.sweep(SID, f"band:{band}"), 0, -1)
         for n in numbers:
             key = keys.trial(TrialId(sweep=SID, number=n))
-            pipe.hmget(key, "reserved_ms", "nonce", "logged")
+            pipe.hmget(key, "reserved_ms", "charged_ms", "logged")
         answers = pipe.execute()
-        self.leases, self.rank, self.running, self.ledger = (
-            {raw.decode() for raw in names} for names in answers[:4]
+        self.leases, self.rank, self.running = (
+            {raw.decode() for raw in names} for names in answers[:3]
         )
-        self.demand, busy, self.place = answers[4:7]
+        self.demand, busy, self.place = answers[3:6]
         self.busy = int(busy or 0)
-        self.reserved, self.useful, self.spent = (int(n or 0) for n in answers[7])
-        self.bands = [{int(n) for n in found} for found in answers[8 : 8 + len(BANDS)]]
-        rows = dict(zip(numbers, answers[8 + len(BANDS) :], strict=True))
+        self.reserved, self.useful, self.spent = (int(n or 0) for n in answers[6])
+        self.bands = [{int(n) for n in found} for found in answers[7 : 7 + len(BANDS)]]
+        rows = dict(zip(numbers, answers[7 + len(BANDS) :], strict=True))
         self.reserved_of = {n: int(row[0] or 0) for n, row in rows.items()}
-        self.nonces = {n: (row[1] or b"").decode() for n, row in rows.items()}
+        self.charged = {str(n) for n, row in rows.items() if row[1]}
         self.logged = {n: int(row[2] or 0) for n, row in rows.items()}
 
 
@@ -309,12 +308,8 @@ def what_is_reserved_is_of_running_trials(seen: Seen) -> None:
     assert 0 <= seen.useful <= seen.spent
 
 
-def the_ledger_has_each_running_attempt(seen: Seen) -> None:
-    """And those that were lost, until their leases end."""
-    for trial in seen.trials:
-        if trial.state is TrialState.RUNNING:
-            assert f"{trial.id}/{trial.attempt}/{seen.nonces[trial.id.number]}" in seen.ledger
-    assert len(seen.ledger) <= len(seen.machine.held)
+def the_gpu_time_of_each_running_attempt_is_charged(seen: Seen) -> None:
+    assert seen.charged == seen.running
 
 
 def each_attempt_that_ended_is_spent_once(seen: Seen) -> None:
@@ -358,7 +353,7 @@ def every_end_has_its_event(seen: Seen) -> None:
 OF_FILES = (
     counts_leases_and_ranks_are_those_of_the_trials,
     what_is_reserved_is_of_running_trials,
-    the_ledger_has_each_running_attempt,
+    the_gpu_time_of_each_running_attempt_is_charged,
     each_attempt_that_ended_is_spent_once,
     the_demand_is_what_could_run,
 )

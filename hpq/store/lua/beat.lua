@@ -6,8 +6,7 @@
 --      objective (so far, if any), phase, checkpoint (JSON of the one that was published since, if
 --      any), checkpoint_step, restarted (why the training starts again without a checkpoint, if it
 --      does), run_info (JSON of what the script set beside numbers, if that changed), curve_points (that
---      a metric keeps, of a trial with many metrics), owner (if limits of owners exist; optional),
---      gpus (likewise)},
+--      a metric keeps, of a trial with many metrics)},
 --      printed bytes, then step, metric and value of each point
 -- Replies: ok | stop | prune | lost | unknown
 
@@ -15,8 +14,6 @@ local args = cjson.decode(ARGV[1])
 local sid, n, attempt, worker, lease = args.sweep, args.number, args.attempt, args.worker, tonumber(args.lease_ms)
 
 local full = is_full()
--- First: what follows may fail on what another client wrote, and the trial would run on, uncounted.
-if args.owner then owners().extend(args, args.gpus or '1') end
 local s, t = read_sweep(sid, 'metric', 'early', 'constraints'), read_trial(sid, n)
 if not t.state or not s.queue then return {'unknown'} end  -- removed, or the server lost its data
 local alive = t.attempt == attempt and t.closed ~= attempt
@@ -35,6 +32,10 @@ redis.call('ZADD', key('leases'), int(NOW + lease), sid .. '/' .. n)
 redis.call('ZADD', key('workers'), NOW_MS, worker)
 redis.call('PEXPIRE', key('w', worker), 3 * lease)
 set(t, 'beat_ms', NOW_MS)
+if t.charged_ms then
+  charge(s, t, NOW)
+  set(t, 'charged_ms', NOW_MS)
+end
 local rule = read_rule(s)
 if reports().is_new(t, args) then
   set(t, 'seq', args.seq)

@@ -1,14 +1,13 @@
 -- Claims the next trial of a worker's queue: by the sweep's priority, then by the owner with the fewest
 -- running trials, then by the sweep's age; within a sweep requeued trials first, then by number, then retried ones.
 -- A repeated call with the same nonce gets the same claim, with the checkpoint and `unfed` of that moment.
--- Operators' limits of the owner are applied here.
+-- Operators' limits of the owner are applied here (lib/owners.lua).
 -- KEYS prefix
 -- ARGV {queue, worker, host, nonce, lease_ms, provenance (digest of what its attempts run on),
 --      skip (list of sweeps), only (the one sweep that may be claimed; '' for any), gpus (of a trial
 --      here; optional: 1), left_ms (until this worker is stopped; optional)}
 -- Replies: trial sweep number attempt params checkpoint ('' for none), how many earlier attempts never
---      began, the sweep's created_ms, signature, timeout_s, stall_s and owner, 1 if operators' limits exist,
---      unfed | empty, short (a sweep whose waiting trials need more time than is left; '' for none), unfed (a
+--      began, the sweep's created_ms, signature, timeout_s and stall_s, unfed | empty, short (a sweep whose waiting trials need more time than is left; '' for none), unfed (a
 --      sweep that lacks a suggester; '' for none) | drained (a person stopped this worker from claiming)
 
 local args = cjson.decode(ARGV[1])
@@ -28,7 +27,7 @@ local function answer(s, t)
   local row, checkpoint = redis.call('HGET', sweep_key(s.SID, 'params'), t.N) or '', t.checkpoint or ''
   if lacks_suggester(s) then unfed = s.SID end
   return {'trial', s.SID, t.N, t.attempt, row, checkpoint, t.unbegun or '0', s.created_ms or '', s.signature or '',
-    s.timeout_s or '', s.stall_s or '', s.owner or '', owners().exist() and '1' or '', unfed}
+    s.timeout_s or '', s.stall_s or '', unfed}
 end
 
 -- What the next run must have if one of `least` ms was cut off: two allocations of one length begin a little
@@ -135,11 +134,8 @@ local function claim(s, n)
   redis.call('HSET', name, 'attempt', t.attempt, 'state', 'running', 'worker', worker, 'host', host,
     'claimed_ms', NOW_MS, 'beat_ms', NOW_MS, 'provenance', provenance, 'nonce', nonce, 'event_ids',
     event_ids(t, 'claimed', 'worker', worker, 'host', host, 'provenance', provenance, unpack(from)), unpack(cost))
+  if owners().exist() then redis.call('HSET', name, 'gpus', gpus, 'charged_ms', NOW_MS) end
   settle(s, before)
-  if owners().exist() then
-    local attempt = {sweep = s.SID, number = n, attempt = t.attempt, nonce = nonce}
-    owners().enter(s.owner or '', attempt, gpus, lease)
-  end
   redis.call('HSET', w.KEY, 'nonce', nonce, 'claim', s.SID .. '/' .. n .. '/' .. t.attempt, 'state', 'busy',
     'trial', s.SID .. '/' .. n)
   if not w.queue then redis.call('PEXPIRE', w.KEY, 3 * lease) end  -- else `presence` gave it its time

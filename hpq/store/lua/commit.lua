@@ -7,8 +7,7 @@
 --      kind, error, fingerprint, retries, progress, elsewhere, evidence (of a failure, with its rule of
 --      hpq/domain/retry_policy.py), keep_log_bytes, ran_ms (optional), artifacts (JSON, if any), unstored
 --      (JSON of where files wait for their store, if they do), usage
---      (what it used of its machine; optional), last (the last batch, as `beat` gets it; optional), owner (if
---      limits of owners exist; optional)},
+--      (what it used of its machine; optional), last (the last batch, as `beat` gets it; optional)},
 --      then that batch's printed bytes, and step, metric and value of each point
 -- Replies: done | requeued | suspect (requeued uncharged: only this worker fails like this) | already |
 --      stale | unknown (or unreadable), then queue and tickets
@@ -32,7 +31,6 @@ if unstored ~= '' then files().store_of(unstored) end
 
 local function commit()
   local full = is_full()
-  if args.owner then owners().leave(args) end
   if full then memory().free_memory(65536) end  -- a result is recorded in any case
   local s = read_sweep(sid, 'metric', 'early', 'constraints', 'keep', 'replicates', 'tail', 'tail_again', 'dur_n',
     'dur_sum', 'dur_sq')
@@ -55,7 +53,7 @@ local function commit()
   local drops_points = batch and reports().take_batch(s, t, batch, rule, full)
 
   local before, worker, mark = demand(s), t.worker or '', '-'
-  if was_reaped and is_set(s.budget_ms) then enter_again(s, t) end  -- what it has spent since counts
+  if was_reaped then enter_again(s, t) end  -- what it has spent since counts
   if is_complete then
     mark = '+'
   elseif outcome == 'failed' then

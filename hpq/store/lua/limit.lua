@@ -11,9 +11,9 @@ for i = 2, #ARGV, 2 do redis.call('HSET', P .. '.limits', args.owner .. '/' .. A
 
 -- No worker may live that would correct it.
 local missing, rooms_left = {}, {}
-for _, field in ipairs(redis.call('HKEYS', key('settle'))) do
-  local queue, want = string.match(field, '^demand:(.+)$'), 0
-  for _, sid in ipairs(queue and redis.call('ZRANGE', key('q', queue, 'open'), 0, -1) or {}) do
+for _, queue in ipairs(owners().queues()) do
+  local want = 0
+  for _, sid in ipairs(redis.call('ZRANGE', key('q', queue, 'open'), 0, -1)) do
     sweeps().guarded(sid, function()
       local s = read_sweep(sid, 'priority')
       local before = demand(s)
@@ -22,6 +22,7 @@ for _, field in ipairs(redis.call('HKEYS', key('settle'))) do
       want = want + useful_tickets(s)
     end)
   end
-  if queue then missing[#missing + 1], missing[#missing + 2] = queue, lacking(queue, want) end
+  missing[#missing + 1] = queue
+  missing[#missing + 1] = lacking(queue, want)
 end
 return {'ok', unpack(missing)}

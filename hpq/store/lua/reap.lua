@@ -93,10 +93,6 @@ local function reap(id, sid, n)
     redis.call('ZREM', key('leases'), id)
   elseif dead[id] or not awaits_worker(s, t) then
     redis.call('HINCRBY', key('counters'), 'leases_expired', 1)
-    if dead[id] and owners().exist() then  -- of another, the process may run on: its entry expires by itself
-      local attempt = {sweep = sid, number = n, attempt = t.attempt, nonce = t.nonce or '', owner = s.owner or ''}
-      owners().leave(attempt, true)
-    end
     local want = sweeps().changing(s, function()
       leave_running(s, t, tonumber(t.beat_ms))
       if ends().end_if_stopped(s, t) then

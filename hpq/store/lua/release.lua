@@ -1,13 +1,12 @@
 -- Requeues a running trial at the front of its queue, uncharged.
 -- KEYS prefix
--- ARGV {sweep, number, attempt, reason, nonce (of the claim), owner (if limits of owners exist; optional),
+-- ARGV {sweep, number, attempt, reason, nonce (of the claim),
 --      left_ms (of the worker's time, if that is up; optional)}
 -- Replies: released | already | stale | unknown, then queue and tickets
 
 local args = cjson.decode(ARGV[1])
 local sid, n, attempt, reason = args.sweep, args.number, args.attempt, args.reason
 is_full()  -- the writes below succeed on a full server
-if args.owner then owners().leave(args, reason == 'refused') end
 local s, t = read_sweep(sid, 'least_ms'), read_trial(sid, n, 'unbegun', 'ran_ms', 'least_ms')
 if not t.state or not s.queue then return {'unknown', '', 0} end
 if t.attempt ~= attempt or is_other_claim(t, args.nonce) then return {'stale', '', 0} end

@@ -32,10 +32,10 @@ LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
 # As lua/claim.lua replies them.
-_OF_SWEEP = (b"created_ms", b"signature", b"timeout_s", b"stall_s", b"owner", b"limited")
+_OF_SWEEP = (b"created_ms", b"signature", b"timeout_s", b"stall_s")
 
 
-def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> Claim | Nothing:
+def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
     """Decode the reply of the script `claim`, a word and values, to a caller with this nonce.
 
     The row of the parameters stays as it is: `open_claim` decodes it once the sweep is trusted.
@@ -69,9 +69,6 @@ def decode_claim(reply: str, values: list[Any], nonce: str, gpus: float = 1) -> 
             signature=r.text("signature"),
             timeout_s=r.seconds("timeout_s"),
             stall_s=r.seconds("stall_s"),
-            owner=r.text("owner"),
-            limited=bool(r.text("limited")),
-            gpus=float(gpus) if r.text("limited") else 1.0,
         )
     except DecodeError as error:
         return replace(claim, unreadable=str(error))

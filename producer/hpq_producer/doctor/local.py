@@ -107,7 +107,6 @@ def _server(session: Session) -> Iterator[Finding]:
     is_of_hpq = role in ROLES or bool(person_of(role))
     if not is_of_hpq:
         yield from _users(session, status.config_file)
-    yield from _limits(session, user, may_ask=not is_of_hpq)
     if status.role != "master":
         yield wrong(
             "redis-replica", f"the server is a {status.role}", "set HPQ_REDIS_URL to the primary"
@@ -134,30 +133,6 @@ def _users(session: Session, config: str) -> Iterator[Finding]:
         "aclfile PATH in redis.conf, with the lines of `hpq redis-acl --aclfile`"
         + (f"; or CONFIG REWRITE, which writes them into {config}" if config else ""),
     )
-
-
-def _limits(session: Session, user: str, *, may_ask: bool) -> Iterator[Finding]:
-    """Yield why limits of owners, if any are set, are advice.
-
-    hpq's own users may not change them: their attempts would fill the ACL LOG.
-    """
-    owners = session.reader.owners
-    if session.is_private or not owners.all():
-        return
-    if tuple(map(int, session.version.split(".")[:2])) < (7, 0):
-        yield note(
-            "limits-advice",
-            f"limits of owners are advice: Redis {session.version} has no keys that users may only"
-            " read",
-            "upgrade the server to Redis 7.0 or newer, and load the users of `hpq redis-acl` again",
-        )
-    elif may_ask and owners.may_write():
-        yield note(
-            "limits-advice",
-            f"the Redis user {user or 'default'} may change limits of owners: they are advice for"
-            " all who have its password",
-            "keep it to administrators; `hpq redis-acl --user NAME` prints a user for each person",
-        )
 
 
 def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:

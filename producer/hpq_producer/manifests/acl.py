@@ -3,8 +3,8 @@
 Each role may use only the keys of its prefix; producers and workers also RQ's keys for tickets and
 the register of workers. No role may list keys; only producers and workers run hpq's scripts.
 
-The keys of operators, PREFIX.limits and others, lie outside PREFIX:*, since a prefix has no dot. No
-role can write the limits. Below Redis 7.0, which lacks the right to read only, roles can write all.
+Operators' limits of owners are in PREFIX.limits, outside of PREFIX:*, since a prefix has no dot. No
+role can write them. Below Redis 7.0, which lacks the right to read only, roles can.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_OFF = "user default off resetpass ~* &* +@all"
 
 # What hpq and RQ send, and what the scripts call. AUTH and HELLO need no right.
 _LINK = "ping select"
-_READS = f"""{_LINK} exists get hexists hget hgetall hkeys hlen hmget hvals info scard
+_READS = f"""{_LINK} exists get hexists hget hgetall hkeys hlen hmget info scard
     smembers smismember time xrange xread xrevrange zcard zcount zdiff zmscore zrange zrangebyscore
     zrevrange zscore"""
 _WRITES = f"""{_READS} del evalsha exec expire hdel hincrby hset hsetnx llen ltrim
@@ -51,11 +51,10 @@ def users(prefix: str, version: Version, people: Sequence[str] = ()) -> list[Use
     tickets = ("~rq:queues", f"~rq:queue:hpq:{prefix}:*", f"~rq:job:hpq_{prefix}_*")
     register = ("~rq:workers", f"~rq:workers:hpq:{prefix}:*", "~rq:worker:*")
     own = (f"~{prefix}", f"~{prefix}:*")  # the prefix alone is the one key that scripts declare
-    limits = f"{reads}{prefix}.*"  # of owners: below 7.0 a producer can raise its own
-    ledger = (f"{reads}{prefix}.limits", f"~{prefix}.running:*", f"~{prefix}.spent")
+    limits = f"{reads}{prefix}.limits"
     keys_of = {
         "producer": (*own, limits, *tickets),
-        "worker": (*own, *ledger, *tickets, *register),
+        "worker": (*own, limits, *tickets, *register),
         "viewer": (f"{reads}{prefix}:*", limits),
         "autoscaler": (f"~{prefix}:demand:*",),  # EVAL requires write access to its keys
     }

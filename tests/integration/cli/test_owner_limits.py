@@ -139,12 +139,3 @@ def test_a_sweep_that_is_passed_over_is_not_what_others_wait_behind(
     assert "behind" in ids(hpq("ls").stderr)
     hpq("user", "*", "--limit", "priority=10")
     assert "behind" not in ids(hpq("ls").stderr)
-
-
-def test_the_doctor_names_who_may_change_limits(hpq, sweep_of) -> None:
-    def codes() -> set[str]:
-        return {one["code"] for one in json.loads(hpq("doctor", "--json").stdout)}
-
-    assert "limits-advice" not in codes()
-    hpq("user", "me", "--limit", "running=1")
-    assert "limits-advice" in codes()

@@ -1,4 +1,4 @@
-"""Operators' limits of owners: what a claim allows, and the ledger of running attempts."""
+"""Operators' limits of owners: what a claim allows, and how running trials and GPU time count."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hpq.domain.attempt import HeartbeatReply, Nothing, Outcome, Reason, WorkerP
 from hpq.domain.trial import Claim, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
-from hpq.store.worker_reader import server_ms
 from tests.support.store_calls import beat, end
 
 LEASE = 30_000
 HOUR = 3_600_000
+OWNERS = {"a": "ann", "b": "bob", "c": "cyd"}  # by the first letter of their sweeps
 
 
 @pytest.fixture
@@ -27,24 +27,34 @@ def limit(control: SweepControl):
 def claim(store, who: WorkerPresence):
     """Claim a trial with a nonce of its own; None if none may start."""
 
-    def claim(gpus: float = 1, lease_ms: int = LEASE) -> Claim | None:
-        found = store.claim(who, nonce=secrets.token_hex(8), lease_ms=lease_ms, gpus=gpus)
+    def claim(gpus: float = 1, worker: WorkerPresence = who) -> Claim | None:
+        found = store.claim(worker, nonce=secrets.token_hex(8), lease_ms=LEASE, gpus=gpus)
         return found if isinstance(found, Claim) else None
 
     return claim
 
 
+@pytest.fixture
+def lose(store, redis: Redis, keys: Keys):
+    """End the lease of a trial."""
+
+    def lose(claim: Claim) -> None:
+        store.reap("default", lease_ms=LEASE, lost_max=3)  # the first one only notes the server
+        redis.zadd(keys.leases, {str(claim.trial): 0})
+        store.reap("default", lease_ms=LEASE, lost_max=3)
+
+    return lose
+
+
 def owners_of(*claims: Claim | None) -> list[str]:
-    return [claim.owner if claim else "" for claim in claims]
+    return [OWNERS[claim.trial.sweep[0]] if claim else "" for claim in claims]
 
 
-def grow_old(redis: Redis, keys: Keys, owner: str, ms: int, *, beats: bool = False) -> None:
-    """Let time pass for what an owner runs, without beats by default."""
-    for field, text in redis.hgetall(keys.running(owner)).items():
-        gpus, charged, until = text.split()
-        until = until if beats else b"%d" % (int(until) - ms)
-        old = b"%s %d %s" % (gpus, int(charged) - ms, until)
-        redis.hset(keys.running(owner), field, old)
+def grow_old(redis: Redis, keys: Keys, claim: Claim, ms: int) -> None:
+    """Let time pass since an attempt last sent a heartbeat."""
+    for field in ("charged_ms", "beat_ms"):
+        if redis.hexists(keys.trial(claim.trial), field):
+            redis.hincrby(keys.trial(claim.trial), field, -ms)
 
 
 def test_an_owner_runs_as_many_trials_as_its_limit_lets(sweep_of, claim, limit, store) -> None:
@@ -53,7 +63,6 @@ def test_an_owner_runs_as_many_trials_as_its_limit_lets(sweep_of, claim, limit, 
     limit("bob", {"running": 2})
     held = [claim() for _ in range(5)]
     assert owners_of(*held) == ["bob", "bob", "ann", "ann", "ann"]
-    assert all(one.limited for one in held)
     end(store, held[0], 1.0)
     assert owners_of(claim(), claim()) == ["bob", "ann"]
     store.release(held[1], Reason.STOPPING)
@@ -76,17 +85,27 @@ def test_everybodys_limit_counts_for_each_owner_and_an_own_one_comes_first(
     assert claim() is not None
 
 
+def test_trials_of_all_queues_count(sweep_of, claim, limit, reader) -> None:
+    sweep_of(9, "a-00000", owner="ann")
+    sweep_of(9, "a-00001", owner="ann", queue="large")
+    limit("ann", {"running": 3})
+    far = WorkerPresence(name="w9", host="h9", queue="large")
+    assert owners_of(claim(), claim(worker=far), claim()) == ["ann", "ann", "ann"]
+    assert claim() is None and claim(worker=far) is None
+    assert reader.owners.of(["ann"])["ann"].running == 3
+
+
 def test_one_who_asks_for_priority_1000_shares_with_the_others(
     sweep_of, claim, limit, control: SweepControl
 ) -> None:
-    """bob had 6 of 6 trials, and alice 0 of 8, before there was a limit."""
+    """bob had 6 of 6 trials, and ann 0 of 8, before there was a limit."""
     limit("*", {"priority": 10})
     sweep_of(6, "b-00000", owner="bob", priority=1000)
-    sweep_of(8, "a-00000", owner="alice", priority=10)
-    assert owners_of(*(claim() for _ in range(4))) == ["alice"] * 4
+    sweep_of(8, "a-00000", owner="ann", priority=10)
+    assert owners_of(*(claim() for _ in range(4))) == ["ann"] * 4
     control.set("b-00000", {"priority": "10"})
     assert owners_of(*(claim() for _ in range(8))).count("bob") == 6  # until they are even
-    assert owners_of(*(claim() for _ in range(3))) == ["alice", "alice", ""]
+    assert owners_of(*(claim() for _ in range(3))) == ["ann", "ann", ""]
 
 
 def test_gpu_time_is_charged_as_it_passes_and_bounds_what_starts(
@@ -95,13 +114,14 @@ def test_gpu_time_is_charged_as_it_passes_and_bounds_what_starts(
     limit("ann", {"gpu_ms": 8 * HOUR})
     sweep_of(9, "a-00000", owner="ann")
     one = claim(gpus=4.0)
-    grow_old(redis, keys, "ann", HOUR, beats=True)
-    redis.hset(keys.trial(one.trial), "claimed_ms", "9999999999999")  # which a producer may write
+    grow_old(redis, keys, one, HOUR)
     assert beat(store, who, one, 1, 1) is HeartbeatReply.OK
     (ann,) = reader.owners.all()
     assert ann.running == 1 and ann.gpu_hours == pytest.approx(4, abs=0.01)
     two = claim(gpus=4.0)
-    grow_old(redis, keys, "ann", HOUR, beats=True)
+    for held in (one, two):
+        grow_old(redis, keys, held, HOUR)
+    beat(store, who, two, 1, 1)
     assert claim() is None  # what runs counts, too
     end(store, one, 1.0)
     store.release(two, Reason.STOPPING)
@@ -111,96 +131,48 @@ def test_gpu_time_is_charged_as_it_passes_and_bounds_what_starts(
     assert claim() is not None
 
 
-def test_an_attempt_whose_worker_died_counts_until_its_lease_ends(
-    sweep_of, claim, limit, redis, keys, store, who, reader
+def test_a_lost_attempt_counts_until_its_lease_ends_and_costs_the_time_to_its_last_beat(
+    sweep_of, claim, limit, redis, keys, reader, lose
 ) -> None:
     limit("*", {"running": 1})
     sweep_of(9, "a-00000", owner="ann")
-    lost = claim()
-    beat(store, who, lost, 1, 1)
-    redis.zadd(keys.leases, {str(lost.trial): 0})  # a producer may write that
-    store.reap("default", lease_ms=LEASE, lost_max=3)
+    lost = claim(gpus=2.0)
+    redis.hincrby(keys.trial(lost.trial), "charged_ms", -HOUR)  # its last beat is of now
     assert claim() is None
-    grow_old(redis, keys, "ann", LEASE)
-    again = claim()
-    assert again.trial == lost.trial and redis.hlen(keys.running("ann")) == 1
-    assert reader.owners.of(["ann"])["ann"].spent_ms < LEASE  # to the last beat
+    lose(lost)
+    assert claim().trial == lost.trial
+    ann = reader.owners.of(["ann"])["ann"]
+    assert ann.running == 1 and ann.gpu_hours == pytest.approx(2, abs=0.01)
 
 
-def test_an_attempt_whose_process_is_known_to_be_dead_counts_no_longer(
-    sweep_of, claim, limit, redis, keys, store
-) -> None:
-    limit("*", {"running": 1})
-    sweep_of(9, "a-00000", owner="ann")
-    lost = claim()
-    dead = [(lost.trial, lost.token)]
-    store.reap("default", lease_ms=LEASE, lost_max=3)
-    assert store.reap("default", lease_ms=LEASE, lost_max=3, dead=dead)
-    assert not redis.exists(keys.running("ann")) and claim().trial == lost.trial
-
-
-def test_a_client_that_resets_the_attempts_of_its_trials_runs_no_more(
-    sweep_of, claim, limit, redis, keys, store, who
-) -> None:
-    limit("*", {"running": 2})
-    sweep_of(9, "a-00000", owner="ann")
-    held = [claim(), claim()]
-    trial = keys.trial(held[0].trial)
-    for values in ({"attempt": "0"}, {"state": "queued", "attempt": "0", "nonce": ""}):
-        redis.hset(trial, mapping=values)
-        redis.zrem(keys.sweep("a-00000", "running"), "1")
-        redis.zadd(keys.sweep("a-00000", "waiting"), {"1": 1})
-        redis.delete(keys.leases, keys.queue("default", "busy"))
-        assert claim() is None
-    end(store, held[1], 1.0)
-    second = claim()
-    assert second.attempt == held[0].attempt and second.trial == held[0].trial
-    assert claim() is None and redis.hlen(keys.running("ann")) == 2
-
-
-def test_a_beat_counts_whatever_a_client_made_of_the_trial(
-    sweep_of, claim, limit, redis, keys, store, who
-) -> None:
-    """Its worker takes the error for an outage, and trains on."""
-    limit("*", {"running": 1})
-    sweep_of(9, "a-00000", owner="ann")
-    held = claim()
-    redis.delete(keys.trial(held.trial))
-    redis.set(keys.trial(held.trial), "not a hash")
-    grow_old(redis, keys, "ann", LEASE - 1)
-    with pytest.raises(Exception, match="WRONGTYPE"):
-        beat(store, who, held, 1, 1)
-    until_ms = int(redis.hvals(keys.running("ann"))[0].split()[2])
-    assert until_ms > server_ms(redis) + LEASE / 2
-
-
-def test_a_claim_that_the_worker_refuses_charges_nobody(
-    sweep_of, claim, limit, redis, keys, store, reader
-) -> None:
-    limit("*", {"running": 1})
-    sweep_of(9, "a-00000", owner="ann")
-    redis.hset(keys.sweep("a-00000"), "owner", "bob")  # forged
-    found = claim()
-    assert found.owner == "bob"
-    redis.hset(keys.sweep("a-00000"), "owner", "ann")
-    grow_old(redis, keys, "bob", 1000)
-    store.release(found, Reason.REFUSED)
-    assert not redis.exists(keys.running("bob"), keys.running("ann"), keys.spent)
-
-
-def test_a_worker_that_was_cut_off_counts_again_once_it_is_back(
-    sweep_of, claim, limit, redis, keys, store, who
+@pytest.mark.parametrize("ends", [False, True], ids=["beat", "commit"])
+def test_a_worker_that_was_cut_off_is_charged_what_it_trained_meanwhile(
+    sweep_of, claim, limit, redis, keys, store, who, reader, lose, ends: bool
 ) -> None:
     limit("*", {"running": 3})
     sweep_of(9, "a-00000", owner="ann")
-    away = claim()
-    grow_old(redis, keys, "ann", LEASE)
-    claim()
-    assert redis.hlen(keys.running("ann")) == 1
-    beat(store, who, away, 1, 1)
-    assert redis.hlen(keys.running("ann")) == 2
-    store.commit(away, Outcome(state=TrialState.FINISHED, objective=1.0))
-    assert redis.hlen(keys.running("ann")) == 1
+    away = claim(gpus=2.0)
+    lose(away)
+    grow_old(redis, keys, away, HOUR)
+    assert reader.owners.of(["ann"])["ann"].running == 0
+    if ends:
+        store.commit(away, Outcome(state=TrialState.FINISHED, objective=1.0))
+    else:
+        beat(store, who, away, 1, 1)
+    ann = reader.owners.of(["ann"])["ann"]
+    assert ann.running == (0 if ends else 1) and ann.gpu_hours == pytest.approx(2, abs=0.01)
+
+
+def test_an_attempt_of_which_no_limit_was_set_is_not_charged(
+    sweep_of, claim, limit, redis, keys, store, who, reader
+) -> None:
+    sweep_of(9, "a-00000", owner="ann")
+    before = claim()
+    limit("ann", {"running": 2, "gpu_ms": HOUR})
+    beat(store, who, before, 1, 1)
+    end(store, before, 1.0)
+    assert not redis.exists(keys.spent)
+    assert claim() is not None and reader.owners.of(["ann"])["ann"].running == 1
 
 
 def test_the_demand_counts_no_trial_that_limits_forbid(
@@ -244,11 +216,9 @@ def test_a_server_without_limits_pays_one_command_a_claim(
     assert stats["cmdstat_hgetall"]["calls"] == 1  # in all of them
 
 
-def test_claims_with_one_nonce_enter_the_ledger_once(
-    sweep_of, limit, redis, keys, store, who
-) -> None:
+def test_claims_with_one_nonce_count_once(sweep_of, limit, store, who, reader) -> None:
     limit("*", {"running": 1})
     sweep_of(9, "a-00000", owner="ann")
     first, again = (store.claim(who, nonce="a", lease_ms=LEASE) for _ in range(2))
-    assert first == again and first.limited and redis.hlen(keys.running("ann")) == 1
+    assert first == again and reader.owners.of(["ann"])["ann"].running == 1
     assert store.claim(who, nonce="b", lease_ms=LEASE) == Nothing()

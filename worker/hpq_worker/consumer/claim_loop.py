@@ -225,9 +225,6 @@ class ClaimLoop:
             else:
                 line = tagged("another worker has claimed %s since attempt %d", "attempt-lost")
                 log.warning(line, claim.trial, claim.attempt)
-            if claim.limited and result.halt is not Halt.STOPPING:
-                # Else the attempt would count for its owner until its lease ends.
-                self._release(claim, Reason.STOPPING)
             return
         if outcome.failure is not None and retry_rule(outcome.failure).released:
             failure = outcome.failure

@@ -11,15 +11,25 @@ end
 -- Moves the time of an attempt from what a sweep's budget has reserved to what it has spent, or back (`by` -1).
 local function account(s, t, by)
   also(t, 'gpus', 'reserved_ms')
-  if not t.gpus then return end  -- claimed before the sweep had a budget
+  if not t.reserved_ms then return end  -- claimed before the sweep had a budget
   add(s, 'reserved_ms', -by * t.reserved_ms)
   add(s, 'spent_ms', by * t.gpus * (t.ran_ms or 0))
+end
+
+-- Adds the GPU time of an attempt, up to a time, to that of its owner. A beat and the end of the attempt charge it if
+-- a limit of any owner was set at its claim: only then does the trial have `charged_ms`, up to when it was charged.
+local function charge(s, t, until_ms)
+  local used = (until_ms - t.charged_ms) * also(t, 'gpus').gpus
+  if used > 0 then redis.call('HINCRBY', key('spent'), s.owner or '', int(used)) end
 end
 
 -- Makes a trial a running one whose lease was reaped, and whose worker came back.
 local function enter_again(s, t)
   enter_running(s, t)
   if is_set(s.budget_ms) then account(s, also(t, 'ran_ms'), -1) end
+  if redis.call('EXISTS', P .. '.limits') == 1 and also(t, 'gpus', 'beat_ms').gpus then
+    set(t, 'charged_ms', t.beat_ms)  -- the last time that was charged
+  end
 end
 
 -- Ends the lease of the running attempt; `seen_ms` is when it was last known to run.
@@ -30,6 +40,10 @@ local function leave_running(s, t, seen_ms)
   count_busy(s, -1)
   set(t, 'ran_ms', int(math.max(0, seen_ms - tonumber(t.claimed_ms))))  -- a new primary's clock may be behind
   if is_set(s.budget_ms) then account(s, t, 1) end
+  if t.charged_ms then
+    charge(s, t, seen_ms)
+    unset(t, 'charged_ms')
+  end
 end
 
 -- Adds the time of an attempt to before_ms, the time of all attempts before the next one.
@@ -73,7 +87,7 @@ end
 local function finish(s, t, state, fields, told, last)
   leave_running(s, t, NOW)
   if t.state ~= 'running' then s.WAITING = s.WAITING - redis.call('ZREM', sweep_key(s.SID, 'waiting'), t.N) end
-  if t.gpus and (state == 'finished' or state == 'pruned') then add(s, 'useful_ms', t.gpus * t.ran_ms) end
+  if t.reserved_ms and (state == 'finished' or state == 'pruned') then add(s, 'useful_ms', t.gpus * t.ran_ms) end
   unset(t, 'reaped')
   redis.call('ZADD', sweep_key(s.SID, 'ended'), NOW_MS, t.N)
   redis.call('HINCRBY', s.KEY, 'n_' .. state, 1)

@@ -76,10 +76,11 @@ end
 local function read_trial(sid, n, ...)
   local name = trial_key(sid, n)
   local f = redis.call('HMGET', name, 'state', 'attempt', 'nonce', 'worker', 'host', 'claimed_ms',
-    'reaped', 'closed', 'stop', 'seq', 'event_ids')
+    'reaped', 'closed', 'stop', 'seq', 'event_ids', 'charged_ms')
   local t = {
     KEY = name, SID = sid, N = n, state = f[1], attempt = f[2], nonce = f[3], worker = f[4], host = f[5],
     claimed_ms = f[6], reaped = f[7], closed = f[8], stop = f[9], seq = f[10], event_ids = f[11],
+    charged_ms = f[12],
   }
   if t.seq or t.attempt ~= '1' or ... then
     also(t, 'resumes', 'checkpoint', 'checkpoint_step', 'artifacts', 'log_bytes', 'bulk', 'again', ...)
