@@ -13,10 +13,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -27,6 +27,7 @@ from hpq import process as hpq_process
 from hpq.errors import ExitCode, HpqError, UserError
 from hpq.interrupts import Interruptible
 from hpq.sanitize import guard_terminals
+from hpq_producer.option_values import value_types
 
 # group → command → (module under hpq_producer.commands, one line); its function has its name
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -110,53 +111,14 @@ _EXIT_CODES = {
 }
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
-_EXPECTED: dict[Any, str] = {int: "a whole number, such as 3", float: "a number, such as 0.5"}
 
-
-class PlainValues:
-    """Convert the values of options, as typer does with pydantic.
-
-    pydantic took a quarter of the CPU time of `hpq ls`, and is imported for sweep files alone.
-    """
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return an option's value as its type, or a list of them."""
-        kind, *_ = get_args(param.type_descriptor.annotation) or (param.type_descriptor.annotation,)
-        if param.multiple or param.nargs == -1:
-            return [self._one(kind, one, param, ctx) for one in value or ()]
-        return None if value is None else self._one(kind, value, param, ctx)
-
-    def _one(self, kind: Any, value: Any, param: Any, ctx: Any) -> Any:
-        low, high = param.min, param.max
-        try:
-            found = kind(value)
-        except ValueError:
-            what = _EXPECTED.get(kind) or "one of " + ", ".join(map(str, kind))
-        else:
-            if low is not None and not found >= low:  # also NaN
-                what = f"{low:g} or more"
-            elif high is not None and found > high:
-                what = f"{high:g} or less"
-            else:
-                return found
-        name = param.metavar if param.param_type_name == "argument" else "/".join(param.opts)
-        raise UserError(f"{name}: write {what}; `{ctx.command_path} --help` lists the options")
-
-
-def _with_plain_values(params: Iterable[Any]) -> list[Any]:
+def _with_defaults(params: Iterable[Any]) -> list[Any]:
+    """Set the default of typer's own switches: --help and --install-completion."""
     found = [*params]
     for param in found:
-        param.get_runtime_param = PlainValues
+        if param.param_type_name == "option" and param.is_flag and param.default is None:
+            param.default = False  # typer would convert None with pydantic
     return found
-
-
-def _explain(error: Any) -> str:
-    """Return an error of typer in the words of hpq's own errors."""
-    param: Any = getattr(error, "param", None)
-    is_argument = param is not None and param.param_type_name == "argument"
-    if is_argument and type(error).__name__ == "MissingParameter":
-        return f"missing {param.metavar}"
-    return " ".join(error.format_message().split()).rstrip(".")
 
 
 class Command(TyperCommand):
@@ -165,19 +127,18 @@ class Command(TyperCommand):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         text, found, examples = (self.help or "").partition("\n\nExample")
-        self.help, self.epilog = text, f"\b\nExample{examples}" if found else None
+        self.help = text
+        self.epilog = f"\b\nExample{examples}" if found else None
+        callback: Any = self.callback
+        self.value_types = value_types(callback)
         params: list[Any] = self.params
         for param in params:
             param.secondary_opts = []  # no --no-once: a switch is off unless it is given
-            kind = getattr(param, "type_descriptor", None)  # since typer 0.29
+            value_type = self.value_types[param.name]
             if param.param_type_name == "argument":
-                param.metavar = param.metavar or (param.name or "").upper()
-                param.display_type_rich = lambda ctx: None  # no <str> beside the name
-            elif kind is not None and param.metavar is None and not kind.is_choice:
-                param.metavar = _METAVARS.get(kind.annotation, "TEXT")
-
-    def get_params(self, ctx: Any) -> Any:
-        return _with_plain_values(super().get_params(ctx))
+                param.metavar = param.metavar or param.name.upper()
+            elif param.metavar is None and not value_type.has_names:
+                param.metavar = _METAVARS.get(value_type.kind, "TEXT")
 
     def invoke(self, ctx: Any) -> Any:
         with Interruptible():
@@ -186,12 +147,72 @@ class Command(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
 
+    def get_params(self, ctx: Any) -> Any:
+        return _with_defaults(super().get_params(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and options; an argument has its name alone, without its type."""
+        arguments = []
+        options = []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            if param.param_type_name == "argument":
+                arguments.append((param.metavar, record[1]))
+            else:
+                options.append(record)
+        for title, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of the command line; leave their values in `ctx.params`."""
         if any("--output" in param.opts for param in self.params):
             end = args.index("--") if "--" in args else len(args)
             short = {"--json": "--output=json", "--csv": "--output=csv"}
             args = [short.get(word, word) for word in args[:end]] + args[end:]
-        return super().parse_args(ctx, args)
+        given, rest, order = self.make_parser(ctx).parse_args(args=args)
+
+        def place(param: Any) -> tuple[bool, int]:
+            """First --help, then as they were written: the first wrong one is the error."""
+            written = order.index(param) if param in order else len(order)
+            return not param.is_eager, written
+
+        for param in sorted(self.get_params(ctx), key=place):
+            if param.name not in self.value_types:  # --help
+                param.handle_parse_result(ctx, given, rest)
+                continue
+            try:
+                ctx.params[param.name] = self._value(ctx, param, given)
+            except UserError:
+                if not ctx.resilient_parsing:  # the shell completes a line that is not right yet
+                    raise
+                ctx.params[param.name] = None
+        if rest and not ctx.resilient_parsing:
+            ctx.fail(f"Got unexpected extra argument(s) ({' '.join(rest)})")
+        ctx.args = rest
+        return rest
+
+    def _value(self, ctx: Any, param: Any, given: Mapping[str, Any]) -> Any:
+        """Return the value of an option or argument, of several words a list."""
+        value, _ = param.consume_value(ctx, given)
+        is_argument = param.param_type_name == "argument"
+        name = param.metavar if is_argument else "/".join(param.opts)
+        help_hint = f"`{ctx.command_path} --help` lists the options"
+        if param.required and value in (None, (), []):
+            raise UserError(f"missing {name}; {help_hint}")
+        read = self.value_types[param.name].read
+        try:
+            found: Any
+            if param.multiple or param.nargs == -1:
+                found = [read(one, name) for one in value or ()]
+            else:
+                found = None if value is None else read(value, name)
+        except UserError as error:
+            raise UserError(f"{error}; {help_hint}") from None
+        return found if param.callback is None else param.callback(ctx, param, found)
 
 
 _METAVARS: dict[Any, str] = {int: "N", float: "SECONDS", Path: "PATH"}
@@ -206,7 +227,7 @@ class Lazy(TyperGroup):
     """
 
     def get_params(self, ctx: Any) -> Any:
-        return _with_plain_values(super().get_params(ctx))
+        return _with_defaults(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(WHERE)
@@ -267,7 +288,7 @@ class Lazy(TyperGroup):
             if not hasattr(error, "format_message"):
                 raise
             where = getattr(getattr(error, "ctx", None), "command_path", "hpq")
-            what = _explain(error)
+            what = " ".join(error.format_message().split()).rstrip(".")
             code = self._say(UserError(f"{what}; `{where} --help` lists the options"))
         sys.exit(code if isinstance(code, int) else int(ExitCode.DONE))
 

@@ -38,7 +38,7 @@ LAYERS = {
         archive
     """,
     "hpq_producer": """
-        durations embedded_redis extras scaffold shipped terminal
+        durations embedded_redis extras option_values scaffold shipped terminal
         sweepfile
         analysis cli commands home_files invitation manifests
         audit connection_record
