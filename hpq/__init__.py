@@ -7,6 +7,7 @@ first used.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
@@ -34,6 +35,9 @@ _HOMES = {
     "report": "hpq.reporting",
     "sweeps": "hpq_producer.python_api.sweep",
 }
+
+if "HPQ_REPORT" in os.environ:  # a trial, which may report: it says so before it prints
+    import_module("hpq.reporting")
 
 if TYPE_CHECKING:  # the same names, for editors and type checkers
     from hpq import errors as errors

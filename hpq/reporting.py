@@ -149,6 +149,11 @@ def set_sink(sink: Sink | None, send_info: Send | None = None) -> None:
     _sink, _send_info = sink, send_info
 
 
+def _announce() -> None:
+    """Tell the worker that this program may report: what it prints counts at its end, if at all."""
+    send_by_socket({"may_report": True})
+
+
 def ignore_printed() -> None:
     """Stop reading printed lines `name=number` of this program as reports (for the stand-in)."""
     _tell({"ignore_printed": True})
@@ -261,3 +266,6 @@ def _send(path: str, message: Mapping[str, object]) -> None:
             return  # the worker has ended; its runner kills this program
         fd = sock.detach()
         _socket = path, fd, os.fstat(fd)
+
+
+_announce()

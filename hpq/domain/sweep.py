@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
 
 from hpq.domain.appended_file import AppendedFile
 from hpq.domain.budget import Budget
@@ -18,7 +17,6 @@ from hpq.domain.trial import Json, TrialState
 SCHEMA = 1  # the format of sweeps and archives; a greater one is refused (`refusal_of_schema`)
 DEFAULT_QUEUE = "default"
 FUNCTION = "function"  # trainer and queue of trials that `hpq.agent` runs in its caller's process
-_PLACE = 60  # characters of a file and line
 MOST_REPLICATES = 1_000
 MAX_PRIORITY = 1_000  # the lowest priority is its negative
 NAME_RULE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -187,17 +185,6 @@ class Launch:
         return self.trainer or self.program or " ".join(self.command)
 
 
-ReportsBy = Literal["wandb", "hpq.report"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reporter:
-    """What reports a program's metrics in place of printed lines, as its code was enqueued."""
-
-    place: str  # file:line
-    by: ReportsBy
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Number of trials of a sweep in each state."""
@@ -287,15 +274,6 @@ class RunnableSweep:
     def is_feasible(self, metrics: Mapping[str, float]) -> bool:
         """Return True if a trial's last values meet all constraints."""
         return all(violation <= 0 for violation in self.violations(metrics))
-
-    @property
-    def reporter(self) -> Reporter | None:
-        """What reports the metrics of a program; None if its printed lines do."""
-        found = self.provenance.get("reporter")
-        if not isinstance(found, Mapping):
-            return None
-        by: ReportsBy = "hpq.report" if found.get("by") == "hpq.report" else "wandb"
-        return Reporter(str(found.get("place", ""))[-_PLACE:], by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def test_no_public_name_hides_a_module_of_hpq() -> None:
 
 def test_editors_and_type_checkers_see_the_names_where_they_are() -> None:
     tree = ast.parse((ROOT / "hpq" / "__init__.py").read_text("utf-8"))
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If) and node.orelse)
     seen = {
         alias.name: node.module
         for node in block.body

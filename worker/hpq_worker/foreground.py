@@ -33,7 +33,6 @@ from hpq.store.wire.sweep import decode_runnable
 from hpq_worker.attempt.attempt import AttemptRunner
 from hpq_worker.attempt.code import CodeBundles
 from hpq_worker.attempt.execution import Result
-from hpq_worker.attempt.outcome import why_unread
 from hpq_worker.attempt.parts import AttemptParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle
@@ -154,8 +153,6 @@ def _lines(sweep: RunnableSweep, reports: ReportBuffer, result: Result) -> list[
         lines.append(f"other metrics: {', '.join(others)}")
     elif others:
         lines.append(f"metrics: {', '.join(others)}; none ranks trials, as no `metric:` is set")
-    elif not reports.names and metric is None and (why := why_unread(sweep)):
-        lines.append(f"no metric: {why}")
     if result.status == -signal.SIGINT:
         lines.append("interrupted")
     elif outcome is not None and outcome.failure is not None:

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from filecmp import cmp
 from functools import cached_property
@@ -32,9 +32,7 @@ from hpq.code.manifest import (
 )
 from hpq.domain.sweep import FUNCTION, Launch, Wandb
 from hpq.domain.trainer_specs import BUILT_IN, built_in_launch
-from hpq.domain.trial import Json
 from hpq.errors import SweepFileError, UserError
-from hpq_producer.enqueue.reporter import reporter
 from hpq_producer.sweepfile.source import is_sweep_file
 from hpq_producer.sweepfile.spec import SweepSpec
 
@@ -56,12 +54,6 @@ class DiscoveredCode:
     def manifest(self) -> dict[str, str]:
         """{path: sha256} of the files."""
         return manifest(self.files or {})
-
-    @cached_property
-    def origin(self) -> dict[str, Json]:
-        """What the code adds to a sweep's provenance: its `Reporter`, if it has one."""
-        found = reporter(self.launch, self.files or {})
-        return {"reporter": asdict(found)} if found else {}
 
 
 class _CodeNotFound(Exception):

@@ -95,7 +95,7 @@ def enqueue_sweep(
     sweep = replace(
         _sweep(session, submission, sid),
         tags=tuple(tags),
-        provenance={**origin, **code.origin},
+        provenance=origin,
         bundle=code.launch.code if bundle is not None else "",
     )
     criteria = _reuse_criteria(submission, sweep)

@@ -57,7 +57,7 @@ COUNTS = """
             save(step)
     Path(os.environ["HPQ_OUT"], "model.txt").write_text(f"model {step}")
 """
-PRINTS = COUNTS.replace(
+PRINTS = COUNTS.replace("    import hpq\n", "").replace(
     'hpq.report({"loss": 10 - step}, step=step)', 'print(f"loss={10 - step}", flush=True)'
 )
 LOGS = COUNTS.replace("import hpq", "import wandb; run = wandb.init()").replace(

@@ -32,7 +32,7 @@ SHOWS = """
 
     names = sorted(n for n in os.environ if n.startswith(("HPQ_", "WANDB", "PYTHON", "PET")))
     params = json.loads(Path(os.environ["HPQ_PARAMS"]).read_text())
-    wandb = __import__("wandb")  # not an import statement: printed lines are the metrics
+    wandb = __import__("wandb")  # unused: printed lines are the metrics
     print(json.dumps([sys.argv[1:], names, params, os.getcwd(), wandb.__file__]))
     for step in (1, 2):
         print(f"Epoch {step}/2 - loss: 3 - val_loss: {0.5 / step}")
@@ -75,10 +75,8 @@ def test_parameters_are_set_and_the_exit_code_is_the_programs(lab) -> None:
     done = lab.hpq("try", "s.yaml", HPQ_REDIS_URL=NO_SERVER)
     assert "hpq: val_loss=1 at step 1" in done.stderr, done.stderr
     lab.write("train.py", "import wandb\nwandb.init()\nprint('val_loss=1')")
-    for metric in ("    metric: {name: val_loss}\n", ""):
-        lab.write("s.yaml", SWEEP.replace("    metric: {name: val_loss}\n", metric))
-        done = lab.hpq("try", "s.yaml", HPQ_REDIS_URL=NO_SERVER)
-        assert done.returncode == 0 and "train.py:1 imports wandb" in done.stderr, done.stderr
+    done = lab.hpq("try", "s.yaml", HPQ_REDIS_URL=NO_SERVER)
+    assert done.returncode == 0 and "wandb.log" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(

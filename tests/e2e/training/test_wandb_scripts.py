@@ -27,9 +27,9 @@ SWEEP = """
 """
 USUAL = """
     import argparse
+    import wandb
 
     print("val_loss=0.001\\nlayers=2", flush=True)         # no reports either
-    import wandb
 
     p = argparse.ArgumentParser()
     p.add_argument("--lr", type=float, default=9)

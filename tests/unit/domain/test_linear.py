@@ -19,7 +19,6 @@ from hpq.search.expressions import Expression
 from hpq.store import events
 from hpq.store.wire.points import decode_record
 from hpq_producer import durations
-from hpq_producer.enqueue import reporter
 from hpq_producer.query.filter import Filter
 from hpq_producer.scaffold import script
 from hpq_producer.sweepfile.yaml_reader import resolve
@@ -68,7 +67,6 @@ READERS: dict[str, tuple[Read, tuple[tuple[str, str], ...]]] = {
     "a line of a rank": (split_rank, (("", "[1]:"), ("[", "a"), ("[a", "1"))),
     "a report of ranks": (first_to_fail, (("", _RANKS), (_RANKS, "\n"), (_RANKS, " rank : 1 \n"))),
     "the end of a log": (lambda text: of_exit(1, text), (("", "[1]:"), ("", 'a\n  File "'))),
-    "names in a script": (reporter._NAMED.findall, (("", "a"), ("-m ", "a."))),
     "metrics that a script prints": (script._MENTION.findall, (("", "a"), ("a", " "))),
 }  # fmt: skip
 _SHORT, _LONG = 4_000, 16_000

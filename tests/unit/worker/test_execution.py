@@ -46,12 +46,12 @@ class Said:
         )
         self.read()
 
-    def read(self, metric: Metric | None = None, **provenance: Any) -> None:
-        """Prepare the reader of a sweep of this metric and provenance."""
+    def read(self, metric: Metric | None = None) -> None:
+        """Prepare the reader of a sweep of this metric."""
         self.reports = ReportBuffer(metric)
         sweep = SweepView(id="s-00000", name="s", digest="d", owner="me",
                           launch=Launch(program="train.py"),
-                          provenance=provenance, metric=metric)  # fmt: skip
+                          metric=metric)  # fmt: skip
         claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, nonce="n")
         self.execution = Execution(
             claim,
@@ -101,7 +101,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Said]:
 def test_printed_lines_of_code_that_may_report_otherwise_count_if_the_trial_does_not(
     said: Said, said_else: str, first: str
 ) -> None:
-    said.read(reporter={"place": "train.py:1", "by": "wandb"})
+    said.send(b'{"may_report": true}')
     before: list[tuple[str, ...]] = []
 
     def go_on() -> None:
@@ -185,7 +185,8 @@ def test_a_printed_number_that_cannot_be_read_is_named_once_and_the_others_count
 def test_the_reason_is_named_for_which_a_value_of_the_metric_was_dropped(
     said: Said, is_reported: bool, of_process: bool
 ) -> None:
-    said.read(Metric(name="loss"), reporter={"place": "train.py:1", "by": "wandb"})
+    said.read(Metric(name="loss"))
+    said.send(b'{"may_report": true}')
     if is_reported:
         said.send(b'{"report": {"loss": 0.5}, "step": 1}')
     for name, why in (("loss", "step 3 is below 5"), ("loss", "another"), ("other", "a text")):

@@ -106,12 +106,11 @@ class Execution:
         self._usage = usage
         self._mask, self._grace_s, self._progress = mask, grace_s, progress
         self._is_program = not sweep.launch.trainer
-        # A call of wandb.init ends the reading. Code that may report in another way, as was found
-        # at the enqueue, need not do so in this trial: what it prints is held until the end.
+        # A call of wandb.init ends the reading. A program that has imported wandb or hpq may
+        # report, and need not do so: what it prints is held until the end. So it is of an agent.
         self._reads_printed = self._is_program
-        self._held: deque[dict[str, float]] | None = None
-        if sweep.reporter:
-            self._held = deque(maxlen=_HELD_LINES)
+        self._may_report = sweep.launch.is_function
+        self._held = deque[dict[str, float]](maxlen=_HELD_LINES)
         self._reported: set[str] = set()  # a name from the socket is not read from the output
         self._printed = LineBuffer(longest_bytes=_LONGEST_BYTES + 1)
         own = [sweep.metric.name] if sweep.metric else []
@@ -237,7 +236,9 @@ class Execution:
         if "report" in message:
             self._report(message["report"], message["step"])
             self._reported.update(message["report"])
-            self._reads_printed = self._reads_printed and self._held is None
+            self._reads_printed = self._reads_printed and not self._may_report
+        elif "may_report" in message:
+            self._may_report = True
         elif "ignore_printed" in message:
             self._reads_printed = False
         elif "dropped" in message:
@@ -280,11 +281,11 @@ class Execution:
                 line = line[-_LONGEST_BYTES:].partition(b"\r")[2]
             found = self._metrics.parse(line.decode("utf-8", "replace"))
             if printed := {name: v for name, v in found.items() if name not in self._reported}:
-                if self._held is None:
-                    self._report(printed, None)
-                else:
+                if self._may_report:
                     self._held.append(printed)
-        if self._held is None:
+                else:
+                    self._report(printed, None)
+        if not self._may_report:
             self._warn_of_unread()
 
     def _warn_of_unread(self) -> None:
@@ -363,7 +364,7 @@ class Execution:
             argv=self._argv,
             in_terminal=self._in_terminal,
             dropped=self._dropped,
-            is_wandb=self._is_program and not self._reads_printed,
+            reports=self._is_program and not self._reads_printed,
         )
         usage = self._usage.figures()
         outcome = outcome_of(end, self._sweep, self._reports)

@@ -119,12 +119,9 @@ def _how_to_report(
         return f"call wandb.log({{{name!r}: …}}), or trial.report with hpq.agent"
     if sweep.launch.trainer:
         return f"call trial.report({{{name!r}: …}}), or return {{{name!r}: …}}"
-    if why := why_unread(sweep):
-        is_wandb = sweep.reporter is not None and sweep.reporter.by == "wandb"
-        call = "wandb.log" if is_wandb else "hpq.report"
-        return f"call {call}({{{name!r}: …}}); {why}"
-    if end.is_wandb:
-        return f"call wandb.log({{{name!r}: …}}); after wandb.init() printed lines do not count"
+    if end.reports:
+        calls = f"wandb.log({{{name!r}: …}}) or hpq.report({{{name!r}: …}})"
+        return f"call {calls}; printed lines do not count after wandb.init() or a report"
     remedy = f"print a line {name}=0.31, or call hpq.report({{{name!r}: …}})"
     seen = [line.strip() for line in printed_lines(end.tail) if mentions(name, line)]
     if not seen:
@@ -139,17 +136,6 @@ def unread_words(line: str, unread: Unread | None) -> str:
     if unread is None:
         return words
     return f"{words}: hpq reads numbers such as 1002.5 and 1,002.5, not {unread.text[:_SHOWN]!r}"
-
-
-def why_unread(sweep: RunnableSweep) -> str:
-    """Return why printed lines may not be metrics, and how they become metrics; "" if they are."""
-    found = sweep.reporter
-    if found is None:
-        return ""
-    rule = "printed lines are metrics only if the trial reports in no other way"
-    if found.by == "hpq.report":
-        return f"{rule}, since {found.place} calls hpq.report"
-    return f"{rule}, since {found.place} imports wandb; `wandb: real` in the sweep file reads them"
 
 
 def diverged_words(sweep: RunnableSweep, reports: ReportBuffer) -> str:

@@ -56,6 +56,8 @@ class ReportSocket:
 
 
 def _checked(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    if message.get("may_report") is True:
+        return {"may_report": True}
     if message.get("ignore_printed") is True:
         return {"ignore_printed": True}
     if "run_info" in message:

@@ -4,8 +4,9 @@ Parent → runner: a RunRequest, then perhaps {"stop": why}, a Halt. When the pi
 kills its descendants and exits.
 Runner → parent: {"report": {name: value}, "step": n}, {"phase": text} and one {"end": {…}}, each
 with "of", its attempt: in a resident runner a thread of one attempt may outlive the attempt.
-Program → parent, by the socket of hpq.reporting, without "of": reports, {"ignore_printed": true},
-{"run_info": {…}}, {"dropped": name, "why": …, "of_process": …} and {"exit_code": n}.
+Program → parent, by the socket of hpq.reporting, without "of": reports, {"may_report": true},
+{"ignore_printed": true}, {"run_info": {…}}, {"dropped": name, "why": …, "of_process": …} and
+{"exit_code": n}.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class AttemptEnd:
     argv: tuple[str, ...] = ()  # of a program
     in_terminal: bool = False  # of `hpq try`, which stores no results
     dropped: Mapping[str, str] = field(default_factory=dict)  # why the script's values were dropped
-    is_wandb: bool = False  # the stand-in's init was called: printed lines are no reports
+    reports: bool = False  # it called wandb.init or hpq.report: printed lines are no reports
 
     @property
     def is_finished(self) -> bool:

@@ -161,7 +161,6 @@ def _of_file(file: Path) -> tuple[SweepView, Params]:
         early=spec.early,
         method=spec.method,
         seed=spec.keys.seed,
-        provenance=code.origin,
     )
     return sweep, next(parameter_sets(spec), {})
 
