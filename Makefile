@@ -84,14 +84,14 @@ test-all: $(DEV) ## run the tests that `make test` omits: acceptance, faults, se
 # An environment with the torch of .venv. uv selects the oldest versions that pyproject.toml allows.
 LOWEST   := .lowest
 OF_LIBRARIES = tests/unit/search tests/unit/code/test_bundle.py tests/unit/store/test_filestore.py \
-  tests/integration/python tests/integration/cli/test_export.py tests/unit/worker/test_endpoint.py \
+  tests/integration/python tests/integration/cli/test_export.py tests/unit/cluster/test_alerts.py \
   tests/integration/store/test_suggest*.py tests/integration/cli/test_command_line.py \
   tests/integration/cli/test_kubeconfig.py tests/e2e/faults/test_signals.py
 lowest: $(DEV) ## test with the oldest versions of the libraries
 	$(BIN)/python -m venv --clear $(LOWEST)
 	$(call beside,$(LOWEST))
 	$(LOCK) --resolution lowest-direct --python $(BIN)/python \
-	  $(patsubst %,--extra %,cluster worker bayes store report trainers test) pyproject.toml \
+	  $(patsubst %,--extra %,cluster dashboard bayes store report trainers test) pyproject.toml \
 	  --output-file $(LOWEST)/all
 	$(NO_TORCH) $(LOWEST)/all >$(LOWEST)/pins
 	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --requirement $(LOWEST)/pins

@@ -165,7 +165,7 @@ ABOUT: Mapping[str, str] = {
     "python": "Python of programs (${interpreter}); unset: python on PATH, as with W&B",
     "code_key": "key that signs code, 16 characters or more; unset: the key under HPQ_HOME",
     "pass_env": "variables that a sweep's pass_env may request in a pod",
-    "port": "port of /livez, /readyz and /metrics of workers, and /metrics of a dashboard; 0: none",
+    "port": "port of /livez and /readyz of workers, and of /metrics of a dashboard; 0: none",
     "image": "name of the image, recorded with each attempt",
     "node": "name of this machine in tables; unset: its host name",
     "pod": "name of the pod, by which `hpq drain` and `hpq workers` name its worker",

@@ -39,6 +39,7 @@ class Worker:
     store: str = ""
     only: str = ""  # the one sweep that it runs; "" for any
     pod: str = ""  # the pod's name; "" outside a cluster
+    gpu_util: float | None = None  # percent, of the GPUs of the trial that it runs
     refuses: dict[str, Notice] = field(default_factory=dict)
     unreadable: str = ""  # why its record cannot be decoded: only its name and `seen_ms` are known
 
@@ -73,15 +74,19 @@ class Fleet:
     """The figures of all queues at one moment.
 
     `waiting` and `running` count the trials of sweeps that are not over, by queue and owner;
-    `workers` counts the live workers by queue and state. `gpu_ms` is what owners used since an
-    operator set the first limit of any owner.
+    `workers` counts the live workers by queue and state; `gpu_util` is the mean use of the GPUs of
+    running trials in percent, by queue and host. `gpu_ms` is what owners used since an operator set
+    the first limit of any owner. `ended` counts attempts by outcome, kind of failure, and a number
+    of seconds that they ran at most.
     """
 
     demand: Mapping[str, int]  # queue → trials that run or could be claimed now
     waiting: Mapping[tuple[str, str], int]
     running: Mapping[tuple[str, str], int]
     workers: Mapping[tuple[str, str], int]
+    gpu_util: Mapping[tuple[str, str], float]
     gpu_ms: Mapping[str, int]
+    ended: Mapping[tuple[str, str, int], int]
     counters: Mapping[str, int]
     memory_ratio: float  # used_memory over maxmemory; 0 if there is no limit
     is_aof_ok: bool

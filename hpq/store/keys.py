@@ -12,7 +12,8 @@ P:settle        hash  run_id of the server and since when the reaper trusts it; 
 P:restarts      zset  newest_ms of the data that a restarted server had → when a script noticed the
                       restart, ms; the newest 100
 P:spent         hash  owner → GPU-ms used since the first limit of any owner was set
-P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …)
+P:counters      hash  counts of occurrences (stale_commits, leases_expired, code_refused, …), and of
+                      ended attempts, ended:OUTCOME:KIND:SECONDS (lua/commit.lua)
 P:set-aside     list  the newest 100 ids of entries of ticket queues that were not tickets
 P:notice:S      string  the state of sweep S that the last notice told; expires
 P:removing      set   ids of sweeps whose deletion is not done

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from statistics import fmean
 from typing import Any
 
 from redis import Redis
@@ -17,13 +18,14 @@ from hpq.domain.status import Fleet, ServerMemory, Worker
 from hpq.errors import DecodeError
 from hpq.notice import Notice
 from hpq.store.keys import Keys
-from hpq.store.wire.fields import Reader, Row, decoding, loads, mapping, whole
+from hpq.store.wire.fields import Reader, Row, decoding, loads, mapping, real, whole
 
 SILENT = 0.5  # of a lease without a heartbeat: heartbeats are a sixth of a lease apart
 _NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\Z")  # of a worker: host, pid, 4 hex digits
 _CONNECTED = ("idle", "busy", "draining", "drained")  # states of a worker that sends heartbeats
 _DIGITS = 20  # no count has more
 _DEMAND = "demand:"  # of a queue, in the hash `settle`
+_ENDED = "ended:"  # of attempts, in the hash `counters`
 
 
 class WorkerReader:
@@ -63,7 +65,7 @@ class WorkerReader:
     def counters(self) -> dict[str, int]:
         """Return how often each thing happened that hpq counts, such as `leases_expired`."""
         found: Any = self._redis.hgetall(self._keys.counters)
-        return _counts(found)
+        return {name: n for name, n in _counts(found).items() if not name.startswith(_ENDED)}
 
     def fleet(self) -> Fleet:
         """Return the figures of all queues, owners and workers.
@@ -80,6 +82,7 @@ class WorkerReader:
         pipe.info("persistence")
         answers: list[Any] = pipe.execute()
         settled, counters, memory, persistence = answers
+        live, counted = self._live(), _counts(counters)
         demand = _queues(settled)
         limit = memory.get("maxmemory", 0)
         aof_ok = persistence.get("aof_enabled") and persistence.get("aof_last_write_status") == "ok"
@@ -89,15 +92,13 @@ class WorkerReader:
             waiting=waiting,
             running=running,
             gpu_ms=self._gpu_ms(),
-            workers=self._states(),
-            counters=_counts(counters),
+            workers=Counter((worker.queue, worker.state) for worker in live),
+            gpu_util=_gpu_util(live),
+            counters=counted,
+            ended=_ended(counted),
             memory_ratio=memory["used_memory"] / limit if limit else 0.0,
             is_aof_ok=bool(aof_ok),
         )
-
-    def _states(self) -> Mapping[tuple[str, str], int]:
-        """Return how many live workers a queue has in each state."""
-        return Counter((worker.queue, worker.state) for worker in self._live())
 
     def _gpu_ms(self) -> Mapping[str, int]:
         found: Any = self._redis.hgetall(self._keys.spent)
@@ -246,6 +247,26 @@ def _queues(settled: Row) -> dict[str, int]:
     }
 
 
+def _ended(counted: Mapping[str, int]) -> dict[tuple[str, str, int], int]:
+    """Return the counts of ended attempts, by outcome, kind and seconds."""
+    ended = {}
+    for name, number in counted.items():
+        parts = name.removeprefix(_ENDED).split(":")
+        is_ended = name.startswith(_ENDED) and len(parts) == 3
+        if is_ended and parts[2].isdecimal() and len(parts[2]) < _DIGITS:
+            ended[parts[0], parts[1], int(parts[2])] = number
+    return ended
+
+
+def _gpu_util(live: Iterable[Worker]) -> dict[tuple[str, str], float]:
+    """Return the mean use of the GPUs of running trials, by queue and host."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for worker in live:
+        if worker.gpu_util is not None and worker.state in ("busy", "draining"):
+            found.setdefault((worker.queue, worker.host), []).append(worker.gpu_util)
+    return {place: fmean(values) for place, values in found.items()}
+
+
 def _worker(keys: Keys, name: str, seen_ms: int, row: Any, silent_since: float) -> Worker:
     key = keys.worker(name)
     try:
@@ -278,6 +299,7 @@ def _decoded(name: str, seen_ms: int, r: Reader, silent_since: float) -> Worker:
         store=r.text("store"),
         only=r.text("only"),
         pod=r.text("pod"),
+        gpu_util=r.parse("gpu_util", None, real),
         refuses=r.parse("refuses", dict[str, Notice](), _refusals),
     )
 

@@ -13,7 +13,6 @@ from hpq_worker.attempt.parts import WorkerParts
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.files.unstored import UnstoredFiles
-from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process.signals import Signals
@@ -59,5 +58,4 @@ def worker_parts(
         signals=signals,
         progress=progress,
         suggesters=SuggesterProcesses({}, worker.name, _no_suggester),
-        telemetry=Telemetry(None),
     )

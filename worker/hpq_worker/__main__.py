@@ -16,7 +16,8 @@ from hpq import process as hpq_process
 from hpq.errors import HpqError, UserError
 from hpq.settings import Settings, read, unknown_settings
 from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget
-from hpq_worker.health.monitor import Monitor
+from hpq_worker.health.endpoint import Endpoint, pages
+from hpq_worker.health.health import Health
 from hpq_worker.process import devices, secrets
 from hpq_worker.process.logs import configure, tell
 from hpq_worker.supervisor import Supervisor
@@ -34,6 +35,15 @@ def _slots(settings: Settings, workers: int | None, on_cpu: int) -> list[str]:
         return found if gpus else found * on_cpu
     # More workers than slots share the slots' devices in turn.
     return [found[i % len(found)] for i in range(workers)]
+
+
+def _health(settings: Settings, slots: int) -> Health | None:
+    """Serve the probes until this process ends; None if no port is set."""
+    if not settings.port:
+        return None
+    health = Health(slots, settings.reap_s)
+    Endpoint(settings.port, pages(health))
+    return health
 
 
 def main() -> None:
@@ -62,13 +72,13 @@ def main() -> None:
             raise UserError(f"--count {args.count}: use 1 to {MOST_RUNS}")
         found = _slots(settings, args.workers, args.workers_on_cpu)[: args.count]
         hidden = secrets.hide(settings.in_pod)
-        monitor = Monitor(settings.port, settings.queue, len(found), settings.reap_s)
+        health = _health(settings, len(found))
         threads = devices.threads(len(found) * settings.gpus_per_trial, os.environ, settings.cpus)
         supervisor = Supervisor(
             found,
             os.environ,
             hidden,
-            monitor,
+            health,
             threads,
             settings,
             is_until_over=args.until_over,

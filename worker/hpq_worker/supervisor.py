@@ -21,7 +21,7 @@ from hpq.errors import ExitCode
 from hpq.notice import tagged
 from hpq.settings import LAST_WORDS_S, Settings
 from hpq_worker.consumer.run_limit import RunBudget
-from hpq_worker.health.monitor import Monitor
+from hpq_worker.health.health import Health
 from hpq_worker.process import exit_report
 from hpq_worker.process.config import WorkerConfig, start
 from hpq_worker.process.logs import tell
@@ -34,14 +34,17 @@ _HEALTHY_S = 20.0  # a worker that lives so long resets the wait
 
 
 class Supervisor:
-    """The worker processes of one machine or pod; `hidden` variables must not show in `/proc`."""
+    """The worker processes of one machine or pod.
+
+    `hidden` variables must not show in `/proc`; `health` is None if no probe asks.
+    """
 
     def __init__(
         self,
         slots: Sequence[str],
         environ: Mapping[str, str],
         hidden: Mapping[str, str],
-        monitor: Monitor,
+        health: Health | None,
         threads: str,
         settings: Settings,
         *,
@@ -51,7 +54,7 @@ class Supervisor:
         parent: int | None = None,
     ) -> None:
         self._slots, self._environ = slots, environ
-        self._monitor, self._threads = monitor, threads
+        self._health, self._threads = health, threads
         self._parent = parent  # the process to end with
         self._settings = settings
         self._kill_at = math.inf
@@ -85,10 +88,10 @@ class Supervisor:
             while forwarded < self._signals.requests:
                 forwarded += 1
                 self._forward_signal()
-            self._monitor.poll()
+            if self._health is not None:
+                self._health.loop()
             code = self._poll()
             if code is not None:
-                self._monitor.close()
                 return code
             self._signals.pause(0.2) if not self._signals.is_stopping else time.sleep(0.05)
 
@@ -122,7 +125,8 @@ class Supervisor:
 
     def _worker_ended(self, slot: int, status: int) -> None:
         self._stopped_at.pop(self._workers.pop(slot).pid, None)
-        self._monitor.worker_ended(slot)
+        if self._health is not None:
+            self._health.worker_ended(slot)
         with suppress(OSError, MemoryError):  # `_start` kills them, or starts no worker
             self._kill_orphans()
         report = exit_report.read(self._report_fds.pop(slot))
@@ -173,17 +177,16 @@ class Supervisor:
         if not self._slots[slot] and "CUDA_VISIBLE_DEVICES" not in self._environ:
             del env["CUDA_VISIBLE_DEVICES"]
         # A session of its own: Ctrl-C in the terminal reaches the supervisor, which forwards it.
-        telemetry = self._monitor.open_pipe(slot)
-        fds = [] if telemetry is None else [telemetry]
+        state = None if self._health is None else self._health.worker_started(slot)
+        self._report_fds[slot], report = os.pipe()
         try:
-            self._report_fds[slot], report_fd = os.pipe()
-            fds.append(report_fd)
-            config = replace(self._config, telemetry=telemetry, exit_report=report_fd)
-            inherited = (*fds, *config.run_budget)
+            config = replace(self._config, state=state, exit_report=report)
+            inherited = (report, *config.run_budget)
+            if state is not None:
+                inherited = (state, *inherited)
             self._workers[slot] = start("hpq_worker.consumer", env, config, inherited)
         finally:
-            for fd in fds:
-                os.close(fd)
+            os.close(report)
         self._started_at[slot] = time.monotonic()
 
     def _schedule_restart(self, slot: int, status: int) -> None:

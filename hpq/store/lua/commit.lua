@@ -169,5 +169,17 @@ local function commit()
   end
   return {'done', s.queue, tickets(s)}
 end
+
+-- Counts an end, for graphs of the whole fleet: ended:OUTCOME:KIND:S, where S is the least power of four that is
+-- no less than the seconds that the attempt ran.
+local function count(ended)
+  local seconds, most = tonumber(args.ran_ms or 0) / 1000, 1
+  while most < seconds and most < 4 ^ 10 do most = most * 4 end
+  redis.call('HINCRBY', key('counters'), table.concat({'ended', ended, kind, int(most)}, ':'), 1)
+end
+
 -- If a record is damaged, the worker keeps the result, as if Redis did not know the attempt.
-return sweeps().guarded(sid, commit) or {'unknown', '', 0}
+local answer = sweeps().guarded(sid, commit) or {'unknown', '', 0}
+if answer[1] == 'done' then count(outcome) end
+if answer[1] == 'requeued' or answer[1] == 'suspect' then count(answer[1]) end
+return answer

@@ -7,11 +7,17 @@ number has no bound.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from threading import Lock
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from redis.exceptions import RedisError
 
 from hpq.connection.client import connect, explain
@@ -22,6 +28,7 @@ from hpq_producer.terminal.console import warn
 
 _KEPT_S = 5.0  # scrapes in between get the same figures
 _ANSWER_S = 2.0  # for each call of Redis; Prometheus waits 10 s for a scrape
+_SECONDS = [4**n for n in range(10)]  # by which commit.lua counts; ten are three days
 # By the name in graphs, the field of the counters in Redis.
 _COUNTED = {
     "leases_expired": ("leases_expired", "Leases that expired without a heartbeat."),
@@ -76,6 +83,7 @@ def metrics_of(fleet: Fleet | None) -> Iterator[Metric]:
     if fleet is not None:
         yield from _of_queues(fleet)
         yield from _of_owners(fleet)
+        yield from _of_attempts(fleet)
         yield from _of_redis(fleet)
 
 
@@ -99,6 +107,12 @@ def _of_queues(fleet: Fleet) -> Iterator[Metric]:
         ("queue", "state"),
         fleet.workers,
     )
+    yield _pairs(
+        "hpq_trial_gpu_util",
+        "Use of the GPUs of running trials in percent; all trials of a GPU count.",
+        ("queue", "host"),
+        fleet.gpu_util,
+    )
 
 
 def _of_owners(fleet: Fleet) -> Iterator[Metric]:
@@ -112,8 +126,34 @@ def _of_owners(fleet: Fleet) -> Iterator[Metric]:
     yield seconds
 
 
+def _of_attempts(fleet: Fleet) -> Iterator[Metric]:
+    attempts = Counter[tuple[str, str]]()
+    durations = Counter[int]()
+    for (outcome, kind, seconds), number in fleet.ended.items():
+        attempts[outcome, kind] += number
+        durations[seconds] += number
+    by_outcome = CounterMetricFamily(
+        "hpq_trial_attempts",
+        "Attempts that ended, by outcome and, for failures, their kind.",
+        labels=["outcome", "kind"],
+    )
+    for pair, number in attempts.items():
+        by_outcome.add_metric(list(pair), number)
+    yield by_outcome
+    buckets = [
+        (f"{most}.0", sum(number for seconds, number in durations.items() if seconds <= most))
+        for most in _SECONDS
+    ]
+    yield HistogramMetricFamily(
+        "hpq_trial_duration_seconds",
+        "How long the attempts that ended ran.",
+        buckets=[*buckets, ("+Inf", durations.total())],
+        sum_value=None,
+    )
+
+
 def _pairs(
-    name: str, about: str, labels: tuple[str, str], found: Mapping[tuple[str, str], int]
+    name: str, about: str, labels: tuple[str, str], found: Mapping[tuple[str, str], float]
 ) -> Metric:
     gauge = GaugeMetricFamily(name, about, labels=labels)
     for pair, count in found.items():

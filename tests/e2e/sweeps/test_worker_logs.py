@@ -62,7 +62,6 @@ def test_an_error_that_ends_the_worker_is_an_object_too(lab: Lab) -> None:
         taken.bind(("", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        pytest.importorskip("prometheus_client")
         assert lab.worker(HPQ_LOG_FORMAT="json", HPQ_PORT=port).wait() == 2
     assert [one["id"] for one in objects(lab)] == ["port-unusable"]
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from hpq.domain.attempt import WorkerPresence
+from hpq.domain.attempt import Outcome, WorkerPresence
+from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
@@ -99,6 +100,10 @@ def test_what_runs_and_the_states_of_workers_are_shown(
         fields = {"host": "h", "queue": "default", "state": state}
         one = WorkerPresence(name=name, host="h", queue="default", fields=fields)
         store.present(one, idle=state == "idle", lifetime_ms=90_000)
+    for name, host, gpu_util in (("g1", "node1", "80"), ("g2", "node1", "40"), ("g3", "node2", "")):
+        fields = {"queue": "gpu", "state": "busy", "gpu_util": gpu_util}
+        one = WorkerPresence(name=name, host=host, queue="gpu", fields=fields)
+        store.present(one, idle=False, lifetime_ms=90_000)
     redis.hset(keys.spent, "ana", 7_200_000)
     found = figures(scrape())
     assert found["hpq_gpu_seconds_total", "ana"] == 7200
@@ -106,6 +111,38 @@ def test_what_runs_and_the_states_of_workers_are_shown(
     assert found["hpq_trials_waiting", "ana", "default"] == 2
     assert found["hpq_fleet_workers", "default", "idle"] == 2
     assert found["hpq_fleet_workers", "default", "busy"] == 1
+    # Labels in the order of their names: host, queue.
+    of_gpus = {name: value for name, value in found.items() if name[0] == "hpq_trial_gpu_util"}
+    assert of_gpus == {("hpq_trial_gpu_util", "node1", "gpu"): 60}
+
+
+def test_attempts_are_counted_by_outcome_kind_and_duration_also_after_their_sweep_is_removed(
+    scrape, hpq, sweep_of, store: TrialStore, take
+) -> None:
+    sid = sweep_of(6, retries=1).id
+    never = 10 * 4**9 * 1000
+    for ran_ms in (None, 1_000, 1_001, never):
+        store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, ran_ms=ran_ms))
+    failed = Failure(kind=FailureKind.USER_ERROR, message="bad")
+    for _ in range(3):  # the second attempt of a trial is its last
+        store.commit(take(), Outcome(state=TrialState.FAILED, failure=failed, ran_ms=60_000))
+    late = take()
+    store.commit(late, Outcome(state=TrialState.PRUNED, ran_ms=5_000))
+    store.commit(late, Outcome(state=TrialState.PRUNED, ran_ms=5_000))
+    assert hpq("stop", sid).returncode == hpq("rm", sid, "--yes").returncode == 0
+    found = figures(scrape())
+    # Labels in the order of their names: kind, outcome.
+    ended = {
+        name[1:]: value for name, value in found.items() if name[0] == "hpq_trial_attempts_total"
+    }
+    assert ended == {
+        ("", "finished"): 4, ("user_error", "requeued"): 2, ("user_error", "failed"): 1,
+        ("", "pruned"): 1,
+    }  # fmt: skip
+    bucket = "hpq_trial_duration_seconds_bucket"
+    within = [found[bucket, le] for le in ("1.0", "4.0", "16.0", "64.0", "262144.0", "+Inf")]
+    assert within == [2, 3, 4, 7, 7, 8]
+    assert "user error" not in hpq("doctor").stdout
 
 
 def test_a_scrape_with_a_thousand_sweeps_is_one_command_each_and_kept(
@@ -156,16 +193,19 @@ def test_a_value_that_another_client_damaged_hides_no_other(
 ) -> None:
     sweep_of(2, owner="ana")
     redis.hset(keys.settle, "demand:broken", "x")
-    redis.hset(keys.counters, "stale_commits", "many")
-    for name in ("w1", "w2"):
+    damage = {"stale_commits": "many", "ended:x": 1, "ended:x:y:²": 1, f"ended:x:y:{'9' * 5000}": 1}
+    redis.hset(keys.counters, mapping=damage)
+    for name in ("w1", "w2", "w3"):
         fields = {"host": "h", "queue": "default", "state": "idle"}
         one = WorkerPresence(name=name, host="h", queue="default", fields=fields)
         store.present(one, idle=True, lifetime_ms=90_000)
     redis.hset(keys.worker("w2"), "pid", "x")
+    redis.hset(keys.worker("w3"), "gpu_util", "nan")
     found = figures(scrape())
     assert found["hpq_fleet_workers", "default", "idle"] == 1
     assert found["hpq_demand", "default"] == 2 and ("hpq_demand", "broken") not in found
     assert found["hpq_stale_commits_total",] == 0
+    assert found["hpq_trial_duration_seconds_bucket", "+Inf"] == 0
 
 
 def test_the_user_that_only_reads_may_read_it(

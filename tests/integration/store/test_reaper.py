@@ -18,7 +18,7 @@ from hpq.domain.trial import Claim, FailureKind, TrialState
 from hpq.settings import read
 from hpq.store.control import SweepControl
 from hpq.store.trials import TrialStore
-from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.health.state import StateWriter
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
@@ -47,7 +47,7 @@ def test_the_reaper_tells_what_is_queued_again_from_what_is_over(
     def said() -> list[str]:
         caplog.clear()
         redis.zadd(keys.leases, {name: 0 for name in redis.zrange(keys.leases, 0, -1)})
-        reaper = Reaper(settings, store, lambda: (busy, False), Telemetry(None), Outage())
+        reaper = Reaper(settings, store, lambda: (busy, False), StateWriter(None), Outage())
         reaper.start()
         reaper.stop()
         return caplog.messages
@@ -76,7 +76,7 @@ def test_a_reaper_that_cannot_read_what_redis_holds_goes_on(
         return busy, False
 
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.01"})
-    reaper = Reaper(settings, store, describe, Telemetry(None), Outage())
+    reaper = Reaper(settings, store, describe, StateWriter(None), Outage())
     reaper.start()
     assert has_gone_on.wait(DEADLINE_S)
     reaper.stop()
@@ -98,7 +98,7 @@ def reaper_of(store: TrialStore, sweep_of, who: WorkerPresence) -> Callable[...,
     store.reap("default", lease_ms=LEASE, lost_max=2)
     busy = replace(who, fields={"state": "busy", "fault": ""})
     settings = read({"HPQ_REDIS_URL": "redis://x", "HPQ_REAP_S": "0.01"})
-    return partial(Reaper, settings, store, lambda: (busy, False), Telemetry(None))
+    return partial(Reaper, settings, store, lambda: (busy, False), StateWriter(None))
 
 
 def test_a_machine_that_was_suspended_requeues_no_trial_at_once(
@@ -191,7 +191,7 @@ def test_a_worker_whose_record_went_while_it_was_silent_sends_it_again(
 
     old = sweep_of(1).id
     store.keep_provenance("d1", '{"host":"h"}')
-    reaper = Reaper(settings, store, lambda: (it, True), Telemetry(None), Outage(), send)
+    reaper = Reaper(settings, store, lambda: (it, True), StateWriter(None), Outage(), send)
     reaper.run_once()
     assert not sent and alive()
     claim = store.claim(it, nonce="n", lease_ms=LEASE, provenance="d1")

@@ -15,25 +15,24 @@ import yaml
 
 from hpq.domain.status import Fleet
 from hpq_producer.manifests.render import manifests_folder
-from hpq_worker.health.health import Health, WorkerHealth
-from hpq_worker.health.telemetry import TelemetryMessage
 from tests.support.constants import DATA, ROOT
 
-client = pytest.importorskip("prometheus_client", reason="pip install 'hpq[worker]'")
-metrics = pytest.importorskip("hpq_worker.health.prometheus")
+client = pytest.importorskip("prometheus_client", reason="pip install prometheus-client")
 fleet_metrics = pytest.importorskip("hpq_producer.page.metrics")
 parser = pytest.importorskip("prometheus_client.parser")
 
 # Each has few values, whatever the number of sweeps, trials and pods; an owner is a person.
-LABELS = {"outcome", "kind", "le", "state", "queue", "owner", "version", "worker"}
+LABELS = {"outcome", "kind", "le", "state", "queue", "owner", "host"}
 BY_SCRAPE = {"namespace", "pod"}  # labels that Prometheus adds
 FLEET = Fleet(
     demand={"big": 3},
     waiting={("big", "ana"): 2},
     running={("big", "ana"): 1},
     workers={("big", "busy"): 1},
+    gpu_util={("big", "node1"): 80.0},
     gpu_ms={"ana": 3_600_000},
     counters={},
+    ended={("failed", "user_error", 4): 1, ("finished", "", 4**10): 2},
     memory_ratio=0.5,
     is_aof_ok=True,
 )
@@ -46,17 +45,6 @@ def page(app: Any, **headers: str) -> str:
     """What /metrics answers."""
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", **headers}
     return b"".join(app(environ, lambda *_: None)).decode()
-
-
-def worker_page() -> Any:
-    health = Health({0: WorkerHealth()})
-    figures = metrics.WorkerMetrics(health, "big")
-    figures.started()
-    health.receive(0, TelemetryMessage(kind="redis"))
-    figures.receive(TelemetryMessage(kind="end", status="failed", reason="user_error", seconds=3.0))
-    usage = {"gpu.util": 80.0, "gpu.memory_gb": 2.0, "gpu.power_w": 300.0, "rss_gb": 1.0}
-    health.receive(0, TelemetryMessage(kind="usage", usage=usage))
-    return figures.page
 
 
 class FleetPage:
@@ -72,22 +60,19 @@ def exporter_page() -> Any:
 
 @pytest.fixture
 def families() -> dict[str, Any]:
-    """What the pages of a worker and of the exporter say, as Prometheus reads them."""
-    every: dict[str, Any] = {}
-    for app in (worker_page(), exporter_page()):
-        text = page(app)
-        found = {f.name: f for f in parser.text_string_to_metric_families(text)}
-        in_openmetrics = page(app, HTTP_ACCEPT="application/openmetrics-text; version=1.0.0")
-        openmetrics = importlib.import_module("prometheus_client.openmetrics.parser")
-        again = openmetrics.text_string_to_metric_families(in_openmetrics)
-        assert {s.name for family in again for s in family.samples} == {
-            s.name for family in found.values() for s in family.samples
-        }
-        for family in found.values():
-            assert f"# HELP {family.name}" in text and f"# TYPE {family.name}" in text
-        assert not every.keys() & found.keys(), "a figure has one home"
-        every |= found
-    return every
+    """What the exporter says, as Prometheus reads it."""
+    app = exporter_page()
+    text = page(app)
+    found = {f.name: f for f in parser.text_string_to_metric_families(text)}
+    in_openmetrics = page(app, HTTP_ACCEPT="application/openmetrics-text; version=1.0.0")
+    openmetrics = importlib.import_module("prometheus_client.openmetrics.parser")
+    again = openmetrics.text_string_to_metric_families(in_openmetrics)
+    assert {s.name for family in again for s in family.samples} == {
+        s.name for family in found.values() for s in family.samples
+    }
+    for family in found.values():
+        assert f"# HELP {family.name}" in text and f"# TYPE {family.name}" in text
+    return found
 
 
 def rules() -> list[dict[str, Any]]:

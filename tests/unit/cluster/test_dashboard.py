@@ -60,13 +60,12 @@ def test_only_a_labelled_pod_and_with_monitoring_prometheus_reach_it() -> None:
     (rule,) = policy["ingress"]
     assert rule["from"] == [{"podSelector": {"matchLabels": {"hpq/reaches-dashboard": "true"}}}]
     assert [port["port"] for port in rule["ports"]] == [8765]
-    scraped = found["NetworkPolicy", "hpq-worker-from-monitoring"]["spec"]
+    scraped = found["NetworkPolicy", "hpq-monitoring"]["spec"]
     assert [port["port"] for port in scraped["ingress"][0]["ports"]] == [9108]
-    wanted = [{"key": "app.kubernetes.io/name", "operator": "In",
-               "values": ["hpq-worker", "hpq-dashboard"]}]  # fmt: skip
-    assert scraped["podSelector"]["matchExpressions"] == wanted
-    monitor = found["PodMonitor", "hpq-worker"]["spec"]
-    assert monitor["selector"]["matchExpressions"] == wanted
+    wanted = {"matchLabels": {"app.kubernetes.io/name": "hpq-dashboard"}}
+    assert scraped["podSelector"] == wanted
+    monitor = found["PodMonitor", "hpq-dashboard"]["spec"]
+    assert monitor["selector"] == wanted
     (port,) = monitor["podMetricsEndpoints"]
     assert {"name": port["port"], "containerPort": 9108} in container(found)["ports"]
 

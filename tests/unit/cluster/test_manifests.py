@@ -253,11 +253,7 @@ def test_all_components_are_composed_for_each_class() -> None:
         assert trigger["metadata"]["listName"] == f"hpq:demand:{queue}"
         assert not {"address", "enableTLS"} & trigger["metadata"].keys()  # they are in the Secret
         assert scaler["maxReplicaCount"] == (9 if queue == "big" else 5)
-    assert not [
-        name
-        for _, name in found
-        if name == "hpq-worker" and _ != "PodMonitor" and _ != "ServiceAccount"
-    ]
+    assert [kind for kind, name in found if name == "hpq-worker"] == ["ServiceAccount"]
     assert found["ConfigMap", settings]["data"]["HPQ_LOG"] == "debug"
     volume, claim = found["PersistentVolume", "hpq-nfs-team"], ("team", "hpq-nfs")
     assert volume["spec"]["nfs"]["server"] == "nas"

@@ -14,9 +14,9 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import pytest
 
 from hpq_worker.health import endpoint
-from hpq_worker.health.endpoint import Endpoint
-from hpq_worker.health.health import Health, WorkerHealth
-from hpq_worker.health.telemetry import TelemetryMessage
+from hpq_worker.health.endpoint import Endpoint, pages
+from hpq_worker.health.health import Health
+from hpq_worker.health.state import StateWriter
 from tests.support.constants import DEADLINE_S
 
 Serve = Callable[..., int]
@@ -148,44 +148,25 @@ def test_a_page_that_fails_answers_500_and_the_traceback_is_logged_not_printed(
     assert capfd.readouterr().err == "" and "no figures" in caplog.text
 
 
-def test_a_thousand_scrapes_while_workers_come_and_go_are_all_answered(
+def test_a_thousand_probes_while_workers_come_and_go_are_all_answered(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "_CALL_S", DEADLINE_S)  # a busy machine answers late
-    metrics = pytest.importorskip(
-        "hpq_worker.health.prometheus", reason="pip install 'hpq[worker]'"
-    )
-    health = Health({0: WorkerHealth(), 1: WorkerHealth()})
-    figures = metrics.WorkerMetrics(health, "default")
-    port, is_over = serve(metrics=figures.page), threading.Event()
+    health, is_over = Health(2, 0.0), threading.Event()
+    port = serve(**{path[1:]: page for path, page in pages(health).items()})
 
     def live() -> None:
         while not is_over.wait(0.0001):
             for slot in (0, 1):
-                health.worker_started(slot)
-                health.receive(slot, TelemetryMessage(kind="redis"))
-                figures.receive(TelemetryMessage(kind="end", status="finished", seconds=1.0))
+                StateWriter(health.worker_started(slot)).redis_answered()
                 health.worker_ended(slot)
 
     fleet = threading.Thread(target=live, daemon=True)
     fleet.start()
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: ask(port, page="/metrics"), range(1000)))
+        ready = list(pool.map(lambda _: ask(port, page="/readyz"), range(500)))
+        alive = list(pool.map(lambda _: ask(port, page="/livez"), range(500)))
     is_over.set()
-    assert {status for status, _, _ in answers} == {200}
-    assert all(b"hpq_ready" in text for _, _, text in answers)
+    assert {status for status, _, _ in ready} <= {200, 503}
+    assert {status for status, _, _ in alive} == {200}
     fleet.join(DEADLINE_S)
-
-
-def test_metrics_show_what_a_trial_uses_while_it_runs(serve: Serve) -> None:
-    metrics = pytest.importorskip(
-        "hpq_worker.health.prometheus", reason="pip install 'hpq[worker]'"
-    )
-    health = Health({0: WorkerHealth(), 1: WorkerHealth()})
-    port = serve(metrics=metrics.WorkerMetrics(health, "default").page)
-    health.receive(1, TelemetryMessage(kind="usage", usage={"gpu.util": 80.0, "rss_gb": 0.5}))
-    _, _, text = ask(port, page="/metrics")
-    assert b'hpq_trial_gpu_util{worker="1"} 80.0\n' in text and b"hpq_trial_rss_gb{" in text
-    assert b"gpu_memory" not in text
-    health.receive(1, TelemetryMessage(kind="end", status="finished"))
-    assert b"hpq_trial_rss_gb" not in ask(port, page="/metrics")[2]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from hpq_worker.health.health import HANG_S, LOST_S, SILENT_S, Health, WorkerHealth
-from hpq_worker.health.telemetry import Telemetry, TelemetryMessage, read
+from hpq_worker.health.health import HANG_S, LOST_S, SILENT_S, Health
+from hpq_worker.health.state import StateFile, StateWriter
 from tests.support.ids import ids
+
+Worker = Callable[[int], StateWriter]
 
 
 class Clock:
@@ -24,11 +27,24 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def health(clock: Clock) -> Health:
-    one = Health({0: WorkerHealth(), 1: WorkerHealth()}, clock)
-    one.worker_started(0)
-    one.worker_started(1)
-    return one
+def health(clock: Clock) -> Iterator[Health]:
+    health = Health(2, 0.0, clock)
+    yield health
+    for slot in (0, 1):
+        health.worker_ended(slot)
+
+
+@pytest.fixture
+def worker(health: Health, clock: Clock) -> Worker:
+    """Return a function that starts the worker of a slot, and returns what that writes with."""
+    return lambda slot: StateWriter(health.worker_started(slot), clock)
+
+
+@pytest.fixture
+def file() -> Iterator[StateFile]:
+    file = StateFile()
+    yield file
+    file.close()
 
 
 def test_a_fleet_that_stands_still_is_not_alive(health: Health, clock: Clock) -> None:
@@ -40,11 +56,12 @@ def test_a_fleet_that_stands_still_is_not_alive(health: Health, clock: Clock) ->
 
 
 def test_a_worker_that_falls_silent_is_not_alive_but_one_that_ended_is_started_again(
-    health: Health, clock: Clock
+    health: Health, worker: Worker, clock: Clock
 ) -> None:
+    first, _ = worker(0), worker(1)
     clock.now += SILENT_S + 1
     health.loop()
-    health.receive(0, TelemetryMessage(kind="error"))
+    first.redis_failed()
     why = health.not_alive()
     assert ids(why) == ["worker-silent"] and "worker 1 " in why and "121 s" in why
     health.worker_ended(1)
@@ -52,62 +69,88 @@ def test_a_worker_that_falls_silent_is_not_alive_but_one_that_ended_is_started_a
 
 
 def test_ready_is_a_pod_of_which_one_worker_reached_redis_lately_and_can_work(
-    health: Health, clock: Clock
+    health: Health, worker: Worker, clock: Clock
 ) -> None:
+    assert ids(health.not_ready()) == ["worker-down"] * 2
+    first, second = worker(0), worker(1)
     assert ids(health.not_ready()) == ["redis-away"] * 2
-    health.receive(0, TelemetryMessage(kind="redis"))
+    first.redis_answered()
     assert health.not_ready() == ""
-    health.receive(0, TelemetryMessage(kind="state", status="idle", reason="no data"))
-    first, second = health.not_ready().splitlines()
-    assert first == "worker 0: no data" and "worker 1 " in second and ids(second) == ["redis-away"]
-    health.receive(1, TelemetryMessage(kind="redis"))
-    health.receive(1, TelemetryMessage(kind="state", status="stopping"))
-    first, second = health.not_ready().splitlines()
-    assert first == "worker 0: no data" and ids(second) == ["worker-stopping"]
-    health.receive(0, TelemetryMessage(kind="state", status="busy"))
+    first.worker_state("idle", "no data")
+    why, other = health.not_ready().splitlines()
+    assert why == "worker 0: no data" and "worker 1 " in other and ids(other) == ["redis-away"]
+    second.redis_answered()
+    second.worker_state("stopping")
+    why, other = health.not_ready().splitlines()
+    assert why == "worker 0: no data" and ids(other) == ["worker-stopping"]
+    first.worker_state("busy")
     assert health.not_ready() == ""
     clock.now += SILENT_S / 2 + 1
     assert ids(health.not_ready())[0] == "redis-away"
 
 
+def test_a_worker_that_was_started_again_has_not_reached_redis_yet(
+    health: Health, worker: Worker
+) -> None:
+    worker(0).redis_answered()
+    assert health.not_ready() == ""
+    health.worker_ended(0)
+    assert ids(health.not_ready()) == ["worker-down"] * 2
+    again = worker(0)
+    assert ids(health.not_ready()) == ["redis-away", "worker-down"]
+    again.redis_answered()
+    assert health.not_ready() == ""
+
+
 def test_workers_that_speak_seldom_by_their_settings_are_waited_for(clock: Clock) -> None:
-    one = Health({0: WorkerHealth()}, clock, interval_s=600.0)
-    one.worker_started(0)
-    one.receive(0, TelemetryMessage(kind="redis"))
+    one = Health(1, 600.0, clock)
+    StateWriter(one.worker_started(0), clock).redis_answered()
     clock.now += 600 + SILENT_S / 2
     one.loop()
     assert one.not_alive() == one.not_ready() == ""
     clock.now += SILENT_S
     assert ids(one.not_alive()) == ["supervisor-hung"]
+    one.worker_ended(0)
 
 
 def test_not_ready_is_a_pod_whose_last_looks_failed_before_it_would_count_as_silent(
-    health: Health, clock: Clock
+    health: Health, worker: Worker, clock: Clock
 ) -> None:
-    health.receive(0, TelemetryMessage(kind="redis"))
+    one = worker(0)
+    one.redis_answered()
     clock.now += LOST_S + 1
-    health.receive(0, TelemetryMessage(kind="error"))
+    one.redis_failed()
     assert health.not_ready() == ""  # one may be a blip
-    health.receive(0, TelemetryMessage(kind="error"))
+    one.redis_failed()
     assert ids(health.not_ready())[0] == "redis-away"
     assert health.not_alive() == ""
-    health.receive(0, TelemetryMessage(kind="redis"))
+    one.redis_answered()
     assert health.not_ready() == ""
-    health.receive(0, TelemetryMessage(kind="error"))
-    health.receive(0, TelemetryMessage(kind="error"))
+    one.redis_failed()
+    one.redis_failed()
     assert health.not_ready() == ""  # for a moment
 
 
-def test_a_worker_whose_fleet_hears_nothing_goes_on() -> None:
-    ours, theirs = os.pipe()
-    telemetry = Telemetry(theirs)
-    for _ in range(10_000):  # far more than a pipe holds
-        telemetry.worker_state("busy", "x" * 500)
-    os.close(ours)
-    telemetry.redis_failed()
-    os.close(theirs)
+@pytest.mark.parametrize("reason", ["x" * 500, "\N{PARTY POPPER}" * 500, "\x00" * 500, "\ud800"])
+def test_a_reason_of_any_length_and_script_is_read_back(file: StateFile, reason: str) -> None:
+    writer = StateWriter(file.fd)
+    writer.worker_state("idle", reason)
+    assert file.read().reason == reason[:200]
+    writer.worker_state("busy")
+    assert (file.read().status, file.read().reason) == ("busy", "")
 
 
-def test_a_line_that_is_none_of_ours_is_left_out() -> None:
-    assert read(b"[1]") is None and read(b"\xff") is None and read(b'{"kind": "x", "y": 1}') is None
-    assert read(b'{"kind": "error"}') == TelemetryMessage(kind="error")
+def test_a_worker_without_a_supervisor_that_reads_goes_on(file: StateFile) -> None:
+    StateWriter(None).worker_state("busy")
+    writer = StateWriter(file.fd)
+    file.close()
+    writer.redis_failed()
+    assert file.read().status == "starting"
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff", b'{"status": "x", "y": 1}'])
+def test_a_state_that_is_not_whole_leaves_the_one_before(file: StateFile, text: bytes) -> None:
+    StateWriter(file.fd).worker_state("busy")
+    before = file.read()
+    os.pwrite(file.fd, text.ljust(4096), 0)
+    assert file.read() == before

@@ -13,7 +13,6 @@ from hpq_worker.attempt.code import CodeBundles
 from hpq_worker.attempt.launch_records import LaunchRecords
 from hpq_worker.attempt.trust import TrustPolicy
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
-from hpq_worker.health.telemetry import Telemetry
 from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.redis_outage import Outage
@@ -53,4 +52,3 @@ class WorkerParts(AttemptParts):
     garbage: GarbageCollector
     outage: Outage
     suggesters: SuggesterProcesses
-    telemetry: Telemetry

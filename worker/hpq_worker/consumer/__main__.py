@@ -39,7 +39,7 @@ from hpq_worker.consumer.run_limit import MOST_RUNS, RunBudget, RunLimit
 from hpq_worker.files.garbage import FileStoreHandle, GarbageCollector
 from hpq_worker.files.unstored import UnstoredFiles
 from hpq_worker.files.workdir import check_scratch
-from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.health.state import StateWriter
 from hpq_worker.health.usage import UsageReader
 from hpq_worker.lease.heartbeat import Heartbeat
 from hpq_worker.lease.notices import Notices
@@ -93,7 +93,9 @@ def _run_limit(
     )
 
 
-def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str) -> Reaper:
+def _reaper(
+    parts: WorkerParts, presence: PresenceRecord, state: StateWriter, provenance: str
+) -> Reaper:
     """Create the reaper, on connections of its own; `provenance` is the record that it resends."""
     settings = parts.settings
     store = TrialStore(_context(settings))
@@ -101,7 +103,7 @@ def _reaper(parts: WorkerParts, presence: PresenceRecord, provenance: str) -> Re
         settings,
         store,
         presence.current,
-        parts.telemetry,
+        state,
         parts.outage,
         partial(store.keep_provenance, parts.provenance, provenance),
         Notices(settings, _reader(settings), store),
@@ -157,7 +159,6 @@ def serve(
     garbage = FileGarbage(context)
     waiting = UnstoredFiles(settings.work_root, settings.prefix, TrialStore(context))
     beat_store = TrialStore(_context(settings, retries=0, timeout_s=3.0))
-    telemetry = Telemetry(config.telemetry)
     parts = WorkerParts(
         settings=settings,
         environ=environ,
@@ -174,14 +175,14 @@ def serve(
         signals=signals,
         progress=progress,
         suggesters=_suggesters(settings, environ, name),
-        telemetry=telemetry,
         caller=caller,
-        usage=UsageReader(devices.visible(environ), telemetry.usage),
+        usage=UsageReader(devices.visible(environ)),
     )
     _check_sweep(parts)
     attempts, run_limit = AttemptRunner(parts), _run_limit(settings, config, reader, caller)
     loop = ClaimLoop(parts, attempts, run_limit)
-    reaper = _reaper(parts, PresenceRecord(parts, device, loop), record)
+    presence = PresenceRecord(parts, device, loop)
+    reaper = _reaper(parts, presence, StateWriter(config.state), record)
     tickets = Tickets(connect(settings.redis_url, retries=1), Keys(settings.prefix))
     consumer = RqWorker(tickets, parts, loop, run_limit)
     files.warn_if_unknown(garbage.recent_stores())

@@ -282,7 +282,6 @@ class ClaimLoop:
         self._heartbeat.end()
         status: str = answer or "on disk"
         log_end(claim, outcome, sweep.metric, status)
-        self._parts.telemetry.attempt_ended(outcome, status)
         return status
 
 

@@ -36,10 +36,12 @@ class PresenceRecord:
         """Return the record, and whether the worker is idle."""
         trial, backoff = self._loop.trial, self._loop.backoff
         is_stopping = self._parts.signals.is_stopping
+        gpu_util = self._parts.usage.latest.get("gpu.util")
         fields = {
             "state": "stopping" if is_stopping else "busy" if trial else "idle",
             "trial": trial,
             "fault": "" if trial else backoff.fault,
+            "gpu_util": "" if gpu_util is None else f"{gpu_util:.0f}",
             # The first enqueue of this user may create the key later.
             "key": fingerprint(self._parts.trust.key),
             "store_id": self._parts.files.id,

@@ -1,1 +1,1 @@
-"""Health and metrics of a worker."""
+"""Health of a worker, and what its trial uses."""

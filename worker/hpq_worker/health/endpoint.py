@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics on HPQ_PORT, in threads that cannot harm the supervisor.
+"""/livez and /readyz on HPQ_PORT, in threads that cannot harm the supervisor.
 
 A caller may hang or disconnect, and many may call at once. The server closes a connection that is
 older than a few seconds, and refuses a connection when too many are open, since the supervisor
@@ -27,12 +27,11 @@ _CALL_S = 10.0  # a connection's longest life, however slowly the caller sends
 _MOST = 64  # connections at a time
 
 
-def pages(health: Health, metrics: WSGIApplication) -> dict[str, WSGIApplication]:
+def pages(health: Health) -> dict[str, WSGIApplication]:
     """Return the WSGI application of each path."""
     return {
         "/livez": _probe(health.not_alive),
         "/readyz": _probe(health.not_ready),
-        "/metrics": metrics,
     }
 
 

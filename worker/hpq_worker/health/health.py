@@ -8,93 +8,80 @@ and can run trials.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from hpq.notice import tagged
-from hpq_worker.health.telemetry import TelemetryMessage
+from hpq_worker.health.state import Clock, StateFile, WorkerState
 
 HANG_S = 60.0  # without a turn of the supervisor's loop
 LOST_S = 15.0  # without an answer of Redis, after two failed calls: not ready
-# Without a message of a worker, beyond HPQ_REAP_S: two calls of Redis may time out in between.
+# Without a new state of a worker, beyond HPQ_REAP_S: two calls of Redis may time out in between.
 SILENT_S = 120.0
-Clock = Callable[[], float]
 
 
-@dataclass(slots=True)
-class WorkerHealth:
-    """The last messages of one worker; times by the supervisor's clock, 0 for never."""
-
-    status: str = "starting"
-    reason: str = ""
-    message_at: float = 0.0
-    redis_at: float = 0.0
-    failures: int = 0  # of calls of Redis since
-    redis_s: float = 0.0  # wall clock of redis_at, for graphs
-    is_running: bool = False
-    usage: Mapping[str, float] = field(default_factory=dict)  # of the running trial
-
-
-@dataclass(slots=True)
 class Health:
-    """The health of a supervisor and its workers."""
+    """The health of a supervisor and its workers; probes ask from other threads."""
 
-    workers: dict[int, WorkerHealth]
-    clock: Clock = time.monotonic
-    interval_s: float = 0.0  # between two messages of a worker
-    looped_at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.looped_at = self.clock()
+    def __init__(self, slots: int, interval_s: float, clock: Clock = time.monotonic) -> None:
+        """`interval_s` passes between two states of a worker."""
+        self._interval_s, self._clock = interval_s, clock
+        self._looped_at = clock()
+        self._files: dict[int, StateFile | None] = dict.fromkeys(range(slots))
+        self._started_at = dict.fromkeys(range(slots), 0.0)
 
     def loop(self) -> None:
         """Record a turn of the supervisor's loop."""
-        self.looped_at = self.clock()
+        self._looped_at = self._clock()
 
-    def worker_started(self, slot: int) -> None:
-        """Record that a worker was started in a slot."""
-        self.workers[slot] = WorkerHealth(message_at=self.clock(), is_running=True)
+    def worker_started(self, slot: int) -> int:
+        """Return the file descriptor of a new state file, for the worker that starts in a slot.
+
+        Raises:
+            OSError: the directory of temporary files cannot be written.
+        """
+        self.worker_ended(slot)  # an earlier start may have failed
+        file = StateFile()
+        self._started_at[slot] = self._clock()
+        self._files[slot] = file
+        return file.fd
 
     def worker_ended(self, slot: int) -> None:
         """Record that the worker of a slot has ended."""
-        self.workers[slot].is_running, self.workers[slot].status = False, "down"
-
-    def receive(self, slot: int, message: TelemetryMessage) -> None:
-        """Record a message of a worker."""
-        worker = self.workers[slot]
-        worker.message_at = self.clock()
-        if message.kind == "state":
-            worker.status, worker.reason = message.status, message.reason
-        elif message.kind == "redis":
-            worker.redis_at, worker.redis_s, worker.failures = worker.message_at, time.time(), 0
-        elif message.kind == "error":
-            worker.failures += 1
-        elif message.kind in ("usage", "end"):
-            worker.usage = message.usage
+        file = self._files[slot]
+        self._files[slot] = None
+        if file is not None:
+            file.close()
 
     def not_alive(self) -> str:
         """Return why this pod must be restarted; "" if it is alive."""
-        now = self.clock()
-        if now - self.looped_at > HANG_S:
-            text = f"the supervisor has been stuck for {now - self.looped_at:.0f} s"
+        now = self._clock()
+        if now - self._looped_at > HANG_S:
+            text = f"the supervisor has been stuck for {now - self._looped_at:.0f} s"
             return tagged(text, "supervisor-hung")
-        for number, worker in self.workers.items():
-            if worker.is_running and now - worker.message_at > SILENT_S + self.interval_s:
-                text = f"worker {number} has sent nothing for {now - worker.message_at:.0f} s"
+        for slot, state in self._states().items():
+            if state is None:
+                continue
+            silent_s = now - max(state.written_at, self._started_at[slot])
+            if silent_s > SILENT_S + self._interval_s:
+                text = f"worker {slot} has written nothing for {silent_s:.0f} s"
                 return tagged(text, "worker-silent")
         return ""
 
     def not_ready(self) -> str:
         """Return why no worker can run trials; "" if one can."""
-        reasons = [self._not_ready(number, worker) for number, worker in self.workers.items()]
+        reasons = [self._not_ready(slot, state) for slot, state in self._states().items()]
         return "" if "" in reasons else "\n".join(reasons)
 
-    def _not_ready(self, number: int, worker: WorkerHealth) -> str:
-        if not worker.is_running:
-            return tagged(f"worker {number} is not running", "worker-down")
-        bound_s = LOST_S if worker.failures > 1 else SILENT_S / 2 + self.interval_s
-        if not worker.redis_at or self.clock() - worker.redis_at > bound_s:
-            return tagged(f"worker {number} does not reach Redis", "redis-away")
-        if worker.status == "stopping":
-            return tagged(f"worker {number} is stopping", "worker-stopping")
-        return f"worker {number}: {worker.reason}" if worker.reason else ""
+    def _states(self) -> dict[int, WorkerState | None]:
+        """Return the state of the worker of each slot; None: no worker runs there."""
+        files = self._files.items()
+        return {slot: None if file is None else file.read() for slot, file in files}
+
+    def _not_ready(self, slot: int, state: WorkerState | None) -> str:
+        if state is None:
+            return tagged(f"worker {slot} is not running", "worker-down")
+        bound_s = LOST_S if state.failures > 1 else SILENT_S / 2 + self._interval_s
+        if not state.redis_at or self._clock() - state.redis_at > bound_s:
+            return tagged(f"worker {slot} does not reach Redis", "redis-away")
+        if state.status == "stopping":
+            return tagged(f"worker {slot} is stopping", "worker-stopping")
+        return f"worker {slot}: {state.reason}" if state.reason else ""

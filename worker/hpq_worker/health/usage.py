@@ -7,7 +7,7 @@ must stop neither the trial nor its heartbeats.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +33,7 @@ class TrialUsage:
         self.pid, self._idle_below = pid, idle_below
         self.due_at = self._busy_at = time.monotonic()
         self.pause_s = _TICK_S
+        self.latest: Mapping[str, float] = {}  # of the last read
         self.idle_s = 0.0  # how long the GPUs have been used less than that, by the last read
         self._found: dict[str, tuple[float, float, int]] = {}  # maximum, sum, number of reads
         self._cpu: tuple[float, float] | None = None  # seconds of CPU so far, and when
@@ -47,6 +48,7 @@ class TrialUsage:
         for name, value in found.items():
             most, total, count = self._found.get(name, (value, 0.0, 0))
             self._found[name] = max(most, value), total + value, count + 1
+        self.latest = readings
         if readings.get("gpu.util", self._idle_below) >= self._idle_below:
             self._busy_at = now
         self.idle_s = now - self._busy_at
@@ -65,16 +67,18 @@ class TrialUsage:
 class UsageReader:
     """Reads for one attempt at a time."""
 
-    def __init__(
-        self,
-        gpus: Sequence[str] = (),
-        send: Callable[[Mapping[str, float]], object] = lambda _: None,
-    ) -> None:
-        """`gpus` are this slot's, as CUDA_VISIBLE_DEVICES names them; `send` gets each reading."""
-        self._gpus, self._send = gpus, send
+    def __init__(self, gpus: Sequence[str] = ()) -> None:
+        """`gpus` are this slot's, as CUDA_VISIBLE_DEVICES names them."""
+        self._gpus = gpus
         self._nvml: Any = None
         self._trial: TrialUsage | None = None
         self._due_at = 0.0
+
+    @property
+    def latest(self) -> Mapping[str, float]:
+        """What the last read of the running trial found; empty between trials."""
+        trial = self._trial
+        return {} if trial is None else trial.latest
 
     def start(self) -> None:
         """Start the thread."""
@@ -123,10 +127,6 @@ class UsageReader:
             with suppress(Exception):
                 readings |= _of_gpus(self._nvml, self._gpus, pids)
         trial.add(readings, cpu_s)
-        if _OWN in readings:
-            readings["gpu.memory_gb"] = readings.pop(_OWN)
-        if trial is self._trial:
-            self._send(readings)
 
 
 def _of_gpus(nvml: Any, gpus: Sequence[str], pids: set[int]) -> dict[str, float]:

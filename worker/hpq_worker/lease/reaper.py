@@ -1,6 +1,6 @@
 """Requeue the trials of workers that died; each worker has a reaper thread.
 
-The reaper also reports the worker's own presence.
+The reaper also reports the worker's own presence, and its state for probes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hpq.domain.trial import TrialId
 from hpq.notice import plural
 from hpq.settings import Settings
 from hpq.store.trials import TrialStore
-from hpq_worker.health.telemetry import Telemetry
+from hpq_worker.health.state import StateWriter
 from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.redis_outage import Outage
 
@@ -41,14 +41,14 @@ class Reaper:
         settings: Settings,
         store: TrialStore,
         describe: Callable[[], tuple[WorkerPresence, bool]],
-        telemetry: Telemetry,
+        state: StateWriter,
         outage: Outage,
         send_provenance: Callable[[], object] = lambda: None,
         notices: Notices | None = None,
         dead: deque[tuple[TrialId, str]] | None = None,
     ) -> None:
         self._settings, self._store, self._describe = settings, store, describe
-        self._telemetry = telemetry
+        self._state = state
         self._outage, self._send_provenance = outage, send_provenance
         self._notices = notices
         self._dead = deque() if dead is None else dead
@@ -95,15 +95,14 @@ class Reaper:
             if self._notices:
                 self._notices.look()
             self._outage.answered("reaper")
-            self._telemetry.redis_answered()
+            self._state.redis_answered()
         except RedisError as error:
             self._outage.failed("reaper", error)
-            self._telemetry.redis_failed()
+            self._state.redis_failed()
 
     def _report_presence(self) -> int:
         worker, is_idle = self._describe()
-        if self._telemetry.is_connected:
-            self._telemetry.worker_state(worker.fields["state"], worker.fields["fault"])
+        self._state.worker_state(worker.fields["state"], worker.fields["fault"])
         lifetime_ms = 3 * self._settings.lease_ms
         reply = self._store.present(worker, idle=is_idle, lifetime_ms=lifetime_ms)
         if reply.lacks_provenance:

@@ -1,7 +1,7 @@
 """What a process of a worker is started with: one line of JSON on its standard input.
 
 The value holds the secret variables too: neither the command line nor /proc shows them. A field
-that is a pipe holds the file descriptor that the process inherits.
+that is a pipe or a file holds the file descriptor that the process inherits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class WorkerConfig:
 
     secrets: Mapping[str, str] = field(default_factory=dict)  # variables
     parent: int | None = None  # process id that this worker ends with; None: the present parent
-    telemetry: int | None = None
+    state: int | None = None  # the file that probes are answered from
     exit_report: int | None = None
     run_budget: tuple[int, ...] = ()  # the read end and the write end
     is_until_over: bool = False  # exit when HPQ_SWEEP is over
