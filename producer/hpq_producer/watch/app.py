@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Generic, TextIO, TypeVar
 
 from redis.exceptions import RedisError
@@ -39,6 +39,7 @@ from hpq_producer.watch.frame import render
 from hpq_producer.watch.scene import Scene, SceneReader, Standing, read_standing
 from hpq_producer.watch.view import Act, Mode, View, reduce
 
+Q = TypeVar("Q")
 T = TypeVar("T")
 TICK_S, LEAST_GAP_S = 1.0, 0.25
 
@@ -72,52 +73,67 @@ def watch_sweep(
         return _Watch(session, view, stream, leave, on_quit, pods).run(until_done)
 
 
-def _important(reader: StoreReader, sweep: SweepView, columns: str) -> list[Line]:
+def _important(reader: StoreReader, sweep: SweepView, columns: int) -> list[Line]:
     summary = SweepSummary(sweep).add(reader.trials.begun(sweep.id))
-    return list(importance_lines(summary.importance, int(columns)))
+    return list(importance_lines(summary.importance, columns))
 
 
-def matching(reader: StoreReader, sweep: SweepView, text: str) -> list[int]:
-    """The trials that a filter picks, in an order; a word alone stands for a state: `failed`.
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The order of the list of trials, and the filter that the user typed."""
 
-    `text` is the order, a blank and the filter.
-    """
-    order, _, text = text.partition(" ")
-    where = Filter.of(f"state == {text}" if text.isalpha() else text)
+    order: str
+    text: str
+
+
+def matching(reader: StoreReader, sweep: SweepView, search: Search) -> list[int]:
+    """Return the trials that a filter picks, in an order; a word alone is a state: `failed`."""
+    is_state = search.text.isalpha()
+    where = Filter.of(f"state == {search.text}" if is_state else search.text)
     picked = {t.id.number for t in Selection(reader=reader, sweep=sweep, where=where).trials()}
-    return [n for n in reader.trials.page(sweep, order, 0, sweep.counts.total) if n in picked]
+    ordered = reader.trials.page(sweep, search.order, 0, sweep.counts.total)
+    return [n for n in ordered if n in picked]
 
 
-class Background(Generic[T]):
+class Background(Generic[Q, T]):
     """What takes all trials of a sweep: computed beside the loop, again when some have ended."""
 
     def __init__(
-        self, reader: StoreReader, compute: Callable[[StoreReader, SweepView, str], T]
+        self, reader: StoreReader, compute: Callable[[StoreReader, SweepView, Q], T]
     ) -> None:
-        self._reader, self._compute = reader, compute
-        self._asked, self._at = ("", ""), -1
+        self._reader = reader
+        self._compute = compute
+        self._sid = ""
+        self._asked: Q | None = None
+        self._ended = -1  # trials that had ended when the result was computed
         self._result: T | None = None
         self._thread: threading.Thread | None = None
         self.why_none = ""
 
-    def result(self, sid: str, asked: str, screen: LiveScreen) -> T | None:
+    def result(self, sid: str, asked: Q | None, screen: LiveScreen) -> T | None:
         """The newest result; None if nothing is asked, or the first one is not there yet."""
-        if (sid, asked) != self._asked:
-            self._asked, self._result, self._at = (sid, asked), None, -1
-        if asked and not (self._thread and self._thread.is_alive()):
-            self._thread = threading.Thread(target=self._run, args=(screen,), daemon=True)
+        if sid != self._sid or asked != self._asked:
+            self._sid = sid
+            self._asked = asked
+            self._result = None
+            self._ended = -1
+        is_computing = self._thread is not None and self._thread.is_alive()
+        if asked is not None and not is_computing:
+            self._thread = threading.Thread(
+                target=self._run, args=(sid, asked, screen), daemon=True
+            )
             self._thread.start()
         return self._result
 
-    def _run(self, screen: LiveScreen) -> None:
-        asked = self._asked
+    def _run(self, sid: str, asked: Q, screen: LiveScreen) -> None:
         try:
-            sweep = self._reader.sweeps.get(asked[0])
-            if sweep.counts.ended == self._at:
+            sweep = self._reader.sweeps.get(sid)
+            if sweep.counts.ended == self._ended:
                 return
-            found, ended = self._compute(self._reader, sweep, asked[1]), sweep.counts.ended
-            if asked == self._asked:
-                self._result, self._at = found, ended
+            found = self._compute(self._reader, sweep, asked)
+            if sid == self._sid and asked == self._asked:
+                self._result = found
+                self._ended = sweep.counts.ended
         except UserError as error:
             self.why_none = error.notice.text
         except (RedisError, HpqError):
@@ -222,11 +238,10 @@ class _Watch:
         view = self._view
         if view.mode is Mode.SWEEPS:
             return Scene(sweeps=self._scenes.sweeps(), on_quit=self._on_quit)
-        self._scenes.found = self._filter.result(
-            view.sweep, f"{view.order} {view.filter}" if view.filter else "", screen
-        )
+        search = Search(view.order, view.filter) if view.filter else None
+        self._scenes.found = self._filter.result(view.sweep, search, screen)
         sweep = self._scene.status.sweep if self._scene.status else None
-        asked = "all" if sweep and (sweep.objectives or sweep.constraints) else ""
+        asked = "all" if sweep and (sweep.objectives or sweep.constraints) else None
         standing = self._standing.result(view.sweep, asked, screen)
         self._scenes.standing = standing or Standing()
         scene = replace(self._scenes.read(view, terminal), on_quit=self._on_quit)
@@ -236,7 +251,7 @@ class _Watch:
         if view.mode is not Mode.IMPORTANCE:
             return scene
         wait: list[Line] = [[Span("reading the trials …", Style.DIM)]]
-        found = self._importance.result(view.sweep, str(terminal.columns), screen)
+        found = self._importance.result(view.sweep, terminal.columns, screen)
         return replace(scene, importance=wait if found is None else found)
 
     def _aged(self) -> Scene:

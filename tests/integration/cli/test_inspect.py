@@ -37,7 +37,7 @@ from hpq.store.trials import TrialStore
 from hpq.store.wire.fields import dumps
 from hpq_producer.python_api.frames import trials_frame, write_parquet
 from hpq_producer.terminal.style import plain
-from hpq_producer.watch.app import _important, matching
+from hpq_producer.watch.app import Search, _important, matching
 from tests.support.constants import DEADLINE_S, ROOT
 from tests.support.ids import ids, refused
 from tests.support.store_calls import end, fail, report, take
@@ -1139,7 +1139,7 @@ def test_a_worker_that_misses_beats_is_silent(
 def test_the_importance_of_a_single_parameter_is_a_line_that_says_why_there_is_none(
     reader: StoreReader, done: SweepView
 ) -> None:
-    *_, line = _important(reader, reader.sweeps.get(done.id), "80")
+    *_, line = _important(reader, reader.sweeps.get(done.id), 80)
     assert "2 parameters" in plain(line)
 
 
@@ -1195,5 +1195,5 @@ def test_watch_sorts_the_trials_that_a_filter_picks(
     for value in (0.5, 0.9, 0.7):
         end(store, take(store, who, "a"), value)
     found = reader.sweeps.get("demo-00000")
-    assert matching(reader, found, f"{order} finished") == numbers
-    assert matching(reader, found, f"{order} queued") == [4]
+    assert matching(reader, found, Search(order, "finished")) == numbers
+    assert matching(reader, found, Search(order, "queued")) == [4]

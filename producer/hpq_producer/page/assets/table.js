@@ -61,8 +61,8 @@ const table = {
           id: 'y' + (k || ''),
           name: one.name,
           max: one.max,
-          value: (i) => (table.sort[0] !== 'y' || d.rank.has(i) ? one.value(i) : null),
-          text: (_, i) => num(one.value(i)),
+          value: one.value,
+          key: (i) => (d.rank.has(i) ? one.value(i) : null), // trials without a rank come last
         })),
       ...d.axes
         .slice(0, WIDE)
@@ -80,7 +80,7 @@ const table = {
   },
   order(columns) {
     const column = columns.find((c) => c.id === table.sort) ?? columns[0],
-      { value } = column,
+      key = column.key ?? column.value,
       best = table.isFalling(column) ? -1 : 1;
     const isNone = (v) => v === null || v === '';
     const compare = (a, b) =>
@@ -88,7 +88,8 @@ const table = {
         ? a - b
         : String(a).localeCompare(String(b), 'en', { numeric: true });
     return [...S.kept].sort((a, b) => {
-      const [v, w] = [value(a), value(b)];
+      const v = key(a),
+        w = key(b);
       return isNone(v) || isNone(w)
         ? isNone(v) - isNone(w) || a - b
         : best * compare(v, w) || a - b;
