@@ -34,7 +34,7 @@ Code = Literal[
     "no-deployment", "no-files", "no-gpu", "no-result", "no-store", "no-sweep", "no-torch",
     "no-worker", "not-found", "not-redis", "not-connected", "one-sweep-only",
     "openssl-failed", "option-rejected", "out-of-reach", "owner-limit", "parameters-altered",
-    "parameters-unverified", "pod-trouble", "pods", "pods-not-ready",
+    "parameters-unverified", "pod-trouble", "pods",
     "pods-refused", "pods-starting", "port-unusable", "private-redis-failed",
     "private-redis-orphaned", "private-redis-record-invalid", "program-ambiguous",
     "program-missing", "python-not-found", "python-other", "python-own", "redis-answers",

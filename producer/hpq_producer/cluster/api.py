@@ -34,8 +34,10 @@ class KubernetesApi:
     a permission, NotFound if an object does not exist, UserError if the request is invalid.
     """
 
-    def __init__(self, context: str | None, namespace: str) -> None:
+    def __init__(self, context: str | None, namespace: str, *, timeout_s: float = _READ_S) -> None:
         """Load a context of the kubeconfig (None: the current one) without connecting.
+
+        An answer to `get` may take `timeout_s` seconds.
 
         Raises:
             OutOfReach: the kubeconfig is missing or unusable.
@@ -46,6 +48,7 @@ class KubernetesApi:
         client, config = kubernetes.client, kubernetes.config
         self.context = _context(config, context)
         self.namespace = namespace
+        self._timeout_s = timeout_s
         self._configuration = client.Configuration()
         try:
             config.load_kube_config(context=self.context, client_configuration=self._configuration)
@@ -79,7 +82,7 @@ class KubernetesApi:
                 f"{self.server}{path}" + (f"?{urlencode(query)}" if query else ""),
                 headers={**self._headers(), "Accept": "application/json"},
                 retries=False,
-                timeout=Timeout(connect=_CONNECT_S, read=_READ_S),
+                timeout=Timeout(connect=min(_CONNECT_S, self._timeout_s), read=self._timeout_s),
             )
         except HTTPError as error:
             raise self._unreachable(error) from None

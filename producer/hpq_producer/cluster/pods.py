@@ -1,21 +1,13 @@
-"""Read the Deployments of workers of a cluster, their pods and their autoscalers.
-
-`PodWatcher` reads them in a thread, so that a dead API server never slows a frame. It shows only
-pods of this Redis: if `hpq connect` reaches it, or a live worker runs in one of these pods.
-"""
+"""Read the Deployments of workers of a namespace, their pods and their autoscalers."""
 
 from __future__ import annotations
 
-import os
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpq.domain.status import Worker
 from hpq.errors import Forbidden, HpqError, NotFound
-from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import (
     WORKER_SELECTOR,
     Deployment,
@@ -24,21 +16,18 @@ from hpq_producer.cluster.objects import (
     pod_of,
 )
 from hpq_producer.cluster.redis_access import explain_missing
-from hpq_producer.connection_record import NAMESPACE
-from hpq_producer.session import Server, Session
 
 _DEPLOYMENT = "hpq-worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """The workers in a namespace; `at` is time.monotonic()."""
+    """The Deployments of workers in a namespace, and their pods."""
 
     context: str
     namespace: str
     deployments: tuple[Deployment, ...]
     pods: tuple[Pod, ...]
-    at: float
 
     def deployment_of(self, queue: str) -> Deployment | None:
         """Return the Deployment of a queue, if any."""
@@ -74,7 +63,6 @@ def read_cluster(api: KubernetesApi) -> ClusterStatus:
         namespace=api.namespace,
         deployments=tuple(found),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
-        at=time.monotonic(),
     )
 
 
@@ -123,81 +111,3 @@ def warning_events(api: KubernetesApi, name: str = "") -> Sequence[Any]:
     except HpqError:
         return []
     return sorted(found, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
-
-
-INTERVAL_S = 3.0
-STALE_S = 30.0  # an older status is not shown
-_FIRST_WAIT_S = 4.0  # the longest wait of a command that prints once
-
-
-class PodWatcher:
-    """Read the pods every few seconds; `why` is the last error."""
-
-    def __init__(self, session: Session) -> None:
-        self._connection, self._stop = session.connection, threading.Event()
-        self.server = session.server
-        self._can_look = session.connection is not None or (
-            not session.is_private and has_kubeconfig(os.environ)
-        )
-        self._status: ClusterStatus | None = None
-        self._thread: threading.Thread | None = None
-        self._has_looked, self._has_waited, self._asked_at = threading.Event(), False, 0.0
-        self.why = ""
-
-    @property
-    def may_mean_cluster(self) -> bool:
-        """True on the private server if a kubeconfig exists: the user may mean the cluster."""
-        return self.server is Server.PRIVATE and has_kubeconfig(os.environ)
-
-    def status(self, workers: Sequence[Worker], *, wait: bool = False) -> ClusterStatus | None:
-        """Return the newest status if its pods use this Redis; the first call starts the thread.
-
-        With `wait` the first call waits at most 4 s for a status.
-        """
-        if not self._can_look or not (self._connection or any(w.pod for w in workers)):
-            return None
-        self._start()
-        if wait and not self._has_waited:
-            self._has_waited = True
-            self._has_looked.wait(_FIRST_WAIT_S)
-        status = self._status
-        if status is None or time.monotonic() - status.at > STALE_S:
-            return None
-        names = {pod.name for pod in status.pods}
-        return status if self._connection or any(w.pod in names for w in workers) else None
-
-    def status_now(self, workers: Sequence[Worker]) -> ClusterStatus | None:
-        """Return one status, after waiting at most 4 s for it, and stop the thread."""
-        status = self.status(workers, wait=True)
-        self.close()
-        return status
-
-    def close(self) -> None:
-        """Stop the thread."""
-        self._stop.set()
-
-    def _start(self) -> None:
-        self._asked_at = time.monotonic()
-        if (self._thread is None or not self._thread.is_alive()) and not self._stop.is_set():
-            self._has_waited = False
-            self._has_looked.clear()
-            self._thread = threading.Thread(target=self._loop, name="pods", daemon=True)
-            self._thread.start()
-
-    def _loop(self) -> None:
-        api: KubernetesApi | None = None
-        while not self._stop.is_set() and time.monotonic() - self._asked_at < STALE_S:
-            try:
-                api = api or self._open()
-                self._status, self.why = read_cluster(api), ""
-            except HpqError as error:
-                self.why = str(error)
-            except Exception as error:  # trials are shown without pods
-                self.why = f"{type(error).__name__}: {error}"
-            self._has_looked.set()
-            self._stop.wait(INTERVAL_S)
-
-    def _open(self) -> KubernetesApi:
-        if self._connection is not None:
-            return KubernetesApi(self._connection.context, self._connection.namespace)
-        return KubernetesApi(None, NAMESPACE)

@@ -12,12 +12,7 @@ from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
 from hpq_producer.analysis.owner_limits import explain_limit
-from hpq_producer.cluster.api import has_kubeconfig
-from hpq_producer.diagnosis.waiting import (
-    CLUSTER_HINT,
-    explain_full_server,
-    explain_unclaimed,
-)
+from hpq_producer.diagnosis.waiting import explain_full_server, explain_unclaimed
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import print_message
 
@@ -82,15 +77,9 @@ def print_if_not_running(session: Session, sid: str) -> None:
         sweep,
         session.reader.workers.live(sweep.queue),
         lambda: sweeps.ahead_of([sweep])[sid],
-        server=session.server,
-        hint=cluster_hint(session),
+        session,
     ):
         print_message(reason)
-
-
-def cluster_hint(session: Session) -> str:
-    """Return a hint if the user may have meant a cluster's Redis, else ""."""
-    return CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
 
 
 def edited_since(session: Session, sweep: SweepView, folder: str) -> str:

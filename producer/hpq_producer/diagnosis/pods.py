@@ -1,99 +1,169 @@
-"""Describe pods and Deployments, and explain why a sweep waits, also if no pod starts."""
+"""Explain why no pod of a queue runs, in the cluster that `hpq connect` reaches.
+
+Every command prints these words: of a node, a quota, an image or a policy, with the command that
+shows more or mends it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from threading import Lock
 
-from hpq.domain.status import SweepStatus, Worker
+from hpq.domain.status import Worker
+from hpq.errors import HpqError
 from hpq.notice import Notice
-from hpq_producer.analysis.owner_limits import explain_limit
+from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import Deployment, Pod
-from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
-from hpq_producer.connection_record import doctor_command, kubectl_command, scale_command
-from hpq_producer.diagnosis.waiting import CLUSTER_HINT, explain_full_server, explain_unclaimed
-from hpq_producer.session import Server
-from hpq_producer.terminal.style import Line, Span, Style
-from hpq_producer.terminal.tables import Column, lay
-from hpq_producer.terminal.text import clean, trials_of
+from hpq_producer.cluster.pods import ClusterStatus, read_cluster
+from hpq_producer.connection_record import kubectl_command, scale_command
+from hpq_producer.session import Session
+from hpq_producer.terminal.text import clean
 
-_COLUMNS = (
-    Column(title="pod", keep=90, least=8),
-    Column(title="phase", keep=80),
-    Column(title="reason", keep=70, least=10),
-    Column(title="node", keep=40, least=6),
-)
-_GOOD = ("Running", "Succeeded")
+INTERVAL_S = 10.0
+_TIMEOUT_S = 2.0  # of one request: a live view waits for it
+
+# A part of a reason, and what to do about it.
+_REMEDIES = {
+    "ErrImagePull": "push the image to the registry; a private one needs imagePullSecrets",
+    "ImagePullBackOff": "push the image to the registry; a private one needs imagePullSecrets",
+    "Insufficient nvidia.com/gpu": (
+        "scale to fewer pods, add nodes, or install the NVIDIA GPU operator; without GPUs:"
+        " hpq manifests --gpus 0"
+    ),
+    "OOMKilled": "raise the memory limit, or train with smaller batches",
+    " is exhausted: ": "scale to fewer pods, or ask for a larger quota",
+    "without limits.cpu": (
+        "set cpu_limit of the queue, and of redis, in a cluster file (hpq manifests --example)"
+    ),
+}
 
 
-def count_pods(cluster: ClusterStatus, queue: str | None = None) -> str:
-    """Return `pods: 3 wanted, 2 ready`, of one queue or of all."""
-    deployments = [d for d in cluster.deployments if queue in (None, d.queue)]
-    wanted, ready = sum(d.wanted for d in deployments), sum(d.ready for d in deployments)
-    return f"pods: {wanted} wanted, {ready} ready"
+def why_no_pod_runs(session: Session, workers: Sequence[Worker], queue: str = "") -> list[Notice]:
+    """Return why no pod of a queue runs, the first reason first; without a queue, of each queue.
 
-
-def pod_rows(
-    cluster: ClusterStatus, workers: Sequence[Worker], queue: str | None, columns: int
-) -> list[Line]:
-    """Return a line with the reason for each Deployment without pods and each troubled pod.
-
-    They have at most `columns` columns; `queue` None means all queues.
+    `workers` are the live ones of that queue, or of all. Empty if one is live, and without
+    `hpq connect`. The pods are read at most once in 10 s.
     """
-    spans = [
-        _deployment_cells(d) for d in cluster.deployments if d.reason and queue in (None, d.queue)
-    ]
-    spans += [_pod_cells(pod) for pod in troubled_pods(cluster, workers, queue)]
-    layout = lay(_COLUMNS, spans, columns)
-    return [layout.row(row) for row in spans]
+    if workers or session.connection is None:
+        return []
+    return _reasons_in(session.connection.context, session.connection.namespace).of(queue)
 
 
-def troubled_pods(
-    cluster: ClusterStatus, workers: Sequence[Worker], queue: str | None = None
-) -> list[Pod]:
-    """Return the pods that have a problem, are terminating, or have no live worker yet."""
-    live = {worker.pod for worker in workers}
-    return [
-        pod
-        for pod in cluster.pods
-        if queue in (None, pod.queue)
-        and (pod.reason or pod.phase not in _GOOD or pod.name not in live)
-    ]
+class PodReasons:
+    """Why no pod of a namespace runs; one reading of it serves for 10 s."""
+
+    def __init__(
+        self, context: str, namespace: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._context = context
+        self._namespace = namespace
+        self._clock = clock
+        self._lock = Lock()  # a dashboard asks in several threads
+        self._api: KubernetesApi | None = None
+        self._last: ClusterStatus | Notice | None = None
+        self._read_at = 0.0
+
+    def of(self, queue: str = "") -> list[Notice]:
+        """Return why no pod of a queue runs, or of any queue; why they cannot be read, if so."""
+        with self._lock:
+            if self._last is None or self._clock() - self._read_at >= INTERVAL_S:
+                self._last = self._read()
+                self._read_at = self._clock()
+            last = self._last
+        if isinstance(last, Notice):
+            whose = f"queue {queue!r}" if queue else "any queue"
+            text = f"no worker of {whose} is running, and its pods are not readable: {last.text}"
+            return [Notice(last.code, text)]
+        queues = [queue] if queue else dict.fromkeys(one.queue for one in last.deployments)
+        found: list[Notice] = []
+        for one in queues:
+            found += explain_pods(last, one) or [_unregistered(last, one)]
+        return found
+
+    def _read(self) -> ClusterStatus | Notice:
+        try:
+            if self._api is None:
+                self._api = KubernetesApi(self._context, self._namespace, timeout_s=_TIMEOUT_S)
+            return read_cluster(self._api)
+        except HpqError as error:
+            return error.notice
+        except Exception as error:  # no view fails for objects of a form that hpq does not know
+            return Notice("no-worker", clean(f"{type(error).__name__}: {error}"))
 
 
-def explain_no_pod(cluster: ClusterStatus, queue: str) -> Notice | None:
-    """Return why a queue has no worker, if its Deployment or pods show that."""
+_reasons_in = cache(PodReasons)
+
+
+def explain_pods(cluster: ClusterStatus, queue: str) -> list[Notice]:
+    """Return why pods of a queue do not run, a notice for each cause; empty if all are ready."""
     deployment = cluster.deployment_of(queue)
     if deployment is None:
-        queues = ", ".join(sorted(clean(d.queue) for d in cluster.deployments))
-        return Notice(
-            "no-deployment",
-            f"no worker of queue {queue!r} is running, and namespace {cluster.namespace} has no"
-            f" Deployment for it (queues: {queues}); add `{queue}: {{gpus: N}}` to `queues` of the"
-            " cluster file, and apply `hpq manifests -f FILE`",
+        queues = ", ".join(sorted(clean(one.queue) for one in cluster.deployments))
+        text = (
+            f"queue {queue!r} has no pods: namespace {cluster.namespace} has no Deployment for it"
+            f" (queues: {queues}); add `{queue}: {{gpus: N}}` to `queues` of the cluster file, and"
+            " apply `hpq manifests -f FILE`"
         )
+        return [Notice("no-deployment", text)]
     if deployment.wanted == 0:
-        return Notice(
-            "scaled-to-0", f"no worker is running: {_explain_scaled_to_zero(cluster, deployment)}"
-        )
-    doctor = doctor_command(cluster.context, cluster.namespace)
+        text = f"queue {queue!r} has no pods: {_explain_scaled_to_zero(cluster, deployment)}"
+        return [Notice("scaled-to-0", text)]
+    kubectl = kubectl_command(cluster.context, cluster.namespace)
+    lead = f"queue {queue!r} has {deployment.ready} of {deployment.wanted} pods ready"
+    found = []
     if deployment.reason:
         why = f"Deployment {deployment.name}: {clean(deployment.reason)}"
-        text = f"no worker is running: {why}; what to do: {doctor}"
-        return Notice("pods-refused", text)
+        remedy = f"{remedy_of(deployment.reason)}{kubectl} get events --field-selector type=Warning"
+        found.append(Notice("pods-refused", f"{lead}: {why}; {remedy}"))
     pods = [pod for pod in cluster.pods if pod.queue == queue and pod.phase != "Terminating"]
+    causes: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.reason:
-            others = f" (and {len(pods) - 1} more)" if pods[1:] else ""
-            why = f"pod {pod.name}{others}: {pod.phase}, {clean(pod.reason)}"
-            text = f"no worker is running: {why}; what to do: {doctor}"
-            return Notice("pod-trouble", text)
-    if not pods:
-        return None
-    return Notice(
-        "pods-starting", f"no worker is running yet: {trials_of(len(pods), 'pod')} starting"
-    )
+            causes.setdefault(pod.reason, []).append(pod)
+    for reason, alike in causes.items():
+        remedy = f"{remedy_of(reason)}{_look_at(alike[0], kubectl)}"
+        found.append(
+            Notice("pod-trouble", f"{lead}: {_describe(alike)}: {clean(reason)}; {remedy}")
+        )
+    if found or deployment.ready >= deployment.wanted:
+        return found
+    starting = [pod for pod in pods if not pod.is_ready]
+    if starting:
+        text = f"{lead}: {_describe(starting)}: it starts; {_look_at(starting[0], kubectl)}"
+    else:
+        describe = f"{kubectl} describe deployment {deployment.name}"
+        created = f"Deployment {deployment.name} has created {deployment.present} of them"
+        text = f"{lead}: {created}; {describe}"
+    return [Notice("pods-starting", text)]
+
+
+def _unregistered(cluster: ClusterStatus, queue: str) -> Notice:
+    """Explain that all pods of a queue are ready, and that Redis has no worker of them."""
+    name = next(one.name for one in cluster.deployments if one.queue == queue)
+    logs = f"{kubectl_command(cluster.context, cluster.namespace)} logs deployment/{name}"
+    text = f"all pods of queue {queue!r} are ready, but no worker has registered in this Redis"
+    return Notice("no-worker", f"{text}; {logs}")
+
+
+def _describe(pods: Sequence[Pod]) -> str:
+    """Return the name of the first pod, how many more there are, its phase and its node."""
+    first = pods[0]
+    others = f" (and {len(pods) - 1} more)" if pods[1:] else ""
+    node = f" on node {first.node}" if first.node else ""
+    return f"pod {first.name}{others} is {first.phase}{node}"
+
+
+def _look_at(pod: Pod, kubectl: str) -> str:
+    if pod.restarts:  # the events of a container that ends say only that it ends
+        return f"{kubectl} logs --previous {pod.name}"
+    return f"{kubectl} describe pod {pod.name}"
+
+
+def remedy_of(reason: str) -> str:
+    """Return what to do about the reason of a pod or a Deployment, as "DO; "; "" if unknown."""
+    return "".join(f"{text}; " for part, text in _REMEDIES.items() if part in reason)
 
 
 def _explain_scaled_to_zero(cluster: ClusterStatus, deployment: Deployment) -> str:
@@ -112,63 +182,3 @@ def _explain_scaled_to_zero(cluster: ClusterStatus, deployment: Deployment) -> s
             f" up from 0; {scale} starts it"
         )
     return f"Deployment {deployment.name} is scaled to 0; {scale}"
-
-
-def cluster_record(cluster: ClusterStatus) -> dict[str, Any]:
-    """Return the cluster's state for `--json`."""
-    return {
-        "context": cluster.context,
-        "namespace": cluster.namespace,
-        "deployments": [
-            asdict(d) | {"reason": d.reason or None, "autoscaler": d.autoscaler or None}
-            for d in cluster.deployments
-        ],
-        "pods": [_pod_record(pod) for pod in cluster.pods],
-    }
-
-
-def _pod_record(pod: Pod) -> dict[str, Any]:
-    names = ("name", "queue", "phase", "is_ready", "restarts")
-    record = {name.removeprefix("is_"): getattr(pod, name) for name in names}
-    return {**record, "node": pod.node or None, "reason": pod.reason or None}
-
-
-def _deployment_cells(deployment: Deployment) -> list[Span]:
-    count, reason = f"{deployment.present} of {deployment.wanted}", clean(deployment.reason)
-    return [Span(deployment.name), Span(count, Style.RED), Span(reason), Span("")]
-
-
-def _pod_cells(pod: Pod) -> list[Span]:
-    style = Style.RED if pod.reason else Style.PLAIN
-    phase = "not ready" if pod.phase == "Running" and not pod.is_ready else pod.phase
-    return [Span(pod.name), Span(phase, style), Span(clean(pod.reason)), Span(pod.node)]
-
-
-def explain_waiting_with_pods(status: SweepStatus, pods: PodWatcher) -> Notice | None:
-    """Call `explain_waiting` if trials wait; if there are no workers, read the pods first."""
-    if not status.sweep.counts.waits:
-        return None
-    cluster = None if status.workers else pods.status(status.workers, wait=True)
-    return explain_waiting(status, cluster, pods)
-
-
-def explain_waiting(
-    status: SweepStatus, cluster: ClusterStatus | None = None, pods: PodWatcher | None = None
-) -> Notice | None:
-    """Return the first reason why no trial of the sweep starts, with the remedy.
-
-    `pods` knows the kind of the server, even if it cannot list pods.
-    """
-    sweep, workers = status.sweep, status.workers
-    if reason := explain_full_server(status.memory):
-        return reason
-    if reason := explain_limit(sweep, status.owner):
-        return reason
-    if not sweep.counts.waits:
-        return None
-    if cluster and not workers and (reason := explain_no_pod(cluster, sweep.queue)):
-        return reason
-    server = pods.server if pods else Server.SHARED
-    server = Server.CLUSTER if cluster is not None else server
-    hint = CLUSTER_HINT if pods and pods.may_mean_cluster else ""
-    return explain_unclaimed(sweep, workers, lambda: status.ahead, server=server, hint=hint)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from dataclasses import dataclass
 
 from hpq.domain.status import SweepStatus
 from hpq.errors import TimedOut
 from hpq.notice import Notice, plural
-from hpq_producer.cluster.pods import PodWatcher
-from hpq_producer.diagnosis.pods import explain_waiting_with_pods
-from hpq_producer.diagnosis.waiting import without_counts
+from hpq_producer.diagnosis.waiting import explain_waiting, without_counts
 from hpq_producer.query.follow import follow, is_settled
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import print_message
@@ -35,19 +32,18 @@ def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settle
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     printed: set[str] = set()
-    with closing(PodWatcher(session)) as pods:
-        for change in follow(session.reader, sid):
-            status, late = change.status, None
-            why = explain_waiting_with_pods(status, pods)
-            if why and without_counts(why.text) not in printed:
-                print_message(f"hpq: {why}")
-                printed.add(without_counts(why.text))
-            if is_settled(status):
-                break
-            if deadline is not None and time.monotonic() > deadline:
-                counts = status.sweep.counts
-                done = f"{counts.done}/{planned(counts)} {plural(counts.planned, 'trial')}"
-                text = f"{sid} is not over after {timeout_s:g} s: {done} ended"
-                late = TimedOut(text)
-                break
+    for change in follow(session.reader, sid):
+        status, late = change.status, None
+        why = explain_waiting(status, session)
+        if why and without_counts(why.text) not in printed:
+            print_message(f"hpq: {why}")
+            printed.add(without_counts(why.text))
+        if is_settled(status):
+            break
+        if deadline is not None and time.monotonic() > deadline:
+            counts = status.sweep.counts
+            done = f"{counts.done}/{planned(counts)} {plural(counts.planned, 'trial')}"
+            text = f"{sid} is not over after {timeout_s:g} s: {done} ended"
+            late = TimedOut(text)
+            break
     return Settled(status=status, why=why, late=late)

@@ -1,18 +1,19 @@
 """Explain why a sweep is not running, with the remedy.
 
-The checks, in order: the server is full, no worker can run the sweep, the workers that can are busy
-with sweeps before it in the queue. `explain_waiting` in pods.py adds a cluster in which no pod
-starts, and `needed_actions` in verdict.py held and paused sweeps.
+The checks, in order: the server is full, a limit of the owner is reached, no worker can run the
+sweep, the workers that can are busy with sweeps before it in the queue. `needed_actions` in
+verdict.py adds held and paused sweeps.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from hpq.domain.status import ServerMemory, Worker
+from hpq.domain.status import ServerMemory, SweepStatus, Worker
 from hpq.domain.sweep import (
     DEFAULT_QUEUE,
     FUNCTION,
@@ -23,12 +24,15 @@ from hpq.domain.sweep import (
 from hpq.domain.trainer_specs import BUILT_IN
 from hpq.notice import Notice
 from hpq.shell import shell_hint
+from hpq_producer.analysis.owner_limits import explain_limit
+from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.connection_record import KUBECTL, scale_command
-from hpq_producer.session import Server
+from hpq_producer.diagnosis.pods import why_no_pod_runs
+from hpq_producer.session import Server, Session
 from hpq_producer.terminal.text import clean, duration, size
 
 _UNWILLING = ("faulty", "stopping", "draining", "drained")
-CLUSTER_HINT = " (this is the private Redis of this machine; for a cluster's: hpq connect)"
+_CLUSTER_HINT = " (this is the private Redis of this machine; for a cluster's: hpq connect)"
 
 DISK_FULL = Notice(
     "redis-disk-full",
@@ -37,24 +41,39 @@ DISK_FULL = Notice(
 )
 
 
+def explain_waiting(status: SweepStatus, session: Session | None = None) -> Notice | None:
+    """Return the first reason why no trial of the sweep starts, with the remedy.
+
+    None if no trial waits. Without a session, the remedies are those of a shared server.
+    """
+    sweep = status.sweep
+    if not sweep.counts.waits:
+        return None
+    if reason := explain_full_server(status.memory):
+        return reason
+    if reason := explain_limit(sweep, status.owner):
+        return reason
+    return explain_unclaimed(sweep, status.workers, lambda: status.ahead, session)
+
+
 def explain_unclaimed(
     sweep: SweepView,
     workers: Sequence[Worker],
     read_ahead: Callable[[], Iterable[SweepView]],
-    *,
-    server: Server,
-    hint: str,
+    session: Session | None,
 ) -> Notice | None:
-    """Return why no worker claims the sweep's trials: none can, or all are busy with others.
-
-    `hint` is added to the reason if there are no workers.
-    """
-    reason = explain_no_worker(sweep, workers, server)
-    if reason and not workers:
-        return replace(reason, text=reason.text + hint)
+    """Return why no worker claims the sweep's trials: none can, or all are busy with others."""
+    reason = explain_no_worker(sweep, workers, session)
+    if reason and not workers and session:
+        return replace(reason, text=reason.text + cluster_hint(session))
     if reason or sweep.counts.running:
         return reason
     return explain_queue_position(sweep, read_ahead(), workers)
+
+
+def cluster_hint(session: Session) -> str:
+    """Return a hint if the user may have meant a cluster's Redis, else ""."""
+    return _CLUSTER_HINT if session.is_private and has_kubeconfig(os.environ) else ""
 
 
 def explain_full_server(memory: ServerMemory | None) -> Notice | None:
@@ -70,12 +89,12 @@ def explain_full_server(memory: ServerMemory | None) -> Notice | None:
     )
 
 
-def how_to_run(sweep: SweepView, server: Server) -> str:
+def how_to_run(sweep: SweepView, server: Server, kubectl: str = KUBECTL) -> str:
     """Return how to start a worker for a sweep."""
-    more = "" if sweep.launch.is_function else f", or run the sweep here: hpq run {sweep.id}"
-    more = "" if server is Server.SLURM else more  # a login node is not for training
-    more = "; `hpq workers` shows the pods" if server is Server.CLUSTER else more
-    return how_to_start(server, sweep.queue) + more
+    start = how_to_start(server, sweep.queue, kubectl)
+    if sweep.launch.is_function or server in (Server.SLURM, Server.CLUSTER):
+        return start  # a login node is not for training
+    return f"{start}, or run the sweep here: hpq run {sweep.id}"
 
 
 def how_to_start(server: Server, queue: str = DEFAULT_QUEUE, kubectl: str = KUBECTL) -> str:
@@ -93,19 +112,24 @@ def how_to_start(server: Server, queue: str = DEFAULT_QUEUE, kubectl: str = KUBE
 
 
 def explain_no_worker(
-    sweep: SweepView, workers: Iterable[Worker], server: Server = Server.SHARED
+    sweep: SweepView, workers: Iterable[Worker], session: Session | None = None
 ) -> Notice | None:
     """Return a notice if no live worker can run the sweep; None if one can.
 
+    If no worker of its queue is live in a cluster, the notice says why no pod of that queue runs.
     If the signing key is not known, a worker with any key counts as able until it refuses the
     sweep.
     """
     of_queue = [w for w in workers if w.queue == sweep.queue]
     candidates = [w for w in of_queue if w.is_for(sweep.id)]
+    server = session.server if session else Server.SHARED
+    kubectl = session.kubectl if session else KUBECTL
     if not candidates:
+        if session and (reasons := why_no_pod_runs(session, of_queue, sweep.queue)):
+            return reasons[0]
         if sweep.least_ms and server in (Server.SHARED, Server.SLURM) and not of_queue:
             return _explain_short(sweep)
-        return _explain_none(sweep, of_queue, how_to_run(sweep, server))
+        return _explain_none(sweep, of_queue, how_to_run(sweep, server, kubectl))
     willing = [w for w in candidates if w.state not in _UNWILLING]
     if not willing:
         states = ", ".join(f"{clean(w.name)} is {clean(w.state)}" for w in candidates[:3])
@@ -119,7 +143,7 @@ def explain_no_worker(
         if sweep.id in worker.refuses:
             why = worker.refuses[sweep.id]
             return Notice(why.code, f"{clean(worker.name)} cannot run it: {clean(why.text)}")
-    return _explain_refusal(sweep, willing, server)
+    return _explain_refusal(sweep, willing, server, kubectl)
 
 
 def _explain_none(sweep: SweepView, pinned: Sequence[Worker], start: str) -> Notice:
@@ -164,7 +188,9 @@ def _may_run(worker: Worker, sweep: SweepView) -> bool:
     return bool(sweep.signature and worker.key) and sweep.signer in ("", worker.key)
 
 
-def _explain_refusal(sweep: SweepView, willing: Sequence[Worker], server: Server) -> Notice:
+def _explain_refusal(
+    sweep: SweepView, willing: Sequence[Worker], server: Server, kubectl: str
+) -> Notice:
     launch, who = sweep.launch, _each(willing)
     if launch.trainer in BUILT_IN:
         needs = "torch, numpy, pillow and scikit-learn"
@@ -176,8 +202,8 @@ def _explain_refusal(sweep: SweepView, willing: Sequence[Worker], server: Server
         remedy = "start a worker with that HPQ_CODE_KEY"
         if server is Server.CLUSTER:
             remedy = (
-                "enqueue with the workers' key: export HPQ_CODE_KEY=$(kubectl -n NAMESPACE get"
-                " secret hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"
+                f"enqueue with the workers' key: export HPQ_CODE_KEY=$({kubectl} get secret"
+                " hpq-code-key -o jsonpath='{.data.key}' | base64 -d)"
             )
         return Notice(
             "code-key-differs",

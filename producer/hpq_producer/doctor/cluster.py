@@ -16,6 +16,7 @@ from hpq_producer.cluster.redis_access import (
     kubectl_of,
     recreate_secrets,
 )
+from hpq_producer.diagnosis.pods import explain_pods, remedy_of
 from hpq_producer.doctor.local import Finding, good, note, poor, wrong
 from hpq_producer.terminal.text import trials_of
 
@@ -71,7 +72,7 @@ def _redis(api: KubernetesApi) -> Iterator[Finding]:
     if not raws:
         describe = f"{kubectl} describe statefulset {SERVICE}"
         why = _last_warning(api, SERVICE, "FailedCreate")
-        remedy = _remedies(why.removeprefix(": ")) + describe
+        remedy = remedy_of(why) + describe
         yield wrong("redis-pod-missing", f"StatefulSet {SERVICE} has no pod{why}", remedy)
     for raw in raws:
         pod = pod_of(raw, warning_events(api, raw["metadata"]["name"]))
@@ -109,46 +110,20 @@ def _last_warning(api: KubernetesApi, name: str, reason: str) -> str:
     return f": {refusal(str(found[-1].get('message', '')))}" if found else ""
 
 
-# The start of a pod's reason, and what to do about it.
-_REMEDIES = {
-    "ErrImagePull": "push the image to the registry; a private one needs imagePullSecrets",
-    "ImagePullBackOff": "push the image to the registry; a private one needs imagePullSecrets",
-    "Insufficient nvidia.com/gpu": (
-        "scale to fewer pods, add nodes, or install the NVIDIA GPU operator; without GPUs:"
-        " hpq manifests --gpus 0"
-    ),
-    "OOMKilled": "raise the memory limit, or train with smaller batches",
-    "quota ": "scale to fewer pods, or ask for a larger quota",
-    "without limits.cpu": (
-        "set cpu_limit of the queue, and of redis, in a cluster file (hpq manifests --example)"
-    ),
-    "CrashLoopBackOff": "the log of its last attempt: kubectl logs --previous",
-}
-
-
 def _workers(api: KubernetesApi, cluster: ClusterStatus) -> Iterator[Finding]:
     """Check each Deployment of workers, and its pods."""
-    kubectl, scaled_by = kubectl_of(api), autoscalers(api)
+    scaled_by = autoscalers(api)
     for one in cluster.deployments:
-        label = f"Deployment {one.name} (queue {one.queue})"
-        if one.reason:
-            remedy = _remedies(one.reason) + f"{kubectl} get events --field-selector type=Warning"
-            yield wrong("pods-refused", f"{label}: {one.reason}", remedy)
-        counts = f"{label}: {trials_of(one.wanted, 'pod')} wanted, {one.ready} ready"
         if one.ready >= one.wanted:
-            yield good("pods", counts)
-        else:
-            yield note("pods-not-ready", counts, f"{kubectl} logs deployment/{one.name}")
+            counts = f"{trials_of(one.wanted, 'pod')} wanted, {one.ready} ready"
+            yield good("pods", f"Deployment {one.name} (queue {one.queue}): {counts}")
+        for why in explain_pods(cluster, one.queue):
+            if why.code == "pods-starting":
+                yield note(why.code, why.text)
+            elif why.code != "scaled-to-0":
+                yield wrong(why.code, why.text)
         if name := scaled_by.get(one.name):
             yield good("autoscaled", f"{name} sets the number of pods of {one.name}")
-    for pod in cluster.pods:
-        if pod.reason:
-            remedy = f"{_remedies(pod.reason)}{kubectl} describe pod {pod.name}"
-            yield wrong("pod-trouble", f"pod {pod.name}, {pod.phase}: {pod.reason}", remedy)
-
-
-def _remedies(reason: str) -> str:
-    return "".join(f"{text}; " for mark, text in _REMEDIES.items() if reason.startswith(mark))
 
 
 def keys_agree(ours: str, key: str) -> Finding | None:

@@ -24,6 +24,7 @@ from hpq.gpus import cuda_mismatch, gpu_names
 from hpq.settings import Settings
 from hpq.store.worker_reader import server_memory
 from hpq_producer.diagnosis.notices import POD_STORE
+from hpq_producer.diagnosis.pods import why_no_pod_runs
 from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.home_files import bytes_of
 from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES, person_of
@@ -137,7 +138,10 @@ def _users(session: Session, config: str) -> Iterator[Finding]:
 
 def _workers(session: Session, in_cluster: str | None) -> Iterator[Finding]:
     workers = session.reader.workers.live()
-    if not workers:
+    reasons = why_no_pod_runs(session, workers) if in_cluster is None else []
+    for reason in reasons:
+        yield poor(reason.code, reason.text)
+    if not workers and not reasons:
         remedy = how_to_start(session.server, kubectl=session.kubectl)
         if in_cluster is not None:  # the checks of the cluster report why pods do not start
             remedy = how_to_start(Server.CLUSTER, kubectl=in_cluster)

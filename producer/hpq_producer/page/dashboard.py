@@ -267,7 +267,7 @@ class Dashboard:
         return StreamingResponse(_chunks(file), media_type=kind, headers=headers)
 
     def _sweeps(self) -> str:
-        found = read_sweeps(self._reader, _SWEEPS, self._session.server)
+        found = read_sweeps(self._reader, _SWEEPS, self._session)
         columns, rows = [c.title for c in COLUMNS], []
         age = columns.index("age")
         for sweep, row in zip(found.sweeps, found.rows(), strict=True):

@@ -100,7 +100,7 @@ class Sweep:
         """
         sweep = self._now()
         with api_session(self.id) as session:
-            why = explain_waits(session.reader, [sweep], session.server).get(sweep.id)
+            why = explain_waits(session.reader, [sweep], session).get(sweep.id)
         return state_word(sweep, why)
 
     @property
@@ -333,6 +333,6 @@ def sweeps(newest: int | None = None) -> Listing[Sweep]:
 def _listing(session: Session, found: Sequence[SweepView]) -> Listing[Sweep]:
     shown, reader = found[:SHOWN], session.reader
     read, best = reader.sweeps.best_of_each(shown)
-    waits = explain_waits(reader, shown, session.server)
+    waits = explain_waits(reader, shown, session)
     rows = SweepList(sweeps=read, best=best, waits=waits, at_ms=reader.now_ms()).rows()
     return Listing(map(Sweep._of, found), COLUMNS, rows)

@@ -197,7 +197,7 @@ def print_summary(session: Session, sweep: SweepView, *, top: int = 20) -> None:
     reader, columns = session.reader, stdout_info().columns
     summaries, front = _read(session, sweep)
     summary, best = summaries[0], _top(session, sweep, front, top)
-    why = explain_waits(reader, [sweep], session.server).get(sweep.id)
+    why = explain_waits(reader, [sweep], session).get(sweep.id)
     head = f"{sweep.id}  {state_span(sweep, why).text}  {', '.join(state_counts(sweep))}"
     show_lines([[Span(head)]], whole=True)
     if why:
@@ -264,7 +264,7 @@ def _top(session: Session, sweep: SweepView, front: Front | None, top: int) -> S
 def print_summary_data(session: Session, sweep: SweepView, output: Format, *, top: int) -> None:
     """Print the summary as JSON, YAML or CSV."""
     reader = session.reader
-    why = explain_waits(reader, [sweep], session.server).get(sweep.id)
+    why = explain_waits(reader, [sweep], session).get(sweep.id)
     summaries, front = _read(session, sweep)
     summary, best = summaries[0], _top(session, sweep, front, top)
     winner = judge_winner(reader, sweep)
@@ -325,7 +325,7 @@ def print_comparison(session: Session, sweeps: Sequence[SweepView], *, top: int)
     rows: dict[str, list[str]] = {}
     varying = dict.fromkeys(name for sweep in sweeps for name in sweep.varying)
     for sweep in sweeps:
-        waits = explain_waits(reader, [sweep], session.server)
+        waits = explain_waits(reader, [sweep], session)
         summary = SweepSummary(sweep, session.settings.cache).add(reader.trials.begun(sweep.id))
         best = reader.trials.best(sweep, max(top, 2))
         ranked.append(best)

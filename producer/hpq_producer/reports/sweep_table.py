@@ -17,7 +17,7 @@ from hpq_producer.diagnosis.waiting import (
     explain_no_worker,
     explain_queue_position,
 )
-from hpq_producer.session import Server
+from hpq_producer.session import Session
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration, measure, planned
@@ -51,7 +51,7 @@ class SweepList:
         return [sweep_row(one, self.best, self.waits, self.at_ms) for one in self.sweeps]
 
 
-def read_sweeps(reader: StoreReader, newest: int, server: Server) -> SweepList:
+def read_sweeps(reader: StoreReader, newest: int, session: Session | None) -> SweepList:
     """Read the N newest sweeps, unfinished ones first, then those that cannot be decoded."""
     found, best = reader.sweeps.best_of_each(reader.sweeps.get_each(reader.sweeps.ids(newest)))
     sweeps = [one for one in found if isinstance(one, SweepView)]
@@ -60,13 +60,13 @@ def read_sweeps(reader: StoreReader, newest: int, server: Server) -> SweepList:
     return SweepList(
         sweeps=[*sweeps, *unreadable],
         best=best,
-        waits=explain_waits(reader, sweeps, server),
+        waits=explain_waits(reader, sweeps, session),
         at_ms=reader.now_ms(),
     )
 
 
 def explain_waits(
-    reader: StoreReader, sweeps: Sequence[SweepView], server: Server
+    reader: StoreReader, sweeps: Sequence[SweepView], session: Session | None
 ) -> dict[str, Notice]:
     """Return, by sweep id, why no worker claims trials of a running sweep."""
     idle = [s for s in sweeps if s.state is SweepState.RUNNING and not s.counts.running]
@@ -78,7 +78,9 @@ def explain_waits(
         idle = [s for s in sweeps if s.state is SweepState.RUNNING and s.counts.waits]
     owners = reader.owners.of({s.owner for s in idle if s.counts.waits})
     found = {
-        s.id: full or explain_limit(s, owners.get(s.owner)) or explain_no_worker(s, workers, server)
+        s.id: full
+        or explain_limit(s, owners.get(s.owner))
+        or explain_no_worker(s, workers, session)
         for s in idle
     }
     free = [s for s in idle if not found[s.id] and not s.counts.running]

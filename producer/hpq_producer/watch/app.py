@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Generic, TextIO, TypeVar
 
@@ -24,7 +23,6 @@ from hpq.errors import DecodeError, HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.actions import control
 from hpq_producer.analysis.summary import SweepSummary
-from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.follow import BLOCK_MS, is_settled
 from hpq_producer.query.selection import Selection
@@ -68,9 +66,8 @@ def watch_sweep(
     stream = sys.stdout
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return print_lines(session, sid, stream, leave)
-    with closing(PodWatcher(session)) as pods:
-        view = View(sweep="" if several else sid, mode=Mode.SWEEPS if several else Mode.LIST)
-        return _Watch(session, view, stream, leave, on_quit, pods).run(until_done)
+    view = View(sweep="" if several else sid, mode=Mode.SWEEPS if several else Mode.LIST)
+    return _Watch(session, view, stream, leave, on_quit).run(until_done)
 
 
 def _important(reader: StoreReader, sweep: SweepView, columns: int) -> list[Line]:
@@ -151,12 +148,11 @@ class _Watch:
         stream: TextIO,
         leave: Leave,
         on_quit: str,
-        pods: PodWatcher,
     ) -> None:
         # A client that does not retry by itself: the frame says when Redis is away, and keys work.
         quick = connect(session.url, retries=0, timeout_s=3.0)
         self._reader = reader_of(quick, session.settings)
-        self._scenes = SceneReader(self._reader, pods)
+        self._scenes = SceneReader(self._reader, session)
         self._session, self._stream, self._leave, self._on_quit = session, stream, leave, on_quit
         self._view, self._scene = view, Scene(on_quit=on_quit)
         self._away_since = self._seen_at = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
 
@@ -17,15 +17,13 @@ from hpq.store.reader import StoreReader
 from hpq_producer.actions.limits import in_words
 from hpq_producer.analysis.pruning import describe_prune_event
 from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.cluster.pods import PodWatcher
-from hpq_producer.diagnosis.pods import explain_waiting_with_pods
 from hpq_producer.diagnosis.verdict import (
     explain_unreported_metric,
     needed_actions,
     note_lines,
     status_lines,
 )
-from hpq_producer.diagnosis.waiting import without_counts
+from hpq_producer.diagnosis.waiting import explain_waiting, without_counts
 from hpq_producer.query.follow import SweepUpdate, follow, is_settled
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import terminal_info
@@ -169,16 +167,10 @@ def print_lines(
     Raises:
         NotFound: the sweep is not there, or was removed meanwhile.
     """
-    with closing(PodWatcher(session)) as pods:
-        return _print_lines(session.reader, sid, stream, leave, pods)
-
-
-def _print_lines(
-    reader: StoreReader, sid: str, stream: TextIO, leave: Leave, pods: PodWatcher
-) -> SweepState:
+    reader = session.reader
     changes = follow(reader, sid, rows=_RUNNING, with_trials=True)
     status = next(changes).status
-    stuck = explain_waiting_with_pods(status, pods)
+    stuck = explain_waiting(status, session)
     print(plain(flow(status_lines(status, _WIDE, stuck)[:1], _WIDE)[0]), file=stream)
     for trial in status.running:
         print(running_line(trial, status.sweep, status.at_ms), file=stream)
@@ -187,7 +179,7 @@ def _print_lines(
     printed: set[str] = set()
     begun = {t.id.number for t in status.running}  # their start has been printed
     while True:
-        stuck = explain_waiting_with_pods(status, pods)
+        stuck = explain_waiting(status, session)
         for key, text in _notes(status, begun, stuck):
             if key not in printed:
                 print(text, file=stream)

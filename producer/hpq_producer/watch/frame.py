@@ -15,7 +15,6 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq_producer.analysis.front import metrics_of
 from hpq_producer.analysis.trial_row import TrialRow
-from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.verdict import needed_actions, note_lines, status_lines
 from hpq_producer.reports.ranking import column_names
 from hpq_producer.reports.show import trial_lines
@@ -259,17 +258,13 @@ def _missing(sweep: SweepView, view: View, layout: Layout) -> list[str]:
 
 
 def _workers(scene: Scene, columns: int, room: int) -> list[Line]:
-    """Live workers and pods that are not at work, in at most `room` lines."""
+    """Live workers, in at most `room` lines."""
     status = scene.sweep_status
-    if not (status.workers or scene.cluster) or room < 1:
+    if not status.workers or room < 1:
         return []
     states = Counter(clean(w.state) for w in status.workers)
-    words = f"workers: {', '.join(f'{n} {s}' for s, n in sorted(states.items())) or 'none'}"
-    rows: list[Line] = []
-    if scene.cluster:
-        words += f"; {pods.count_pods(scene.cluster, status.sweep.queue)}"
-        rows = pods.pod_rows(scene.cluster, status.workers, status.sweep.queue, columns)
-    rows = [*rows, *_worker_rows(status.workers, status.at_ms, columns)]
+    words = f"workers: {', '.join(f'{n} {s}' for s, n in sorted(states.items()))}"
+    rows = _worker_rows(status.workers, status.at_ms, columns)
     # The list may have all but a fifth; what it leaves blank is free.
     room = min(room, 1 + len(rows), max(3, room // 5, room + _LEAST_LIST - len(scene.rows)))
     if room < 2:

@@ -20,12 +20,11 @@ from hpq_producer.analysis.attempts import Attempt, attempts_of
 from hpq_producer.analysis.front import front_of
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.analysis.winner import Winner, judge_winner
-from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
-from hpq_producer.diagnosis.pods import explain_waiting
 from hpq_producer.diagnosis.verdict import front_items
+from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.reports.logs import LINES, read_log
 from hpq_producer.reports.sweep_table import SweepList, read_sweeps
-from hpq_producer.session import Server
+from hpq_producer.session import Session
 from hpq_producer.terminal.style import Line, TerminalInfo
 from hpq_producer.watch.view import View
 
@@ -90,7 +89,6 @@ class Scene:
     not_taken: Notice | None = None
     stale: str = ""  # why the status is not of now
     on_quit: str = "quit"  # what the key q does
-    cluster: ClusterStatus | None = None  # if its pods are this Redis's workers
     is_live: bool = True  # False: printed once, without keys, as short as it may be
     is_searching: bool = False  # the filter reads the trials
     detail: Detail | None = None
@@ -120,8 +118,9 @@ class _KeptCurve:
 class SceneReader:
     """Reads scenes of one sweep, and of the list of sweeps."""
 
-    def __init__(self, reader: StoreReader, pods: PodWatcher | None = None) -> None:
-        self._reader, self._pods = reader, pods
+    def __init__(self, reader: StoreReader, session: Session | None = None) -> None:
+        self._reader = reader
+        self._session = session
         self.found: list[int] | None = None  # what the filter picks; None: not known yet
         self.standing = Standing()
         self._rows: dict[int, TrialView] = {}
@@ -137,11 +136,10 @@ class SceneReader:
 
     def sweeps(self) -> SweepList:
         """The newest sweeps."""
-        server = self._pods.server if self._pods else Server.SHARED
-        return read_sweeps(self._reader, _SWEEPS, server)
+        return read_sweeps(self._reader, _SWEEPS, self._session)
 
     def read(self, view: View, terminal: TerminalInfo, *, is_live: bool = True) -> Scene:
-        """Everything that a frame of this size shows; only one that is not live waits for pods."""
+        """Everything that a frame of this size shows."""
         if view.sweep != self._sid:
             self._rows, self._curves, self._sid = {}, {}, view.sweep
         status = self._reader.status(view.sweep, _RUNNING, top=2, recent=3)
@@ -154,7 +152,6 @@ class SceneReader:
             shown = View(sweep=view.sweep, order=view.order, filter=view.filter, top=first)
             numbers, total = self._numbers(shown, status.sweep, terminal.rows)
         rows = self._trials(view.sweep, numbers)
-        cluster = self._pods.status(status.workers, wait=not is_live) if self._pods else None
         return Scene(
             status=status,
             rows=rows,
@@ -163,8 +160,7 @@ class SceneReader:
             curves=self._points(status.sweep, rows),
             winner=self._judged(status),
             standing=self.standing,
-            not_taken=explain_waiting(status, cluster, self._pods),
-            cluster=cluster,
+            not_taken=explain_waiting(status, self._session),
             is_live=is_live,
             is_searching=bool(view.filter) and self.found is None,
             detail=self._detail(status.sweep, view.trial) if view.trial else None,

@@ -2,59 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from hpq.errors import Forbidden, NotFound
 from hpq_producer.cluster.pods import read_cluster
 from hpq_producer.doctor.cluster import _redis, _workers, keys_agree
 from hpq_producer.doctor.local import Finding
+from tests.support.kube_api import KubeApi, pod, workers
 
 KUBECTL = "kubectl --context moon -n apollo"
-
-
-class Server:
-    """An API server that has these objects."""
-
-    context, namespace = "moon", "apollo"
-
-    def __init__(self, has: dict[str, Any]) -> None:
-        self._has = has
-
-    def of(self, path: str) -> str:
-        return path.rpartition("/v1/")[2]
-
-    def get(self, path: str, **query: str) -> Any:
-        if path.startswith("secrets/"):
-            raise Forbidden("may not")
-        if path not in self._has:
-            raise NotFound(f"{path} not found")
-        found = self._has[path]
-        return {"items": found} if isinstance(found, list) else found
-
-
-def pod(name: str, settings: str = "", made: str = "", **status: Any) -> dict[str, Any]:
-    """A worker's pod as the API has it."""
-    reads = [{"configMapRef": {"name": settings}}] if settings else []
-    return {
-        "metadata": {"name": name, "creationTimestamp": made, "labels": {}},
-        "spec": {"containers": [{"name": "worker", "envFrom": reads}]},
-        "status": {"phase": "Running", **status},
-    }
-
-
-def deployment(name: str, queue: str, refusal: str = "", settings: str = "") -> dict[str, Any]:
-    """A Deployment of workers, one of whose pods may be refused."""
-    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}
-    template = pod("t", settings)
-    template["metadata"]["labels"] = {"hpq/queue": queue}
-    return {
-        "metadata": {"name": name},
-        "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template},
-        "status": {
-            "replicas": 2, "readyReplicas": 2,
-            "conditions": [{**condition, "message": refusal}] if refusal else [],
-        },
-    }  # fmt: skip
 
 
 QUOTA = (
@@ -62,30 +18,28 @@ QUOTA = (
 )
 
 
-def of_workers(has: dict[str, Any], level: str) -> list[Finding]:
-    """What is found of the workers, of one level."""
-    api: Any = Server({"pods": [], "events": [], **has})
-    return [one for one in _workers(api, read_cluster(api)) if one.level == level]
+def of_workers(*deployments: Any, pods: Sequence[Any] = ()) -> list[Finding]:
+    """What is found of the workers."""
+    api: Any = KubeApi({"deployments": list(deployments), "pods": list(pods)}, "moon", "apollo")
+    return list(_workers(api, read_cluster(api)))
 
 
-def test_a_refused_pod_is_reported_with_the_reason() -> None:
-    raws = [deployment("hpq-worker", "default"), deployment("hpq-worker-big", "big", QUOTA)]
-    (big,) = of_workers({"deployments": raws}, "wrong")
-    assert big.code == "pods-refused" and "quota few" in big.what
-    assert "quota" in big.remedy and big.remedy.endswith(
-        f"{KUBECTL} get events --field-selector type=Warning"  # which hpq's Roles permit
-    )
-
-
-def test_a_pod_that_does_not_work_is_told_with_what_to_do() -> None:
+def test_workers_that_do_not_run_are_wrong_and_those_that_start_or_are_not_wanted_are_not() -> None:
+    well, none = workers(1, ready=1, queue="small"), workers(0, queue="none")
+    found = of_workers(well, none, workers(3, queue="big", refusal=QUOTA))
+    assert [(one.level, one.code) for one in found] == [
+        ("good", "pods"),
+        ("good", "pods"),
+        ("wrong", "pods-refused"),
+    ]
+    assert f"{KUBECTL} get events" in found[-1].what  # which hpq's Roles permit
+    (starts,) = of_workers(workers(1), pods=[pod("p1", phase="Pending")])
+    assert (starts.level, starts.code) == ("note", "pods-starting")
     waiting = {"name": "worker", "state": {"waiting": {"reason": "ErrImagePull"}}, "image": "no:1"}
-    broken = pod("hpq-worker-x-a", phase="Pending", containerStatuses=[waiting])
-    (told,) = of_workers(
-        {"deployments": [deployment("hpq-worker", "default")], "pods": [broken]}, "wrong"
-    )
-    assert told.code == "pod-trouble" and "no:1" in told.what
-    assert "imagePullSecrets" in told.remedy
-    assert told.remedy.endswith(f"{KUBECTL} describe pod hpq-worker-x-a")
+    broken = pod("p1", phase="Pending", containerStatuses=[waiting])
+    (wrong,) = of_workers(workers(3, ready=2), pods=[broken])
+    assert (wrong.level, wrong.code) == ("wrong", "pod-trouble")
+    assert f"{KUBECTL} describe pod p1" in wrong.what
 
 
 def test_of_a_redis_that_is_not_ready_it_is_told_what_makes_it_so() -> None:
@@ -95,7 +49,7 @@ def test_of_a_redis_that_is_not_ready_it_is_told_what_makes_it_so() -> None:
             for name in ("data-hpq-redis-0", "of-another-application")
         ]
         has = {"pods": list(pods), "events": events, "persistentvolumeclaims": claims}
-        return list(_redis(Server(has)))  # type: ignore[arg-type]
+        return list(_redis(KubeApi(has, "moon", "apollo")))  # type: ignore[arg-type]
 
     mount = {
         "reason": "FailedMount",
@@ -123,7 +77,7 @@ def test_a_claim_that_waits_for_its_pod_is_no_problem_of_its_own() -> None:
     message = 'pods "hpq-redis-0" is forbidden: failed quota: few: must specify limits.cpu for: a'
     events = [{"reason": "FailedCreate", "message": message}]
     has = {"pods": [], "events": events, "persistentvolumeclaims": [claim]}
-    (missing,) = _redis(Server(has))  # type: ignore[arg-type]
+    (missing,) = _redis(KubeApi(has, "moon", "apollo"))  # type: ignore[arg-type]
     assert missing.code == "redis-pod-missing"
     assert "without limits.cpu, quota few refuses the pod" in missing.what
     assert "cpu_limit" in missing.remedy

@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hpq.domain.status import DurationStats, SweepStatus, Worker
-from hpq.domain.sweep import Launch, SweepView
-from hpq_producer.cluster.objects import (
-    Pod,
-    deployment_of,
-    pod_of,
-    scheduling_reason,
-)
-from hpq_producer.cluster.pods import ClusterStatus, read_cluster
-from hpq_producer.diagnosis.pods import explain_no_pod, troubled_pods
-from hpq_producer.terminal.style import TerminalInfo, plain
-from hpq_producer.terminal.text import width
-from hpq_producer.watch.frame import render
-from hpq_producer.watch.scene import Scene
-from hpq_producer.watch.view import View
-from tests.support.constants import DATA
-from tests.support.golden import Golden
-
-SEEN: dict[str, Any] = json.loads((DATA / "kube" / "objects.json").read_text("utf-8"))
+from hpq_producer.cluster.objects import deployment_of, pod_of, scheduling_reason
+from hpq_producer.cluster.pods import read_cluster
+from tests.support.kube_api import SEEN, KubeApi, workers
 
 
 @pytest.mark.parametrize(
@@ -123,105 +106,13 @@ def test_the_scheduler_s_words_are_kept_without_its_counts(message: str, short: 
     assert scheduling_reason("Unschedulable", message) == short
 
 
-def test_why_nobody_works_is_told_by_the_pods_of_the_class() -> None:
-    workers, pod = deployment_of(SEEN["quota"]), pod_of(SEEN["gpu"])
-    cluster = ClusterStatus(context="c", namespace="n", deployments=(workers,), pods=(pod,), at=0)
-    refused, unknown = explain_no_pod(cluster, "default"), explain_no_pod(cluster, "big")
-    assert refused and refused.code == "pods-refused" and "quota few" in refused.text
-    assert refused.text.endswith("hpq doctor --cluster --context c -n n")
-    assert unknown and unknown.code == "no-deployment"
-    assert troubled_pods(cluster, ()) == [pod]
-    well = Pod(name="a", phase="Running", queue="default", is_ready=True)
-    assert troubled_pods(
-        ClusterStatus(context="c", namespace="n", deployments=(), pods=(well,), at=0), ()
-    ) == [well]
-
-
-class Server:
-    """The few answers of an API server that matter here."""
-
-    context, namespace = "my lab", "ml"
-
-    def __init__(self, replicas: int, *scalers: dict[str, Any]) -> None:
-        self._scalers, self.asked = list(scalers), list[str]()
-        self._deployment = json.loads(json.dumps(SEEN["quota"]))
-        self._deployment["spec"]["replicas"] = replicas
-        self._deployment["status"]["conditions"] = []
-
-    def of(self, path: str) -> str:
-        return path
-
-    def get(self, path: str, **query: str) -> Any:
-        self.asked.append(path.rpartition("/")[2])
-        found = {"deployments": [self._deployment], "horizontalpodautoscalers": self._scalers}
-        return {"items": found.get(self.asked[-1], [])}
-
-
-def scaler(target: str, **labels: str) -> dict[str, Any]:
-    """An autoscaler of a Deployment, as the API has it; KEDA's have its label."""
-    labels = {f"scaledobject.keda.sh/{key}": value for key, value in labels.items()}
-    return {
-        "metadata": {"name": "auto", "labels": labels},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": target}},
-    }
-
-
 @pytest.mark.parametrize(
-    ("scalers", "case"),
-    [
-        ((), "scaled to 0"),
-        ((scaler("other", name="x"),), "scaled to 0"),
-        ((scaler("hpq-worker", name="few"),), "scaled to 0 by KEDA"),
-        ((scaler("hpq-worker"),), "scaled to 0 below an HPA"),
-    ],
+    ("wanted", "asked"),
+    [(0, ["deployments", "horizontalpodautoscalers", "pods"]), (1, ["deployments", "pods"])],
 )
-def test_where_none_are_wanted_it_is_told_who_decides_that(
-    scalers: tuple[dict[str, Any], ...], case: str, golden: Golden
+def test_autoscalers_are_asked_for_only_if_a_deployment_wants_no_pod(
+    wanted: int, asked: list[str]
 ) -> None:
-    server = Server(0, *scalers)
-    why = explain_no_pod(read_cluster(server), "default")  # type: ignore[arg-type]
-    assert why and why.code == "scaled-to-0"
-    golden.check("waiting", case, why.text)
-    assert server.asked == ["deployments", "horizontalpodautoscalers", "pods"]
-
-
-def test_a_class_that_is_scaled_to_0_is_named_to_who_scales_it_up() -> None:
-    big = replace(deployment_of(SEEN["quota"]), wanted=0, queue="big")
-    cluster = ClusterStatus(context="c", namespace="n", deployments=(big,), pods=(), at=0)
-    why = explain_no_pod(cluster, "big")
-    assert (
-        why
-        and why.code == "scaled-to-0"
-        and why.text.endswith("-n n scale deployment/hpq-worker --replicas=N`")
-    )
-
-
-def test_no_autoscaler_is_asked_for_where_pods_are_wanted() -> None:
-    server = Server(1, scaler("hpq-worker"))
-    read_cluster(server)  # type: ignore[arg-type]
-    assert server.asked == ["deployments", "pods"]
-
-
-@pytest.mark.parametrize(("columns", "rows"), [(44, 10), (80, 24), (200, 60)])
-def test_a_frame_has_the_pods_that_do_not_work_before_the_workers_and_keeps_its_size(
-    columns: int, rows: int
-) -> None:
-    pods = tuple(replace(pod_of(SEEN["gpu"]), name=f"hpq-worker-{n}") for n in range(9))
-    cluster = ClusterStatus(
-        context="c", namespace="n", deployments=(deployment_of(SEEN["quota"]),), pods=pods, at=0
-    )
-    worker = Worker(name="w1", queue="default", state="busy", device="GPU")
-    sweep = SweepView(id="s", name="s", digest="", launch=Launch(trainer="digits"))
-    status = SweepStatus(
-        sweep=sweep, at_ms=1, running=(), best=(), recent=(), workers=(worker,),
-        durations=DurationStats(), last_event="1-0",
-    )  # fmt: skip
-    look, scene = TerminalInfo(columns=columns, rows=rows), Scene(status=status, cluster=cluster)
-    lines = [plain(line) for line in render(View(), scene, look)[0]]
-    assert len(lines) <= rows and all(width(line) <= columns for line in lines)
-    text = "\n".join(lines)
-    assert ("3 wanted, 1 ready" in text and "Insufficient" in text) or rows == 10
-    alone = replace(status, workers=())
-    look = TerminalInfo(columns=80, rows=24)
-    shown = [plain(line) for line in render(View(), replace(scene, status=alone), look)[0]]
-    assert "pods: 3 wanted" in "\n".join(shown)
+    api: Any = KubeApi({"deployments": [workers(wanted)], "pods": []})
+    read_cluster(api)
+    assert api.asked == asked

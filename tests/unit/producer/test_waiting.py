@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 from hpq.domain.status import Worker
 from hpq.domain.sweep import FUNCTION, Launch, SweepView
 from hpq.notice import Notice
+from hpq_producer.connection_record import KUBECTL
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.session import Server
 from tests.support.golden import Golden
@@ -35,6 +38,11 @@ def _code(notice: Notice | None) -> str | None:
     return notice and notice.code
 
 
+def _at(server: Server) -> Any:
+    """Return what is asked of a session at a server; its pods are not readable."""
+    return SimpleNamespace(server=server, kubectl=KUBECTL, connection=None)
+
+
 DIGITS, PROGRAM = Launch(trainer="digits"), Launch(program="train.py")
 
 
@@ -42,18 +50,19 @@ def test_a_foreign_key_with_a_connection_is_mended_on_the_laptop_by_the_clusters
     golden: Golden,
 ) -> None:
     sweep = replace(_sweep(DIGITS), launch=Launch(program="t.py"), signature="s", signer="aaaa")
-    why = explain_no_worker(sweep, [_worker(key="bbbb")], Server.CLUSTER)
+    why = explain_no_worker(sweep, [_worker(key="bbbb")], _at(Server.CLUSTER))
     assert why and why.code == "code-key-differs"
     golden.check("waiting", "the code key of a cluster", why.text)
 
 
-def test_with_a_connection_the_remedy_is_the_clusters_and_no_worker_of_this_machine(
+def test_workers_of_a_cluster_that_run_another_sweep_are_scaled_and_not_started_here(
     golden: Golden,
 ) -> None:
     for queue in ("default", "big"):
-        why = explain_no_worker(_sweep(DIGITS, queue), [], Server.CLUSTER)
-        assert why and why.code == "no-worker"
-        golden.check("waiting", f"no worker of queue {queue} in a cluster", why.text)
+        pinned = [_worker(queue=queue, only="other-11111")]
+        why = explain_no_worker(_sweep(DIGITS, queue), pinned, _at(Server.CLUSTER))
+        assert why and why.code == "workers-pinned"
+        golden.check("waiting", f"one pinned worker of queue {queue} in a cluster", why.text)
 
 
 def test_no_worker_of_the_queue_names_the_command_that_starts_one(golden: Golden) -> None:
@@ -71,7 +80,7 @@ def test_the_remedy_is_the_same_on_the_private_server(
         ("one worker", [_worker(only="demo-r24tt")]),
         ("two workers", [_worker(only="demo-r24tt"), _worker(name="w2", only="demo-r24tt")]),
     ):
-        why = explain_no_worker(_sweep(DIGITS), workers, Server.PRIVATE)
+        why = explain_no_worker(_sweep(DIGITS), workers, _at(Server.PRIVATE))
         assert why == explain_no_worker(_sweep(DIGITS), workers)
         assert why and "hpq run s-00000" in why.text and "HPQ_SWEEP" not in why.text
         golden.check("waiting", f"{what} for it on the private server", why.text)
@@ -79,7 +88,7 @@ def test_the_remedy_is_the_same_on_the_private_server(
 
 def test_on_the_private_server_only_its_script_runs_the_trials_of_a_function() -> None:
     sweep = _sweep(Launch(trainer=FUNCTION), FUNCTION)
-    why = explain_no_worker(sweep, [], Server.PRIVATE)
+    why = explain_no_worker(sweep, [], _at(Server.PRIVATE))
     assert why and "hpq.agent" in why.text and "hpq run" not in why.text
 
 
@@ -133,15 +142,15 @@ def test_no_worker_of_a_slurm_cluster_names_the_job_script_and_no_command_for_a_
     golden: Golden,
 ) -> None:
     for queue in ("default", "small"):
-        why = explain_no_worker(_sweep(PROGRAM, queue), [], Server.SLURM)
+        why = explain_no_worker(_sweep(PROGRAM, queue), [], _at(Server.SLURM))
         assert why and why.code == "no-worker" and "hpq run" not in why.text
         golden.check("waiting", f"no worker of queue {queue} on Slurm", why.text)
 
 
 def test_a_trial_that_was_cut_off_needs_longer_jobs_of_slurm() -> None:
     cut = replace(_sweep(DIGITS), least_ms=4 * 3_600_000)
-    why = explain_no_worker(cut, [], Server.SHARED)
+    why = explain_no_worker(cut, [], _at(Server.SHARED))
     assert why and why.code == "time-left-short" and "--time 8:00:00" in why.text
-    assert _code(explain_no_worker(cut, [], Server.SLURM)) == "time-left-short"
-    assert _code(explain_no_worker(cut, [], Server.PRIVATE)) == "no-worker"
+    assert _code(explain_no_worker(cut, [], _at(Server.SLURM))) == "time-left-short"
+    assert _code(explain_no_worker(cut, [], _at(Server.PRIVATE))) == "no-worker"
     assert explain_no_worker(cut, [_worker()]) is None

@@ -20,8 +20,8 @@ from hpq.domain.trial import Failure, FailureKind, Params, Point, TrialState, Tr
 from hpq.notice import Notice
 from hpq_producer.analysis.front import front_of
 from hpq_producer.analysis.winner import judge
-from hpq_producer.diagnosis.pods import explain_waiting
 from hpq_producer.diagnosis.verdict import front_items, needed_actions
+from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.reports.sweep_table import SweepList
 from hpq_producer.terminal.charts import Scale
 from hpq_producer.terminal.style import TerminalInfo, paint

@@ -47,7 +47,7 @@ def ls(
         ids = reader.sweeps.ids(None if everything or picks else n)
         found, best = reader.sweeps.best_of_each(reader.sweeps.get_each(ids))
         sweeps = [one for one in found if isinstance(one, SweepView)]
-        waits = explain_waits(reader, sweeps, session.server)
+        waits = explain_waits(reader, sweeps, session)
         if picks:
             sweeps = _picked(sweeps, best, waits, tag, only)[: None if everything else n]
             found = list(sweeps)

@@ -80,7 +80,7 @@ def show(
 def _show_sweep(session: Session, sid: str, output: Format) -> None:
     reader = session.reader
     sweep = reader.sweeps.get(sid)
-    why = explain_waits(reader, [sweep], session.server).get(sid)
+    why = explain_waits(reader, [sweep], session).get(sid)
     if not output.is_data:
         signed = _signed(session.settings, sweep)
         eldest = reader.trials.longest_running([sid]).values()

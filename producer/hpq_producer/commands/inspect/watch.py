@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -12,10 +11,9 @@ from typer import Option
 
 from hpq.errors import UserError
 from hpq_producer.analysis.records import status_record
-from hpq_producer.cluster.pods import PodWatcher
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.pods import cluster_record, explain_waiting
 from hpq_producer.diagnosis.verdict import exit_code, needed_actions, time_left
+from hpq_producer.diagnosis.waiting import explain_waiting
 from hpq_producer.reports.sweep_table import COLUMNS, read_sweeps
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRef
@@ -49,7 +47,7 @@ def watch(
         raise UserError(text, code="usage")
     with open_session() as session:
         if several and once:
-            return show_table(COLUMNS, read_sweeps(session.reader, _MOST, session.server).rows())
+            return show_table(COLUMNS, read_sweeps(session.reader, _MOST, session).rows())
         if several:
             watch_sweep(session, "", several=True)
             return
@@ -66,16 +64,12 @@ def watch(
 
 def _frame(session: Session, sid: str) -> None:
     terminal, view = terminal_info(sys.stdout, os.environ), View(sweep=sid)
-    with closing(PodWatcher(session)) as pods:
-        scene = SceneReader(session.reader, pods).read(view, terminal, is_live=False)
+    scene = SceneReader(session.reader, session).read(view, terminal, is_live=False)
     for line in render(view, scene, terminal)[0]:
         print(paint(line, terminal))
 
 
 def _data(session: Session, sid: str, output: Format) -> None:
     status = session.reader.status(sid, _MOST, top=20, recent=20)
-    pods = PodWatcher(session)
-    cluster = pods.status_now(status.workers)
-    why = explain_waiting(status, cluster, pods)
-    record = status_record(status, why, needed_actions(status, why), time_left(status))
-    show_data({**record, "cluster": cluster_record(cluster) if cluster else None}, output)
+    why = explain_waiting(status, session)
+    show_data(status_record(status, why, needed_actions(status, why), time_left(status)), output)

@@ -9,15 +9,13 @@ from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
 from hpq_producer.analysis.records import worker_record
-from hpq_producer.cluster.pods import ClusterStatus, PodWatcher
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.notices import cluster_hint
-from hpq_producer.diagnosis.pods import count_pods, pod_rows
-from hpq_producer.diagnosis.waiting import how_to_start
+from hpq_producer.diagnosis.pods import why_no_pod_runs
+from hpq_producer.diagnosis.waiting import cluster_hint, how_to_start
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import print_message, show_table, stdout_info
+from hpq_producer.terminal.console import print_message, show_table
 from hpq_producer.terminal.output import Format, show_data
-from hpq_producer.terminal.style import Span, Style, plain
+from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column
 from hpq_producer.terminal.text import clean, duration
 
@@ -29,10 +27,8 @@ def workers(output: Output = Format.TABLE) -> None:
     """
     with open_session() as session:
         found = session.reader.workers.live()
-        pods = PodWatcher(session)
-        cluster = pods.status_now(found)
         if output.is_data:
-            return show_data([_record(w, cluster) for w in found], output)
+            return show_data([_record(w) for w in found], output)
         if found:
             show_table(_COLUMNS, _rows(found, session.reader.now_ms()))
             for line in _refused(session, found):
@@ -40,22 +36,17 @@ def workers(output: Output = Format.TABLE) -> None:
             for worker in found:
                 if worker.unreadable:
                     print_message(f"! {clean(worker.name)}: {clean(str(worker.notice))}")
-        elif cluster is None:
+        elif reasons := why_no_pod_runs(session, found):
+            for reason in reasons:
+                print_message(reason)
+        else:
             start = how_to_start(session.server, kubectl=session.kubectl)
             print_message(f"no worker is running; {start}{cluster_hint(session)}")
-        if cluster:
-            print_message(count_pods(cluster))
-            for row in pod_rows(cluster, found, None, stdout_info().columns):
-                print_message(plain(row).rstrip())
-        if pods.why:
-            print_message(f"cannot list the pods: {clean(pods.why)}")
 
 
-def _record(worker: Worker, cluster: ClusterStatus | None) -> dict[str, Any]:
-    """Return a worker's record with the state of its pod."""
-    pod = next((p for p in cluster.pods if p.name == worker.pod), None) if cluster else None
-    seen = {"phase": pod.phase, "ready": pod.is_ready, "reason": pod.reason or None} if pod else {}
-    return {**worker_record(worker), "pod": {"name": worker.pod, **seen} if worker.pod else None}
+def _record(worker: Worker) -> dict[str, Any]:
+    """Return a worker's record with the name of its pod."""
+    return {**worker_record(worker), "pod": {"name": worker.pod} if worker.pod else None}
 
 
 def _refused(session: Session, found: Sequence[Worker]) -> Iterator[str]:

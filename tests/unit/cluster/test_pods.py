@@ -1,0 +1,155 @@
+"""Why no pod of a queue runs, by what the API server answers, and how often it is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpq.errors import Forbidden, OutOfReach
+from hpq_producer.diagnosis import pods
+from hpq_producer.diagnosis.pods import INTERVAL_S, PodReasons
+from tests.support.golden import Golden
+from tests.support.kube_api import SEEN, KubeApi, pod, scaler, workers
+
+QUOTA = (
+    'pods "p" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2'
+)
+POLICY = (
+    'pods "p" is forbidden: violates PodSecurity "restricted:latest": unrestricted capabilities'
+)
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+LOW = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+
+ABOUT = {"involvedObject": {"name": SEEN["mount"]["metadata"]["name"]}}
+MOUNT_EVENTS = [{**ABOUT, **event} for event in SEEN["mount_events"]]
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def reasons_of(api: KubeApi, monkeypatch: pytest.MonkeyPatch, clock: Any = None) -> PodReasons:
+    """Return the reasons in a namespace that this API server has."""
+    monkeypatch.setattr(pods, "KubernetesApi", lambda context, namespace, timeout_s: api)
+    return PodReasons(api.context, api.namespace, clock or Clock())
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "names", "has"),
+    [
+        ("a GPU", "pod-trouble", "nvidia.com/gpu 5f88764899-qvjz6", {"pods": [SEEN["gpu"]]}),
+        ("an image", "pod-trouble", "nosuch:1 imagePullSecrets", {"pods": [SEEN["image"]]}),
+        ("a crash", "pod-trouble", "--previous", {"pods": [SEEN["crash"]]}),
+        ("memory", "pod-trouble", "24Mi --previous", {"pods": [SEEN["oom"]]}),
+        (
+            "a Secret",
+            "pod-trouble",
+            "hpq-redis-worker",
+            {"pods": [SEEN["mount"]], "events": MOUNT_EVENTS},
+        ),
+        ("a node", "pod-trouble", "p1 n1 Evicted", {"pods": [pod("p1", **LOW)]}),
+        ("several pods", "pod-trouble", "p1 more", {"pods": [pod(n, **LOW) for n in ("p1", "p2")]}),
+        (
+            "quota",
+            "pods-refused",
+            "hpq-worker few pods=2",
+            {"deployments": [workers(3, refusal=QUOTA)]},
+        ),
+        (
+            "policy",
+            "pods-refused",
+            "PodSecurity restricted",
+            {"deployments": [workers(3, refusal=POLICY)]},
+        ),
+        ("a pod that starts", "pods-starting", "p1 n1", {"pods": [pod("p1", phase="Pending")]}),
+        ("no pod yet", "pods-starting", "hpq-worker", {}),
+        (
+            "an unknown Redis",
+            "no-worker",
+            "logs deployment/hpq-worker",
+            {"deployments": [workers(1, ready=1)], "pods": [pod("p1", **READY)]},
+        ),
+        ("another queue", "no-deployment", "big", {"deployments": [workers(1, queue="big")]}),
+        ("scaled to 0", "scaled-to-0", "--replicas=N", {"deployments": [workers(0)]}),
+        (
+            "scaled to 0 by KEDA",
+            "scaled-to-0",
+            "describe scaledobject few",
+            {
+                "deployments": [workers(0)],
+                "horizontalpodautoscalers": [scaler("hpq-worker", name="few")],
+            },
+        ),
+        (
+            "scaled to 0 below an HPA",
+            "scaled-to-0",
+            "--replicas=N",
+            {"deployments": [workers(0)], "horizontalpodautoscalers": [scaler("hpq-worker")]},
+        ),
+        ("no right", "cluster-forbidden", "m", {"pods": Forbidden("m", code="cluster-forbidden")}),
+        (
+            "no answer",
+            "cluster-unreachable",
+            "m",
+            {"deployments": OutOfReach("m", code="cluster-unreachable")},
+        ),
+        ("an odd object", "no-worker", "KeyError", {"pods": [{}]}),
+    ],
+)
+def test_the_reason_names_the_object_and_the_command_of_this_cluster(
+    case: str,
+    code: str,
+    names: str,
+    has: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    golden: Golden,
+) -> None:
+    api = KubeApi({"deployments": [workers(3)], "pods": [], "events": [], **has})
+    why, *_ = reasons_of(api, monkeypatch).of("default")
+    assert why.code == code
+    assert all(name in why.text for name in names.split()), why.text
+    says_more = code in ("pods-refused", "pod-trouble", "pods-starting", "scaled-to-0")
+    assert not says_more or "kubectl --context 'my lab' -n ml " in why.text, why.text
+    golden.check("waiting", f"no pod: {case}", why.text)
+
+
+def test_without_a_queue_there_is_a_reason_for_each_queue_and_each_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = KubeApi(
+        {
+            "deployments": [workers(3, refusal=QUOTA), workers(0, queue="big")],
+            "pods": [SEEN["gpu"], SEEN["image"]],
+        }
+    )
+    found = reasons_of(api, monkeypatch).of()
+    assert [why.code for why in found] == [
+        "pods-refused",
+        "pod-trouble",
+        "pod-trouble",
+        "scaled-to-0",
+    ]
+
+
+def test_a_namespace_is_read_again_after_10_s_also_after_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api, clock = KubeApi({"deployments": [workers(3, refusal=QUOTA)], "pods": []}), Clock()
+    reasons = reasons_of(api, monkeypatch, clock)
+    quota = reasons.of("default")
+    api.has["deployments"] = OutOfReach("away", code="cluster-unreachable")
+    clock.now = INTERVAL_S - 0.1
+    assert reasons.of("default") == quota
+    assert [why.code for why in reasons.of("big")] == ["no-deployment"]
+    assert api.asked == ["deployments", "pods"]
+    clock.now = INTERVAL_S
+    for _ in range(3):
+        assert [why.code for why in reasons.of("default")] == ["cluster-unreachable"]
+    assert api.asked == ["deployments", "pods", "deployments"]
