@@ -121,7 +121,7 @@ def shared(cluster: Cluster, home: Path, images: Images) -> Iterator[Namespace]:
     """One namespace for most tests: Redis, a volume for checkpoints, CPU workers."""
     made = Namespace(cluster, f"hpq-test-{secrets.token_hex(3)}", home)
     try:
-        made.deploy(images.worker, "--with", "store", settings=SETTINGS | PASSING)
+        made.deploy(images.worker, keys="store: {}", settings=SETTINGS | PASSING)
         yield made
     finally:
         made.delete()

@@ -45,9 +45,11 @@ class Namespace:
         """`kubectl get … -o json` in this namespace, as data."""
         return self.cluster.get("-n", self.name, *words)
 
-    def manifests(self, *flags: object) -> list[dict[str, Any]]:
-        """What `hpq manifests` prints for this namespace, as data."""
-        words = ("manifests", "--namespace", self.name, *flags)
+    def manifests(self, *flags: object, keys: str = "{}") -> list[dict[str, Any]]:
+        """What `hpq manifests` prints for this namespace and the keys of a file, as data."""
+        path = self.home / f"{self.name}.yaml"
+        path.write_text(keys)
+        words = ("manifests", path, "--namespace", self.name, *flags)
         env = self.cluster.env | {"HPQ_HOME": str(self.home)}
         text = stdout_of(run_hpq(words, Path.cwd(), env, DEADLINE_S))
         return [one for one in yaml.safe_load_all(text) if one]
@@ -59,7 +61,8 @@ class Namespace:
     def deploy(
         self,
         image: str,
-        *flags: object,
+        *,
+        keys: str = "{}",
         replicas: int | None = 1,
         settings: Mapping[str, str] = SETTINGS,
         change: Callable[[list[dict[str, Any]]], None] = lambda objects: None,
@@ -68,8 +71,8 @@ class Namespace:
 
         `change` may alter the objects before they are applied; no replicas: an autoscaler decides.
         """
-        words = ("--create-namespace", "--image", image, "--gpus", 0, *flags)
-        objects = tweaked(self.manifests(*words), settings)
+        words = ("--create-namespace", "--image", image, "--gpus", 0)
+        objects = tweaked(self.manifests(*words, keys=keys), settings)
         for one in objects if replicas is not None else ():
             if (one["kind"], one["metadata"]["name"]) == ("Deployment", "hpq-worker"):
                 one["spec"]["replicas"] = replicas

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -26,12 +24,12 @@ def installed(make_namespace: MakeNamespace) -> Namespace:
 
 
 def test_an_apply_leaves_the_count_of_pods_as_it_was_scaled(installed: Namespace) -> None:
-    installed.apply(installed.manifests(*WORDS, "--set", "HPQ_LOG=debug"))
+    installed.apply(installed.manifests(*WORDS, keys="settings: {HPQ_LOG: debug}"))
     assert installed.get("deployment", "hpq-worker")["spec"]["replicas"] == 0
 
 
 def test_an_apply_takes_back_a_change_that_redis_cannot_start_with(installed: Namespace) -> None:
-    installed.apply(installed.manifests(*WORDS, "--with", "tls"))  # and no Secret hpq-redis-tls
+    installed.apply(installed.manifests(*WORDS, keys="tls: true"))  # and no Secret hpq-redis-tls
     redis = "app.kubernetes.io/name=hpq-redis"
     wait_for(lambda: not installed.ready(redis), "Redis to be replaced", tell=installed.tell)
     wait_for(lambda: len(installed.pods(redis)) == 1, "its new pod", tell=installed.tell)
@@ -67,12 +65,11 @@ QUOTA = {
 
 
 def test_a_queue_takes_its_own_nodes_and_a_quota_on_cpus_takes_its_pods(
-    make_namespace: MakeNamespace, tmp_path: Path
+    make_namespace: MakeNamespace,
 ) -> None:
     made = make_namespace()
-    path = tmp_path / "cluster.yaml"
-    path.write_text(QUEUES % {"name": made.name})
-    objects = made.manifests(*WORDS[0:1], *WORDS[3:], "-f", path)
+    words = (*WORDS[0:1], *WORDS[3:])
+    objects = made.manifests(*words, keys=QUEUES % {"name": made.name})
     made.apply([one for one in objects if one["kind"] == "Namespace"])
     made.kubectl("apply", "-f", "-", given=yaml.safe_dump(QUOTA))
     made.apply([one for one in objects if one["kind"] != "StatefulSet"])

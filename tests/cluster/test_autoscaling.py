@@ -1,4 +1,4 @@
-"""The component keda with the real KEDA: a pod a trial that runs or could start, none at last."""
+"""The key keda with the real KEDA: a pod a trial that runs or could start, none at last."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def keda(cluster: Cluster) -> None:
 @pytest.fixture(scope="module")
 def scaled(keda: None, make_namespace: MakeNamespace, images: Images) -> Namespace:
     made = make_namespace()
-    made.deploy(images.worker, "--with", "keda=3", replicas=None, change=quicker)
+    made.deploy(images.worker, keys="keda: {max_pods: 3}", replicas=None, change=quicker)
     return made
 
 

@@ -26,17 +26,9 @@ TRY = "timeout 3 bash -c '</dev/tcp/{}/{}' 2>/dev/null; echo $?"
 @pytest.fixture
 def dashboard(namespace: Namespace, images: Images) -> Iterator[Namespace]:
     """The shared namespace with the component, which is removed afterwards."""
-    words = (
-        "--image",
-        images.worker,
-        "--gpus",
-        0,
-        "--with",
-        "store",
-        "--with",
-        f"dashboard={HOST}",
-    )
-    made = tweaked(namespace.manifests(*words), SETTINGS)
+    keys = f"store: {{}}\ndashboard: {{host: {HOST}}}"
+    words = ("--image", images.worker, "--gpus", 0)
+    made = tweaked(namespace.manifests(*words, keys=keys), SETTINGS)
     named = [one for one in made if one["metadata"]["name"] == "hpq-dashboard"]
     assert {one["kind"] for one in named} == {"Deployment", "Service", "NetworkPolicy"}
     # With the settings of `shared`, so that no worker is replaced.

@@ -1,4 +1,4 @@
-"""Every overlay and component: the real API server's strict look, and two versions' schemas."""
+"""Every component: the real API server's strict look, and two versions' schemas."""
 
 from __future__ import annotations
 
@@ -12,47 +12,39 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hpq_producer.manifests.cluster_file import load
-from hpq_producer.manifests.components import KINDS
-from hpq_producer.manifests.render import Yaml, manifests_folder, render
+from hpq_producer.manifests.cluster_file import Flags, load
+from hpq_producer.manifests.objects import folder
+from hpq_producer.manifests.render import render
 from tests.cluster.conftest import MakeNamespace
-from tests.cluster.kube import Cluster
 from tests.cluster.place import Namespace
 from tests.support.constants import ROOT
+from tests.support.manifests import EVERY, Yaml
 
 VERSIONS = ("1.31", "1.34")
-OVERLAYS = sorted(p.name for p in (manifests_folder() / "overlays").iterdir())
-NAME = "dry-run"
+IN_PLACE: Flags = {("namespace",): ("--namespace dry-run", "dry-run")}
 OPERATORS = ("monitoring.coreos.com",)  # whose kinds the test cluster has not
 
 
-def rendered(cluster: Cluster, which: str) -> str:
-    """An overlay as `kubectl apply -k` has it, or a cluster file: a component, all, the example."""
-    if which in OVERLAYS:
-        return cluster.kubectl("kustomize", manifests_folder() / "overlays" / which)
-    if which == "example":
-        return render(load(text=(manifests_folder() / "cluster.yaml").read_text("utf-8")))
-    words = {
-        "everything": "keda=5 tls kueue=team spot egress monitoring store nfs=nas:/data"
-        " archive=@daily",
-        "archive": "store archive",
-        "kueue": "kueue=team",
-        "nfs": "nfs=nas:/data",
-    }.get(which, which)
-    queues = "{default: {}, big: {gpus: 4}, small: {gpus: 0}}"
-    text = f"namespace: {NAME}\nqueues: {queues if which == 'everything' else '{default: {}}'}"
-    if which == "bucket":
-        text += "\nsettings: {HPQ_STORE: 's3://ours/x'}"
-    return render(load(text=text, components=words.split()))
+FILES = (
+    "{}",
+    "queues: {default: {gpus: 0}}",
+    "queues: {default: {}, big: {gpus: 4}}",
+    # Each component by itself, then nearly all.
+    "create_namespace: true",
+    "dataset: {}",
+    "bucket: s3://ours/x",
+    "store: {}\narchive: {}",
+    *(line for line in EVERY.split("\n") if line and line != "archive: {}"),
+    f"{EVERY}queues: {{default: {{}}, big: {{gpus: 4}}, small: {{gpus: 0}}}}",
+)
 
 
 @pytest.fixture(scope="module")
-def objects(cluster: Cluster) -> list[Yaml]:
-    """Every object of every overlay and component; what is the same in several is there once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", cluster.env["PATH"])
-        texts = [rendered(cluster, which) for which in (*OVERLAYS, *KINDS, "everything", "example")]
-    texts += [(manifests_folder() / "components/dataset/fill.yaml").read_text("utf-8")]
+def objects() -> list[Yaml]:
+    """Every object of every component; what is the same in several is there once."""
+    texts = [render(load(text=text, flags=IN_PLACE)) for text in FILES]
+    texts += [render(load(folder() / "cluster.yaml"))]
+    texts += [(folder() / "fill.yaml").read_text("utf-8")]
     found = {json.dumps(o): o for text in texts for o in yaml.safe_load_all(text)}
     return list(found.values())
 

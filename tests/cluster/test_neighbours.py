@@ -16,7 +16,9 @@ from tests.support.constants import ROOT
 
 FILE = """
 queues: {default: {gpus: 0}, big: {gpus: 0}}
-with: [store, egress, archive=@monthly]
+store: {}
+egress: true
+archive: {schedule: '@monthly'}
 """
 ANA, BOB = ("--as", "ana"), ("--as", "bob")
 # Not as Pod Security's level restricted wants it: it runs as root, with all of its capabilities.
@@ -83,9 +85,7 @@ def team(make_namespace: MakeNamespace, images: Images) -> Namespace:
 
 def apply(team: Namespace, images: Images, *flags: str) -> None:
     """What a namespace that exists needs, applied by ana."""
-    file = team.home / "cluster.yaml"
-    file.write_text(FILE)
-    objects = tweaked(team.manifests("-f", file, "--image", images.worker), SETTINGS)
+    objects = tweaked(team.manifests("--image", images.worker, keys=FILE), SETTINGS)
     assert {o["metadata"].get("namespace") for o in objects} == {team.name}
     team.kubectl(*ANA, "apply", *flags, "-f", "-", given=yaml.safe_dump_all(objects))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpq_producer.manifests.render import manifests_folder
+from hpq_producer.manifests.objects import folder
 from tests.cluster.kube import DEADLINE_S, REDIS, Cluster, wait_for
 from tests.cluster.place import Namespace
 
@@ -96,7 +96,7 @@ def test_a_worker_reaches_redis_and_dns_and_nothing_else(network: Network) -> No
 
 def test_with_egress_a_worker_reaches_port_443_alone(network: Network) -> None:
     site = network.address("site", network.outside)
-    policy = (manifests_folder() / "components/egress/network.yaml").read_text("utf-8")
+    policy = (folder() / "components/egress/network.yaml").read_text("utf-8")
     network.ours.kubectl("apply", "-f", "-", given=policy)
     try:
         network.wait_meets("open", network.worker, site, 443)

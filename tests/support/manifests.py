@@ -8,16 +8,23 @@ from typing import Any
 import yaml
 
 from hpq_producer.manifests.cluster_file import load
-from hpq_producer.manifests.components import KINDS
 from hpq_producer.manifests.render import render
 
 Yaml = dict[str, Any]
 Objects = dict[tuple[str, str], Yaml]
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
-_VALUES = {"nfs": "=nas:/data", "kueue": "=team"}
-# A component of its own kind of data set, and of its own file store, excludes nfs and store.
-_OTHERS = {"namespace", "bucket", "dataset"}
-EVERY = f"with: {[name + _VALUES.get(name, '') for name in sorted(KINDS.keys() - _OTHERS)]}"
+# Every component but namespace, and but dataset and bucket, which nfs and store exclude.
+EVERY = """
+spot: true
+kueue: team
+keda: {}
+tls: true
+egress: true
+store: {}
+archive: {}
+nfs: nas:/data
+monitoring: true
+"""
 TWO_QUEUES = "queues: {default: {}, big: {gpus: 4}}"
 
 

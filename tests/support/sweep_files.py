@@ -19,8 +19,8 @@ from tests.support.golden import Golden
 from tests.support.sweep_schema import accepts, is_beyond
 
 _BLOCK = re.compile(r"^```yaml(?: sweep\.yaml)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Their YAML is of Kubernetes, or of `hpq manifests -f`.
-_CLUSTERS = {"choose-gpus", "gitops", "kubernetes", "kubernetes-maintenance", "monitoring"}
+# Their YAML is of Kubernetes, or of `hpq manifests`.
+CLUSTER_PAGES = {"choose-gpus", "gitops", "kubernetes", "kubernetes-maintenance", "monitoring"}
 # What an example of the docs leaves out.
 _REST = {
     "method": "method: random\n",
@@ -48,7 +48,7 @@ def _shipped() -> dict[str, str]:
         for path in sorted(files)
         if path.name != "hydra_config.yaml"  # Hydra's own
     }
-    pages = [page for page in ROOT.glob("docs/**/*.md") if page.stem not in _CLUSTERS]
+    pages = [page for page in ROOT.glob("docs/**/*.md") if page.stem not in CLUSTER_PAGES]
     for page in sorted([ROOT / "README.md", *pages]):
         for number, block in enumerate(_BLOCK.findall(page.read_text("utf-8"))):
             found[f"{page.relative_to(ROOT)} {number}"] = block

@@ -74,6 +74,7 @@ HOMES = {
     ("pydantic", "pydantic_core"): (
         "hpq_producer.sweepfile",
         "hpq_producer.manifests.cluster_file",
+        "hpq_producer.manifests.key_types",
     ),
     ("psutil", "pynvml"): ("hpq_worker.health.usage",),
 }

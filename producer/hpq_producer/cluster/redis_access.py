@@ -134,8 +134,7 @@ class RedisService:
             is_first = False  # the Service exists, so the other Secrets most likely do
         if not is_first:  # the password of a single new Secret would not match the others
             return recreate_secrets(self.api)
-        with_tls = " --with tls" if self.scheme == "rediss" else ""
-        return f"create it: {_create(self.api, with_tls)}"
+        return f"create it: {_create(self.api, self.scheme == 'rediss')}"
 
     def _target(self, pod: Any) -> int:
         target = self._port.get("targetPort", self._port["port"])
@@ -151,7 +150,7 @@ def recreate_secrets(api: KubernetesApi) -> str:
     kubectl = kubectl_of(api)
     return (
         "recreate all Secrets:"
-        f" {_create(api, ' --with tls' if _is_tls(api) else '', 'replace --force')};"
+        f" {_create(api, _is_tls(api), 'replace --force')};"
         f" {kubectl} rollout restart statefulset,deployment -l {PART_OF_HPQ}"
     )
 
@@ -168,9 +167,9 @@ def expected_secrets(api: KubernetesApi) -> Iterator[str]:
         yield CERTIFICATE
 
 
-def _create(api: KubernetesApi, with_tls: str, verb: str = "create") -> str:
-    made = f"hpq manifests --secrets{with_tls} --namespace {api.namespace}"
-    return f"{made} | {kubectl_of(api)} {verb} -f -"
+def _create(api: KubernetesApi, is_tls: bool, verb: str = "create") -> str:
+    file = "echo 'tls: true' | hpq manifests -" if is_tls else "hpq manifests"
+    return f"{file} --secrets --namespace {api.namespace} | {kubectl_of(api)} {verb} -f -"
 
 
 def _way_in(role: str) -> str:

@@ -19,7 +19,10 @@ from hpq_producer.terminal.console import print_message
 _SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little
 _LOSES = "a trial that loses its worker restarts from the beginning"
 _REMEDY = "set HPQ_STORE to a directory that all workers share, or a URL"
-POD_STORE = "run `hpq manifests … --with store`, or set HPQ_STORE to a URL"  # for pods
+POD_STORE = (  # for pods
+    "write `store: {}` in cluster.yaml and apply `hpq manifests cluster.yaml`,"
+    " or set HPQ_STORE to a URL"
+)
 
 
 def explain_missing_store(

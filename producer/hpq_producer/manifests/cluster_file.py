@@ -1,155 +1,63 @@
-"""The model of cluster.yaml: what `hpq manifests` renders, each key once.
+"""The model of an installation, cluster.yaml: what `hpq manifests` renders, each key once.
 
-`load` reads the file and the flags of the command into one model: a flag is a key that it sets.
+`load` reads the file and the flags of the command into one model: a flag sets its key.
 `make reference` writes cluster.schema.json from the model, for editors. What Kubernetes defines
 (tolerations, affinity, pod) passes unchanged, and the API server checks it.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic import ConfigDict, Field
 
-from hpq.connection.credentials import SECRETS, carried
 from hpq.domain.trial import Json
 from hpq.error_ids import Code
-from hpq.errors import SettingsError, SweepFileError, UserError
-from hpq.settings import ABOUT, LAST_WORDS_S, read, variable
-from hpq_producer.manifests.components import KINDS, PATTERN, RULE, Component
+from hpq.errors import SweepFileError, UserError
+from hpq.settings import LAST_WORDS_S
+from hpq_producer.manifests.key_types import (
+    Bucket,
+    Cpus,
+    Export,
+    Host,
+    LabelKey,
+    LabelValue,
+    ObjectName,
+    PodFields,
+    QueueName,
+    Resource,
+    Schedule,
+    Settings,
+    Size,
+    cpus,
+    size_bytes,
+)
 from hpq_producer.sweepfile import source
 from hpq_producer.sweepfile.check import check
-from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
+from hpq_producer.sweepfile.errors import KeyPath, Problems
 from hpq_producer.sweepfile.field_types import (
     Absent,
-    AnyText,
     FileSchema,
     Flag,
     Keys,
-    Matching,
     NotEmpty,
     Queue,
     Text,
     Whole,
-    Word,
-    number_as_text,
-    problem,
 )
-from hpq_producer.sweepfile.yaml_reader import Document
 
 SCHEMA_FILE = Path(__file__).with_name("cluster.schema.json")  # `make reference` writes it
+IMAGE = "hpq-worker:dev"  # the default
 DEFAULT = "default"  # the queue of the Deployment hpq-worker
 GPU = "nvidia.com/gpu"
 _INVALID: Code = "cluster-file-invalid"
 _NO_CLUSTER = "not a cluster file; `hpq manifests --example` prints one with every key"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SPOT_S = 15  # what GKE leaves an ordinary pod
-_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
-          "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}  # fmt: skip
-# setting that the manifests fill in → what to use instead
-_FIXED = {
-    "HPQ_QUEUE": "; use queues",
-    "HPQ_IMAGE": "; use image",
-    "HPQ_CPUS": "; use cpu of a queue",
-    "HPQ_POD_GRACE_S": "; use HPQ_GRACE_S",
-    "HPQ_NODE": "",
-    "HPQ_POD": "",
-    "HPQ_PORT": ": the pods' probes and policies need port 9108",
-}
-
-
-def _component(text: str) -> str:
-    if RULE.match(text):
-        return text
-    name, is_given, _ = text.partition("=")
-    kind = KINDS.get(name)
-    if kind is None:
-        known = ", ".join(KINDS)
-        what = f"{shown(name)} is no component; choose from {known}{nearest(name, KINDS)}"
-        if name in ("queue", "cpu"):
-            key = "queues: {NAME: {gpus: 4}}" if name == "queue" else "gpus: 0, or --gpus 0"
-            what = f"{shown(name)} is a key of the cluster file; write {key}"
-        raise problem("component-unknown", what)
-    if not kind.value:
-        raise ValueError(f"{name} takes no value; write {name}")
-    what = f"{shown(text)} is invalid" if is_given else "a value is required"
-    raise ValueError(f"{what}; write {name}={kind.syntax}")
-
-
-def _settings(found: dict[str, str]) -> dict[str, str]:
-    for name, value in found.items():
-        if not name.startswith("HPQ_"):
-            what = "write HPQ_NAME; `hpq doctor --settings` lists the names"
-            raise problem("setting-unknown", what, name)
-        if name in SECRETS - {"HPQ_REDIS_URL"}:
-            what = "is a secret; `hpq manifests --secrets` creates it"
-            raise problem("setting-secret", what, name)
-        if name in _FIXED:
-            raise problem("setting-fixed", f"the manifests set it{_FIXED[name]}", name)
-        if carried(value):
-            what = "the password would be in a ConfigMap; for HPQ_STORE create a Secret hpq-store"
-            raise problem("setting-secret", f"{what} with it, and add the component bucket", name)
-        try:
-            read({"HPQ_REDIS_URL": "redis://any", name: value})
-        except SettingsError as error:
-            raise problem(error.code, str(error).removeprefix(f"{name}: "), name) from None
-        if name not in {variable(field) for field in ABOUT}:
-            what = "unknown setting; list the names: hpq doctor --settings"
-            raise problem("setting-unknown", what, name)
-    return found
-
-
-def _matching(rule: str, allowed: str) -> Matching:
-    return Matching(re.compile(rf"(?:{rule})\Z"), allowed)
-
-
-Plain = Annotated[str, Strict(), BeforeValidator(number_as_text)]
-Scalar = Annotated[Plain, WithJsonSchema({"type": ["string", "number"]})]  # such as 16
-_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_OBJECT = "[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
-Cpus = Annotated[
-    Scalar,
-    _matching(r"(?=.*[1-9])[0-9]+(?:\.[0-9]{1,3}|m)?", "write CPUs such as 16, 0.5 or 500m"),
-]
-Size = Annotated[
-    Plain,
-    _matching(
-        r"(?=[0-9.]*[1-9])[0-9]+(?:\.[0-9]+)?(?:[KMGT]i|[kMGT])",
-        "write a size with its unit, such as 64Gi",
-    ),
-]
-ObjectName = Annotated[
-    Plain, _matching(_OBJECT, "write the name of an object: a-z, 0-9, '-' and '.'")
-]
-LabelValue = Annotated[
-    Scalar, _matching(f"(?:{_LABEL})?", "write a label's value, of at most 63 characters")
-]
-LabelKey = Annotated[
-    str,
-    _matching(f"(?:{_OBJECT}/)?{_LABEL}", "write a label of nodes, e.g. nvidia.com/gpu.product"),
-]
-Resource = Annotated[
-    Plain,
-    _matching(f"{_OBJECT}/{_LABEL}", "write a resource of the device plugin, e.g. nvidia.com/gpu"),
-]
-QueueName = Annotated[  # a label's 63 characters less "hpq-worker-"
-    str,
-    _matching(
-        "[a-z0-9](?:[a-z0-9-]{0,50}[a-z0-9])?",
-        "use 1 to 52 of a-z, 0-9 and '-', no '-' at the ends",
-    ),
-]
-ComponentWord = Annotated[
-    AnyText,
-    AfterValidator(_component),
-    WithJsonSchema({"type": "string", "pattern": PATTERN}),
-]
+Flags = dict[tuple[str, ...], tuple[str, Json]]  # path of the key → flag, value
 
 
 class QueueKeys(Keys):
@@ -178,9 +86,9 @@ class QueueKeys(Keys):
         None, description="Kubernetes' affinity.", examples=[{"nodeAffinity": {}}]
     )
     priority_class: Absent[ObjectName] = Field(None, description="PriorityClass of the pods.")
-    spot: Flag = Field(False, description="Run on spot nodes only, as with the component spot.")
+    spot: Flag = Field(False, description="Run on spot nodes only.")
     max_pods: Absent[Whole] = Field(
-        None, ge=1, le=9999, description="The most pods that KEDA starts."
+        None, ge=1, le=9999, description="The most pods that KEDA starts, instead of keda.max_pods."
     )
     cpu: Absent[Cpus] = Field(None, description="CPUs of a pod; 2 per GPU by default.")
     cpu_limit: Absent[Cpus] = Field(
@@ -195,7 +103,7 @@ class QueueKeys(Keys):
     shm: Absent[Size] = Field(
         None, description="Size of /dev/shm, a part of the memory; 2Gi per GPU by default."
     )
-    pod: Absent[NotEmpty[dict[str, Any]]] = Field(
+    pod: Absent[NotEmpty[PodFields]] = Field(
         None,
         description="Any other fields of Kubernetes' PodSpec, merged into the pod's.",
         examples=[{"runtimeClassName": "nvidia"}],
@@ -229,50 +137,118 @@ class ClaimKeys(Keys):
     )
 
 
+class KedaKeys(Keys):
+    """KEDA scales the workers of each queue from 0, with its demand."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"max_pods": 8}]})
+    max_pods: Whole = Field(8, ge=1, le=9999, description="The most pods of a queue.")
+
+
+class ArchiveKeys(Keys):
+    """A CronJob writes all sweeps to the volume of store."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"schedule": "@daily"}]})
+    schedule: Schedule = Field(
+        "@daily", description="When, in the form of cron.", examples=["0 3 * * *"]
+    )
+
+
+class DashboardKeys(Keys):
+    """A pod with read-only pages and the metrics of all queues."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"host": "hpq.example.org"}]})
+    host: Absent[Host] = Field(
+        None,
+        description="Name by which browsers reach the pages; without it, kubectl port-forward.",
+    )
+
+
 class ClusterFile(Keys):
     """What runs on a cluster."""
 
-    aliases: ClassVar[Mapping[str, str]] = {"components": "with", "env": "settings"}
+    aliases: ClassVar[Mapping[str, str]] = {"env": "settings"}
+    rejected: ClassVar[Mapping[str, tuple[Code, str]]] = {
+        "secrets": ("unknown-key", "no key, since each call makes new passwords; use --secrets")
+    }
     image: Text = Field("", description="Image of the workers.")
     namespace: Queue = Field("hpq", description="Namespace of all objects.")
+    create_namespace: Flag = Field(
+        False, description="The Namespace, too, for hpq alone: Pod Security restricts other pods."
+    )
     queues: NotEmpty[dict[QueueName, QueueKeys]] = Field(
         default_factory=lambda: {DEFAULT: QueueKeys.model_validate({})},
         description="The workers of each queue; the queue default if there is no key.",
         examples=[{DEFAULT: {"gpus": 1}}],
         json_schema_extra={"additionalProperties": False},
     )
-    components: tuple[ComponentWord, ...] = Field(
-        (),
-        alias="with",
-        description="Components, as of --with NAME[=VALUE].",
-        examples=[["tls", "keda=8"]],
+    spot: Flag = Field(False, description="All queues run on spot nodes only.")
+    kueue: Absent[Queue] = Field(
+        None, description="LocalQueue of Kueue in which pods wait for quota.", examples=["team-a"]
+    )
+    keda: Absent[KedaKeys] = Field(
+        None, description="KEDA scales the workers of each queue from 0, with its demand."
     )
     redis: RedisKeys = Field(
         default_factory=lambda: RedisKeys.model_validate({}), description="The Redis server."
     )
-    store: Absent[ClaimKeys] = Field(None, description="The component store, with its claim.")
-    dataset: Absent[ClaimKeys] = Field(None, description="The component dataset, with its claim.")
-    settings: Annotated[dict[str, Word], AfterValidator(_settings)] = Field(
+    tls: Flag = Field(False, description="Redis accepts TLS only.")
+    egress: Flag = Field(False, description="Workers may reach port 443 of any host.")
+    store: Absent[ClaimKeys] = Field(
+        None, description="A claim for checkpoints and artifacts, which all pods share."
+    )
+    bucket: Absent[Bucket] = Field(
+        None,
+        description="URL of object storage for checkpoints and artifacts, instead of store.",
+        examples=["s3://BUCKET/PATH"],
+    )
+    archive: Absent[ArchiveKeys] = Field(
+        None, description="A CronJob that writes all sweeps to the volume of store."
+    )
+    dataset: Absent[ClaimKeys] = Field(
+        None, description="A claim for data sets, read-only at /data, which is HPQ_DATA."
+    )
+    nfs: Absent[Export] = Field(
+        None,
+        description="NFS export with data sets, as SERVER:/PATH, instead of dataset.",
+        examples=["nas:/datasets"],
+    )
+    dashboard: Absent[DashboardKeys] = Field(
+        None, description="A pod with read-only pages and the metrics of all queues."
+    )
+    monitoring: Flag = Field(
+        False, description="Also dashboard, and what Prometheus and Grafana need."
+    )
+    settings: Settings = Field(
         {}, description="Settings of the workers.", examples=[{"HPQ_GRACE_S": 60}]
     )
 
     @property
-    def parts(self) -> list[Component]:
-        """The components, each once; the last value of one wins."""
-        own = [name for name in ("store", "dataset") if getattr(self, name) is not None]
-        found = {one.name: one for one in map(Component.parse, [*own, *self.components])}
-        if "monitoring" in found:  # its alerts ask for the exporter's metrics
-            found.setdefault("dashboard", Component(name="dashboard"))
-        return list(found.values())
+    def components(self) -> list[str]:
+        """The directories of k8s/components that the keys choose."""
+        is_chosen = {
+            "archive": self.archive is not None,
+            "bucket": self.bucket is not None,
+            # The alerts ask for the metrics of the dashboard's pod.
+            "dashboard": self.dashboard is not None or self.monitoring,
+            "dataset": self.dataset is not None,
+            "egress": self.egress,
+            "keda": self.keda is not None,
+            "monitoring": self.monitoring,
+            "namespace": self.create_namespace,
+            "nfs": self.nfs is not None,
+            "store": self.store is not None,
+            "tls": self.tls,
+        }
+        return [name for name, chosen in is_chosen.items() if chosen]
 
     @property
-    def names(self) -> set[str]:
-        """The names of the components."""
-        return {one.name for one in self.parts}
+    def workers_image(self) -> str:
+        """The image of the workers, which the nodes must have if the file names none."""
+        return self.image or IMAGE
 
     def is_spot(self, queue: str) -> bool:
         """Return whether a queue's pods run on spot nodes."""
-        return self.queues[queue].spot or "spot" in self.names
+        return self.queues[queue].spot or self.spot
 
     def pod_grace(self, queue: str) -> int | None:
         """Return terminationGracePeriodSeconds of a queue's pods; None: as in k8s/worker."""
@@ -282,27 +258,15 @@ class ClusterFile(Keys):
         return math.ceil(float(grace) + LAST_WORDS_S)
 
 
-def size_bytes(size: str) -> int:
-    """Return a Size in bytes."""
-    number, unit = re.fullmatch(r"([0-9.]+)(\w+)", size).groups()  # type: ignore[union-attr]
-    return int(float(number) * _UNITS[unit])
-
-
-def cpus(text: str) -> float:
-    """Return Cpus as a number."""
-    return float(text.removesuffix("m")) / (1000 if text.endswith("m") else 1)
-
-
 def load(
     path: Path | None = None,
     *,
     text: str | None = None,
-    flags: Mapping[tuple[str, ...], tuple[str, Json]] | None = None,
-    components: Sequence[str] = (),
+    flags: Flags | None = None,
 ) -> ClusterFile:
     """Read a cluster file, or the text of one, and the command's flags.
 
-    `flags` sets the value of each path: path → (flag, value). `components` (--with) are added.
+    `flags` sets the value of each path.
 
     Raises:
         UserError: the file or a flag is invalid; one line per problem.
@@ -310,8 +274,8 @@ def load(
     name = str(path or "stdin")
     try:
         content = source.read(path) if path else text
-        known = [field.alias or key for key, field in ClusterFile.model_fields.items()]
         content = "{}" if content is None else content
+        known = list(ClusterFile.model_fields)
         document = source.known_document(content, name, known, _NO_CLUSTER, code=_INVALID)
     except SweepFileError as error:
         if error.code not in ("sweep-file-invalid", _INVALID):
@@ -320,7 +284,7 @@ def load(
     overrides = [
         source.flag_override(label, key, value) for key, (label, value) in (flags or {}).items()
     ]
-    document = _with_components(source.apply(document, overrides), components)
+    document = source.apply(document, overrides)
     out = Problems(document.source_map)
     found = check(ClusterFile, document.data, (), out)
     if found is not None:
@@ -330,30 +294,16 @@ def load(
     return found
 
 
-def _with_components(document: Document, components: Sequence[str]) -> Document:
-    data = copy.deepcopy(document.data)
-    assert isinstance(data, dict)
-    words = data.setdefault("with", []) if components else None
-    if not isinstance(words, list):
-        return document
-    flags = dict(document.source_map.flags)
-    for word in components:
-        flags["with", len(words)] = f"--with {word}"
-        words.append(word)
-    return replace(document, data=data, source_map=replace(document.source_map, flags=flags))
-
-
 def _check_together(file: ClusterFile, out: Problems) -> None:
     """Report keys that exclude or need each other."""
-    names = file.names
-    for one, other in (("dataset", "nfs"), ("store", "bucket")):
-        if {one, other} <= names:
-            out.add_conflict(("with",), f"{one} and {other} exclude each other; choose one")
-    if "archive" in names and "store" not in names:
-        out.add_missing(("with",), "archive writes to the volume of store; add store")
-    if "bucket" in names and "HPQ_STORE" not in file.settings:
-        what = "missing; bucket needs it, e.g. s3://BUCKET/PATH (--set HPQ_STORE=…)"
-        out.add(("settings", "HPQ_STORE"), what, code="setting-missing")
+    if file.dataset is not None and file.nfs is not None:
+        out.add_conflict(("nfs",), "nfs and dataset exclude each other; choose one")
+    if file.store is not None and file.bucket is not None:
+        out.add_conflict(("bucket",), "bucket and store exclude each other; choose one")
+    if file.bucket is not None and "HPQ_STORE" in file.settings:
+        out.add_conflict(("settings", "HPQ_STORE"), "bucket sets it; remove one")
+    if file.archive is not None and file.store is None:
+        out.add_missing(("archive",), "archive writes to the volume of store; add store: {}")
     for queue, keys in file.queues.items():
         _check_queue(file, keys, ("queues", queue), file.is_spot(queue), out)
 
@@ -373,8 +323,8 @@ def _check_queue(
         out.add_conflict((*place, "gpu_resource"), "excludes gpus: 0; remove one")
     if keys.gpus_per_trial and keys.gpus_per_trial > keys.gpus:
         out.add((*place, "gpus_per_trial"), f"a pod has {keys.gpus}; write at most that")
-    if keys.max_pods and "keda" not in file.names:
-        out.add_missing((*place, "max_pods"), "needs KEDA; write with: [keda]")
+    if keys.max_pods and file.keda is None:
+        out.add_missing((*place, "max_pods"), "needs KEDA; write keda: {}")
     if is_spot and _REQUIRED in ((keys.affinity or {}).get("nodeAffinity") or {}):
         what = f"spot sets nodeAffinity.{_REQUIRED}; write node_selector, or remove one"
         out.add_conflict((*place, "affinity"), what)

@@ -1,16 +1,14 @@
-"""The objects of a queue: its Deployment, and with KEDA its scaler."""
+"""The objects of a queue: its Deployment, its disruption budget, and with KEDA its scaler."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from hpq.store.keys import Keys
-from hpq_producer.manifests.cluster_file import DEFAULT, GPU, ClusterFile, QueueKeys, cpus
-from hpq_producer.manifests.components import Patch, add, delete, merge, replace
-from hpq_producer.shipped import shipped
+from hpq_producer.manifests.cluster_file import DEFAULT, GPU, ClusterFile, QueueKeys
+from hpq_producer.manifests.key_types import cpus
+from hpq_producer.manifests.objects import Object, Objects, documents, merge, put
 
 # Per GPU of a pod, as in k8s/worker/deployment.yaml: CPUs; GiB of requested memory, of the memory
 # limit, and of /dev/shm, which counts against that limit.
@@ -18,78 +16,66 @@ _CPUS, _ASKED_GI, _MOST_GI, _SHM_GI = 2, 8, 16, 2
 _PER_TRIAL = "HPQ_GPUS_PER_TRIAL"
 
 
-def added_queues(file: ClusterFile) -> list[str]:
-    """Return the queues besides the one of k8s/base."""
-    return [name for name in file.queues if name != DEFAULT]
-
-
-def deployment(queue: str) -> str:
+def deployment(queue: str = DEFAULT) -> str:
     """Return the name of a queue's Deployment, its disruption budget and its scaler."""
     return "hpq-worker" if queue == DEFAULT else f"hpq-worker-{queue}"
 
 
-def kustomization(queue: str, root: str, *, is_scaled: bool) -> dict[str, Any]:
-    """Build the kustomization of an added queue; k8s/components/queue is an example."""
-    scaler = [f"{root}/components/keda/scaler"] if is_scaled else []
-    name = deployment(queue)
-    return {
-        "resources": [f"{root}/worker", *scaler],
-        "nameSuffix": name.removeprefix("hpq"),
-        "labels": [{"pairs": {"app.kubernetes.io/instance": name}, "includeSelectors": True}],
-    }
+def instance(queue: str) -> dict[str, str]:
+    """Return the label by which the pods of a queue are selected."""
+    return {"app.kubernetes.io/instance": deployment(queue)}
 
 
-def queue_patches(file: ClusterFile) -> list[Patch]:
-    """Return the patches of all queues; the queue default is removed if the file lacks it."""
-    is_scaled = "keda" in file.names
-    found = [patch for queue in file.queues for patch in _patches(file, queue, is_scaled=is_scaled)]
+def put_queues(objects: Objects, file: ClusterFile) -> None:
+    """Replace the templates of a queue's objects by the objects of each queue of the file."""
+    template = objects.pop(("Deployment", deployment()))
+    budget = objects.pop(("PodDisruptionBudget", deployment()))
+    scaler = objects.pop(("ScaledObject", deployment()), None)
+    (spot,) = documents("components/spot")
+    for queue, keys in file.queues.items():
+        own = merge(template, _workers(file, queue))
+        if file.is_spot(queue):
+            own = merge(own, {"spec": spot["spec"]})
+        own = merge(own, {"spec": {"template": {"spec": keys.pod or {}}}})
+        put(objects, [_of_queue(own, queue, {})])
+        selector = {"selector": {"matchLabels": instance(queue)}}
+        put(objects, [_of_queue(budget, queue, selector)])
+        if scaler is not None:
+            put(objects, [_of_queue(scaler, queue, _scaling(file, queue, scaler))])
     # The right to scale: roles.yaml has its rule first.
-    operators = {"kind": "Role", "name": "hpq-operator"}
-    for one in added_queues(file):
-        found.append(add(operators, {"/rules/0/resourceNames/-": deployment(one)}))
-    if DEFAULT not in file.queues:
-        kinds = ("Deployment", "PodDisruptionBudget", *(["ScaledObject"] if is_scaled else []))
-        found += [delete(kind, deployment(DEFAULT)) for kind in kinds]
+    rule = objects["Role", "hpq-operator"]["rules"][0]
+    rule["resourceNames"] = [deployment(queue) for queue in file.queues]
+
+
+def _of_queue(template: Object, queue: str, spec: Mapping[str, Any]) -> Object:
+    metadata = {"name": deployment(queue), "labels": instance(queue)}
+    found: Object = merge(template, {"metadata": metadata, "spec": spec})
     return found
 
 
-def _patches(file: ClusterFile, queue: str, *, is_scaled: bool) -> list[Patch]:
-    keys = file.queues[queue]
-    target = {"kind": "Deployment", "name": deployment(queue)}
-    found = [merge(target, {"template": {"spec": _pod(file, queue)}})]
-    if keys.tolerations:
-        path = "/spec/template/spec/tolerations/-"
-        found += [add(target, {path: one}) for one in keys.tolerations]
-    if file.is_spot(queue):
-        found += [{**patch, "target": target} for patch in _spot_patches()]
-    if keys.pod:
-        found.append(merge(target, {"template": {"spec": keys.pod}}))
-    if is_scaled:
-        scaler = {"kind": "ScaledObject", "name": deployment(queue)}
-        keys_of = Keys(file.settings.get("HPQ_PREFIX", "hpq"))
-        changes: dict[str, Any] = {"/spec/triggers/0/metadata/listName": keys_of.demand(queue)}
-        if most := keys.max_pods or _most(file):
-            changes["/spec/maxReplicaCount"] = most
-        found.append(replace(scaler, changes))
-    return found
+def _workers(file: ClusterFile, queue: str) -> Object:
+    """Return the changes of a queue's Deployment."""
+    label = instance(queue)
+    template = {"metadata": {"labels": label}, "spec": _pod(file, queue)}
+    return {"spec": {"selector": {"matchLabels": label}, "template": template}}
 
 
-def _most(file: ClusterFile) -> int:
-    """Return MAX of `keda=MAX`; 0: as in the component's files."""
-    return next((int(one.value) for one in file.parts if one.name == "keda" and one.value), 0)
-
-
-def _spot_patches() -> list[Patch]:
-    """Return the patches of the component spot, which are for all workers."""
-    text = (shipped("k8s") / "components/spot/kustomization.yaml").read_text("utf-8")
-    found: list[Patch] = yaml.safe_load(text)["patches"]
-    return found
+def _scaling(file: ClusterFile, queue: str, scaler: Object) -> Object:
+    """Return the changes of the spec of a queue's scaler."""
+    assert file.keda is not None
+    demand = Keys(file.settings.get("HPQ_PREFIX", "hpq")).demand(queue)
+    (trigger,) = scaler["spec"]["triggers"]
+    return {
+        "scaleTargetRef": {"name": deployment(queue)},
+        "maxReplicaCount": file.queues[queue].max_pods or file.keda.max_pods,
+        "triggers": [merge(trigger, {"metadata": {"listName": demand}})],
+    }
 
 
 def _pod(file: ClusterFile, queue: str) -> dict[str, Any]:
     """Return the changes of a queue's PodSpec; null removes a field."""
     keys = file.queues[queue]
-    env = {"HPQ_QUEUE": queue}
+    env = {"HPQ_QUEUE": queue, "HPQ_IMAGE": file.workers_image}
     per_trial = keys.gpus_per_trial or (0 if _PER_TRIAL in file.settings else keys.gpus)
     if per_trial > 1 or keys.gpus_per_trial:
         env[_PER_TRIAL] = str(per_trial)
@@ -99,6 +85,9 @@ def _pod(file: ClusterFile, queue: str) -> dict[str, Any]:
         pod["terminationGracePeriodSeconds"] = grace
     resources = _resources(keys)
     pod["containers"] = [{"name": "worker", "env": _env(env), "resources": resources}]
+    pod["topologySpreadConstraints"] = [
+        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": instance(queue)}}
+    ]
     sizes = {"shm": keys.shm or (f"{_SHM_GI * keys.gpus}Gi" if keys.gpus > 1 else None)}
     sizes["cache"] = keys.ephemeral_storage
     volumes = [
@@ -108,6 +97,7 @@ def _pod(file: ClusterFile, queue: str) -> dict[str, Any]:
         "volumes": volumes,
         "nodeSelector": keys.node_selector,
         "affinity": keys.affinity,
+        "tolerations": list(keys.tolerations),
         "priorityClassName": keys.priority_class,
     }
     return pod | {name: value for name, value in fields.items() if value}

@@ -1,144 +1,164 @@
-"""Render the manifests of k8s/ with a cluster's own names as one YAML stream.
-
-kubectl's kustomize renders an overlay in a temporary directory, so that the output equals what
-`kubectl apply -k` of the same overlay sends.
-"""
+"""Render the objects of a cluster file: those of k8s/ that its keys choose, with its values."""
 
 from __future__ import annotations
 
+import json
 import re
-import shutil
-import subprocess
-import tempfile
-from pathlib import Path
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
-import yaml
+from hpq import __version__
+from hpq_producer.manifests import objects
+from hpq_producer.manifests.cluster_file import ClaimKeys, ClusterFile, RedisKeys
+from hpq_producer.manifests.key_types import size_bytes
+from hpq_producer.manifests.objects import Object, Objects, documents, put
+from hpq_producer.manifests.queues import deployment, put_queues
 
-from hpq.errors import UserError
-from hpq_producer.manifests import queues
-from hpq_producer.manifests.cluster_file import ClaimKeys, ClusterFile, RedisKeys, size_bytes
-from hpq_producer.manifests.components import Patch, add, merge, replace
-from hpq_producer.shipped import shipped
-
-IMAGE = "hpq-worker:dev"  # the default
-_BASE, _OPTIONAL = "base", "components"
-_SETTINGS = "settings"  # the component with the ConfigMaps' values
-_API = "kustomize.config.k8s.io"
-_REDIS = {"kind": "StatefulSet", "name": "hpq-redis"}
+_REDIS_IMAGE = "docker.io/library/redis:7"
+_SHARED = {
+    "app.kubernetes.io/part-of": "hpq",
+    "app.kubernetes.io/managed-by": "hpq",
+    "app.kubernetes.io/version": __version__,
+}
+# Of these, in this order, before all others: what pods need, and the policies before the pods.
+_FIRST = (
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "ConfigMap",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "NetworkPolicy",
+    "Service",
+)
+_RESTARTS = ("hpq-settings", "hpq-redis-conf")  # a change of these ConfigMaps restarts the pods
 _MAXMEMORY = re.compile("(?m)^maxmemory .*$")
-Yaml = dict[str, Any]
-
-
-def manifests_folder() -> Path:
-    """Return the directory of the manifests in the installed package or in a checkout."""
-    return shipped("k8s")
 
 
 def render(file: ClusterFile) -> str:
-    """Return all objects as YAML.
+    """Return all objects as YAML."""
+    found: Objects = {}
+    put(found, documents("base"))
+    put(found, documents("worker"))
+    for name in file.components:
+        put(found, documents(f"components/{name}"))
+    put(found, _values(file, found))
+    put(found, _redis_changes(file.redis, found))
+    put_queues(found, file)
+    made = _filled(list(found.values()), _images(file), _name_by_content(found))
+    for one in made:
+        _place(one, file.namespace)
+    return objects.to_yaml(sorted(made, key=_rank))
 
-    Raises:
-        UserError: kubectl is missing, or kustomize fails.
-    """
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        text = "kubectl is not on PATH; install it (https://kubernetes.io/docs/tasks/tools/)"
-        raise UserError(text, code="program-missing")
-    is_scaled = "keda" in file.names
-    made = {".": _overlay(file), _SETTINGS: _settings(file)}
-    for one in queues.added_queues(file):
-        made[f"queue-{one}"] = queues.kustomization(one, "../k8s", is_scaled=is_scaled)
-    with tempfile.TemporaryDirectory() as name:
-        # kustomize reads only relative paths below its directory.
-        shutil.copytree(manifests_folder(), Path(name, "k8s"))
-        for place, content in made.items():
-            Path(name, place).mkdir(exist_ok=True)
-            Path(name, place, "kustomization.yaml").write_text(yaml.safe_dump(content), "utf-8")
-        if file.redis.memory:
-            Path(name, _SETTINGS, "redis.conf").write_text(_redis_conf(file.redis.memory), "utf-8")
-        done = subprocess.run(
-            [kubectl, "kustomize", name], capture_output=True, text=True, check=False
+
+def _values(file: ClusterFile, rendered: Objects) -> list[Object]:
+    """Return the changes that hold values of the file, but for Redis and the queues."""
+    settings = {"HPQ_STORE": file.bucket} if file.bucket else {}
+    found = [_change("ConfigMap", "hpq-settings", data=settings | file.settings)]
+    if file.archive is not None:
+        found.append(_change("CronJob", "hpq-archive", spec={"schedule": file.archive.schedule}))
+    if file.dashboard is not None and file.dashboard.host:
+        spec = rendered["Deployment", "hpq-dashboard"]["spec"]
+        spec["template"]["spec"]["containers"][0]["args"].append(
+            f"--allow-host={file.dashboard.host}"
         )
-    if done.returncode != 0:
-        lines = map(str.strip, done.stderr.splitlines())
-        # Between the first line and the last of a message of several stands what is wrong.
-        why = " ".join(line for line in lines if line != ">" and not line.endswith("err=<"))
-        text = f"kubectl kustomize: {why}; check what the cluster file has under pod"
-        raise UserError(text, code="kustomize-failed")
-    return done.stdout
+    if file.kueue is not None:
+        labels = {"kueue.x-k8s.io/queue-name": file.kueue}
+        found.append(_change("Deployment", deployment(), labels=labels))
+    if file.nfs is not None:
+        server, _, path = file.nfs.partition(":")
+        claim = {"name": "hpq-nfs", "namespace": file.namespace}
+        spec = {"claimRef": claim, "nfs": {"server": server, "path": path}}
+        found.append(_change("PersistentVolume", "hpq-nfs", spec=spec))
+        volume = {"volumeName": f"hpq-nfs-{file.namespace}"}
+        found.append(_change("PersistentVolumeClaim", "hpq-nfs", spec=volume))
+    if file.store is not None:
+        found.append(_change("PersistentVolumeClaim", "hpq-store", spec=_claim(file.store)))
+    if file.dataset is not None:
+        found.append(_change("PersistentVolumeClaim", "hpq-dataset", spec=_claim(file.dataset)))
+    if "monitoring" in file.components:
+        graphs = (objects.folder() / "components/monitoring/grafana.json").read_text("utf-8")
+        found.append(_change("ConfigMap", "hpq-grafana", data={"hpq.json": graphs}))
+    return found
 
 
-def _overlay(file: ClusterFile) -> Yaml:
-    """Build the kustomization of a cluster; its component `settings` overrides other components."""
-    text = (manifests_folder() / _BASE / "kustomization.yaml").read_text("utf-8")
-    images = [_image("hpq-worker", file.image or IMAGE)]
-    if file.redis.image:
-        images.append(_image("docker.io/library/redis", file.redis.image))
-    return {
-        "apiVersion": f"{_API}/v1beta1",
-        "kind": "Kustomization",
-        "namespace": file.namespace,
-        "labels": yaml.safe_load(text)["labels"],  # for the objects that the overlay adds
-        "resources": [f"k8s/{_BASE}", *(f"queue-{one}" for one in queues.added_queues(file))],
-        "components": [
-            *(f"k8s/{_OPTIONAL}/{one.name}" for one in file.parts if one.name != "spot"),
-            _SETTINGS,
-        ],
-        "images": images,
-        "patches": [
-            *(patch for part in file.parts for patch in part.patches(file.namespace)),
-            *queues.queue_patches(file),
-            *_redis_patches(file.redis),
-            *(_claim_patches("hpq-store", file.store) if file.store else ()),
-            *(_claim_patches("hpq-dataset", file.dataset) if file.dataset else ()),
-        ],
-    }
+def _change(kind: str, name: str, *, labels: Mapping[str, str] | None = None, **of: Any) -> Object:
+    """Return the change of an object, for `put`."""
+    metadata = {"name": name, "labels": dict(labels or {})}
+    return {"kind": kind, "metadata": metadata, **of}
 
 
-def _settings(file: ClusterFile) -> Yaml:
-    literals = [f"{name}={value}" for name, value in file.settings.items()]
-    maps = [{"name": "hpq-settings", "behavior": "merge", "literals": literals}]
-    if file.redis.memory:
-        maps.append({"name": "hpq-redis-conf", "behavior": "merge", "files": ["redis.conf"]})
-    return {"apiVersion": f"{_API}/v1alpha1", "kind": "Component", "configMapGenerator": maps}
+def _claim(keys: ClaimKeys) -> Object:
+    storage = {"resources": {"requests": {"storage": keys.size}}}
+    return storage | ({"storageClassName": keys.storage_class} if keys.storage_class else {})
 
 
-def _redis_conf(memory: str) -> str:
-    """Return redis.conf with three quarters of the pod's memory for the data."""
-    text = (manifests_folder() / _BASE / "redis.conf").read_text("utf-8")
-    return _MAXMEMORY.sub(f"maxmemory {size_bytes(memory) * 3 // 4}", text)
-
-
-def _image(name: str, image: str) -> dict[str, str]:
-    """Return the entry of `images` that replaces an image's name, tag and digest."""
-    head, at, digest = image.partition("@")
-    if at:
-        return {"name": name, "newName": head, "digest": digest}
-    folder, _, last = head.rpartition("/")
-    last, _, tag = last.partition(":")
-    return {"name": name, "newName": f"{folder}/{last}".lstrip("/"), "newTag": tag or "latest"}
-
-
-def _redis_patches(redis: RedisKeys) -> list[Patch]:
-    found: list[Patch] = []
-    claim = "/spec/volumeClaimTemplates/0/spec"
+def _redis_changes(redis: RedisKeys, found: Objects) -> list[Object]:
+    server = found["StatefulSet", "hpq-redis"]
+    (claim,) = server["spec"]["volumeClaimTemplates"]
+    spec: Object = {}
     if redis.storage:
-        found.append(replace(_REDIS, {f"{claim}/resources/requests/storage": redis.storage}))
+        spec["resources"] = {"requests": {"storage": redis.storage}}
     if redis.storage_class:
-        found.append(add(_REDIS, {f"{claim}/storageClassName": redis.storage_class}))
+        spec["storageClassName"] = redis.storage_class
     memory = {"memory": redis.memory} if redis.memory else {}
-    limits = memory | ({"cpu": redis.cpu_limit} if redis.cpu_limit else {})
-    if limits:
-        resources = {"requests": memory, "limits": limits}
-        pod = {"containers": [{"name": "redis", "resources": resources}]}
-        found.append(merge(_REDIS, {"template": {"spec": pod}}))
-    return found
+    cpu = {"cpu": redis.cpu_limit} if redis.cpu_limit else {}
+    resources = {"requests": memory, "limits": memory | cpu}
+    pod = {"containers": [{"name": "redis", "resources": resources}]}
+    claims = [objects.merge(claim, {"spec": spec})]
+    changes = {"template": {"spec": pod}, "volumeClaimTemplates": claims}
+    made = [_change("StatefulSet", "hpq-redis", spec=changes)]
+    if redis.memory:  # three quarters of the pod's memory are for the data
+        text = found["ConfigMap", "hpq-redis-conf"]["data"]["redis.conf"]
+        text = _MAXMEMORY.sub(f"maxmemory {size_bytes(redis.memory) * 3 // 4}", text)
+        made.append(_change("ConfigMap", "hpq-redis-conf", data={"redis.conf": text}))
+    return made
 
 
-def _claim_patches(name: str, keys: ClaimKeys) -> list[Patch]:
-    target = {"kind": "PersistentVolumeClaim", "name": name}
-    found = [replace(target, {"/spec/resources/requests/storage": keys.size})]
-    if keys.storage_class:
-        found.append(add(target, {"/spec/storageClassName": keys.storage_class}))
-    return found
+def _images(file: ClusterFile) -> dict[str, str]:
+    """Return the image for each name of one in k8s/."""
+    return {"hpq-worker": file.workers_image, "hpq-redis": file.redis.image or _REDIS_IMAGE}
+
+
+def _name_by_content(found: Objects) -> dict[str, str]:
+    """Add a hash of its data to the name of each ConfigMap of _RESTARTS; return the new names."""
+    names = {}
+    for name in _RESTARTS:
+        text = json.dumps(found["ConfigMap", name]["data"], sort_keys=True)
+        names[name] = f"{name}-{sha256(text.encode()).hexdigest()[:10]}"
+        found["ConfigMap", name]["metadata"]["name"] = names[name]
+    return names
+
+
+def _filled(value: Any, images: Mapping[str, str], names: Mapping[str, str]) -> Any:
+    """Return a value with the images of its containers and the names of its ConfigMaps."""
+    if isinstance(value, list):
+        return [_filled(one, images, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made: Object = {}
+    for key, one in value.items():
+        if key == "image" and isinstance(one, str):
+            made[key] = images.get(one, one)
+        elif key in ("configMap", "configMapRef", "configMapKeyRef"):
+            made[key] = {**one, "name": names.get(one.get("name"), one.get("name"))}
+        else:
+            made[key] = _filled(one, images, names)
+    return made
+
+
+def _place(one: Object, namespace: str) -> None:
+    """Add the namespace and the labels of all objects."""
+    metadata = one["metadata"]
+    if one["kind"] == "Namespace":
+        metadata["name"] = namespace
+    elif one["kind"] == "PersistentVolume":  # has no namespace, so its name says of which it is
+        metadata["name"] = f"{metadata['name']}-{namespace}"
+    else:
+        metadata["namespace"] = namespace
+    metadata["labels"] = {**metadata.get("labels", {}), **_SHARED}
+
+
+def _rank(one: Object) -> int:
+    return _FIRST.index(one["kind"]) if one["kind"] in _FIRST else len(_FIRST)

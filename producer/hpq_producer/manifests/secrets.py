@@ -22,7 +22,7 @@ Manifest = dict[str, object]
 
 
 def tls_secret(namespace: str) -> Manifest:
-    """Generate the Secret of the component tls: a self-signed certificate, valid for ten years.
+    """Generate the Secret of TLS: a self-signed certificate, valid for ten years.
 
     The names include localhost, for connections through a port-forward.
 
@@ -31,7 +31,7 @@ def tls_secret(namespace: str) -> Manifest:
     """
     openssl = shutil.which("openssl")
     if openssl is None:
-        line = "openssl is not on PATH; install it, --with tls needs it for the certificate"
+        line = "openssl is not on PATH; install it, tls needs it for the certificate"
         raise UserError(line, code="program-missing")
     names = ["hpq-redis", f"hpq-redis.{namespace}", f"hpq-redis.{namespace}.svc", "localhost"]
     also = ",".join([*(f"DNS:{name}" for name in names), "IP:127.0.0.1"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -139,7 +138,6 @@ def test_an_example_of_a_program_brings_the_program(hpq: Installed, tmp_path: Pa
     assert written == {"mine.yaml", "wandb_train.py"}
 
 
-@pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
 def test_manifests_are_in_the_wheel(hpq: Installed) -> None:
     rendered = stdout_of(hpq("manifests", "--image", "hpq-worker:1"))
     assert "Deployment" in {one["kind"] for one in yaml.safe_load_all(rendered)}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hpq_producer.manifests.render import manifests_folder
+from hpq_producer.manifests.objects import folder
 from hpq_worker.attempt.environment import reserved_port
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
@@ -26,7 +26,7 @@ for library in ("prometheus_client", "starlette", "uvicorn", "jinja2", "plotly")
     pytest.importorskip(library, reason=f"{library} is not installed")
 
 PROMETHEUS = shutil.which("prometheus")
-MONITORING = manifests_folder() / "components" / "monitoring"
+MONITORING = folder() / "components" / "monitoring"
 VARIABLES = {"$namespace": ".*", "$queue": ".*", "$__rate_interval": "1m"}
 
 

@@ -19,7 +19,6 @@ from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.settings import ABOUT
 from hpq_producer.cli import ALIASES, WHERE, Lazy
-from hpq_producer.manifests.components import KINDS
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import ids, refused
@@ -126,12 +125,6 @@ def test_data_is_json_yaml_or_csv(hpq: Hpq, sweep_of: Callable[..., SweepView]) 
     queued = ("results", sid, "--where", "state == queued")
     assert hpq(*queued, "-o", "csv").stdout == hpq(*queued, "--csv").stdout
     assert len(yaml.safe_load(hpq(*queued, "-o", "yaml").stdout)) == 2
-
-
-def test_the_help_of_manifests_lists_every_component(hpq: Hpq) -> None:
-    shown = " ".join(hpq("manifests", "--help").stdout.split())
-    for name in KINDS:
-        assert re.search(rf"[ ]{name}[][,=. ]", shown), name
 
 
 @pytest.mark.parametrize("columns", [80, 100, 300])

@@ -230,7 +230,7 @@ def test_where_a_trial_in_a_cluster_left_no_files_it_is_told_how_pods_get_a_stor
     sweep_of(1)
     store.commit(take(), Outcome(state=TrialState.FINISHED, objective=1.0, step=1))
     done = hpq("get", "demo-00000/1", HPQ_REDIS_URL=f"redis://127.0.0.1:{port}/0")
-    assert done.returncode == 4 and "`hpq manifests … --with store`" in done.stderr, done.stderr
+    assert done.returncode == 4 and "`store: {}` in cluster.yaml" in done.stderr, done.stderr
     assert "manifests" not in hpq("get", "demo-00000/1").stderr
 
 

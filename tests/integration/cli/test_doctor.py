@@ -92,7 +92,7 @@ def test_doctor_names_workers_without_a_store(hpq: Hpq, store: TrialStore) -> No
     who = WorkerPresence(name="w3", host="h", queue="default", fields=fields)
     store.present(who, idle=True, lifetime_ms=600_000)
     found = findings(hpq("doctor", "--json"))["workers-without-store"]
-    assert found["what"].startswith("2 ") and "`hpq manifests … --with store`" in found["remedy"]
+    assert found["what"].startswith("2 ") and "`store: {}` in cluster.yaml" in found["remedy"]
 
 
 def test_doctor_names_acl_users_that_a_restart_would_lose(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from hpq.domain.status import Fleet
-from hpq_producer.manifests.render import manifests_folder
+from hpq_producer.manifests.objects import folder
 from tests.support.constants import DATA, ROOT
 
 client = pytest.importorskip("prometheus_client", reason="pip install prometheus-client")
@@ -76,13 +76,13 @@ def families() -> dict[str, Any]:
 
 
 def rules() -> list[dict[str, Any]]:
-    file = manifests_folder() / "components/monitoring/alerts.yaml"
+    file = folder() / "components/monitoring/alerts.yaml"
     (group,) = yaml.safe_load(file.read_text("utf-8"))["spec"]["groups"]
     return list(group["rules"])
 
 
 def panels() -> list[dict[str, Any]]:
-    file = manifests_folder() / "components/monitoring/grafana.json"
+    file = folder() / "components/monitoring/grafana.json"
     return list(json.loads(file.read_text("utf-8"))["panels"])
 
 

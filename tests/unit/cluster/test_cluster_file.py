@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,21 @@ from hpq.errors import UserError
 from hpq_producer.cli import app
 from hpq_producer.manifests.cluster_file import (
     SCHEMA_FILE,
+    ArchiveKeys,
     ClaimKeys,
     ClusterFile,
+    DashboardKeys,
+    KedaKeys,
     QueueKeys,
     RedisKeys,
     load,
 )
-from hpq_producer.manifests.render import manifests_folder
+from hpq_producer.manifests.objects import folder
+from tests.support.constants import ROOT
 from tests.support.ids import ids
 from tests.support.manifests import by_name, rendered
+from tests.support.sweep_files import CLUSTER_PAGES
 
-NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
 VALIDATOR = jsonschema.Draft7Validator(json.loads(SCHEMA_FILE.read_text("utf-8")))
 
 
@@ -71,20 +74,32 @@ def queue(text: str) -> str:
                   "{requiredDuringSchedulingIgnoredDuringExecution: {}}}"),
             "conflicting-keys", "node_selector",
         ),
-        ("with: [clouds]", "component-unknown", "choose from archive"),
-        ("with: [tsl]", "component-unknown", "did you mean 'tls'"),
-        ("with: [queue=a:4]", "component-unknown", "queues: {NAME"),
-        ("with: [cpu]", "component-unknown", "gpus: 0"),
-        ("with: [keda=0]", "invalid-value", "keda=MAX"),
-        ("with: [tls=3]", "invalid-value", "write tls"),
-        ("with: [nfs]", "invalid-value", "nfs=SERVER:/PATH"),
-        ("with: ['nfs=server']", "invalid-value", "nfs=SERVER:/PATH"),
-        ("with: [kueue]", "invalid-value", "kueue=LOCALQUEUE"),
-        ("with: [dataset, 'nfs=nas:/x']", "conflicting-keys", "dataset and nfs"),
-        ("with: [archive]", "missing-key", "add store"),
-        ("with: [archive=daily]", "invalid-value", "archive='M H DAY MONTH WEEKDAY'"),
-        ("with: [bucket]", "setting-missing", "--set HPQ_STORE="),
-        ("with: [spot]\nsettings: {HPQ_GRACE_S: 11}", "setting-invalid", "at most 10"),
+        (queue("pod: {containers: 3}"), "invalid-value", "containers is not a list"),
+        (
+            queue("pod: {containers: [{name: worker, env: {A: b}}]}"),
+            "invalid-value", "containers[0].env",
+        ),
+        ("image: a\nwith: [tls]", "unknown-key", "2:1: with: unknown key; allowed: image"),
+        ("image: a\nsecrets: true", "unknown-key", "use --secrets"),
+        ("image: a\ntsl: true", "unknown-key", "did you mean 'tls'"),
+        ("monitorng: true", "unknown-key", "did you mean 'monitoring'"),
+        ("keda: {max_pod: 3}", "unknown-key", "did you mean 'max_pods'"),
+        ("keda: {max_pods: 0}", "invalid-value", "from 1 to 9,999"),
+        ("keda: 8", "invalid-value", "{max_pods: 8}"),
+        ("tls: 3", "invalid-value", "true or false"),
+        ("create_namespace: ours", "invalid-value", "true or false"),
+        ("nfs: server", "invalid-value", "SERVER:/PATH"),
+        ("kueue: Team", "invalid-value", "a-z"),
+        ("nfs: nas:/x\ndataset: {}", "conflicting-keys", "nfs and dataset"),
+        ("store: {}\nbucket: s3://a/b", "conflicting-keys", "bucket and store"),
+        ("bucket: s3://a/b\nsettings: {HPQ_STORE: /x}", "conflicting-keys", "2:12: settings"),
+        ("bucket: /store", "invalid-value", "s3://BUCKET/PATH"),
+        ("bucket: s3://me:hidden@host/bucket", "setting-secret", "ConfigMap"),
+        ("archive: {}", "missing-key", "add store"),
+        ("store: {}\narchive: {schedule: daily}", "invalid-value", "@daily"),
+        ("dashboard: {host: 'https://hpq.example.org'}", "invalid-value", "browsers"),
+        ("dashboard: {host: 'a:80'}", "invalid-value", "browsers"),
+        ("spot: true\nsettings: {HPQ_GRACE_S: 11}", "setting-invalid", "at most 10"),
         ("namespace: A", "invalid-value", "a-z"),
         ("redis: {storage: big}", "invalid-value", "64Gi"),
         ("store: {storage_class: A_b}", "invalid-value", "name of an object"),
@@ -97,73 +112,70 @@ def test_a_file_that_is_wrong_is_refused_with_its_line(text: str, code: str, wor
     done = manifests("-f", "-", given=text)
     assert (done.exit_code, ids(done.stderr)) == (2, [code]), done.stderr
     assert re.match(r"hpq: stdin:\d+:\d+: ", done.stderr) and words in done.stderr, done.stderr
+    assert not done.stdout and "hidden" not in done.output
 
 
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
-        ("HPQ_CODE_KEY=abc", "setting-secret", "`hpq manifests --secrets`"),
-        ("HPQ_STORE=s3://me:hidden@host/bucket", "setting-secret", "ConfigMap"),
-        ("LOG=debug", "setting-unknown", "write HPQ_NAME"),
-        ("LOG", "usage", "--set HPQ_NAME=VALUE"),
-        ("HPQ_LEASE_S=soon", "setting-invalid", "use seconds"),
-        ("HPQ_NOPE=1", "setting-unknown", "HPQ_NOPE"),
-        ("HPQ_QUEUE=foo", "setting-fixed", "use queues"),
-        ("HPQ_IMAGE=a:1", "setting-fixed", "use image"),
-        ("HPQ_CPUS=4", "setting-fixed", "use cpu"),
-        ("HPQ_POD_GRACE_S=600", "setting-fixed", "use HPQ_GRACE_S"),
-        ("HPQ_NODE=n", "setting-fixed", "HPQ_NODE"),
-        ("HPQ_PORT=9200", "setting-fixed", "9108"),
+        ("HPQ_CODE_KEY: abc", "setting-secret", "`hpq manifests --secrets`"),
+        ("HPQ_STORE: 's3://me:hidden@host/bucket'", "setting-secret", "ConfigMap"),
+        ("LOG: debug", "setting-unknown", "write HPQ_NAME"),
+        ("HPQ_LEASE_S: soon", "setting-invalid", "use seconds"),
+        ("HPQ_NOPE: 1", "setting-unknown", "HPQ_NOPE"),
+        ("HPQ_QUEUE: foo", "setting-fixed", "use queues"),
+        ("HPQ_IMAGE: 'a:1'", "setting-fixed", "use image"),
+        ("HPQ_CPUS: 4", "setting-fixed", "use cpu"),
+        ("HPQ_POD_GRACE_S: 600", "setting-fixed", "use HPQ_GRACE_S"),
+        ("HPQ_NODE: n", "setting-fixed", "HPQ_NODE"),
+        ("HPQ_PORT: 9200", "setting-fixed", "9108"),
     ],
 )
 def test_a_setting_that_is_secret_or_no_worker_could_use_is_refused(
     text: str, code: str, words: str
 ) -> None:
-    done = manifests("--set", text)
+    done = manifests("-", given=f"settings: {{{text}}}")
     assert (done.exit_code, ids(done.stderr)) == (2, [code]) and words in done.stderr
-    assert "hidden" not in done.output and f"--set {text.partition('=')[0]}" in done.stderr
+    place = f"stdin:1:12: settings.{text.partition(':')[0]}: "
+    assert "hidden" not in done.output and place in done.stderr
 
 
 def test_every_variable_that_the_deployment_sets_is_refused_as_a_setting() -> None:
-    text = (manifests_folder() / "worker/deployment.yaml").read_text("utf-8")
+    text = (folder() / "worker/deployment.yaml").read_text("utf-8")
     (container,) = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"]
     for one in container["env"]:
-        done = manifests("--set", f"{one['name']}=1")
+        done = manifests("-", given=f"settings: {{{one['name']}: 1}}")
         assert ids(done.stderr)[0] in ("setting-fixed", "setting-secret"), one
 
 
 def test_one_reading_reports_every_problem_in_the_order_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
-    path.write_text("imge: a\nqueues:\n  a: {gpus: -1}\nwith: [tsl]\n")
-    done = manifests("-f", str(path), "--with", "clouds", "--gpus", "70")
-    assert ids(done.stderr) == [
-        "invalid-value", "component-unknown",  # flags first
-        "unknown-key", "invalid-value", "component-unknown",
-    ]  # fmt: skip
-    assert "hpq: --gpus 70: queues.default.gpus: " in done.stderr
+    path.write_text("imge: a\nqueues:\n  a: {gpus: -1}\nkeda: 8\n")
+    done = manifests(str(path), "--gpus", "70")
+    assert ids(done.stderr) == ["invalid-value", "unknown-key", "invalid-value", "invalid-value"]
+    assert done.stderr.startswith("hpq: --gpus 70: queues.default.gpus: ")
     assert f"{path}:3:7: queues.a.gpus: " in done.stderr
     assert ids(manifests("-f", str(tmp_path / "nope.yaml")).stderr) == ["file-not-found"]
 
 
-def test_a_flag_overrides_its_key_and_adds_components_and_settings() -> None:
-    text = "image: a:1\nwith: [tls, keda=3]\nsettings: {HPQ_LOG: debug, HPQ_LOST_MAX: 3}"
-    flags: dict[tuple[str, ...], Any] = {
-        ("image",): ("--image b:2", "b:2"),
-        ("settings", "HPQ_LOG"): ("--set HPQ_LOG", "warning"),
-        ("queues", "default", "gpus"): ("--gpus 0", 0),
-    }
-    file = load(text=text, flags=flags, components=["egress", "keda=5"])
-    assert file.image == "b:2" and file.queues["default"].gpus == 0
-    assert file.settings == {"HPQ_LOG": "warning", "HPQ_LOST_MAX": "3"}
-    assert {(one.name, one.value) for one in file.parts} == {
-        ("tls", ""), ("keda", "5"), ("egress", ""),
-    }  # fmt: skip
+def test_a_flag_sets_its_key_over_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("image: a:1\nnamespace: ours\nqueues: {default: {gpus: 4}, b: {}}\n")
+    flags = ("--image", "b:2", "--namespace", "team", "--gpus", "0", "--create-namespace")
+    same = (
+        "image: b:2\nnamespace: team\ncreate_namespace: true\nqueues: {default: {gpus: 0}, b: {}}"
+    )
+    done = manifests(str(path), *flags)
+    assert done.exit_code == 0 and done.stdout == manifests("-", given=same).stdout
+    assert done.stdout == manifests("-f", str(path), *flags).stdout
+    assert ids(manifests(str(path), "-f", str(path)).stderr) == ["usage"]
 
 
 def test_the_example_has_every_key_and_is_valid() -> None:
     done = manifests("--example")
-    data = yaml.safe_load(done.stdout)
     assert done.exit_code == 0 and done.stdout.startswith("# yaml-language-server: $schema=file:")
+    # Two keys exclude others, so they stand in comments.
+    data = yaml.safe_load(re.sub("(?m)^# (?=bucket: |nfs: )", "", done.stdout))
     load(text=done.stdout)
     VALIDATOR.validate(data)
     for model, keys in (
@@ -171,8 +183,23 @@ def test_the_example_has_every_key_and_is_valid() -> None:
         (QueueKeys, data["queues"]["a100x4"]),
         (RedisKeys, data["redis"]),
         (ClaimKeys, data["store"]),
+        (KedaKeys, data["keda"]),
+        (ArchiveKeys, data["archive"]),
+        (DashboardKeys, data["dashboard"]),
     ):
-        assert {f.alias or n for n, f in model.model_fields.items()} == keys.keys(), model
+        assert model.model_fields.keys() == keys.keys(), model
+    for key, other in (("bucket", "store"), ("nfs", "dataset")):
+        done = manifests("-", given=f"{other}: {{}}\n{key}: {data[key]}")
+        assert ids(done.stderr) == ["conflicting-keys"]
+
+
+def test_the_cluster_files_of_the_docs_are_valid() -> None:
+    pages = [(ROOT / f"docs/guides/{name}.md").read_text("utf-8") for name in CLUSTER_PAGES]
+    blocks = [text for page in pages for text in re.findall(r"(?ms)^```yaml\n(.*?)^```$", page)]
+    files = [text for text in blocks if "apiVersion" not in text]
+    for text in files:
+        load(text=text)
+    assert len(files) > 5
 
 
 @pytest.mark.parametrize(
@@ -182,9 +209,11 @@ def test_the_example_has_every_key_and_is_valid() -> None:
         (queue("gpus: 65"), False),
         (queue("memory: 64"), False),
         (queue("cpu: 2.5"), True),
-        ("with: [keda, keda=4, 'nfs=nas:/x', tls, store, 'archive=0 3 * * 1-5']", True),
-        ("with: [tls=3]", False),
-        ("with: [queue]", False),
+        ("keda: {}\nnfs: nas:/x\ntls: true\nstore: {}\narchive: {schedule: 0 3 * * 1-5}", True),
+        ("bucket: s3://a/b\ndashboard: {}\nkueue: a\ncreate_namespace: false", True),
+        ("tls: 3", False),
+        ("archive: {schedule: now}", False),
+        ("with: [tls]", False),
         ("queues: {Big: {}}", False),
     ],
 )
@@ -194,7 +223,6 @@ def test_the_schema_for_editors_says_the_same_as_the_model(text: str, is_accepte
         load(text=text)
 
 
-@NEEDS_KUBECTL
 def test_each_key_of_a_queue_is_in_its_pod_and_in_no_other() -> None:
     found = by_name(rendered(manifests("--example").stdout))
     pod = found["Deployment", "hpq-worker-a100x4"]["spec"]["template"]["spec"]
@@ -228,7 +256,6 @@ def test_each_key_of_a_queue_is_in_its_pod_and_in_no_other() -> None:
         assert (spec["resources"]["requests"]["storage"], spec["storageClassName"]) == (size, "nfs")
 
 
-@NEEDS_KUBECTL
 def test_a_pod_asks_for_the_named_resource_alone() -> None:
     slices = "nvidia.com/mig-1g.10gb"
     objects = rendered(queue(f"gpu_resource: {slices}, gpus: 2, gpus_per_trial: 1"))
@@ -239,7 +266,6 @@ def test_a_pod_asks_for_the_named_resource_alone() -> None:
     assert {"name": "HPQ_GPUS_PER_TRIAL", "value": "1"} in worker["env"]
 
 
-@NEEDS_KUBECTL
 def test_a_pod_asks_for_no_more_cpus_than_its_limit() -> None:
     limits = {"a": ("1", "1"), "b": ("1500m", "1500m"), "c": ("8", "4")}
     queues = {name: {"gpus": 2, "cpu_limit": limit} for name, (limit, _) in limits.items()}
@@ -252,11 +278,10 @@ def test_a_pod_asks_for_no_more_cpus_than_its_limit() -> None:
         assert (amounts["requests"]["cpu"], amounts["limits"]["cpu"]) == (asked, limit)
 
 
-@NEEDS_KUBECTL
 def test_a_quota_on_cpus_takes_the_pods_of_every_component() -> None:
     text = (
         f"{queue('gpus: 0, cpu_limit: 1')}\nredis: {{cpu_limit: 1}}\nstore: {{}}\n"
-        "with: [archive, dashboard, monitoring]"
+        "archive: {}\nmonitoring: true"
     )
     seen = []
     for one in rendered(text):
@@ -268,24 +293,40 @@ def test_a_quota_on_cpus_takes_the_pods_of_every_component() -> None:
     assert sorted(seen) == ["archive", "dashboard", "redis", "worker"]
 
 
-@NEEDS_KUBECTL
-def test_fields_of_a_pod_that_cannot_be_merged_are_refused_with_what_is_wrong() -> None:
-    done = manifests("-f", "-", given=queue("pod: {containers: 3}"))
-    assert (done.exit_code, ids(done.stderr)) == (2, ["kustomize-failed"])
-    assert "expected SequenceNode but got ScalarNode" in done.stderr and "pod" in done.stderr
+def test_fields_of_a_pod_are_merged_into_the_pods() -> None:
+    fields = """{
+        nodeSelector: {env: prod}, securityContext: {fsGroup: null},
+        containers: [{name: worker, env: [{name: A, value: '1e3'}],
+                      volumeMounts: [{name: s, mountPath: /s}]}, {name: side, image: redis}],
+        volumes: [{name: s, emptyDir: {}}], tolerations: [{key: team}]}"""
+    ((_, pod),) = [
+        (key, o["spec"]["template"]["spec"])
+        for key, o in by_name(rendered(queue(f"pod: {fields}"))).items()
+        if key[0] == "Deployment"
+    ]
+    worker, side = pod["containers"]
+    assert {"name": "A", "value": "1e3"} in worker["env"] and len(worker["env"]) > 3
+    assert {"/s", "/cache"} <= {mount["mountPath"] for mount in worker["volumeMounts"]}
+    assert side["image"] == "redis" and pod["nodeSelector"] == {"env": "prod"}
+    assert "fsGroup" not in pod["securityContext"] and pod["securityContext"]["runAsNonRoot"]
+    assert {"nvidia.com/gpu", "team"} <= {one["key"] for one in pod["tolerations"]}
 
 
-@NEEDS_KUBECTL
 def test_a_file_without_the_queue_default_runs_only_its_own_queues() -> None:
-    objects = rendered(f"{queue('gpus: 1')}\nwith: [keda]")
+    objects = rendered(f"{queue('gpus: 1')}\nkeda: {{}}")
     kinds = ("Deployment", "PodDisruptionBudget", "ScaledObject")
     found = [(o["kind"], o["metadata"]["name"]) for o in objects]
     assert [one for one in found if one[0] in kinds and one[1] != "hpq-redis"] == [
         (kind, "hpq-worker-a") for kind in kinds
     ]
+    (rule,) = [
+        rule
+        for rule in by_name(objects)["Role", "hpq-operator"]["rules"]
+        if rule["resources"] == ["deployments/scale"]
+    ]
+    assert rule["resourceNames"] == ["hpq-worker-a"]
 
 
-@NEEDS_KUBECTL
 def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None:
     def per_trial(settings: str) -> list[Any]:
         objects = rendered(f"{queue('gpus: 8')}\nsettings: {settings}")
@@ -296,8 +337,8 @@ def test_the_gpus_of_a_pod_are_one_trials_unless_a_setting_splits_them() -> None
     assert (per_trial("{}"), per_trial("{HPQ_GPUS_PER_TRIAL: 4}")) == (["8"], [])
 
 
-def test_secrets_are_of_the_namespace_and_the_components_of_the_file() -> None:
-    done = manifests("-f", "-", "--secrets", given="namespace: team\n")
+def test_secrets_are_of_the_namespace_and_the_keys_of_the_file() -> None:
+    done = manifests("-", "--secrets", given="namespace: team\n")
     found = {o["metadata"]["name"]: o for o in yaml.safe_load_all(done.stdout)}
     assert {o["metadata"]["namespace"] for o in found.values()} == {"team"}
     of_keda = found["hpq-redis-autoscaler"]["stringData"]

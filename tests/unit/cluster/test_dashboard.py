@@ -1,25 +1,23 @@
-"""The component dashboard, as kubectl's kustomize renders it."""
+"""The key dashboard of a cluster file: the pod and its objects."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hpq.errors import UserError
-from hpq_producer.manifests.cluster_file import load
 from tests.support.manifests import Objects, by_name, rendered
 
-pytestmark = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
+ITS_OWN = "dashboard: {host: hpq.example.org}"
+MONITORED = "monitoring: true, tls: true"  # which adds a dashboard
 
 
-def dashboard(*words: str) -> Objects:
-    """Return the objects of a cluster with these components."""
-    return by_name(rendered(f"{{image: ours/hpq:7, namespace: team, with: {list(words)}}}"))
+def dashboard(keys: str) -> Objects:
+    """Return the objects of a cluster with these keys."""
+    return by_name(rendered(f"{{image: 'ours/hpq:7', namespace: team, {keys}}}"))
 
 
 def container(found: Objects) -> dict[str, Any]:
@@ -32,7 +30,7 @@ def env(found: Objects) -> dict[str, Any]:
 
 
 def test_one_small_pod_reads_with_the_viewers_password_and_changes_nothing() -> None:
-    found = dashboard("dashboard=hpq.example.org")
+    found = dashboard(ITS_OWN)
     spec = found["Deployment", "hpq-dashboard"]["spec"]
     pod, one = spec["template"]["spec"], container(found)
     assert spec["replicas"] == 1 and one["image"] == "ours/hpq:7"
@@ -53,7 +51,7 @@ def test_one_small_pod_reads_with_the_viewers_password_and_changes_nothing() -> 
 
 
 def test_only_a_labelled_pod_and_with_monitoring_prometheus_reach_it() -> None:
-    found = dashboard("monitoring", "dashboard", "tls")
+    found = dashboard(MONITORED)
     labels = found["Deployment", "hpq-dashboard"]["spec"]["template"]["metadata"]["labels"]
     assert labels["app.kubernetes.io/part-of"] == "hpq" and labels["hpq/reaches-redis"] == "true"
     policy = found["NetworkPolicy", "hpq-dashboard"]["spec"]
@@ -71,7 +69,7 @@ def test_only_a_labelled_pod_and_with_monitoring_prometheus_reach_it() -> None:
 
 
 def test_grafana_finds_its_dashboard_by_the_label_of_the_config_map() -> None:
-    made = dashboard("monitoring", "dashboard", "tls")["ConfigMap", "hpq-grafana"]
+    made = dashboard(MONITORED)["ConfigMap", "hpq-grafana"]
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(made["data"]["hpq.json"])["uid"] == "hpq"
 
@@ -87,7 +85,7 @@ def test_grafana_finds_its_dashboard_by_the_label_of_the_config_map() -> None:
 def test_it_reads_the_redis_of_the_workers_as_another_user(
     workers: str, own: str, tmp_path: Path
 ) -> None:
-    one = container(dashboard("dashboard=hpq.example.org"))
+    one = container(dashboard(ITS_OWN))
     (tmp_path / "hpq").write_text('#!/bin/sh\necho "$HPQ_REDIS_URL" "$@"\n')
     (tmp_path / "hpq").chmod(0o755)
     given = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HPQ_REDIS_URL": workers, "REDIS_USER": "v"}
@@ -97,15 +95,8 @@ def test_it_reads_the_redis_of_the_workers_as_another_user(
 
 
 def test_tls_gives_it_the_authority_where_its_url_names_it() -> None:
-    found = dashboard("monitoring", "dashboard", "tls")
+    found = dashboard(MONITORED)
     (settings,) = (o for key, o in found.items() if key[1].startswith("hpq-settings"))
     authority = settings["data"]["HPQ_REDIS_URL"].partition("ssl_ca_certs=")[2]
     mounts = {mount["mountPath"] for mount in container(found)["volumeMounts"]}
     assert authority.rpartition("/")[0] in mounts
-
-
-@pytest.mark.parametrize("text", ["", "https://hpq.example.org", "Hpq.example.org", "*", "a:80"])
-def test_a_host_that_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(UserError) as caught:
-        load(components=[f"dashboard={text}"])
-    assert "dashboard=HOST" in str(caught.value)

@@ -1,4 +1,4 @@
-"""`hpq manifests`: the secrets that it makes, and the overlay that it has kustomize render."""
+"""`hpq manifests`: the secrets that it makes, and the objects that it renders."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from typer.testing import CliRunner
 from hpq import __version__
 from hpq.settings import read
 from hpq_producer.cli import app
-from hpq_producer.manifests.components import KINDS
-from hpq_producer.manifests.render import manifests_folder
+from hpq_producer.manifests.cluster_file import ClusterFile, load
+from hpq_producer.manifests.objects import folder, merge, to_yaml
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
 from tests.support.constants import ROOT
 from tests.support.ids import raises
 from tests.support.manifests import EVERY, TWO_QUEUES, Yaml, by_name, parsed, rendered
-
-NEEDS_KUBECTL = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not on PATH")
 
 
 def manifests(words: list[str]) -> Result:
@@ -41,16 +39,6 @@ def workers_of(objects: list[Yaml]) -> list[tuple[Yaml, Yaml]]:
 def env_of(pod: Yaml) -> dict[str, str | None]:
     """The values of a worker's environment; None for what the kubelet reads."""
     return {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
-
-
-def named_image(template: Yaml) -> str:
-    """HPQ_IMAGE of a worker's pod, as the kubelet reads it out of the pod's annotations."""
-    (env,) = [e for e in template["spec"]["containers"][0]["env"] if e["name"] == "HPQ_IMAGE"]
-    path = re.fullmatch(
-        r"metadata\.annotations\['(.+)'\]", env["valueFrom"]["fieldRef"]["fieldPath"]
-    )
-    assert path is not None
-    return str(template["metadata"]["annotations"][path[1]])
 
 
 def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> None:
@@ -88,19 +76,17 @@ def test_with_tls_each_roles_secret_has_the_ca_and_none_but_redis_the_private_ke
     assert "tls.key" not in str(texts)
 
 
-@NEEDS_KUBECTL
 def test_an_image_has_its_tag_its_digest_and_the_port_of_its_registry() -> None:
     of_workers, of_redis = "reg:5000/hpq:latest", f"a/b@sha256:{'1' * 64}"
     for one, other in ((of_workers, of_redis), (of_redis, of_workers)):
         objects = rendered(f"image: {one}\nredis: {{image: {other}}}")
-        ((deployment, pod),) = workers_of(objects)
-        assert named_image(deployment["spec"]["template"]) == one
+        ((_, pod),) = workers_of(objects)
+        assert env_of(pod)["HPQ_IMAGE"] == one
         (server,) = (o for o in objects if o["kind"] == "StatefulSet")
         both = [pod, server["spec"]["template"]["spec"]]
         assert [p["containers"][0]["image"] for p in both] == [one, other]
 
 
-@NEEDS_KUBECTL
 def test_an_image_that_is_not_given_is_named_beside_the_manifests() -> None:
     done = manifests([])
     assert yaml.safe_load_all(done.stdout) and done.exit_code == 0
@@ -109,19 +95,24 @@ def test_an_image_that_is_not_given_is_named_beside_the_manifests() -> None:
 
 
 def test_every_manifest_is_yaml_with_no_password_and_no_option_commented_out() -> None:
-    for path in sorted(manifests_folder().rglob("*.yaml")):
+    for path in sorted(folder().rglob("*.yaml")):
         text = path.read_text("utf-8")
         assert list(yaml.safe_load_all(text)) != [None], path
         assert "password:" not in text and len(text.splitlines()) <= 80, path
 
 
-def test_every_component_has_its_line_in_the_page_about_kubernetes() -> None:
-    folders = {
-        p.parent.name for p in (manifests_folder() / "components").glob("*/kustomization.yaml")
-    }
+def test_every_key_of_a_cluster_file_has_its_line_in_the_page_about_kubernetes() -> None:
     page = (ROOT / "docs" / "guides" / "kubernetes.md").read_text("utf-8")
-    assert set(re.findall(r"^\| `([a-z-]+)[^`]*` \|", page, re.MULTILINE)) == folders
-    assert KINDS.keys() == folders - {"queue", "cpu"}  # which are keys of a cluster file
+    listed = re.findall(r"^\| `([a-z_-]+)[^`]*` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(ClusterFile.model_fields)
+
+
+def test_every_directory_of_a_component_is_chosen_by_a_key() -> None:
+    first = load(text=f"create_namespace: true\n{EVERY}").components
+    other = load(text="bucket: s3://bucket/hpq\ndataset: {}").components
+    there = {path.name for path in (folder() / "components").iterdir()}
+    # Each queue decides whether it is on spot nodes; only a label is needed for kueue.
+    assert {*first, *other, "spot"} == there
 
 
 def test_a_pods_grace_leaves_its_worker_time_for_a_last_word() -> None:
@@ -133,13 +124,10 @@ def test_a_pods_grace_leaves_its_worker_time_for_a_last_word() -> None:
         read({"HPQ_POD_GRACE_S": "15", "HPQ_GRACE_S": "20"})
 
 
-@NEEDS_KUBECTL
 def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one() -> None:
     label = "app.kubernetes.io/"
-    shared = {"part-of": "hpq", "managed-by": "kustomize", "version": __version__}
-    words = ["kubectl", "kustomize", str(manifests_folder() / "overlays" / "queues")]
-    shipped = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    objects = [*rendered(f"{TWO_QUEUES}\n{EVERY}"), *parsed(shipped)]
+    shared = {"part-of": "hpq", "managed-by": "hpq", "version": __version__}
+    objects = rendered(f"{TWO_QUEUES}\n{EVERY}")
     assert "Namespace" not in {o["kind"] for o in objects}
     selected = {
         tuple(o["spec"]["podSelector"]["matchLabels"].items())
@@ -165,7 +153,6 @@ def test_every_object_has_the_recommended_labels_and_no_selector_has_a_new_one()
             assert pod_labels.items() >= selector.items()
 
 
-@NEEDS_KUBECTL
 def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
     pods = [p for _, p in workers_of(rendered(f"settings: {{HPQ_GRACE_S: 600.5}}\n{TWO_QUEUES}"))]
     assert [p["terminationGracePeriodSeconds"] for p in pods] == [606] * 2
@@ -177,7 +164,6 @@ def test_a_pod_has_as_long_to_end_as_its_trials_are_given() -> None:
     assert ["affinity" in p for _, p in found] == [False, True]
 
 
-@NEEDS_KUBECTL
 def test_what_a_pod_asks_for_grows_with_its_gpus() -> None:
     def asked(queues: str) -> list[tuple[str, ...]]:
         found = []
@@ -204,28 +190,32 @@ def test_what_a_pod_asks_for_grows_with_its_gpus() -> None:
     assert asked("default: {gpus: 0}") == [of_none]
 
 
-@NEEDS_KUBECTL
 def test_without_gpus_no_pod_asks_for_one() -> None:
     assert "'nvidia.com/gpu':" not in str(rendered("queues: {default: {gpus: 0}}"))
     assert "'nvidia.com/gpu':" in str(rendered("queues: {default: {gpus: 8}}"))
 
 
-@NEEDS_KUBECTL
 def test_a_setting_wins_over_the_one_that_a_component_has() -> None:
-    ours = {"HPQ_STORE": "s3://ours/x", "HPQ_DATA": "/data/x"}
-    objects = rendered(f"settings: {ours}\nwith: [bucket, dataset]")
+    ours = {"HPQ_STORE": "/store/x", "HPQ_DATA": "/data/x"}
+    objects = rendered(f"settings: {ours}\nstore: {{}}\ndataset: {{}}")
     (found,) = (o["data"] for o in objects if ours.keys() & o.get("data", {}).keys())
     assert found.items() >= ours.items()
 
 
-@NEEDS_KUBECTL
 def test_all_components_are_composed_for_each_class() -> None:
     found = by_name(
         rendered("""
             namespace: team
             image: ours/hpq:7
             queues: {main: {}, big: {gpus: 4, max_pods: 9}, small: {gpus: 0}}
-            with: [keda=5, tls, kueue=team-a, spot, egress, monitoring, store, nfs=nas:/data]
+            keda: {max_pods: 5}
+            kueue: team-a
+            nfs: nas:/data
+            store: {}
+            tls: true
+            spot: true
+            egress: true
+            monitoring: true
             settings: {HPQ_LOG: debug}
         """)
     )
@@ -243,7 +233,7 @@ def test_all_components_are_composed_for_each_class() -> None:
         (worker,) = pod["containers"]
         env = {e["name"]: e.get("value") for e in worker["env"]}
         assert env["HPQ_QUEUE"] == queue
-        assert named_image(deployment["spec"]["template"]) == worker["image"] == "ours/hpq:7"
+        assert env["HPQ_IMAGE"] == worker["image"] == "ours/hpq:7"
         assert (env["HPQ_POD_GRACE_S"], pod["terminationGracePeriodSeconds"]) == ("15", 15)
         assert worker["resources"]["limits"].get("nvidia.com/gpu") == gpus
         assert worker["envFrom"][0]["configMapRef"]["name"] == settings
@@ -264,16 +254,14 @@ def test_all_components_are_composed_for_each_class() -> None:
 
 def made_by() -> list[tuple[str, str, str]]:
     """The component, the kind and the name of each object that has a file of a component."""
-    folder = manifests_folder() / "components"
     return [
-        (path.relative_to(folder).parts[0], one["kind"], one["metadata"]["name"])
-        for path in folder.rglob("*.yaml")
+        (path.parent.name, one["kind"], one["metadata"]["name"])
+        for path in (folder() / "components").rglob("*.yaml")
+        if path.name != "changes.yaml"
         for one in parsed(path.read_text("utf-8"))
-        if "name" in one.get("metadata", {})
     ]
 
 
-@NEEDS_KUBECTL
 def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names() -> None:
     def objects(text: str) -> dict[tuple[str, str], Yaml]:
         return {key: o for key, o in by_name(rendered(text)).items() if key[0] != "ConfigMap"}
@@ -282,11 +270,12 @@ def test_what_a_component_adds_goes_by_the_labels_and_kinds_that_the_page_names(
     deletes = re.findall(r"delete ([a-z,]+) -l ((?:hpq|app)[^ `]*)=([a-z-]+)`", page)
     kinds = {(label, value): kind.split(",") for kind, label, value in deletes}
     plain, every, queues = objects("{}"), objects(EVERY), objects(f"{TWO_QUEUES}\n{EVERY}")
-    others = objects("settings: {HPQ_STORE: 's3://bucket/hpq'}\nwith: [bucket, dataset]")
+    others = objects("bucket: s3://bucket/hpq\ndataset: {}")
     made, marks = made_by(), set()
+    components = {name for name, *_ in made}
     for key, one in [*every.items(), *others.items()]:
         mark = one["metadata"].get("labels", {}).get("app.kubernetes.io/component")
-        assert (mark in KINDS) == (key not in plain), key
+        assert (mark in components) == (key not in plain), key
         assert key[0] != "CronJob" or one["spec"]["schedule"] == "@daily"
         if key in plain:
             continue
@@ -315,7 +304,6 @@ def secrets_in(one: Any) -> Iterator[str]:
         yield from secrets_in(below)
 
 
-@NEEDS_KUBECTL
 def test_no_pod_but_a_workers_gets_a_password_that_may_write() -> None:
     """The archive's CronJob mounted the worker's password, and only reads."""
     writers = ("hpq-redis-worker", "hpq-redis-producer", "hpq-redis-admin", "hpq-code-key")
@@ -330,15 +318,40 @@ def test_no_pod_but_a_workers_gets_a_password_that_may_write() -> None:
     }, found  # fmt: skip
 
 
-@NEEDS_KUBECTL
 def test_new_passwords_reach_all_that_reads_them_by_the_label_that_the_page_names() -> None:
     page = (ROOT / "docs" / "guides" / "kubernetes-maintenance.md").read_text("utf-8")
     label = "app.kubernetes.io/part-of=hpq"
     assert "kubectl replace --force -f -" in page
     assert f"rollout restart statefulset,deployment -l {label}" in page
-    objects = rendered(f"{TWO_QUEUES}\nwith: [tls]")
+    objects = rendered(f"{TWO_QUEUES}\ntls: true")
     read_them = [o for o in objects if o["kind"] in ("StatefulSet", "Deployment")]
     made = secret_objects("hpq", "hpq", "the-key")
     assert len(read_them) == 3
     for one in [*read_them, *made]:
         assert one["metadata"]["labels"]["app.kubernetes.io/part-of"] == "hpq"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"a": None, "b": {"c": None}}, {"b": {}, "env": [{"name": "x", "value": "1"}]}),
+        ({"env": [{"name": "x", "value": "2"}]}, {"env": [{"name": "x", "value": "2"}]}),
+        ({"env": [{"name": "y"}]}, {"env": [{"name": "x", "value": "1"}, {"name": "y"}]}),
+        ({"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "a"}, {"key": "b"}]}),
+        ({"args": ["z"]}, {"args": ["z"]}),
+        ({"env": None}, {}),
+    ],
+)
+def test_changes_are_merged_as_kubernetes_merges_them(changes: Yaml, expected: Yaml) -> None:
+    old = {"a": 1, "env": [{"name": "x", "value": "1"}], "args": ["w"],
+           "tolerations": [{"key": "a"}]}  # fmt: skip
+    found = merge(old, changes)
+    assert {key: found[key] for key in expected} == expected
+    assert all(found.get(key) is None for key, value in changes.items() if value is None)
+    assert old["args"] == ["w"] and old["env"] == [{"name": "x", "value": "1"}]
+
+
+@pytest.mark.parametrize("text", ["1e3", "0o17", "012", "yes", "null", "-", "=", "1_000", "a: b"])
+def test_a_text_stays_one_for_a_reader_of_any_version_of_yaml(text: str) -> None:
+    printed = to_yaml([{"value": text}]).removeprefix("value: ").strip()
+    assert printed[0] in "'\"" and yaml.safe_load(printed) == text

@@ -61,12 +61,14 @@ def test_missing_secrets_are_created_by_one_command() -> None:
     assert f"hpq manifests {made}" in str(told.value)
 
 
-@pytest.mark.parametrize(("port", "flag"), [("redis", ""), ("rediss", " --with tls")])
+@pytest.mark.parametrize(
+    ("port", "made"), [("redis", "hpq manifests"), ("rediss", "echo 'tls: true' | hpq manifests -")]
+)
 def test_made_anew_are_a_certificate_of_hpqs_and_the_workers_which_read_them_at_their_start(
-    port: str, flag: str
+    port: str, made: str
 ) -> None:
     told = recreate_secrets(Server([], port))  # type: ignore[arg-type]
-    assert f" hpq manifests --secrets{flag} --namespace apollo | kubectl" in told
+    assert f": {made} --secrets --namespace apollo | kubectl" in told
     assert told.endswith(
         "-n apollo rollout restart statefulset,deployment -l app.kubernetes.io/part-of=hpq"
     )
@@ -93,9 +95,8 @@ def test_a_certificate_that_a_connection_does_not_trust_is_told_with_the_secret_
     )  # fmt: skip
     refused = tls.why_refused(ssl.SSLError("certificate verify failed: self-signed certificate"))
     told = start_forwarder._explain_certificate(found, refused)
-    assert (
-        "Secret hpq-redis-viewer " in told and "ca.crt" in told and "--secrets --with tls" in told
-    )
+    assert "Secret hpq-redis-viewer " in told and "ca.crt" in told
+    assert "echo 'tls: true' | hpq manifests - --secrets" in told
     told = start_forwarder._explain_certificate(replace(found, ca_file="/proc/1/fd/7"), refused)
     assert "Secret hpq-redis-viewer " in told and "no ca.crt" not in told
     elsewhere = tls.why_refused(ssl.SSLError("IP address mismatch, certificate is not valid"))

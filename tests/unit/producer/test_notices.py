@@ -47,7 +47,7 @@ def test_trials_that_are_short_lose_nothing_worth_a_line_but_what_they_should_ke
 
 
 def test_workers_in_pods_get_a_store_by_the_manifests() -> None:
-    remedy = "`hpq manifests … --with store`"
+    remedy = "`store: {}` in cluster.yaml"
     assert remedy in text(said("no", pod="hpq-worker-1"))
     assert remedy in text(said(timeout_s=3600.0, cluster=True))
     assert "manifests" not in text(said("no")) + text(said(timeout_s=3600.0))

@@ -267,8 +267,8 @@ def test_the_log_says_where_files_without_a_store_stay_and_that_a_pod_takes_them
     for host in ("", "10.0.0.1"):
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
         assert artifacts.publish(tmp_path, None, "to", lambda: True, said.append) is None
-    assert str(tmp_path) in said[0] and "hpq manifests" not in said[0]
-    assert str(tmp_path) in said[1] and "`hpq manifests" in said[1]
+    assert str(tmp_path) in said[0] and "store: {}" not in said[0]
+    assert str(tmp_path) in said[1] and "`store: {}`" in said[1]
 
 
 @pytest.mark.parametrize("host", ["", "10.0.0.1"])
@@ -282,4 +282,4 @@ def test_an_attempt_that_begins_anew_for_want_of_a_store_is_told_where_a_pod_get
     assert kept.restore()
     (line,) = said
     assert "attempt 2 " in line and "HPQ_STORE" in line
-    assert ("`hpq manifests … --with store`" in line) == bool(host)
+    assert ("`store: {}` in cluster.yaml" in line) == bool(host)

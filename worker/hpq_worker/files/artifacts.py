@@ -12,7 +12,7 @@ from hpq.filestore.base import Files, GoOn, copy_in, is_safe_name
 from hpq.filestore.local import regular
 from hpq.settings import IN_POD
 
-IN_PODS = "`hpq manifests … --with store`"  # gives pods a store
+IN_PODS = "`store: {}` in cluster.yaml"  # gives pods a store
 _MOST_FILES = 1_000
 LogLine = Callable[[str], None]
 

@@ -7,50 +7,37 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from typer import Option
+from typer import Argument, Option
 
 from hpq.code import signing
-from hpq.domain.trial import Json
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import read
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.redis_access import installed
-from hpq_producer.manifests import render as rendering
-from hpq_producer.manifests.cluster_file import DEFAULT, SCHEMA_FILE, ClusterFile, load
+from hpq_producer.manifests.cluster_file import DEFAULT, SCHEMA_FILE, ClusterFile, Flags, load
+from hpq_producer.manifests.objects import folder, to_yaml
+from hpq_producer.manifests.render import render
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
 from hpq_producer.sweepfile import source
 from hpq_producer.terminal.console import print_message, warn
 
-_COMPONENTS = (
-    "Add a component: archive=SCHEDULE, bucket, dashboard[=HOST], dataset, egress, keda=MAX,"
-    " kueue=LOCALQUEUE, monitoring, namespace, nfs=SERVER:/PATH, spot, store or tls. Repeatable."
-    " docs/guides/kubernetes.md describes them."
-)
-
 
 def manifests(
-    file: Annotated[
-        str, Option("-f", "--file", metavar="FILE", help="Cluster file; - for standard input.")
+    file: Annotated[str, Argument(metavar="FILE", help="Cluster file; - for standard input.")] = "",
+    same_file: Annotated[
+        str, Option("-f", "--file", metavar="FILE", help="Cluster file, as with kubectl.")
     ] = "",
     image: Annotated[str, Option(help="Image of the workers.")] = "",
     namespace: Annotated[
         str | None, Option(metavar="NAME", help="Namespace (default: hpq).")
     ] = None,
+    create_namespace: Annotated[
+        bool, Option("--create-namespace", help="Print the Namespace, too.")
+    ] = False,
     gpus: Annotated[
         int | None,
         Option(min=0, help="GPUs of a pod of the queue default; 0: none. Default: 1."),
     ] = None,
-    components: Annotated[
-        list[str] | None, Option("--with", metavar="NAME[=VALUE]", help=_COMPONENTS)
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="HPQ_NAME=VALUE", help="Setting of the workers. Repeatable."),
-    ] = None,
-    create_namespace: Annotated[
-        bool, Option("--create-namespace", help="Print the Namespace, too, as --with namespace.")
-    ] = False,
     secrets: Annotated[
         bool, Option("--secrets", help="Print Secrets with new passwords and the code key.")
     ] = False,
@@ -60,43 +47,43 @@ def manifests(
 ) -> None:
     """Print the Kubernetes manifests of Redis and the workers; --secrets prints their Secrets.
 
-    A flag overrides the key of the cluster file; --with and --set add to it.
+    A flag overrides its key of the cluster file.
 
     Examples:
       hpq manifests --create-namespace --image REGISTRY/hpq:1 | kubectl apply -f -
       hpq manifests --secrets | kubectl create -f -
-      hpq manifests -f cluster.yaml | kubectl apply -f -
+      hpq manifests --example > cluster.yaml
+      hpq manifests cluster.yaml | kubectl apply -f -
     """
     if example:
         print(f"# yaml-language-server: $schema={SCHEMA_FILE.as_uri()}")
-        print((rendering.manifests_folder() / "cluster.yaml").read_text("utf-8"), end="")
+        print((folder() / "cluster.yaml").read_text("utf-8"), end="")
         return
-    flags: dict[tuple[str, ...], tuple[str, Json]] = {}
+    flags: Flags = {}
     if image:
         flags["image",] = f"--image {image}", image
     if namespace is not None:
         flags["namespace",] = f"--namespace {namespace}", namespace
     if gpus is not None:
         flags["queues", DEFAULT, "gpus"] = f"--gpus {gpus}", gpus
-    for text in settings or ():
-        name, is_given, value = text.partition("=")
-        if not is_given:
-            raise UserError(f"--set {text}: write --set HPQ_NAME=VALUE")
-        flags["settings", name] = f"--set {name}", value
-    cluster = load(
-        Path(file) if file not in ("", "-") else None,
-        text=source.decode(sys.stdin.buffer.read(source.MAX_BYTES + 1), "stdin")
-        if file == "-"
-        else None,
-        flags=flags,
-        components=[*(components or ()), *(["namespace"] if create_namespace else [])],
-    )
+    if create_namespace:
+        flags["create_namespace",] = "--create-namespace", True
+    if file and same_file:
+        raise UserError(f"{file} and --file {same_file}: give one cluster file")
+    cluster = _read(file or same_file, flags)
     if secrets:
         print(_secrets(cluster), end="")
         return
     if not cluster.image:
-        warn(f"no image: using {rendering.IMAGE}, which the nodes must have; use --image")
-    print(rendering.render(cluster), end="")
+        warn(f"no image: using {cluster.workers_image}, which the nodes must have; use --image")
+    print(render(cluster), end="")
+
+
+def _read(file: str, flags: Flags) -> ClusterFile:
+    if file == "-":
+        text = source.decode(sys.stdin.buffer.read(source.MAX_BYTES + 1), "stdin")
+        return load(text=text, flags=flags)
+    return load(Path(file) if file else None, flags=flags)
 
 
 def _installed(prefix: str, namespace: str) -> tuple[str, list[str]]:
@@ -128,6 +115,6 @@ def _secrets(cluster: ClusterFile) -> str:
         own = signing.key_of(settings, make=True)
         assert own is not None
         key = own.decode()
-    tls = tls_secret(cluster.namespace) if "tls" in cluster.names else None
+    tls = tls_secret(cluster.namespace) if cluster.tls else None
     made = secret_objects(settings.prefix, cluster.namespace, key, tls, people)
-    return yaml.safe_dump_all(made, sort_keys=False)
+    return to_yaml(made)
