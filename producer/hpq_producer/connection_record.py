@@ -25,7 +25,7 @@ from hpq.errors import OutOfReach, UserError
 from hpq.process import make_private, replace_private
 from hpq.settings import Settings
 from hpq.shell import shell_hint
-from hpq.store.wire.records import record as decoded
+from hpq.store.wire import records
 from hpq_producer.embedded_redis.keeper import open_lock, try_lock
 from hpq_producer.invitation import folder_of, joined
 
@@ -88,6 +88,23 @@ class ConnectionRecord:
         return variables
 
 
+_RECORD = records.Record(
+    ConnectionRecord,
+    pid=records.whole,
+    port=records.whole,
+    context=records.text,
+    namespace=records.text,
+    service=records.text,
+    user=records.text,
+    prefix=records.text,
+    password_file=records.text,
+    code_key_file=records.text,
+    trouble=records.text,
+    scheme=records.text,
+    ca_file=records.text,
+)
+
+
 def records_folder(home: Path) -> Path:
     """Return the directory of the records."""
     return home / "connect"
@@ -135,7 +152,7 @@ def remove_record(home: Path) -> None:
 def read_record(home: Path) -> ConnectionRecord | None:
     """Return the record, whether its process lives or not."""
     try:
-        return decoded(ConnectionRecord, json.loads(_record(home).read_bytes()))  # of any version
+        return _RECORD(json.loads(_record(home).read_bytes()))  # of any version
     except (OSError, ValueError, TypeError):
         return None
 

@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urlencode
 from hpq.connection import credentials, tls
 from hpq.errors import UserError
 from hpq.process import private_file
-from hpq.store.wire.records import record
+from hpq.store.wire import records
 
 MARK = "hpq-invite-1-"
 _ANY_MARK = re.compile(r"hpq-invite-\d+-")
@@ -110,7 +110,7 @@ class Invitation:
             raise _invalid("the token is incomplete or changed; copy all of it again")
         try:
             text = zlib.decompressobj().decompress(body, _MOST_BYTES).decode()
-            found = record(cls, text)
+            found = _INVITATION.parse(text)
             why = _why_refused(found)
         except (ValueError, TypeError, RecursionError, zlib.error):
             why = "its text is no invitation"
@@ -132,6 +132,13 @@ class Invitation:
         return folder
 
 
+_INVITATION = records.Record(
+    Invitation,
+    url=records.text,
+    settings=records.by_name(records.text),
+    files=records.by_name(records.text),
+    versions=records.by_name(records.text),
+)
 _HEAD = "server.json"
 _SECRETS = ("password", "password_file")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpq.domain.trial import Artifacts
 from hpq.filestore.base import Files
 from hpq.filestore.local import location, open_files
-from hpq.store.wire.records import record
+from hpq.store.wire.trial import ARTIFACTS
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean, size, trials_of
 
@@ -59,6 +58,6 @@ def store_here(session: Session) -> Files | None:
 def _bytes(artifacts: bytes) -> int:
     """Return the size of the files that a pointer names; 0 if it is none."""
     try:
-        return sum(record(Artifacts, artifacts.decode()).files.values())
+        return sum(ARTIFACTS.parse(artifacts.decode()).files.values())
     except (ValueError, TypeError, RecursionError):  # any client of Redis may have written it
         return 0

@@ -11,10 +11,14 @@ from hpq.domain.trial import (
     Artifacts,
     Checkpoint,
     Claim,
+    Failure,
+    FailureKind,
     TrialId,
+    TrialState,
     Unstored,
 )
 from hpq.errors import DecodeError
+from hpq.store.wire import records
 from hpq.store.wire.fields import (
     Field,
     Reader,
@@ -25,14 +29,35 @@ from hpq.store.wire.fields import (
     numbers,
     sweep_id,
 )
-from hpq.store.wire.records import record
-from hpq.store.wire.trial import decode_params, encode_usage
+from hpq.store.wire.trial import ARTIFACTS, CHECKPOINT, UNSTORED, decode_params, encode_usage
 
 LOG_KEPT_BYTES = 16_384  # of a finished trial's log
 FAILED_LOG_KEPT_BYTES = 262_144
 _WHY_CHARACTERS = 200
 # As lua/claim.lua replies them.
 _OF_SWEEP = (b"created_ms", b"signature", b"timeout_s", b"stall_s")
+
+_FAILURE = records.Record(
+    Failure,
+    kind=records.word(FailureKind),
+    message=records.text,
+    fingerprint=records.text,
+)
+OUTCOME = records.Record(
+    Outcome,
+    state=records.word(TrialState),
+    objective=records.optional(records.real),
+    best=records.optional(records.real),
+    values=records.several(records.real),
+    violations=records.several(records.real),
+    infeasible=records.flag,
+    step=records.whole,
+    failure=records.optional(_FAILURE),
+    ran_ms=records.optional(records.whole),
+    artifacts=records.optional(ARTIFACTS),
+    unstored=records.optional(UNSTORED),
+    usage=records.by_name(records.real),
+)
 
 
 def decode_claim(reply: str, values: list[Any], nonce: str) -> Claim | Nothing:
@@ -80,7 +105,7 @@ def _checkpoint_of(raw: bytes | None) -> Checkpoint | None:
     Then the training restarts from the beginning, and its log says so.
     """
     try:
-        return record(Checkpoint, raw.decode()) if raw else None
+        return CHECKPOINT.parse(raw.decode()) if raw else None
     except (ValueError, TypeError, RecursionError):
         return Checkpoint(store="unknown", path="")
 

@@ -1,81 +1,130 @@
-"""Decode dataclasses from JSON: each value must have the type of its field.
+"""Decode dataclasses from JSON, by a table that names the reader of each field.
 
-Names that are no fields are ignored.
+A reader takes a value of JSON and returns it as the field holds it. It raises ValueError for a
+value of another type. Names in the data that are no fields are ignored.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import StrEnum
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar
 
 from hpq.store.wire.fields import loads
 
 T = TypeVar("T")
 W = TypeVar("W", bound=StrEnum)
+Read = Callable[[Any], T]
 
 
-def record(kind: type[T], data: Any) -> T:
-    """Decode a dataclass from a mapping, or from the text of one.
+class Record(Generic[T]):
+    """Decodes one dataclass. A field that the data lack has the default of the dataclass."""
 
-    Raises:
-        ValueError, TypeError: the data do not fit the dataclass.
-    """
-    read = loads(data) if isinstance(data, str) else data
-    if not isinstance(read, Mapping):
-        raise ValueError("not a mapping")
-    values = {}
-    for name, hint in _typed_fields(kind):  # type: ignore[arg-type]
-        if name in read:
-            values[name] = _checked(hint, read[name], name)
-    return kind(**values)
+    def __init__(self, kind: type[T], /, **readers: Read[Any]) -> None:
+        """`readers` has the reader of each field, by name.
+
+        Raises:
+            TypeError: a field has no reader, or a reader no field.
+        """
+        names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+        if wrong := sorted(names ^ readers.keys()):
+            raise TypeError(f"{kind.__name__}: no field, or no reader: {', '.join(wrong)}")
+        self._kind = kind
+        self._readers = readers
+
+    def __call__(self, data: Any) -> T:
+        """Decode a mapping.
+
+        Raises:
+            ValueError, TypeError: the data do not fit the dataclass (names the field).
+        """
+        if not isinstance(data, Mapping):
+            raise ValueError("not a mapping")
+        values = {}
+        for name, read in self._readers.items():
+            if name in data:
+                try:
+                    values[name] = read(data[name])
+                except ValueError as error:
+                    raise ValueError(f"{name}: {error}") from None
+        return self._kind(**values)
+
+    def parse(self, text: str) -> T:
+        """Decode the text of a mapping; raises as a call, or RecursionError."""
+        return self(loads(text))
+
+    def values(self, one: T) -> dict[str, Any]:
+        """Return the fields of a dataclass by name, as `dumps` encodes them."""
+        return {name: getattr(one, name) for name in self._readers}
 
 
-@cache
-def _typed_fields(kind: type[Any]) -> list[tuple[str, Any]]:
-    """Return name and type of each field."""
-    hints = get_type_hints(kind)
-    return [(f.name, hints[f.name]) for f in fields(kind)]
-
-
-def _checked(hint: Any, value: Any, name: str) -> Any:
-    """Return a value as its field holds it.
-
-    Raises:
-        ValueError: it has another type (names the field).
-    """
-    if _is_plain(hint, value):
+def text(value: object) -> str:
+    """Return a text."""
+    if isinstance(value, str):
         return value
-    origin, args = _parts(hint)
-    if origin in (Union, UnionType):
-        kinds = [one for one in args if one is not NoneType]
-        if len(kinds) > 1 or (value is None and len(kinds) < len(args)):  # Json may be anything
-            return value
-        return _checked(kinds[0], value, name)
-    if origin is tuple and isinstance(value, list):
-        return tuple(_checked(args[0], one, name) for one in value)
-    if origin is Mapping and isinstance(value, dict):
-        return {key: _checked(args[1], one, name) for key, one in value.items()}
-    if is_dataclass(hint):
-        return value if is_dataclass(value) else record(hint, value)  # type: ignore[arg-type]
-    if isinstance(hint, type) and issubclass(hint, StrEnum) and isinstance(value, str):
-        return hint(value)
-    raise ValueError(f"{name}: {str(value)[:80]} has the wrong type, or is not finite")
+    raise _wrong(value)
 
 
-@cache
-def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    return get_origin(hint), get_args(hint)
+def flag(value: object) -> bool:
+    """Return a truth value."""
+    if isinstance(value, bool):
+        return value
+    raise _wrong(value)
 
 
-def _is_plain(hint: Any, value: object) -> bool:
-    """Return whether a value is the text, truth value, integer or finite number that is wanted."""
-    if isinstance(value, bool) or hint in (str, bool):
-        return hint in (str, bool) and isinstance(value, hint)
-    if hint is float:
-        return isinstance(value, int | float) and abs(value) <= sys.float_info.max
-    return hint is int and isinstance(value, int)
+def whole(value: object) -> int:
+    """Return a whole number."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise _wrong(value)
+
+
+def real(value: object) -> float:
+    """Return a finite number; a whole one as it is, so that 10 and 10.0 stay different."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and abs(value) <= sys.float_info.max:  # type: ignore[arg-type]
+        return value  # type: ignore[return-value]
+    raise _wrong(value)
+
+
+def anything(value: Any) -> Any:
+    """Return a value of a field that may hold any JSON."""
+    return value
+
+
+def word(kind: type[W]) -> Read[W]:
+    """Return the reader of a word of an enumeration."""
+    return lambda value: kind(text(value))
+
+
+def optional(read: Read[T]) -> Read[T | None]:
+    """Return the reader of a value or null."""
+    return lambda value: None if value is None else read(value)
+
+
+def several(read: Read[T]) -> Read[tuple[T, ...]]:
+    """Return the reader of a list of values."""
+
+    def of(value: object) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            raise _wrong(value)
+        return tuple(map(read, value))
+
+    return of
+
+
+def by_name(read: Read[T]) -> Read[dict[str, T]]:
+    """Return the reader of values by name."""
+
+    def of(value: object) -> dict[str, T]:
+        if not isinstance(value, dict):
+            raise _wrong(value)
+        return {name: read(one) for name, one in value.items()}
+
+    return of
+
+
+def _wrong(value: object) -> ValueError:
+    return ValueError(f"{str(value)[:80]} has the wrong type, or is not finite")

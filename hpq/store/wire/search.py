@@ -6,27 +6,63 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from hpq.search.conditions import Condition, Partial
+from hpq.domain.sweep import Impute, ObjectiveValue
+from hpq.search.conditions import Condition, Partial, Test
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.expressions import Expression
 from hpq.search.followers import Follower
-from hpq.search.search_spec import Search
+from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
+from hpq.store.wire import records
 from hpq.store.wire.fields import decoding, dumps_in_order, mapping
-from hpq.store.wire.records import record
 
-_KINDS: Mapping[str, type[Distribution]] = {
-    "categorical": Categorical,
-    "weighted": Weighted,
-    "int_uniform": IntUniform,
-    "uniform": Uniform,
-    "log_uniform": LogUniform,
-    "normal": Normal,
-    "beta": Beta,
+_NUMBER = records.optional(records.real)
+_VALUES = records.several(records.anything)
+_READERS: Mapping[str, records.Record[Any]] = {
+    "categorical": records.Record(Categorical, values=_VALUES, constant=records.flag),
+    "weighted": records.Record(
+        Weighted, values=_VALUES, probabilities=records.several(records.real)
+    ),
+    "int_uniform": records.Record(IntUniform, low=records.whole, high=records.whole),
+    "uniform": records.Record(Uniform, q=_NUMBER, low=records.real, high=records.real),
+    "log_uniform": records.Record(LogUniform, q=_NUMBER, low=records.real, high=records.real),
+    "normal": records.Record(
+        Normal, q=_NUMBER, mu=records.real, sigma=records.real, log=records.flag
+    ),
+    "beta": records.Record(Beta, q=_NUMBER, a=records.real, b=records.real),
 }
+_NAMES: Mapping[type[Distribution], str] = {
+    Categorical: "categorical",
+    Weighted: "weighted",
+    IntUniform: "int_uniform",
+    Uniform: "uniform",
+    LogUniform: "log_uniform",
+    Normal: "normal",
+    Beta: "beta",
+}
+_TEST = records.Record(
+    Test, path=records.several(records.text), values=_VALUES, low=_NUMBER, high=_NUMBER
+)
+_PARTIAL = records.Record(Partial, tests=records.several(_TEST))
+_FOLLOWER = records.Record(
+    Follower, name=records.text, leader=records.text, leading=_VALUES, values=_VALUES
+)
+_SEARCH = records.Record(
+    Search,
+    space=records.anything,
+    sampler=records.word(Sampler),
+    seed=records.whole,
+    replicates=records.whole,
+    maximize=records.flag,
+    metric=records.text,
+    take=records.word(ObjectiveValue),
+    impute=records.word(Impute),
+    impute_while_running=records.optional(records.word(Impute)),
+    maximizes=records.several(records.flag),
+    constraints=records.whole,
+)
 _APART = ("space", "maximizes", "constraints")
-_NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def encode_search(search: Search) -> str:
@@ -61,12 +97,12 @@ def decode_search(key: str, text: str) -> Search:
     with decoding(f"{key}: field search: {text[:60]!r}"):
         data = mapping(text)
         space = Space(
-            tuple((tuple(one["at"]), record(_KINDS[one["kind"]], one)) for one in data["leaves"]),
+            tuple((tuple(one["at"]), _READERS[one["kind"]](one)) for one in data["leaves"]),
             tuple(str(name) for name in data["varying"]),
-            tuple(Condition(tuple(c["at"]), record(Partial, c)) for c in data.get("when", [])),
-            tuple(record(Partial, {"tests": tests}) for tests in data.get("exclude", [])),
+            tuple(Condition(tuple(c["at"]), _PARTIAL(c)) for c in data.get("when", [])),
+            tuple(_PARTIAL({"tests": tests}) for tests in data.get("exclude", [])),
             tuple((str(name), Expression.number(text)) for name, text in data.get("derive", [])),
             tuple(map(Expression.test, data.get("require", []))),
-            tuple(record(Follower, one) for one in data.get("zip", [])),
+            tuple(map(_FOLLOWER, data.get("zip", []))),
         )
-        return record(Search, {**data, "space": space})
+        return _SEARCH({**data, "space": space})

@@ -19,16 +19,22 @@ from hpq.domain.sweep import (
     MOST_REPLICATES,
     SCHEMA,
     EarlyTerminate,
+    Goal,
+    Impute,
     Keep,
     Launch,
     Metric,
+    ObjectiveValue,
     RunnableSweep,
     SweepView,
     TargetReached,
+    TerminationRule,
+    Wandb,
     refusal_of_schema,
 )
 from hpq.domain.trial import Json
 from hpq.errors import DecodeError
+from hpq.store.wire import records
 from hpq.store.wire.fields import (
     MOST,
     Reader,
@@ -43,9 +49,54 @@ from hpq.store.wire.fields import (
     number,
     real,
 )
-from hpq.store.wire.records import record
 
 _FILE = b"file:"  # each appended file is a field of the sweep's hash, file:STAGE
+
+_LAUNCH = records.Record(
+    Launch,
+    trainer=records.text,
+    program=records.text,
+    command=records.several(records.text),
+    code=records.text,
+    code_dir=records.text,
+    pass_env=records.several(records.text),
+    resident=records.flag,
+    preload=records.several(records.text),
+    wandb=records.optional(records.word(Wandb)),
+    bundled=records.flag,
+    root=records.text,
+    home=records.text,
+)
+_METRIC = records.Record(
+    Metric,
+    name=records.text,
+    goal=records.word(Goal),
+    take=records.word(ObjectiveValue),
+    target=records.optional(records.real),
+    impute=records.word(Impute),
+    impute_while_running=records.optional(records.word(Impute)),
+    terminate_on_nan=records.whole,
+)
+_KEEP = records.Record(Keep, best=records.whole, last=records.whole)
+_EARLY = records.Record(
+    EarlyTerminate,
+    rule=records.word(TerminationRule),
+    bands=records.several(records.whole),
+    eta=records.real,
+    strict=records.flag,
+    min_trials=records.whole,
+)
+_REACHED = records.Record(
+    TargetReached, trial=records.whole, value=records.real, target=records.real
+)
+_APPENDED = records.Record(
+    AppendedFile,
+    at_ms=records.whole,
+    added=records.whole,
+    digest=records.text,
+    spec=records.by_name(records.anything),
+    origin=records.by_name(records.anything),
+)
 
 
 def encode_sweep(sweep: SweepView) -> dict[str, str]:
@@ -122,7 +173,7 @@ def decode_sweep(
         least_ms=r.count("least_ms"),
         unstored=r.count("unstored"),
         retry_ended=r.text("retry_ended"),
-        reached=r.parse("reached", None, lambda text: record(TargetReached, text)),
+        reached=r.parse("reached", None, _REACHED.parse),
         bands=r.parse("bands", (), _bands),
         counts=r.counts(queued, running, dropped),
     )
@@ -178,7 +229,7 @@ def _runnable(r: Reader, sid: str) -> dict[str, Any]:
         raise DecodeError(f"{r.key}: field schema: {refusal}", code="hpq-too-old")
     return {
         "id": sid,
-        "launch": r.parse("launch", Launch(), lambda text: record(Launch, text)),
+        "launch": r.parse("launch", Launch(), _LAUNCH.parse),
         "owner": r.text("owner"),
         "priority": r.whole("priority"),
         "signature": r.text("signature"),
@@ -192,9 +243,9 @@ def _runnable(r: Reader, sid: str) -> dict[str, Any]:
         "idle_below": r.real("idle_below"),
         "sampler": r.text("sampler"),
         "search": r.parse("search", "", str),  # whole: it is signed
-        "keep": r.parse("keep", None, lambda text: record(Keep, text)),
+        "keep": r.parse("keep", None, _KEEP.parse),
         "history": r.text("history"),
-        "early": r.parse("early", None, lambda text: record(EarlyTerminate, text)),
+        "early": r.parse("early", None, _EARLY.parse),
         "method": r.text("method"),
         "seed": r.whole("seed"),
         "replicates": r.parse("replicates", 1, _replicates),
@@ -205,7 +256,7 @@ def _runnable(r: Reader, sid: str) -> dict[str, Any]:
 
 def encode_launch(launch: Launch) -> str:
     """Encode the launch record as canonical JSON: the text that is signed."""
-    return dumps(asdict(launch))
+    return dumps(_LAUNCH.values(launch))
 
 
 @lru_cache  # most sweeps of a list have the same
@@ -215,11 +266,11 @@ def _decode_metric(text: str) -> Metric | None:
     Raises:
         ValueError, TypeError: the text is not a metric.
     """
-    return record(Metric, text)
+    return _METRIC.parse(text)
 
 
 def _decode_objectives(text: str) -> tuple[Metric, ...]:
-    return tuple(record(Metric, one) for one in _list(text))
+    return tuple(map(_METRIC, _list(text)))
 
 
 def _decode_constraints(text: str) -> tuple[Constraint, ...]:
@@ -240,7 +291,7 @@ def _decode_files(r: Reader) -> tuple[AppendedFile, ...]:
 def _decode_file(text: str) -> AppendedFile:
     at_ms, added, data = text.split(" ", 2)
     own = {"at_ms": moment(at_ms), "added": count(added)}
-    return record(AppendedFile, {**mapping(data), **own})
+    return _APPENDED({**mapping(data), **own})
 
 
 def _replicates(text: str) -> int:

@@ -23,6 +23,7 @@ from hpq.domain.trial import (
     short,
 )
 from hpq.errors import DecodeError
+from hpq.store.wire import records
 from hpq.store.wire.fields import (
     Reader,
     Row,
@@ -33,12 +34,37 @@ from hpq.store.wire.fields import (
     numbers,
     whole,
 )
-from hpq.store.wire.records import W, record
+from hpq.store.wire.records import W
 
 MAC_BYTES = 16
 SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
 CheckRow = Callable[[int, bytes | None], bool]  # number and row → is it as it was signed?
 CheckOf = Callable[[str], CheckRow | None]  # of a sweep; None: this machine's key did not sign it
+
+CHECKPOINT = records.Record(
+    Checkpoint,
+    store=records.text,
+    path=records.text,
+    step=records.whole,
+    last=records.optional(records.real),
+    best=records.optional(records.real),
+    counts=records.by_name(records.whole),
+    logged=records.whole,
+    further=records.by_name(records.real),
+)
+ARTIFACTS = records.Record(
+    Artifacts, store=records.text, path=records.text, files=records.by_name(records.whole)
+)
+UNSTORED = records.Record(Unstored, store=records.text, path=records.text, folder=records.text)
+PRUNING = records.Record(
+    Pruning,
+    rule=records.text,
+    band=records.whole,
+    rank=records.whole,
+    n=records.whole,
+    threshold=records.real,
+    value=records.real,
+)
 METRIC_FIELD = b"m:"  # a trial's hash holds the last value of metric x under m:x
 
 
@@ -132,15 +158,15 @@ def decode_trial(
         failure=failure,
         phase=phase,
         provenance=r.text("provenance"),
-        checkpoint=r.parse("checkpoint", None, lambda text: record(Checkpoint, text)),
-        artifacts=r.parse("artifacts", None, lambda text: record(Artifacts, text)),
-        unstored=r.parse("unstored", None, lambda text: record(Unstored, text)),
+        checkpoint=r.parse("checkpoint", None, CHECKPOINT.parse),
+        artifacts=r.parse("artifacts", None, ARTIFACTS.parse),
+        unstored=r.parse("unstored", None, UNSTORED.parse),
         restarted=r.text("restarted"),
         gone=r.text("gone"),
         thinned=bool(r.text("thinned")),
         reused=r.text("reused"),
         seed=r.parse("seed", None, whole),
-        pruning=r.parse("pruning", None, lambda text: record(Pruning, text)),
+        pruning=r.parse("pruning", None, PRUNING.parse),
         usage=r.parse("usage", {}, _decode_usage),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hpq.domain.status import Event
 from hpq.domain.sweep import EarlyTerminate, Goal, SweepView, TerminationRule
 from hpq.domain.trial import Pruning, TrialState, TrialView
-from hpq.store.wire.records import record
+from hpq.store.wire.trial import PRUNING
 from hpq_producer import durations
 from hpq_producer.terminal.text import clean, number, trials_of
 
@@ -62,7 +62,7 @@ def describe_early_end(trial: TrialView, sweep: SweepView) -> str:
 def describe_prune_event(event: Event, sweep: SweepView) -> str:
     """Return the text of the event `prune`."""
     try:
-        return f"to be pruned: {describe_pruning(record(Pruning, event.fields['why']), sweep)}"
+        return f"to be pruned: {describe_pruning(PRUNING.parse(event.fields['why']), sweep)}"
     except (KeyError, TypeError, ValueError):  # another client wrote it
         return "to be pruned"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hpq.errors import OutOfReach
 from hpq.process import why_not_private
-from hpq.store.wire.records import record
+from hpq.store.wire import records
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.binary import Binary
 
@@ -68,6 +68,18 @@ class Record:
         return Binary(family=self.family, version=self.version, path=Path(self.path))
 
 
+_RECORD = records.Record(
+    Record,
+    family=records.text,
+    version=records.several(records.whole),
+    path=records.text,
+    socket=records.text,
+    host=records.text,
+    server_pid=records.whole,
+    keeper_pid=records.whole,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerHome:
     """HPQ_HOME with links resolved, so that two names of one directory are one home."""
@@ -109,7 +121,7 @@ class ServerHome:
         """
         path = self.path / keeper.RECORD
         try:
-            return record(Record, json.loads(path.read_bytes()))  # a path need not be text
+            return _RECORD(json.loads(path.read_bytes()))  # a path need not be text
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):

@@ -46,7 +46,7 @@ from hpq_worker.lease.notices import Notices
 from hpq_worker.lease.reaper import Reaper
 from hpq_worker.lease.redis_outage import Outage
 from hpq_worker.process import devices, exit_report, logs
-from hpq_worker.process.config import WorkerConfig, receive
+from hpq_worker.process.config import WORKER, WorkerConfig, receive
 from hpq_worker.process.process_tree import adopt_orphans, end_with_parent
 from hpq_worker.process.signals import Signals
 from hpq_worker.process.watchdog import Progress, Watchdog
@@ -232,7 +232,7 @@ def _leave(parts: WorkerParts, reader: StoreReader, run_limit: RunLimit) -> Exit
 
 def main() -> None:
     """Read the configuration and serve; an HpqError ends it with one line and its exit code."""
-    config = receive(WorkerConfig)
+    config = receive(WORKER)
     caller = Caller(config.caller) if config.caller else None
     try:
         environ = {**os.environ, **config.secrets}

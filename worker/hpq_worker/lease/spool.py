@@ -26,7 +26,8 @@ from hpq.domain.trial import Claim, TrialId
 from hpq.notice import tagged
 from hpq.process import make_private, sync_folder
 from hpq.store.trials import TrialStore
-from hpq.store.wire.records import record
+from hpq.store.wire import records
+from hpq.store.wire.attempt import OUTCOME
 
 log = logging.getLogger("hpq.spool")
 _LARGEST = 2**53  # of a count
@@ -214,6 +215,16 @@ class _Result:
     nonce: str
 
 
+_RESULT = records.Record(
+    _Result,
+    sweep=records.text,
+    number=records.whole,
+    attempt=records.whole,
+    outcome=OUTCOME,
+    nonce=records.text,
+)
+
+
 def _encode(claim: Claim, outcome: Outcome) -> str:
     """Return the text of a result."""
     result = _Result(
@@ -234,7 +245,7 @@ def _decode(text: bytes) -> tuple[Claim, Outcome]:
     Raises:
         ValueError, TypeError, RecursionError: the text is no result.
     """
-    result = record(_Result, json.loads(text))
+    result = _RESULT(json.loads(text))
     outcome = result.outcome
     sizes = outcome.artifacts.files.values() if outcome.artifacts else ()
     counts = (result.number - 1, result.attempt - 1, outcome.step, outcome.ran_ms or 0, *sizes)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TypeVar
 
-from hpq.store.wire.records import record
+from hpq.store.wire import records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,35 @@ class SuggesterConfig:
 
 
 C = TypeVar("C", WorkerConfig, SuggesterConfig)
+_WHOLE = records.optional(records.whole)
+_CALLER = records.Record(
+    CallerConfig,
+    commands=records.whole,
+    answers=records.whole,
+    output=records.whole,
+    count=records.whole,
+    stops_sweep=records.flag,
+)
+WORKER = records.Record(
+    WorkerConfig,
+    secrets=records.by_name(records.text),
+    parent=_WHOLE,
+    state=_WHOLE,
+    exit_report=_WHOLE,
+    run_budget=records.several(records.whole),
+    is_until_over=records.flag,
+    until_idle_s=records.real,
+    caller=records.optional(_CALLER),
+)
+SUGGESTER = records.Record(
+    SuggesterConfig,
+    secrets=records.by_name(records.text),
+    sweep=records.text,
+    worker=records.text,
+    parent=records.whole,
+    error=records.whole,
+    may_gp=records.flag,
+)
 
 
 def start(
@@ -84,7 +113,7 @@ def start(
     return process
 
 
-def receive(kind: type[C]) -> C:
+def receive(read: records.Record[C]) -> C:
     """Read the configuration of this process; leaves an empty standard input.
 
     Raises:
@@ -97,4 +126,4 @@ def receive(kind: type[C]) -> C:
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)
     # Not as a record of Redis: a variable may have bytes that are no text.
-    return record(kind, json.loads(line))
+    return read(json.loads(line))

@@ -25,7 +25,7 @@ from hpq.store.scripts import StoreContext
 from hpq.store.suggest_lease import SuggestLease
 from hpq.store.trials import TrialStore
 from hpq.store.wire.search import decode_search
-from hpq_worker.process.config import SuggesterConfig, receive
+from hpq_worker.process.config import SUGGESTER, SuggesterConfig, receive
 from hpq_worker.process.logs import configure, tell
 from hpq_worker.process.process_tree import end_with_parent
 from hpq_worker.suggest.loop import Suggester
@@ -64,7 +64,7 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """Read the environment and serve; an error is one line."""
-    config = receive(SuggesterConfig)
+    config = receive(SUGGESTER)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported, which is later
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _terminate)
