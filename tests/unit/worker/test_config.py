@@ -11,13 +11,13 @@ import sys
 import pytest
 
 from hpq.in_process import PYTHON, AgentError, serve
-from hpq_worker.process.config import CallerConfig, WorkerConfig, receive, start
+from hpq_worker.process.config import WORKER, CallerConfig, WorkerConfig, receive, start
 
 ECHO = """
 import json, os, sys
 from dataclasses import asdict
-from hpq_worker.process.config import WorkerConfig, receive
-found = asdict(receive(WorkerConfig))
+from hpq_worker.process.config import WORKER, receive
+found = asdict(receive(WORKER))
 left, words = sys.stdin.buffer.read().decode(), sys.argv
 os.write(found["exit_report"], json.dumps([found, left, words[1:], dict(os.environ)]).encode())
 """
@@ -58,20 +58,20 @@ def test_a_configuration_of_another_shape_is_refused(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode() + b"\n")))
     monkeypatch.setattr(os, "dup2", lambda *_: None)
     with pytest.raises((ValueError, TypeError)):
-        receive(WorkerConfig)
+        receive(WORKER)
 
 
 @pytest.mark.parametrize("sent", [b"", b"{}", b'{"parent": 7, "secrets": {"HPQ_CO'])
 def test_a_process_whose_starter_was_killed_before_it_had_sent_all_ends(sent: bytes) -> None:
     """Without its configuration, a worker would stay with no process to end with."""
-    command = "from hpq_worker.process.config import *; receive(WorkerConfig)"
+    command = "from hpq_worker.process.config import *; receive(WORKER)"
     done = subprocess.run([sys.executable, "-c", command], input=sent, capture_output=True)
     assert done.returncode == 1 and b"Traceback" not in done.stderr
 
 
 def test_a_process_does_not_wait_for_a_pipe_that_a_child_of_its_starter_keeps(tmp_path) -> None:
     """Training code of `hpq.agent` may fork at any moment, as a DataLoader does."""
-    command = "from hpq_worker.process.config import *; print(receive(WorkerConfig).parent)"
+    command = "from hpq_worker.process.config import *; print(receive(WORKER).parent)"
     words = [sys.executable, "-c", command]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
