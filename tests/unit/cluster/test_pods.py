@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -153,3 +155,25 @@ def test_a_namespace_is_read_again_after_10_s_also_after_an_error(
     for _ in range(3):
         assert [why.code for why in reasons.of("default")] == ["cluster-unreachable"]
     assert api.asked == ["deployments", "pods", "deployments"]
+
+
+def test_an_api_server_that_never_answers_is_named_after_one_timeout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and sends nothing
+        kubeconfig = tmp_path / "config"
+        kubeconfig.write_text(
+            f"""
+clusters: [{{name: here, cluster: {{server: "http://127.0.0.1:{silent.getsockname()[1]}"}}}}]
+users: [{{name: me, user: {{token: t}}}}]
+contexts: [{{name: moon, context: {{cluster: here, user: me}}}}]
+"""
+        )
+        monkeypatch.setattr(
+            "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubeconfig)
+        )
+        monkeypatch.setattr(pods, "_TIMEOUT_S", 0.1)
+        reasons = PodReasons("moon", "apollo", Clock())
+        (why,) = reasons.of("default")
+        assert reasons.of("default") == [why]
+    assert why.code == "cluster-unreachable" and "moon" in why.text
