@@ -59,6 +59,7 @@ def test_a_worker_that_falls_silent_is_not_alive_but_one_that_ended_is_started_a
     health: Health, worker: Worker, clock: Clock
 ) -> None:
     first, _ = worker(0), worker(1)
+    assert health.not_alive() == ""  # they have just been started
     clock.now += SILENT_S + 1
     health.loop()
     first.redis_failed()
@@ -129,6 +130,10 @@ def test_not_ready_is_a_pod_whose_last_looks_failed_before_it_would_count_as_sil
     one.redis_failed()
     one.redis_failed()
     assert health.not_ready() == ""  # for a moment
+    one.redis_answered()
+    clock.now += LOST_S + 1
+    one.redis_failed()
+    assert health.not_ready() == ""  # the answer has ended the row of failures
 
 
 @pytest.mark.parametrize("reason", ["x" * 500, "\N{PARTY POPPER}" * 500, "\x00" * 500, "\ud800"])
