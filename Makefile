@@ -18,6 +18,9 @@ JOBS   ?= 4
 TORCH_INDEX ?=
 GPU := $(shell nvidia-smi -L 2>/dev/null || ls /dev/nvidia[0-9]* 2>/dev/null)
 
+# Tests start processes of hpq by the thousand; without bytecode, each compiles what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install dev lock demo test test-all reference picture lowest cluster unit oracle libraries torchvision \
   chaos lint audit format site bench bench-peers release-check image clean slurm

@@ -10,8 +10,6 @@ import pytest
 from redis import Redis
 
 pytest.importorskip("optuna")
-pytest.importorskip("scipy")
-pytest.importorskip("torch")
 
 from hpq.domain.attempt import WorkerPresence
 from hpq.domain.sweep import Launch, Metric, SweepView
@@ -28,8 +26,9 @@ from hpq.store.trials import TrialStore
 from hpq.store.wire.search import encode_search
 from hpq_worker.suggest import loop
 from hpq_worker.suggest.loop import Suggester
+from tests.support.libraries import needs
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, needs("scipy"), needs("torch")]
 SID = "paced-00000"
 # Of one parameter, a Gaussian process soon suggests what exists, and TPE fills in.
 UNIT = Uniform(low=0.0, high=1.0)

@@ -13,8 +13,10 @@ import pytest
 from hpq.domain.sweep import Goal, Launch, Metric, SweepView
 from hpq.domain.trial import Json
 from hpq_producer.analysis.importance import Importance, Share, importance_of
+from tests.support.libraries import needs
 
-pytest.importorskip("sklearn")
+pytestmark = needs("sklearn")
+
 INERT = tuple(f"inert_{n}" for n in range(5))
 
 

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("optuna")
-pytest.importorskip("scipy")
 
 import numpy as np
 
 from hpq_worker.suggest.optuna_model import unmet, warped
+from tests.support.libraries import needs
+
+pytestmark = needs("scipy")
 
 VALUES = st.lists(st.floats(-1e12, 1e12) | st.just(math.inf), min_size=1, max_size=60)
 

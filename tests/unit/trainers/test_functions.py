@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("sklearn")
 
 from PIL import Image
 
@@ -23,8 +22,9 @@ from hpq.errors import BadParams, Diverged
 from hpq_worker.trainers import cifar10, digits, mnist
 from tests.support.commands import run_hpq
 from tests.support.constants import DEADLINE_S
+from tests.support.libraries import needs
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, needs("sklearn")]
 
 SMALL: Mapping[str, dict[str, Json]] = {
     "cifar10": {

@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.commands import run_hpq
 from tests.support.constants import DEADLINE_S, ROOT
+from tests.support.libraries import needs
 
 pytest.importorskip("torch")
-pytest.importorskip("sklearn")
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, needs("sklearn")]
 
 
 def test_the_example_of_the_page_trains_in_a_terminal(tmp_path: Path) -> None:
