@@ -209,6 +209,7 @@ class ArchiveRestore:
             token=self._token,
             trials=self._trials,
             keys=self._count,
+            parts=sorted(part for trial, part in self._begun if not trial),
             ttl_s=UNSEALED_TTL_S,
         )
         self._check(reply)

@@ -8,6 +8,7 @@ from typing import Any
 from hpq.connection.damage import answered
 from hpq.domain.trial import TrialId
 from hpq.errors import DecodeError, UserError
+from hpq.store.keys import SWEEP_PARTS
 from hpq.store.scripts import BATCH_ROWS, StoreContext, check_reply
 from hpq.store.wire.fields import flatten
 
@@ -119,7 +120,11 @@ class SweepControl:
         Raises:
             UserError: the sweep has changed since `last_event`.
         """
-        reply, stores = self._scripts.run("remove", sid, int(keep_files), last_event)
+        parts = {**SWEEP_PARTS, "restoring": "string"}
+        del parts["params"]  # they count the trials that `finish_removals` deletes
+        reply, stores = self._scripts.run(
+            "remove", sweep=sid, keep=keep_files, last=last_event or None, parts=parts
+        )
         self.finish_removals()
         if reply == "changed":
             text = f"{sid} has changed meanwhile, so it was not deleted; run the command again"

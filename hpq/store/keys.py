@@ -32,7 +32,7 @@ P:q:Q:open      zset  sweep id → claim order, for sweeps with waiting trials
 P:q:Q:owners    hash  sweep id → owner, of the open ones
 P:q:Q:busy      hash  owner with open sweeps → number of their running trials
 P:q:Q:idle      zset  W → last seen idle, ms
-P:q:Q:looks     string  set when a worker of the queue looked for notices; expires
+P:q:Q:checked   string  set when a worker of the queue checked its sweeps for notices; expires
 P:demand:Q      list  as long as the demand, at most 10,000 (autoscalers read LLEN)
 P:s:S           hash  the sweep: launch, metric, limits, flags, counts; with a budget, GPU-ms:
                       spent_ms, of these useful_ms; reserved_ms of running trials; may_run: the
@@ -74,8 +74,8 @@ from typing import Any
 from hpq.domain.trial import TrialId
 from hpq.store.wire.trial import metric_names
 
-# The parts that every sweep may have beside its own hash, and their types, for archives and sizes.
-# lua/remove.lua deletes the same parts, and those of an unfinished restore.
+# The parts that every sweep may have beside its own hash, and their types. Archives, removals and
+# sizes of sweeps read this list.
 SWEEP_PARTS: Mapping[str, str] = {
     "params": "hash",
     "waiting": "zset",
@@ -145,7 +145,7 @@ class Keys:
         return self._of("w", name)
 
     def queue(self, name: str, part: str) -> str:
-        """Return a key of a queue; `part` is open, owners, busy, idle or looks."""
+        """Return a key of a queue; `part` is open, owners, busy, idle or checked."""
         return self._of("q", name, part)
 
     def demand(self, queue: str) -> str:

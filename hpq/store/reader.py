@@ -44,14 +44,6 @@ class StoreReader:
         self.owners = OwnerReader(redis, keys)
         self.audit = AuditReader(redis, keys, check_of)
 
-    def find(self, ref: str | None, owner: str) -> str:
-        """Return the id of the sweep that a reference names, as `SweepReader.resolve`.
-
-        Raises:
-            NotFound: no sweep matches, or several do.
-        """
-        return self.sweeps.resolve(ref, owner)
-
     def now_ms(self) -> int:
         """Return the time by the server's clock, in milliseconds."""
         return server_ms(self._redis)

@@ -80,7 +80,7 @@ class TrialStore:
 
     def take_look(self, queue: str) -> bool:
         """Return True for the one worker of a queue that must look for notices now."""
-        key = self._keys.queue(queue, "looks")
+        key = self._keys.queue(queue, "checked")
         with suppress(OutOfMemoryError):  # then no notice could be taken, either
             return bool(self._redis.set(key, "1", nx=True, px=_LOOK_MS))
         return False

@@ -101,7 +101,7 @@ class Session:
         Raises:
             NotFound: no sweep matches, or several do.
         """
-        return self.reader.find(ref, self.settings.user)
+        return self.reader.sweeps.resolve(ref, self.settings.user)
 
     def sweep(self, ref: str | None) -> SweepView:
         """Return the sweep that a reference names, as `find`."""

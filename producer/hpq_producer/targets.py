@@ -58,7 +58,7 @@ def find_target(reader: StoreReader, ref: str | None, owner: str) -> str | Trial
         NotFound: no sweep matches, or several do.
     """
     sweep, numbers = parse_targets(None if ref is None else [ref])
-    sid = reader.find(sweep, owner)
+    sid = reader.sweeps.resolve(sweep, owner)
     return TrialId(sweep=sid, number=numbers[0]) if numbers else sid
 
 

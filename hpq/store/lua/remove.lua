@@ -1,21 +1,21 @@
 -- Makes a sweep invisible in one step; the caller then deletes its parameters and trials. `removing` has
 -- its id until then, so that an interrupted removal can be finished.
 -- KEYS prefix
--- ARGV sweep, keep (1: its files stay in their stores), last (the id of its last event, if it must be over; or '')
+-- ARGV {sweep, keep (its files stay in their stores), last (the id of its last event, if it must be over;
+--      optional), parts (the types of its keys that are removed here, by part: hpq/store/keys.py)}
 -- Replies: ok, then the ids of the stores that have files of it | unknown | changed (not over, or another event)
 
-local sid, keep, last = ARGV[1], ARGV[2], ARGV[3]
+local args = cjson.decode(ARGV[1])
+local sid, last, parts = args.sweep, args.last, args.parts
 is_full()
 -- What another client of Redis left under another type goes first: nothing below can read it.
-local SIZE_OF = {waiting = 'ZCARD', dropped = 'ZCARD', ids = 'SCARD', running = 'ZCARD', ended = 'ZCARD',
-  rank = 'ZCARD', means = 'ZCARD', files = 'SCARD', stores = 'SCARD', events = 'XLEN', origin = 'HLEN',
-  ran_on = 'SCARD', restoring = 'STRLEN'}
+local SIZE_OF = {zset = 'ZCARD', set = 'SCARD', stream = 'XLEN', hash = 'HLEN', string = 'STRLEN'}
 local function drop_other(name, command)
   if not has_type(name, command) then redis.call('UNLINK', name) end
 end
 local function drop_others()
   drop_other(sweep_key(sid), 'HLEN')
-  for part, command in pairs(SIZE_OF) do drop_other(sweep_key(sid, part), command) end
+  for part, kind in pairs(parts) do drop_other(sweep_key(sid, part), SIZE_OF[kind]) end
   local params = sweep_key(sid, 'params')
   if has_type(params, 'HLEN') then return end  -- the caller deletes as many trials as it has fields
   local total = 0
@@ -25,16 +25,16 @@ local function drop_others()
   redis.call('UNLINK', params)
   for n = 1, total do redis.call('HSET', params, n, '') end
 end
-if last == '' then drop_others() end
+if not last then drop_others() end
 local s = read_sweep(sid, 'digest', 'bands')
 if not s.queue and not redis.call('ZSCORE', key('sweeps'), sid) then return {'unknown'} end
-if last ~= '' then
+if last then
   local newest = redis.call('XREVRANGE', sweep_key(sid, 'events'), '+', '-', 'COUNT', 1)[1]
   if not is_done(s) or not newest or newest[1] ~= last then return {'changed'} end
 end
 
 -- `commit` drops results of a removed sweep, and keeps those of lost data; + ½: no worker removes its files.
-redis.call('ZADD', key('removed'), string.format('%.1f', keep == '1' and NOW + 0.5 or NOW), sid)
+redis.call('ZADD', key('removed'), string.format('%.1f', args.keep and NOW + 0.5 or NOW), sid)
 redis.call('ZREMRANGEBYRANK', key('removed'), 0, -1001)
 local stores = redis.call('SMEMBERS', sweep_key(sid, 'stores'))
 for _, store in ipairs(stores) do redis.call('DEL', key('collected', store)) end  -- a worker looks soon
@@ -69,5 +69,5 @@ end
 guarded(sid, function() sharing().drop_code(sid) end)
 guarded(sid, function() sharing().drop_ran_on(sid) end)
 redis.call('UNLINK', s.KEY)
-for part in pairs(SIZE_OF) do redis.call('UNLINK', sweep_key(sid, part)) end
+for part in pairs(parts) do redis.call('UNLINK', sweep_key(sid, part)) end
 return {'ok', unpack(stores)}

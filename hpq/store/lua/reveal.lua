@@ -1,7 +1,7 @@
 -- Makes a restored sweep visible with all its rows, in one step.
 -- KEYS prefix
 -- ARGV {sweep, token (of this restore), trials (how many the sweep has), keys (how many were restored),
---      ttl_s}, then the fields of the sweep's hash
+--      parts (of the sweep that were restored), ttl_s}, then the fields of the sweep's hash
 -- Replies: created queue tickets | exists | torn
 
 local args = cjson.decode(ARGV[1])
@@ -16,18 +16,10 @@ if redis.call('EXISTS', name) == 1 then
 end
 if not has_lock then return {'torn'} end
 
-local parts = {'params', 'waiting', 'dropped', 'ids', 'ended', 'rank', 'means', 'files', 'stores', 'events', 'origin',
-  'ran_on'}
-for i = 2, #ARGV, 2 do
-  if ARGV[i] == 'bands' then
-    for band in string.gmatch(ARGV[i + 1], '%d+') do parts[#parts + 1] = 'band:' .. band end
-  end
-end
-
 -- Calls PERSIST or EXPIRE on every key; returns the number of keys that exist.
 local function each(command, ...)
   local done = 0
-  for _, part in ipairs(parts) do
+  for _, part in ipairs(args.parts) do
     done = done + redis.call(command, sweep_key(sid, part), ...)
   end
   for n = 1, trials do

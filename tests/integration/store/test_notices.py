@@ -102,7 +102,7 @@ def test_what_was_over_long_before_a_worker_came_is_no_news(
 ) -> None:
     sweep_of(1, "old-00000")
     control.cancel("old-00000")
-    late = Notices(Settings(notify=hook.url), reader, store, news_s=0)
+    late = Notices(Settings(notify=hook.url), reader, store, news_s=-1)
     late.look(at_once=True)
     late.close()
     assert hook.posted.empty()
@@ -249,7 +249,7 @@ def test_one_worker_of_many_looks_and_the_next_one_after_its_death_misses_nothin
     calls = redis.info("commandstats")
     assert {name for name in calls if "config" not in name} == {"cmdstat_set"}
     assert hook.posted.empty(), "the first worker looks"
-    redis.delete(keys.queue("default", "looks"))  # as it expires after the first worker died
+    redis.delete(keys.queue("default", "checked"))  # as it expires after the first worker died
     second.look()
     assert "is cancelled" in hook.next()
     look(workers)
@@ -266,7 +266,7 @@ def test_a_full_server_delays_a_notice_and_fails_no_look(
 ) -> None:
     sweep_of(1)
     workers[0].look()
-    redis.delete(keys.queue("default", "looks"))
+    redis.delete(keys.queue("default", "checked"))
     control.cancel("demo-00000")
     redis.config_set("maxmemory", 1)
     try:
