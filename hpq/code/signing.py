@@ -95,10 +95,10 @@ def _make(path: Path) -> None:
         raise UserError(text, code="code-key-unwritable") from None
 
 
-def sign(key: bytes, prefix: str, sweep: RunnableSweep) -> str:
-    """Return the signature of a sweep's record under one prefix, as hex.
+def signed_bytes(prefix: str, sweep: RunnableSweep) -> bytes:
+    """Return the bytes of a sweep's record that a signature covers, under one prefix.
 
-    The record says that the rows of the parameters are signed, too: no worker accepts others.
+    They say that the rows of the parameters are signed, too: no worker accepts others.
     """
     record = {
         "prefix": prefix,
@@ -110,7 +110,12 @@ def sign(key: bytes, prefix: str, sweep: RunnableSweep) -> str:
         "replicates": sweep.replicates,
         "sets": 1,
     }
-    return hmac.new(key, dumps(record).encode(), hashlib.sha256).hexdigest()
+    return dumps(record).encode()
+
+
+def sign(key: bytes, prefix: str, sweep: RunnableSweep) -> str:
+    """Return the signature of a sweep's record under one prefix, as hex."""
+    return hmac.new(key, signed_bytes(prefix, sweep), hashlib.sha256).hexdigest()
 
 
 def is_signed(key: bytes, prefix: str, sweep: RunnableSweep) -> bool:

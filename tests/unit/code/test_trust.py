@@ -122,7 +122,34 @@ def test_a_signature_is_checked_once_for_one_record_and_again_for_any_other(
     assert policy.refusal(replace(sweep, launch=replace(LAUNCH, program="x.py"))) is not None
     assert policy.refusal(replace(sweep, signature="x" * 64)) is not None
     assert policy.refusal(sweep) is None
-    assert checked == ["train.py", "x.py", "train.py", "train.py"]
+    assert checked == ["train.py", "x.py", "train.py"]
+
+
+COVERED = {"id": "s-2", "sampler": "tpe", "search": "{}", "seed": 1, "replicates": 2}
+
+
+@pytest.mark.parametrize("field", [*(f.name for f in fields(Launch)), *COVERED])
+def test_a_forged_record_with_a_copied_signature_is_refused_after_the_true_one_was_seen(
+    tmp_path: Path, field: str
+) -> None:
+    policy, true = access(tmp_path), signed(LAUNCH)
+    claim = Claim(
+        trial=TrialId(sweep=true.id, number=1),
+        attempt=1,
+        nonce="n",
+        row=RowSigner(OURS, "hpq", true.id).sign(1, "{}"),
+    )
+    assert policy.refusal(true) is None and isinstance(policy.open(true, claim), Claim)
+    if field in COVERED:
+        forged = replace(true, **{field: COVERED[field]})
+    else:
+        was = getattr(LAUNCH, field)
+        other = ODD.get(field) or (not was if isinstance(was, bool) else type(was)("x"))
+        forged = replace(true, launch=replace(LAUNCH, **{field: other}))
+    for _ in range(2):
+        why = policy.untrusted(forged)
+        assert why and why.code == "code-not-signed"
+        assert policy.refusal(true) is None
 
 
 def test_a_row_that_was_changed_is_refused_though_its_sweep_is_known(tmp_path: Path) -> None:

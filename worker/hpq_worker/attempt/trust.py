@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from hpq.code.signing import (
@@ -18,6 +18,7 @@ from hpq.code.signing import (
     is_of_home,
     key_of,
     keys_apart,
+    signed_bytes,
 )
 from hpq.domain.sweep import Launch, RunnableSweep
 from hpq.domain.trainer_specs import is_built_in
@@ -43,7 +44,7 @@ class TrustPolicy:
         """`has_caller`: this worker serves a process that called `hpq.agent`."""
         self._settings, self._bundles, self._has_caller = settings, bundles, has_caller
         self._key = key_of(settings, make=False)
-        self._signers: dict[str, tuple[Sequence[object], RowSigner | None]] = {}
+        self._signers: dict[tuple[str, bytes], RowSigner] = {}  # by signature and what it signs
 
     @property
     def key(self) -> bytes | None:
@@ -105,17 +106,22 @@ class TrustPolicy:
             return Failure(kind=FailureKind.BAD_PARAMS, message=str(error))
 
     def _signer(self, sweep: RunnableSweep) -> RowSigner | None:
-        """Return the signer of a sweep's rows; checks the signature once for the same objects."""
-        # All that `sign` covers. Objects, since values that are equal may differ in their bytes.
-        covered = (self.key, sweep.launch, sweep.sampler, sweep.search, sweep.seed,
-                   sweep.replicates, sweep.signature)  # fmt: skip
-        known = self._signers.pop(sweep.id, None)
-        if known is None or not all(map(operator.is_, known[0], covered)):
-            known = covered, RowSigner.of(self.key, self._settings.prefix, sweep)
-        self._signers[sweep.id] = known
+        """Return the signer of a sweep's rows; None if this worker's key did not sign the sweep.
+
+        A signature that was right is right for the same bytes: a record with a copied signature
+        has others.
+        """
+        if self.key is None or not sweep.signature:
+            return None
+        prefix = self._settings.prefix
+        covered = (sweep.signature, sha256(signed_bytes(prefix, sweep)).digest())
+        signer = self._signers.pop(covered, None) or RowSigner.of(self.key, prefix, sweep)
+        if signer is None:
+            return None
+        self._signers[covered] = signer
         if len(self._signers) > _MOST:
             del self._signers[next(iter(self._signers))]
-        return known[1]
+        return signer
 
     def _wrong_place(self, launch: Launch) -> str:
         """Return why a function, or another launch, cannot run in this process; "" if it can."""
