@@ -14,7 +14,6 @@ from importlib import import_module
 from math import inf, isfinite
 from random import Random
 from statistics import fmean, pstdev
-from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -26,82 +25,48 @@ from optuna.samplers import (
     QMCSampler,
     TPESampler,
 )
-from optuna.storages import InMemoryStorage
-from optuna.study import Study, StudyDirection
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from hpq.domain.trial import Json, Params
 from hpq.search.conditions import MISSING, find
 from hpq.search.search_spec import Sampler, Search
 from hpq_worker.suggest.optuna_space import axis_of
+from hpq_worker.suggest.sweep_storage import STUDY, SweepStorage
 from hpq_worker.suggest.trial_results import Value
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
-_STUDY = "hpq"
 _SOURCE = 10  # results from which CMA-ES can begin
 _STATEFUL = (Sampler.CMAES, Sampler.QMC)
 _WIDEST = 10_000  # values of a whole number, before it is searched as a float
-_VIOLATIONS = "constraints"  # where samplers read them; those that exceed 0 are not met
 _POPULATION = 20  # parents of NSGA-II
 _HUGE = 1e150  # the square of a larger value is infinite
 
 
-class SweepStorage(InMemoryStorage):
-    """One study that minimizes one value or several. Trials' numbers count from 0.
+class OneSpace(BaseSampler):
+    """A sampler of trials that all have the parameters of `space`.
 
-    Optuna's interface cannot change a trial after its end (a retry), remove one (a duplicate set)
-    or set its parameters at once, so these methods edit the list of the trials.
+    Optuna would look for them in every trial anew.
     """
 
-    def __init__(self, values: int) -> None:
-        super().__init__()
-        self._study_id = self.create_new_study([StudyDirection.MINIMIZE] * values, _STUDY)
+    space: dict[str, BaseDistribution]
 
-    @property
-    def directions(self) -> list[StudyDirection]:
-        """One for each value."""
-        return self.get_study_directions(self._study_id)
-
-    @property
-    def _trials(self) -> list[FrozenTrial]:
-        trials: list[FrozenTrial] = self._studies[self._study_id].trials
-        return trials
-
-    def add(self, params: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> int:
-        """Add a running trial; return its number."""
-        self.create_new_trial(self._study_id)
-        trial = self._trials[-1]
-        trial.params, trial.distributions = dict(params), dict(distributions)
-        return trial.number
-
-    def put(
-        self,
-        number: int,
-        state: TrialState,
-        value: Value | None = None,
-        violations: Sequence[float] = (),
-    ) -> None:
-        """Set the state and the value of a trial, and how far it violates the constraints."""
-        trial = self._trials[number]
-        trial.state, trial.values = state, None if value is None else _listed(value)
-        if violations:
-            trial.system_attrs[_VIOLATIONS] = list(violations)
-
-    def ended(self) -> list[FrozenTrial]:
-        """Return the trials that have ended with a value."""
-        return [trial for trial in self._trials if trial.state is TrialState.COMPLETE]
-
-    @property
-    def count(self) -> int:
-        """Number of trials."""
-        return len(self._trials)
-
-    def take_back(self) -> None:
-        """Remove the newest trial."""
-        self._trials.pop()
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Return the parameters that are suggested together."""
+        return self.space
 
 
-class SteadyNSGAII(NSGAIISampler):
+class SweepGP(OneSpace, GPSampler):
+    """Optuna's Gaussian process."""
+
+
+class SweepTPE(OneSpace, TPESampler):
+    """Optuna's TPE of all parameters together."""
+
+
+class SteadyNSGAII(OneSpace, NSGAIISampler):
     """NSGA-II whose parents are the best of all results.
 
     Optuna's generations are marks on the trials, which another suggester would lack.
@@ -137,9 +102,11 @@ class OptunaModel:
         self._distributions = {name: axis.distribution for name, (_, axis) in self._axes.items()}
         conditional = {condition.path for condition in search.space.when}
         self._conditional = {p: leaf for p, leaf in search.space.leaves if p in conditional}
-        self._asked, self._by = -1, Sampler.TPE  # the last suggestion's trial and its sampler
+        self._asked = -1  # the last suggestion's trial in the memory
+        self._by = Sampler.TPE  # and its sampler
         self._rejected = 0  # sets at the end of the memory
-        self._memory, self._at = SweepStorage(len(search.maximizes) or 1), dict[int, int]()
+        self._memory = SweepStorage(len(search.maximizes) or 1)
+        self._at: dict[int, int] = {}  # the place of each trial in the memory
         self._constraints = search.constraints
         self._seed = search.seed
         self._studies: dict[Sampler, tuple[int, Study]] = {}  # and the number of a set made with it
@@ -192,7 +159,8 @@ class OptunaModel:
             if self._memory.count > count:
                 self._memory.take_back()
             raise
-        self._asked, self._by = trial.number, by
+        self._asked = trial.number
+        self._by = by
         values: list[Json] = []
         for path, leaf in self._space.leaves:
             name = ".".join(path)
@@ -204,7 +172,7 @@ class OptunaModel:
 
     def warm_up(self) -> None:
         """Import the libraries of a Gaussian process; safe beside a thread that calls `ask`."""
-        for name in ("scipy.stats", "torch", "optuna._gp.gp"):
+        for name in ("scipy.optimize", "scipy.stats", "torch"):
             import_module(name)
 
     def _study(self, by: Sampler, number: int) -> Study:
@@ -216,9 +184,8 @@ class OptunaModel:
                 import_module("torch").set_num_threads(1)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                warnings.simplefilter("ignore", FutureWarning)  # Optuna 4 needs `constraints_func`
                 sampler = self._sampler(by, number)
-            study = optuna.load_study(study_name=_STUDY, storage=self._memory, sampler=sampler)
+            study = optuna.load_study(study_name=STUDY, storage=self._memory, sampler=sampler)
         self._studies[by] = number, study
         return study
 
@@ -235,24 +202,17 @@ class OptunaModel:
                 seed=seed, n_startup_trials=1, warn_independent_sampling=False,
                 source_trials=self._source() or None,
             )  # fmt: skip
-        names = sorted(n for n, d in self._distributions.items() if not d.single())
-        known = {name: self._distributions[name] for name in names}
-        more: dict[str, Any] = {"constraints_func": _violations} if self._constraints else {}
-        sampler: BaseSampler
+        sampler: SweepGP | SteadyNSGAII | SweepTPE
         if by is Sampler.GP:
-            sampler = GPSampler(seed=seed, n_startup_trials=1, **more)
+            sampler = SweepGP(seed=seed, n_startup_trials=1)
         elif by is Sampler.NSGA2:
-            sampler = SteadyNSGAII(seed=seed, population_size=_POPULATION, **more)
+            sampler = SteadyNSGAII(seed=seed, population_size=_POPULATION)
+        elif len(self._memory.directions) > 1:  # each parameter alone finds the wider fronts
+            return TPESampler(seed=seed, n_startup_trials=1, constant_liar=True)
         else:
-            # Of several values, Optuna's default finds the wider fronts: each parameter alone.
-            is_one = len(self._memory.directions) == 1
-            sampler = TPESampler(
-                seed=seed, n_startup_trials=1, multivariate=is_one, constant_liar=True, **more
-            )
-            if not is_one:
-                return sampler
-        # All trials have these parameters; Optuna would look for them in every trial anew.
-        setattr(sampler, "infer_relative_search_space", lambda _study, _trial: known)  # noqa: B010
+            sampler = SweepTPE(seed=seed, n_startup_trials=1, multivariate=True, constant_liar=True)
+        names = sorted(n for n, d in self._distributions.items() if not d.single())
+        sampler.space = {name: self._distributions[name] for name in names}
         return sampler
 
     def _source(self) -> list[FrozenTrial]:
@@ -284,23 +244,17 @@ class OptunaModel:
         if not ended or (by is not Sampler.GP and len(ended[0].values) == 1):
             yield
             return
-        kept = [(trial.values, trial.system_attrs.get(_VIOLATIONS, ())) for trial in ended]
-        values, violations = zip(*kept, strict=True)
+        values = [trial.values for trial in ended]
+        violations = [[*trial.constraints.values()] for trial in ended]
         warp, fill = (warped, _averaged) if by is Sampler.GP else (levelled, unmet)
-        self._put_all(ended, _by_column(warp, values), _by_column(fill, violations))
+        shown = zip(ended, _by_column(warp, values), _by_column(fill, violations), strict=True)
+        for trial, value, violated in shown:
+            if value != trial.values or violated != [*trial.constraints.values()]:
+                self._memory.put(trial.number, TrialState.COMPLETE, tuple(value), violated)
         try:
             yield
         finally:
-            self._put_all(ended, values, violations)
-
-    def _put_all(
-        self,
-        ended: Sequence[FrozenTrial],
-        values: Sequence[list[float]],
-        violations: Sequence[list[float]],
-    ) -> None:
-        for trial, *found in zip(ended, values, violations, strict=True):
-            self._memory.put(trial.number, TrialState.COMPLETE, tuple(found[0]), found[1])
+            self._memory.put_back(ended)
 
     def keep(self, number: int, params: Params) -> None:
         """Keep the suggested set as the trial of this number."""
@@ -385,14 +339,6 @@ def _by_column(
         return [[] for _ in rows]
     columns = [change(column) for column in zip(*rows, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _violations(trial: FrozenTrial) -> Sequence[float]:
-    return tuple(trial.system_attrs[_VIOLATIONS])
-
-
-def _listed(value: Value) -> list[float]:
-    return [*value] if isinstance(value, tuple) else [value]
 
 
 def _seed(seed: int, number: int) -> int:
