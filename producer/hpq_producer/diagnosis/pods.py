@@ -104,7 +104,7 @@ def explain_pods(cluster: ClusterStatus, queue: str) -> list[Notice]:
         text = (
             f"queue {queue!r} has no pods: namespace {cluster.namespace} has no Deployment for it"
             f" (queues: {queues}); add `{queue}: {{gpus: N}}` to `queues` of the cluster file, and"
-            " apply `hpq manifests -f FILE`"
+            " apply `hpq manifests cluster.yaml`"
         )
         return [Notice("no-deployment", text)]
     if deployment.wanted == 0:

@@ -56,11 +56,17 @@ def _check_lists(value: Any, place: str) -> None:
         inner = f"{place}.{name}".removeprefix(".")
         by = MERGED.get(name)
         # A label, as in nodeSelector, may have such a name; its value is text.
-        if by is not None and one is not None and not isinstance(one, str):
-            is_list = isinstance(one, list)
-            if not is_list or not all(isinstance(e, dict) and by in e for e in one):
-                raise ValueError(f"{inner} is not a list of mappings, each with the key {by}")
+        is_list = by is not None and one is not None and not isinstance(one, str)
+        if is_list and not _are_named(one, by):
+            raise ValueError(f"{inner} is not a list of mappings, each with the key {by}")
         _check_lists(one, inner)
+
+
+def _are_named(entries: Any, by: str | None) -> bool:
+    """Return whether a value is a list of mappings that can be merged by a key."""
+    return isinstance(entries, list) and all(
+        isinstance(one, dict) and isinstance(one.get(by), str | int) for one in entries
+    )
 
 
 def _settings(found: dict[str, str]) -> dict[str, str]:

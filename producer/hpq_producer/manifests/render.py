@@ -141,8 +141,9 @@ def _filled(value: Any, images: Mapping[str, str], names: Mapping[str, str]) -> 
     for key, one in value.items():
         if key == "image" and isinstance(one, str):
             made[key] = images.get(one, one)
-        elif key in ("configMap", "configMapRef", "configMapKeyRef"):
-            made[key] = {**one, "name": names.get(one.get("name"), one.get("name"))}
+        elif key in ("configMap", "configMapRef", "configMapKeyRef") and isinstance(one, dict):
+            name = str(one.get("name", ""))
+            made[key] = {**one, "name": names[name]} if name in names else one
         else:
             made[key] = _filled(one, images, names)
     return made

@@ -75,6 +75,8 @@ def queue(text: str) -> str:
             "conflicting-keys", "node_selector",
         ),
         (queue("pod: {containers: 3}"), "invalid-value", "containers is not a list"),
+        (queue("pod: {volumes: [{name: [s]}]}"), "invalid-value", "volumes is not a list"),
+        (queue("pod: {volumes: [a]}"), "invalid-value", "volumes is not a list"),
         (
             queue("pod: {containers: [{name: worker, env: {A: b}}]}"),
             "invalid-value", "containers[0].env",
@@ -295,9 +297,10 @@ def test_a_quota_on_cpus_takes_the_pods_of_every_component() -> None:
 
 def test_fields_of_a_pod_are_merged_into_the_pods() -> None:
     fields = """{
-        nodeSelector: {env: prod}, securityContext: {fsGroup: null},
+        nodeSelector: {env: prod, configMap: a}, securityContext: {fsGroup: null},
         containers: [{name: worker, env: [{name: A, value: '1e3'}],
-                      volumeMounts: [{name: s, mountPath: /s}]}, {name: side, image: redis}],
+                      volumeMounts: [{name: s, mountPath: /s}]}, {name: side, image: redis,
+                      envFrom: [{configMapRef: {name: hpq-settings}}]}],
         volumes: [{name: s, emptyDir: {}}], tolerations: [{key: team}]}"""
     ((_, pod),) = [
         (key, o["spec"]["template"]["spec"])
@@ -307,7 +310,8 @@ def test_fields_of_a_pod_are_merged_into_the_pods() -> None:
     worker, side = pod["containers"]
     assert {"name": "A", "value": "1e3"} in worker["env"] and len(worker["env"]) > 3
     assert {"/s", "/cache"} <= {mount["mountPath"] for mount in worker["volumeMounts"]}
-    assert side["image"] == "redis" and pod["nodeSelector"] == {"env": "prod"}
+    assert side["envFrom"] == worker["envFrom"] != [{"configMapRef": {"name": "hpq-settings"}}]
+    assert side["image"] == "redis" and pod["nodeSelector"] == {"env": "prod", "configMap": "a"}
     assert "fsGroup" not in pod["securityContext"] and pod["securityContext"]["runAsNonRoot"]
     assert {"nvidia.com/gpu", "team"} <= {one["key"] for one in pod["tolerations"]}
 
