@@ -159,7 +159,6 @@ local function commit()
   end
   if kind == 'unreported' and not t.again then guards().hold_if_unreported(s, t, error_text) end
   if args.evidence == 'code' and outcome == 'failed' then guards().breaker(s, t, kind, worker, guards().ends_in(window)) end
-  if args.evidence == 'tampering' then guards().halt_if_tampered(s, t, kind, guards().ends_in(window)) end
   settle(s, before)
   if is_set(s.keep) or t.checkpoint then files().release(s, t, is_complete or kind == 'diverged') end
   if rule and is_complete and objective ~= '' and not args.infeasible then  -- a result from a worker's disk arrives without its reports

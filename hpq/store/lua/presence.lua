@@ -18,7 +18,6 @@ if is_new and NOW - (tonumber(redis.call('HGET', key('settle'), 'booked:' .. que
     end)
   end
 end
-if not has_type(key('w', worker), 'HLEN') then redis.call('DEL', key('w', worker)) end
 if args.idle and not redis.call('HGET', key('w', worker), 'drain') then
   redis.call('ZADD', key('q', queue, 'idle'), NOW_MS, worker)
 else

@@ -8,6 +8,12 @@
 local args = cjson.decode(ARGV[1])
 local sid, last, parts = args.sweep, args.last, args.parts
 is_full()
+-- False if a key has another type than a command reads: another client of Redis wrote it.
+local function has_type(name, command)
+  local answer = redis.pcall(command, name)
+  return type(answer) ~= 'table' or not string.find(answer.err or '', 'WRONGTYPE', 1, true)
+end
+
 -- What another client of Redis left under another type goes first: nothing below can read it.
 local SIZE_OF = {zset = 'ZCARD', set = 'SCARD', stream = 'XLEN', hash = 'HLEN', string = 'STRLEN'}
 local function drop_other(name, command)

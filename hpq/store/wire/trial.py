@@ -34,7 +34,6 @@ from hpq.store.wire.fields import (
     numbers,
     whole,
 )
-from hpq.store.wire.records import W
 
 MAC_BYTES = 16
 SignRow = Callable[[int, str], bytes]  # number and JSON of a trial → its row
@@ -131,12 +130,7 @@ def decode_trial(
         DecodeError: a field is invalid (names it).
     """
     r = Reader(key, row)
-    phase = r.text("phase")
-    queued: TrialState | None = TrialState.QUEUED
-    state = r.parse("state", queued, lambda text: _known(TrialState, text))
-    failure = _failure(r)
-    if state is None:  # another client wrote it: no view stops for it
-        state, phase = TrialState.QUEUED, f"{r.text('state')} (no state of hpq)"
+    state = r.parse("state", TrialState.QUEUED, TrialState)
     return TrialView(
         id=trial,
         state=TrialState.CANCELLED if dropped else state,
@@ -155,8 +149,8 @@ def decode_trial(
         best=_finite(r, "best_value"),
         metrics=r.named(METRIC_FIELD, float),  # also of a trial that diverged
         run_info=r.parse("run_info", {}, mapping),
-        failure=failure,
-        phase=phase,
+        failure=_failure(r),
+        phase=r.text("phase"),
         provenance=r.text("provenance"),
         checkpoint=r.parse("checkpoint", None, CHECKPOINT.parse),
         artifacts=r.parse("artifacts", None, ARTIFACTS.parse),
@@ -222,19 +216,11 @@ def encode_result(trial: TrialView, sweep: RunnableSweep) -> str:
     return dumps_in_order(record)
 
 
-def _known(words: type[W], text: str) -> W | None:
-    return next((word for word in words if word == text), None)
-
-
 def _failure(r: Reader) -> Failure | None:
-    name = r.text("kind")
-    if not name:
-        return None
-    message = r.text("error")
-    kind = r.parse("kind", None, lambda text: _known(FailureKind, text))
+    kind = r.parse("kind", None, FailureKind)
     if kind is None:
-        kind, message = FailureKind.USER_ERROR, f"{name}: {message}"
-    return Failure(kind=kind, message=message, fingerprint=r.text("fingerprint"))
+        return None
+    return Failure(kind=kind, message=r.text("error"), fingerprint=r.text("fingerprint"))
 
 
 def _finite(r: Reader, field: str) -> float | None:

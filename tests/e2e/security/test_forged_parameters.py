@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from hpq.code.signing import RowSigner
-from hpq.domain.sweep import SweepState
 from hpq.domain.trial import FailureKind, TrialState
 from hpq.filestore.local import open_files
 from hpq.settings import read
@@ -99,19 +98,6 @@ def test_the_same_values_in_another_order_or_form_are_not_what_was_signed(lab) -
     lab.worker()
     wait_over(lab, sid)
     assert kinds(lab, sid) == distrusted(1, 2) and not ran(lab)
-
-
-def test_five_changed_trials_in_a_row_hold_the_sweep(lab) -> None:
-    lab.write("train.py", PROGRAM)
-    sid = lab.enqueue(SWEEP)
-    for number, row in rows(lab, sid).items():
-        put(lab, sid, number, row + b" ")
-    lab.worker(2)
-    held = lambda: lab.reader.sweeps.get(sid).state is SweepState.HELD  # noqa: E731
-    lab.wait_until(held, "the sweep to be held")
-    lab.wait_until(lambda: not lab.reader.sweeps.get(sid).counts.running, "no trial to run")
-    counts = lab.reader.sweeps.get(sid).counts
-    assert 5 <= counts.failed <= 6 and counts.queued == 9 - counts.failed and not ran(lab)
 
 
 @pytest.mark.parametrize("key", [THEIRS, None])

@@ -86,7 +86,7 @@ def tainted(
     first = keys.trial(claims[0].trial)
     redis.hset(
         first,
-        mapping={"kind": EVIL, "phase": EVIL, "worker": EVIL, "host": EVIL, "restarted": EVIL},
+        mapping={"phase": EVIL, "worker": EVIL, "host": EVIL, "restarted": EVIL},
     )
     redis.hset(first, mapping={f"m:loss{EVIL}": "1.5", f"m:{EVIL}": "2", "objective": "1.5"})
     redis.zadd(keys.sweep(SID, "rank"), {"1": 1.5})
@@ -246,25 +246,6 @@ def test_a_command_to_copy_is_quoted_whatever_redis_names(
     for server in (Server.CLUSTER, Server.SHARED, Server.SLURM):
         start = how_to_start(server, evil)
         assert quoted in start or f"'deployment/hpq-worker-{evil}'" in start, start
-
-
-@pytest.mark.parametrize("word", ["a_kind_of_a_newer_version", EVIL, "No Kind"])
-def test_an_unknown_word_stops_no_view(
-    sweep_of, store: TrialStore, who: WorkerPresence, redis: Redis, hpq, word: str
-) -> None:
-    sweep_of(2, SID, owner="me", metric=Metric(name="loss"))
-    claim = store.claim(who, nonce="a", lease_ms=600_000)
-    assert isinstance(claim, Claim)
-    failure = Failure(kind=FailureKind.USER_ERROR, message="it broke", fingerprint="f")
-    store.commit(claim, Outcome(state=TrialState.FAILED, failure=failure))
-    redis.hset(TRIAL, "kind", word)
-    views = (["report", "--out", "x.html"], ["summary"], ["show", f"{SID}/1"], ["watch", "--once"])
-    for words in (*views, ["results"]):
-        assert hpq(*words).returncode == 0, words
-    assert "it broke" in hpq("show", f"{SID}/1").stdout
-    redis.hset(TRIAL, "state", word)
-    for words in (*views, ["results"]):
-        assert hpq(*words).returncode == 0, words
 
 
 def test_a_long_text_is_cut_in_every_view(sweep_of, redis: Redis, hpq) -> None:

@@ -89,15 +89,6 @@ local function hold_if_unreported(s, t, why)
   sweeps().hold(s, t.N, t.attempt, 'the first 3 trials lack the metric: ' .. why)
 end
 
--- Halts if the last five ends were all distrusted: another client changes trials.
-local function halt_if_tampered(s, t, kind, last)
-  local mark, from = last[#last][2], #last - 4
-  for i = from, #last do
-    if not last[i] or last[i][2] ~= mark then return end
-  end
-  halt(s, t, kind, 'the parameters of 5 trials in a row were changed in Redis')
-end
-
 -- The breaker: halts if the first five trials of the window, or eight of the last ten, fail alike on two
 -- workers or on the only worker.
 local function breaker(s, t, kind, worker, last)
@@ -110,4 +101,4 @@ local function breaker(s, t, kind, worker, last)
 end
 
 return {mark_of = mark_of, ends_in = ends_in, streak = streak, compare = compare, is_alone = is_alone, has_peer = has_peer, hold_if_unreported = hold_if_unreported,
-  halt_if_tampered = halt_if_tampered, breaker = breaker}
+  breaker = breaker}

@@ -16,12 +16,6 @@ local function int(x)
 end
 local function is_set(value) return (value or '') ~= '' end
 
--- False if a key has another type than a command reads: another client of Redis wrote it.
-local function has_type(name, command)
-  local answer = redis.pcall(command, name)
-  return type(answer) ~= 'table' or not string.find(answer.err or '', 'WRONGTYPE', 1, true)
-end
-
 local MADE = {}  -- the parts of lua/lib that ran, by name
 
 local clock = redis.call('TIME')
