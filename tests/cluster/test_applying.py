@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
 from tests.cluster.conftest import MakeNamespace
 from tests.cluster.kube import wait_for
 from tests.cluster.place import Namespace
+from tests.support.constants import ROOT
 
 WORDS = ("--create-namespace", "--gpus", 0, "--image", "docker.io/library/hpq-worker:none")
 
@@ -48,6 +51,31 @@ def test_a_server_side_apply_takes_over_without_a_conflict_and_no_apply_leaves_a
     kubectl("apply", "--server-side", "-f", "-", given=text)
     assert kubectl("diff", "-f", "-", given=text) == ""
     assert kubectl("diff", "--server-side", "-f", "-", given=text) == ""
+    assert installed.get("deployment", "hpq-worker")["spec"]["replicas"] == 0
+
+
+def test_a_prune_deletes_what_the_file_no_longer_has_and_nothing_else(
+    installed: Namespace,
+) -> None:
+    """As the page about GitOps has it; Argo CD and Flux delete the same."""
+    page = (ROOT / "docs" / "guides" / "gitops.md").read_text("utf-8")
+    (command,) = re.findall(r"kubectl -n research apply (--prune .*?) -f -", page, re.DOTALL)
+    more = "egress: true\nqueues: {default: {gpus: 0}, big: {gpus: 0}}"
+    installed.apply(installed.manifests(*WORDS, keys=more))
+    installed.kubectl("scale", "deployment/hpq-worker-big", "--replicas=0")
+    kinds = "deployments,statefulsets,networkpolicies,poddisruptionbudgets,roles,secrets,services"
+
+    def names() -> set[str]:
+        return set(installed.kubectl("get", kinds, "-o", "name").split())
+
+    before, text = names(), yaml.safe_dump_all(installed.manifests(*WORDS))
+    installed.kubectl("apply", *command.replace("\\\n", "").split(), "-f", "-", given=text)
+    gone = {
+        "deployment.apps/hpq-worker-big",
+        "poddisruptionbudget.policy/hpq-worker-big",
+        "networkpolicy.networking.k8s.io/hpq-worker-to-https",
+    }
+    assert gone < before and names() == before - gone
     assert installed.get("deployment", "hpq-worker")["spec"]["replicas"] == 0
 
 
