@@ -27,6 +27,7 @@ from hpq import process as hpq_process
 from hpq.errors import ExitCode, HpqError, UserError
 from hpq.interrupts import Interruptible
 from hpq.sanitize import guard_terminals
+from hpq.stderr import linked
 from hpq_producer.option_values import value_types
 
 # group → command → (module under hpq_producer.commands, one line); its function has its name
@@ -323,7 +324,7 @@ class Lazy(TyperGroup):
             error = HpqError(text, code="internal")
         try:
             for notice in error.notices:
-                print(f"hpq: {console.linked(notice)}", file=sys.stderr)
+                print(f"hpq: {linked(notice)}", file=sys.stderr)
             if self.as_json:
                 print(json.dumps({"error": error.record()}, indent=2), flush=True)
         except OSError:  # of a full disk; the exit code remains

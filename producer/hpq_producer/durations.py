@@ -1,9 +1,9 @@
-"""Durations as people write them: 90s, 15m, 2h, 1d, or a number of seconds; times of day."""
+"""Durations as people write them: 90s, 15m, 2h, 1d, or a number of seconds; times."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from hpq.domain.trial import Json
 
@@ -59,3 +59,8 @@ def text(seconds: float) -> str:
         if seconds and seconds % _UNIT_S[unit] == 0:
             return f"{seconds / _UNIT_S[unit]:g}{unit}"
     return f"{seconds:.12g}s"
+
+
+def iso(ms: int) -> str | None:
+    """Format a time in milliseconds as ISO 8601 in UTC; None for 0."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat("T", "milliseconds") if ms else None

@@ -15,9 +15,9 @@ from hpq.domain.sweep import SweepView
 from hpq.error_ids import Code
 from hpq.filestore.local import location
 from hpq.process import make_private, private_file
+from hpq.stderr import print_message
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.session import Session, environment
-from hpq_producer.terminal.console import print_message
 
 _MAX_CPU_WORKERS = 4
 _START_S = 20.0

@@ -29,14 +29,15 @@ from hpq.errors import DecodeError, Forbidden, OutOfReach
 from hpq.notice import Notice
 from hpq.process import replace_private
 from hpq.settings import Settings, read, unknown_settings
+from hpq.stderr import warn
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext
 from hpq.store.sweep_reader import SweepReader
 from hpq_producer import connection_record
 from hpq_producer.connection_record import ConnectionRecord
+from hpq_producer.durations import iso
 from hpq_producer.embedded_redis.attach import Attached, attach
-from hpq_producer.terminal.console import warn
 
 if TYPE_CHECKING:
     from hpq.store.enqueue import SweepWriter
@@ -190,8 +191,6 @@ class _SeenData:
 def _went_back(after_ms: int) -> Notice:
     """Return the notice of a server that lost what was written after this time; 0: all data."""
     if after_ms:
-        from hpq_producer.analysis.records import iso  # noqa: PLC0415  few sessions need it
-
         lost = (
             f"what was written after {iso(after_ms)}: the server restarted without its last writes"
         )

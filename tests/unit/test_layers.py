@@ -28,7 +28,7 @@ LAYERS = {
     "hpq": """
         error_ids gpus interrupts reporting sanitize
         notice
-        errors
+        errors stderr
         datasets domain in_process shell wandb
         connection search
         setting_values store.wire

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from hpq.domain.budget import Budget
@@ -19,6 +18,7 @@ from hpq.notice import Notice
 from hpq.search.replicates import replicate_of, seed_of_result
 from hpq_producer.analysis.attempts import Attempt
 from hpq_producer.analysis.eta import TimeLeft
+from hpq_producer.durations import iso
 
 WAITING = "waiting"  # a sweep that runs, but of which no worker claims a trial
 
@@ -26,11 +26,6 @@ WAITING = "waiting"  # a sweep that runs, but of which no worker claims a trial
 def finite(value: float | None) -> float | None:
     """Return the value, or None for NaN and infinities, which JSON lacks."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def iso(ms: int) -> str | None:
-    """Format a time in milliseconds as ISO 8601 in UTC; None for 0."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat("T", "milliseconds") if ms else None
 
 
 def state_word(sweep: SweepView, why: Notice | None) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from hpq.connection.acl import personal_role
 from hpq.errors import Forbidden, HpqError, NotFound, OutOfReach
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import pod_of
 from hpq_producer.connection_record import doctor_command, kubectl_command
-from hpq_producer.manifests.acl import personal_role
 
 SERVICE, CODE_KEY, CERTIFICATE = "hpq-redis", "hpq-code-key", "hpq-redis-tls"
 SECRETS = (

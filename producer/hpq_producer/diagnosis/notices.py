@@ -11,10 +11,10 @@ from hpq.code.signing import own_directory
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
+from hpq.stderr import print_message
 from hpq_producer.analysis.owner_limits import explain_limit
 from hpq_producer.diagnosis.waiting import explain_full_server, explain_unclaimed
 from hpq_producer.session import Session
-from hpq_producer.terminal.console import print_message
 
 _SHORT_S = 600.0  # no notice for trials of a shorter timeout: they lose little
 _LOSES = "a trial that loses its worker restarts from the beginning"

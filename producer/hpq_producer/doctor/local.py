@@ -14,6 +14,7 @@ from functools import partial
 from hpq import datasets
 from hpq.code.command import interpreter, is_own
 from hpq.code.signing import fingerprint, key_of, verifying_key
+from hpq.connection.acl import DEFAULT_OFF, ROLES, person_of
 from hpq.connection.credentials import parse, redact
 from hpq.connection.server import read_acl, read_status
 from hpq.domain.status import Worker
@@ -27,7 +28,6 @@ from hpq_producer.diagnosis.notices import POD_STORE
 from hpq_producer.diagnosis.pods import why_no_pod_runs
 from hpq_producer.diagnosis.waiting import how_to_start
 from hpq_producer.home_files import bytes_of
-from hpq_producer.manifests.acl import DEFAULT_OFF, ROLES, person_of
 from hpq_producer.session import Server, Session, open_session
 from hpq_producer.terminal.text import size, trials_of
 

@@ -17,6 +17,7 @@ import time
 from hpq.errors import HpqError, OutOfReach
 from hpq.notice import Notice
 from hpq.process import private_file
+from hpq.stderr import warn
 from hpq_producer.embedded_redis import binary as server_binary
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.state import Record, ServerHome
@@ -75,7 +76,7 @@ def _start_keeper(home: ServerHome, keeper_lock: int) -> None:
     socket, why_elsewhere = home.make_socket_directory(last)
     if why_elsewhere:
         text = f"{why_elsewhere}: the socket of the private Redis is {socket}"
-        print(f"warning: {Notice('home-unusable', text)}", file=sys.stderr)
+        warn(Notice("home-unusable", text))
     home.data_dir.mkdir(mode=0o700, exist_ok=True)
     server_lock = home.lock(keeper.SERVER)
     try:

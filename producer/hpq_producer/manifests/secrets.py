@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpq import __version__
+from hpq.connection.acl import DEFAULT_OFF, administrator, line, users
 from hpq.errors import UserError
-from hpq_producer.manifests.acl import DEFAULT_OFF, administrator, line, users
 
 _DAYS = 3650
 SERVER = (7, 0)  # the version in k8s/base

@@ -36,7 +36,7 @@ from hpq.connection.client import explain, short_reason
 from hpq.domain.status import UnreadableSweep
 from hpq.domain.trial import TrialId
 from hpq.errors import Forbidden, HpqError, NotFound, UserError
-from hpq_producer.analysis.records import iso
+from hpq_producer.durations import iso
 from hpq_producer.page.actions import Actions
 from hpq_producer.page.curves import pack_curves
 from hpq_producer.page.live import Listing, LiveSweep, Polled

@@ -23,8 +23,8 @@ from redis.exceptions import RedisError
 from hpq.connection.client import connect, explain
 from hpq.domain.status import Fleet
 from hpq.errors import UserError
+from hpq.stderr import warn
 from hpq_producer.session import Session, reader_of
-from hpq_producer.terminal.console import warn
 
 _KEPT_S = 5.0  # scrapes in between get the same figures
 _ANSWER_S = 2.0  # for each call of Redis; Prometheus waits 10 s for a scrape

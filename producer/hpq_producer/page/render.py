@@ -19,7 +19,6 @@ from hpq.notice import plural
 from hpq.store.wire.fields import MOST_TEXT
 from hpq_producer.actions.control import sweep_verbs
 from hpq_producer.analysis.pruning import describe_target
-from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis.verdict import (
     needed_actions,
@@ -28,6 +27,7 @@ from hpq_producer.diagnosis.verdict import (
     time_left,
 )
 from hpq_producer.diagnosis.waiting import explain_waiting
+from hpq_producer.durations import iso
 from hpq_producer.page.sweep_data import SweepData, encode_sweep
 from hpq_producer.reports.show import MOST_ATTEMPTS, attempt_end, attempt_start, sweep_lines
 from hpq_producer.reports.summary_page import comparison_cells, saved_lines

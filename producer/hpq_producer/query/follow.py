@@ -14,8 +14,8 @@ from hpq.domain.status import Event, SweepStatus
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialView
 from hpq.notice import tagged
+from hpq.stderr import print_message
 from hpq.store.reader import StoreReader
-from hpq_producer.terminal.console import print_message
 
 BLOCK_MS = 1000  # below the client's socket timeout
 BATCH = 500

@@ -13,7 +13,8 @@ from typing import Any
 
 from hpq.domain.trial import Curve, TrialView
 from hpq.store.reader import StoreReader
-from hpq_producer.analysis.records import finite, iso
+from hpq_producer.analysis.records import finite
+from hpq_producer.durations import iso
 
 HISTORY_COLUMNS = ("trial", "attempt", "step", "metric", "value", "received")
 _CURVES_PER_ROUND_TRIP = 200  # about 1,000 values each at most

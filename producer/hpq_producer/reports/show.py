@@ -16,9 +16,9 @@ from hpq.notice import Notice, plural
 from hpq.reporting import MAX_NAMES
 from hpq_producer.analysis.attempts import TERMINAL, Attempt
 from hpq_producer.analysis.pruning import describe_idle, describe_rule, describe_target
-from hpq_producer.analysis.records import iso
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis.verdict import explain_unstored, state_counts, state_span
+from hpq_producer.durations import iso
 from hpq_producer.terminal.charts import buckets, curve, curve_scale
 from hpq_producer.terminal.style import Line, Span, Style
 from hpq_producer.terminal.text import (

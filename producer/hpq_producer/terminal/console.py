@@ -19,20 +19,19 @@ from io import TextIOWrapper
 from itertools import chain, islice
 from typing import Any, TextIO
 
-from hpq.notice import Notice
-from hpq.sanitize import PAGE_OF_ERRORS, unguarded
+from hpq.sanitize import unguarded
+from hpq.stderr import has_color
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold, paint
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import to_ascii, trials_of
 
 
 def terminal_info(stream: TextIO, environ: Mapping[str, str]) -> TerminalInfo:
-    """Describe a stream; no color without a terminal, with NO_COLOR, or on a dumb terminal."""
+    """Describe a stream; `hpq.stderr.has_color` decides the color."""
     is_tty = stream.isatty()
     size = shutil.get_terminal_size() if not is_tty else os.get_terminal_size(stream.fileno())
     columns, rows = size.columns or 80, size.lines or 24  # a pty may report 0x0
-    color = is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    return TerminalInfo(columns=columns, rows=rows, tty=is_tty, color=color)
+    return TerminalInfo(columns=columns, rows=rows, tty=is_tty, color=has_color(stream, environ))
 
 
 def replace_unknown_characters() -> None:
@@ -86,23 +85,6 @@ def show_legend(layout: Layout, names: Collection[str]) -> None:
     gone, legend = layout.left_out(names), layout.legend(names)
     if words := ", ".join(filter(None, [f"+{trials_of(gone, 'column')}" if gone else "", legend])):
         show_lines([[Span(f"({words})", Style.DIM)]], whole=True)
-
-
-def linked(text: Notice | str) -> str:
-    """Return a line for stderr; on a terminal with colors, its id links to the page of errors."""
-    if not isinstance(text, Notice) or not terminal_info(sys.stderr, os.environ).color:
-        return str(text)
-    return f"{text.text} [\x1b]8;;{PAGE_OF_ERRORS}#{text.code}\x1b\\{text.code}\x1b]8;;\x1b\\]"
-
-
-def print_message(text: Notice | str) -> None:
-    """Print a message, which is no data, to stderr."""
-    print(linked(text), file=sys.stderr)
-
-
-def warn(text: Notice | str) -> None:
-    """Print a warning to stderr."""
-    print(f"warning: {linked(text)}", file=sys.stderr)
 
 
 def discard_stdout() -> None:

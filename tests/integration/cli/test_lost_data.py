@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from hpq.connection.acl import users
 from hpq.store.keys import Keys
 from hpq.store.scripts import StoreContext
 from hpq.store.trials import TrialStore
-from hpq_producer.manifests.acl import users
 from tests.support.desk import run_here
 from tests.support.ids import ids
 from tests.support.server import Server, find_server

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import pytest
 from redis import Redis
 
+from hpq.connection.acl import users
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import TrialId, TrialState
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
-from hpq_producer.manifests.acl import users
 from tests.integration.page.conftest import Served, Tab
 from tests.support.store_calls import end
 

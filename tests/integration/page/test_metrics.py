@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from hpq.connection.acl import users
 from hpq.domain.attempt import Outcome, WorkerPresence
 from hpq.domain.trial import Failure, FailureKind, TrialState
 from hpq.store.control import SweepControl
 from hpq.store.keys import Keys
 from hpq.store.trials import TrialStore
 from hpq.store.worker_reader import WorkerReader
-from hpq_producer.manifests.acl import users
 from hpq_worker.attempt.environment import reserved_port
 from tests.support.constants import DEADLINE_S
 from tests.support.ids import ids

@@ -14,13 +14,13 @@ from hpq.archive.format import Header
 from hpq.archive.restore import read_whole, restore
 from hpq.archive.write import write
 from hpq.errors import ExitCode, HpqError, UserError, writing
+from hpq.stderr import print_message
 from hpq.store.archive import copied_from
 from hpq_producer.actions.remove import ended_sweeps, finish_removals, remove_archived
 from hpq_producer.capacity import check_capacity
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session
 from hpq_producer.stored_files import KeptFiles, files_of
-from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.text import WHY_THINNED, size, trials_of
 

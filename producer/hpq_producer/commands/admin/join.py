@@ -25,12 +25,12 @@ from hpq.errors import Forbidden, OutOfReach, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings, read, variable
 from hpq.shell import shell_hint
+from hpq.stderr import print_message, warn
 from hpq_producer import connection_record, invitation
 from hpq_producer.commands.admin.worker import start
 from hpq_producer.connection_record import ConnectionRecord
 from hpq_producer.invitation import CODE_KEY, Invitation
 from hpq_producer.session import load_settings
-from hpq_producer.terminal.console import print_message, warn
 
 _HOLDER = "a holder of this token can run code on your workers; `hpq redis-acl --rotate` revokes it"
 

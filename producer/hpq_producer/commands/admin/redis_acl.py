@@ -14,6 +14,7 @@ from typer import Option
 
 from hpq.code.signing import fingerprint, key_of
 from hpq.connection import credentials as passwords_of
+from hpq.connection.acl import ROLES, Version, line, personal_role, users
 from hpq.connection.client import check_server, connect, guard
 from hpq.connection.credentials import with_place
 from hpq.connection.server import change_password
@@ -22,11 +23,10 @@ from hpq.notice import Notice
 from hpq.process import private_file
 from hpq.settings import Settings
 from hpq.shell import shell_line
+from hpq.stderr import print_message, warn
 from hpq_producer import invitation
 from hpq_producer.commands.common_flags import Output, checked_name
-from hpq_producer.manifests.acl import ROLES, Version, line, personal_role, users
 from hpq_producer.session import load_settings
-from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.output import Format, show_data
 
 _HELP = """load it:   hpq redis-acl --passwords DIR | redis-cli -u ADMIN-URL

@@ -11,10 +11,11 @@ from typer import Argument, Option
 from hpq.domain.owner import EVERYBODY, Owner
 from hpq.domain.trial import short
 from hpq.errors import NotFound, UserError
+from hpq.stderr import print_message
 from hpq_producer.actions.limit_owner import KEYS, limit_owner, parse_limits
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import print_message, show_table
+from hpq_producer.terminal.console import show_table
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column

@@ -15,12 +15,12 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import HpqError, SettingsError, UserError
 from hpq.filestore.local import location
 from hpq.settings import Settings, read
+from hpq.stderr import print_message
 from hpq_producer import connection_record, durations
 from hpq_producer.connection_record import with_joined
 from hpq_producer.embedded_redis.attach import attach
 from hpq_producer.home_files import remove_unused
 from hpq_producer.session import open_session, warn_of_unknown_settings
-from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import clean, trials_of
 
 

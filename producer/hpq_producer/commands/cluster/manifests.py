@@ -12,6 +12,7 @@ from typer import Argument, Option
 from hpq.code import signing
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import read
+from hpq.stderr import print_message, warn
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.redis_access import installed
 from hpq_producer.manifests.cluster_file import DEFAULT, SCHEMA_FILE, ClusterFile, Flags, load
@@ -19,7 +20,6 @@ from hpq_producer.manifests.objects import folder, to_yaml
 from hpq_producer.manifests.render import render
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
 from hpq_producer.sweepfile import source
-from hpq_producer.terminal.console import print_message, warn
 
 
 def manifests(

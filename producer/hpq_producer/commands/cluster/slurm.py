@@ -20,12 +20,12 @@ from hpq.notice import Notice
 from hpq.process import make_private
 from hpq.settings import LAST_WORDS_S, Settings, read
 from hpq.shell import shell_line
+from hpq.stderr import print_message, warn
 from hpq_producer import connection_record, invitation
 from hpq_producer.commands.common_flags import checked_name
 from hpq_producer.embedded_redis import binary, keeper
 from hpq_producer.session import load_settings
 from hpq_producer.shipped import own_path
-from hpq_producer.terminal.console import print_message, warn
 from hpq_producer.terminal.text import trials_of
 
 

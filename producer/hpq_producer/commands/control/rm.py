@@ -7,12 +7,12 @@ from typing import Annotated
 from typer import Option
 
 from hpq.errors import DecodeError, HpqError, UserError
+from hpq.stderr import print_message
 from hpq_producer.actions.remove import ended_sweeps, is_being_removed, remove
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session
 from hpq_producer.stored_files import files_of
 from hpq_producer.targets import SweepRef, confirm
-from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import trials_of
 
 _ANYWAY = "Delete another user's sweep, one with running trials, or one that is unreadable."

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from typer import Argument
 
+from hpq.stderr import print_message
 from hpq_producer.actions import set_limits as action
 from hpq_producer.actions.limits import FIELDS
 from hpq_producer.commands.control.control import Other
 from hpq_producer.session import open_session
 from hpq_producer.targets import owned_sweep
-from hpq_producer.terminal.console import print_message
 
 _HELP = (
     f"KEY is {', '.join(tuple(FIELDS)[:-1])} or {tuple(FIELDS)[-1]}; times are in s, m, h or d;"

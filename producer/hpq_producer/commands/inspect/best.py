@@ -12,6 +12,7 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Params, TrialId, TrialView, flatten
 from hpq.errors import HpqError, UserError
 from hpq.shell import shell_line
+from hpq.stderr import print_message
 from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.analysis.trial_row import TrialRow
@@ -32,7 +33,7 @@ from hpq_producer.reports.ranking import front_lines, show_ranking, write_trials
 from hpq_producer.reports.summary_page import winner_lines
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import SweepRefs, find_target
-from hpq_producer.terminal.console import print_message, show_lines
+from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of, value

@@ -11,9 +11,9 @@ from typing import Annotated
 from typer import Option
 
 from hpq.errors import UserError
+from hpq.stderr import print_message, warn
 from hpq_producer.extras import library
 from hpq_producer.session import open_session
-from hpq_producer.terminal.console import print_message, warn
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 

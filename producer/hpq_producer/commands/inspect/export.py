@@ -15,13 +15,13 @@ from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, TrialView
 from hpq.errors import UserError
 from hpq.shell import shell_hint
+from hpq.stderr import print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.query.history import read_curves
 from hpq_producer.reports.mlflow_runs import MlflowRuns, experiment_of
 from hpq_producer.reports.optuna_journal import OptunaJournal
 from hpq_producer.reports.tensorboard_logs import TensorBoardLogs
 from hpq_producer.session import open_session
-from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import trials_of
 
 

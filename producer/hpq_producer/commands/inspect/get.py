@@ -12,11 +12,12 @@ from typer import Argument, Option
 from hpq.domain.trial import Artifacts, TrialId, TrialView
 from hpq.errors import NotFound, UserError
 from hpq.filestore.base import Gone, UnreadableFile, copy_out
+from hpq.stderr import print_message
 from hpq_producer.reports.show import artifact_lines
 from hpq_producer.reports.trial_files import has_file, shared_file, store_of, why_no_files
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import find_target
-from hpq_producer.terminal.console import print_message, progress_bar, show_lines
+from hpq_producer.terminal.console import progress_bar, show_lines
 from hpq_producer.terminal.text import clean
 
 _MIB = 20  # bits; a store is read in chunks of one

@@ -12,10 +12,10 @@ from typer import Argument, Option
 from hpq.domain.trial import OTHER_CODE
 from hpq.notice import tagged
 from hpq.shell import shell_hint
+from hpq.stderr import print_message
 from hpq_producer.reports.logs import Cleaner, follow_log, read_log
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_trial
-from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.text import WHY_THINNED, clean
 
 

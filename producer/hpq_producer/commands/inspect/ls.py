@@ -13,6 +13,7 @@ from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
 from hpq.notice import Notice
+from hpq.stderr import print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep
@@ -20,7 +21,7 @@ from hpq_producer.diagnosis.verdict import explain_unstored
 from hpq_producer.query.filter import Filter
 from hpq_producer.reports.sweep_table import COLUMNS, explain_waits, sweep_row
 from hpq_producer.session import open_session
-from hpq_producer.terminal.console import print_message, show_table
+from hpq_producer.terminal.console import show_table
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column

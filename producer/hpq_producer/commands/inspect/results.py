@@ -13,6 +13,7 @@ from typer import Option
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, Json, TrialView, flatten
 from hpq.errors import UserError
+from hpq.stderr import print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.front import metrics_of
 from hpq_producer.analysis.records import flat_record, trial_record
@@ -25,7 +26,7 @@ from hpq_producer.query.selection import Selection
 from hpq_producer.reports.ranking import column_names, result_columns, result_row, write_trials
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import print_message, show_table
+from hpq_producer.terminal.console import show_table
 from hpq_producer.terminal.output import Format, show_rows, write_csv
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.tables import Column

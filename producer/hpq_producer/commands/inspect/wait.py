@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
+from hpq.stderr import print_message
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output
@@ -15,7 +16,6 @@ from hpq_producer.diagnosis.settle import settle
 from hpq_producer.diagnosis.verdict import exit_code, needed_actions, next_commands
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
-from hpq_producer.terminal.console import print_message
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.watch.event_log import say_verdict
 

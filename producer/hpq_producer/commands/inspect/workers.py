@@ -8,12 +8,13 @@ from typing import Any
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
 from hpq.notice import Notice
+from hpq.stderr import print_message
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.pods import why_no_pod_runs
 from hpq_producer.diagnosis.waiting import cluster_hint, how_to_start
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import print_message, show_table
+from hpq_producer.terminal.console import show_table
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span, Style
 from hpq_producer.terminal.tables import Column

@@ -12,6 +12,7 @@ from pathlib import Path
 from hpq.code.command import interpreter, is_in_users_directory
 from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Launch, SweepState, SweepView
+from hpq.stderr import print_message, warn
 from hpq_producer.actions.limits import check_tags
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.commands.common_flags import Output
@@ -23,7 +24,7 @@ from hpq_producer.enqueue.code_discovery import DiscoveredCode
 from hpq_producer.enqueue.submission import Submission
 from hpq_producer.enqueue.submit import Enqueued, enqueue_sweep
 from hpq_producer.session import Session, open_session
-from hpq_producer.terminal.console import print_message, progress_bar, warn
+from hpq_producer.terminal.console import progress_bar
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.text import clean, first_of, size, trials_of
 

@@ -10,6 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from hpq.domain.sweep import Launch
+from hpq.stderr import print_message, warn
 from hpq_producer.analysis.pruning import describe_idle, describe_rule
 from hpq_producer.analysis.records import budget_record
 from hpq_producer.commands.common_flags import Output
@@ -25,7 +26,7 @@ from hpq_producer.sweepfile.field_types import IdleKeys
 from hpq_producer.sweepfile.set_counts import describe_share
 from hpq_producer.sweepfile.spec import SweepSpec
 from hpq_producer.sweepfile.spec import parameter_sets as make_sets
-from hpq_producer.terminal.console import print_message, show_lines, warn
+from hpq_producer.terminal.console import show_lines
 from hpq_producer.terminal.output import Format, show_data
 from hpq_producer.terminal.style import Span
 from hpq_producer.terminal.text import clean, trials_of

@@ -21,6 +21,7 @@ from hpq.domain.sweep import Counts, Launch, SweepState, SweepView
 from hpq.errors import ExitCode, Held, NotFound, UserError
 from hpq.notice import Notice
 from hpq.settings import Settings
+from hpq.stderr import print_message, warn
 from hpq_producer import connection_record
 from hpq_producer.actions import control
 from hpq_producer.commands.submit.append import Appended, print_appended
@@ -34,7 +35,7 @@ from hpq_producer.enqueue.submit import Enqueued
 from hpq_producer.local_workers import LocalWorkers, exit_on_signals
 from hpq_producer.reports.summary_page import print_summary
 from hpq_producer.session import Session, load_settings, open_session
-from hpq_producer.terminal.console import discard_stdout, print_message, warn
+from hpq_producer.terminal.console import discard_stdout
 from hpq_producer.terminal.screen import ask_key
 from hpq_producer.terminal.text import trials_of
 from hpq_producer.watch.app import watch_sweep

@@ -23,6 +23,7 @@ from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
 from hpq.notice import Notice
 from hpq.search.replicates import seed_of_result
+from hpq.stderr import print_message, warn
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
 from hpq_producer.commands.submit.plan_page import describe_set
@@ -35,7 +36,6 @@ from hpq_producer.sweepfile import yaml_reader
 from hpq_producer.sweepfile.source import apply, check_text, resolve
 from hpq_producer.sweepfile.spec import parameter_sets
 from hpq_producer.targets import complete_sweep_ids, find_target, parse_targets
-from hpq_producer.terminal.console import print_message, warn
 
 
 def try_trial(
