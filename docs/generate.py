@@ -20,7 +20,8 @@ from typer.core import TyperArgument
 from hpq.connection.credentials import SECRETS
 from hpq.errors import ExitCode
 from hpq.settings import ABOUT, Settings, variable
-from hpq_producer.cli import COMMANDS, Lazy
+from hpq_producer.cli import Lazy
+from hpq_producer.commands.table import COMMANDS
 from hpq_producer.manifests import cluster_file
 from hpq_producer.sweepfile import model
 

@@ -1,7 +1,7 @@
-"""`hpq`: the table of commands; errors become one line and an exit code.
+"""`hpq`: runs the command that a line names; errors become one line and an exit code.
 
 A command's module is imported when the command is used, so that `hpq --help` needs neither redis
-nor rq. `hpq --help` prints the table below.
+nor rq. `hpq --help` prints the table.
 """
 
 from __future__ import annotations
@@ -28,79 +28,9 @@ from hpq.errors import ExitCode, HpqError, UserError
 from hpq.interrupts import Interruptible
 from hpq.sanitize import guard_terminals
 from hpq.stderr import linked
+from hpq_producer.commands.table import ALIASES, COMMANDS, WHERE
 from hpq_producer.option_values import value_types
 
-# group → command → (module under hpq_producer.commands, one line); its function has its name
-COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
-    "Run": {
-        "init": ("submit.init", "Write a sweep file from a script's options"),
-        "enqueue": ("submit.enqueue", "Queue the trials of a sweep file"),
-        "run": ("submit.run", "Enqueue a sweep file, train on this machine and watch"),
-        "exec": ("submit.exec:exec_program", "Run a script that calls wandb.sweep and wandb.agent"),
-        "plan": ("submit.plan", "Show what a sweep file would run; write nothing"),
-        "try": ("submit.try_trial:try_trial", "Run one trial in this terminal; store nothing"),
-        "worker": ("admin.worker", "Start workers, which claim trials and train"),
-        "invite": ("admin.join:invite", "Print a token that lets another machine join"),
-        "join": ("admin.join", "Join a server by its token, and start a worker"),
-        "leave": ("admin.join:leave", "Leave the server; stop the workers of this machine"),
-    },
-    "Look": {
-        "watch": ("inspect.watch", "Show a sweep live"),
-        "ls": ("inspect.ls", "List sweeps, newest first"),
-        "show": ("inspect.show", "Show a sweep or a trial in full"),
-        "logs": ("inspect.logs", "Print the log of a trial"),
-        "summary": ("inspect.summary", "Rank the trials; show what mattered and what failed"),
-        "diff": ("inspect.diff", "Compare two sweeps, two trials, or one with your files"),
-        "best": ("inspect.best", "Print the parameters of the best trial"),
-        "get": ("inspect.get", "Download a trial's file"),
-        "dashboard": ("inspect.dashboard", "Serve live pages of all sweeps and workers"),
-        "report": ("inspect.report", "Write a page about sweeps as one HTML file"),
-        "results": ("inspect.results", "Print all trials or curves as a table, CSV or JSON"),
-        "export": ("inspect.export", "Write a sweep for TensorBoard, MLflow or Optuna"),
-        "workers": ("inspect.workers", "List live workers"),
-        "wait": ("inspect.wait", "Wait until a sweep ends"),
-    },
-    "Control": {
-        "pause": ("control.control", "Start no further trial of a sweep"),
-        "resume": ("control.control", "Continue a paused or held sweep"),
-        "stop": ("control.control", "Finish running trials, cancel queued ones"),
-        "cancel": ("control.control", "Stop a sweep or a trial now"),
-        "retry": ("control.control", "Queue failed or cancelled trials again"),
-        "set": ("control.set_limits:set_limits", "Change a sweep's limits, tags and note"),
-        "rm": ("control.rm", "Delete a sweep with all its results"),
-    },
-    "Cluster": {
-        "drain": ("cluster.drain", "Let workers finish their trials and claim no more"),
-        "connect": ("cluster.connect", "Connect this machine to a cluster's Redis"),
-        "manifests": ("cluster.manifests", "Print the Kubernetes manifests"),
-        "slurm": ("cluster.slurm", "Print a job script of workers for Slurm"),
-    },
-    "Maintenance": {
-        "data": ("admin.data", "Download CIFAR10 or MNIST for the built-in trainers"),
-        "doctor": ("admin.doctor", "Check the server, the workers and the data"),
-        "user": ("admin.user", "List the owners of sweeps with their limits, or set limits"),
-        "audit": ("admin.audit", "Verify from its events that a sweep lost no trial"),
-        "redis-acl": (
-            "admin.redis_acl",
-            "Print ACL users for producers, workers, viewers and autoscalers",
-        ),
-        "archive": ("admin.archive", "Write a sweep to one file, or restore it"),
-    },
-}
-WHERE = {name: spec for group in COMMANDS.values() for name, spec in group.items()}
-# commands of wandb, kubectl, ray and optuna → hpq's, one or several
-ALIASES: dict[str, str] = {
-    name: pair.partition(":")[0]
-    for pair in (
-        "ls:list,ps,sweeps,studies,jobs watch/ls/show:status show:describe,info,inspect"
-        " rm:delete,remove,del watch:top,monitor,attach dashboard:ui worker:agent,start"
-        " enqueue:sweep,submit,apply"
-        " run:optimize,tune,launch,train results:trials best:best-trial,best-trials logs:log"
-        " cancel:kill,terminate workers:agents,nodes set:edit connect:login,port-forward"
-        " invite:token"
-    ).split()
-    for name in pair.partition(":")[2].split(",")
-}
 _EXIT_CODES = {
     ExitCode.SOME_FAILED: "a trial failed, or none has the metric",
     ExitCode.USER: "wrong file, option or setting",
@@ -237,7 +167,7 @@ class Lazy(TyperGroup):
         if cmd_name not in WHERE:
             return None
         path, _, function = WHERE[cmd_name][0].partition(":")
-        module = importlib.import_module(f"hpq_producer.commands.{path}")
+        module = importlib.import_module(path)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         context = _CONTEXT | getattr(module, "CONTEXT", {})
         made = alone.command(cmd_name, cls=Command, context_settings=context)

@@ -40,8 +40,8 @@ LAYERS = {
     "hpq_producer": """
         durations embedded_redis extras option_values scaffold shipped terminal
         sweepfile
-        analysis cli commands home_files invitation manifests
-        audit connection_record
+        analysis commands home_files invitation manifests
+        audit cli connection_record
         __main__ query session
         capacity cluster local_workers stored_files targets
         actions diagnosis enqueue

@@ -27,7 +27,6 @@ from hpq.shell import shell_hint
 from hpq_producer.analysis.owner_limits import explain_limit
 from hpq_producer.cluster.api import has_kubeconfig
 from hpq_producer.connection_record import KUBECTL, scale_command
-from hpq_producer.diagnosis.pods import why_no_pod_runs
 from hpq_producer.session import Server, Session
 from hpq_producer.terminal.text import clean, duration, size
 
@@ -125,8 +124,11 @@ def explain_no_worker(
     server = session.server if session else Server.SHARED
     kubectl = session.kubectl if session else KUBECTL
     if not candidates:
-        if session and (reasons := why_no_pod_runs(session, of_queue, sweep.queue)):
-            return reasons[0]
+        if session and session.connection:
+            from hpq_producer.diagnosis import pods  # noqa: PLC0415  most sessions need no cluster
+
+            if reasons := pods.why_no_pod_runs(session, of_queue, sweep.queue):
+                return reasons[0]
         if sweep.least_ms and server in (Server.SHARED, Server.SLURM) and not of_queue:
             return _explain_short(sweep)
         return _explain_none(sweep, of_queue, how_to_run(sweep, server, kubectl))

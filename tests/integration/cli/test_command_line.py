@@ -18,7 +18,8 @@ import yaml
 from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.settings import ABOUT
-from hpq_producer.cli import ALIASES, WHERE, Lazy
+from hpq_producer.cli import Lazy
+from hpq_producer.commands.table import ALIASES, WHERE
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import Desk
 from tests.support.ids import ids, refused
