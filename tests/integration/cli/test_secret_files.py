@@ -52,7 +52,7 @@ COMMANDS = {
     "run": ("run", "{}"),
     "try": ("try", "{}"),
     "manifests": ("manifests", "-f", "{}"),
-    "manifests with keys": ("manifests", "-f", "{}", "--namespace", "x", "--set", "HPQ_GRACE_S=9"),
+    "manifests with keys": ("manifests", "-f", "{}", "--namespace", "x", "--gpus", "0"),
     "join": ("join", "--no-worker", "{}"),
     "archive": ("archive", "--restore", "{}"),
 }
