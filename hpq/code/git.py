@@ -8,7 +8,6 @@ what it reads there.
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
 from contextlib import suppress
@@ -57,15 +56,29 @@ def holds_objects(root: Path) -> bool:
     Alternates and links lead to those of other repositories, which the checkout's owner may not be
     able to read.
     """
-    common, printed = _git_directory(root), git(root, "rev-parse", "--git-path", "objects")
+    common = _git_directory(root)
+    printed = git(root, "rev-parse", "--git-path", "objects")
     if common is None or printed is None:
         return False
     objects = common / "objects"
     named = (root / _path(printed)).resolve()
     if named != objects or (objects / _ALTERNATES).exists():
         return False
-    paths = (f"{top}/{name}" for top, *both in os.walk(objects) for name in itertools.chain(*both))
-    return not any(map(os.path.islink, paths))
+    return not _has_link(objects)
+
+
+def _has_link(folder: Path | str) -> bool:
+    """True if a folder has a symbolic link at any depth, or cannot be read."""
+    try:
+        with os.scandir(folder) as entries:  # names the links without a call for each file
+            for entry in entries:
+                if entry.is_symlink():
+                    return True
+                if entry.is_dir(follow_symlinks=False) and _has_link(entry.path):
+                    return True
+    except OSError:
+        return True
+    return False
 
 
 def git(folder: Path, *args: str, data: bytes = b"") -> bytes | None:
@@ -110,10 +123,12 @@ def _git_directory(root: Path) -> Path | None:
         named = (folder / _line(folder / "gitdir")).resolve()
         is_own = folder.parent == common / "worktrees" and named == entry.resolve()
     elif folder.is_relative_to(root):
-        common, is_own = folder, True
+        common = folder
+        is_own = True
     else:
         tree = _printed(root, ("config", "--file", str(folder / "config"), "core.worktree"), {})
-        common, is_own = folder, tree is not None and (folder / _path(tree)).resolve() == root
+        common = folder
+        is_own = tree is not None and (folder / _path(tree)).resolve() == root
     is_own = is_own and all((common / name).resolve().is_relative_to(common) for name in _IN_IT)
     return common if is_own else None
 

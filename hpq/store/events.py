@@ -9,6 +9,7 @@ from typing import Any
 
 from redis import Redis
 
+from hpq.connection.damage import answered
 from hpq.domain.identity import ParameterSet
 from hpq.domain.status import Event
 from hpq.domain.trial import TrialId
@@ -43,7 +44,26 @@ class EventReader:
     def last_id(self, sid: str) -> str:
         """Return the id of a sweep's newest event; "0" if the sweep has none."""
         entries: Any = self._redis.xrevrange(self._keys.sweep(sid, "events"), count=1)
-        return str(entries[0][0].decode()) if entries else "0"
+        return _newest(entries)
+
+    def last_ids(self, sids: Sequence[str]) -> list[str]:
+        """Return the id of each sweep's newest event, also "0" if the key is damaged.
+
+        Takes one round trip; none for no sweep.
+        """
+        if not sids:
+            return []
+        keys = [self._keys.sweep(sid, "events") for sid in sids]
+        pipe = self._redis.pipeline(transaction=False)
+        for key in keys:
+            pipe.xrevrange(key, count=1)
+        found = []
+        for key, answer in zip(keys, pipe.execute(raise_on_error=False), strict=True):
+            last = "0"
+            with suppress(DecodeError):
+                last = _newest(answered(key, answer))
+            found.append(last)
+        return found
 
     def of_trial(self, trial: TrialId) -> list[Event]:
         """Return the newest events of one trial, about 100 at most, oldest first.
@@ -77,6 +97,10 @@ class EventReader:
         for eid in ids:
             pipe.xrange(key, eid, eid)
         return [_event(key, *row) for rows in pipe.execute() for row in rows]
+
+
+def _newest(entries: Any) -> str:
+    return str(entries[0][0].decode()) if entries else "0"
 
 
 class SweepHistory:

@@ -110,6 +110,28 @@ def test_what_was_over_long_before_a_worker_came_is_no_news(
     assert "old-00000 is cancelled" in hook.next(), "for the others it is news"
 
 
+def test_old_ends_cost_no_round_trip_each(
+    hook: Hook,
+    reader: StoreReader,
+    store: TrialStore,
+    sweep_of: MakeSweep,
+    control: SweepControl,
+    redis: Redis,
+) -> None:
+    """Every look reads when they ended, since no notice of them is ever sent."""
+    count = 15
+    for number in range(count):
+        sid = f"old-{number:05}"
+        sweep_of(1, sid, digest=sid)
+        control.cancel(sid)
+    late = Notices(Settings(notify=hook.url), reader, store, news_s=-1)
+    redis.config_resetstat()
+    late.look(at_once=True)
+    reads = redis.info("stats")["total_reads_processed"]
+    late.close()
+    assert reads < count and hook.posted.empty()
+
+
 def test_a_second_end_after_a_retry_is_told_too(
     hook: Hook,
     workers: list[Notices],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hpq.domain.trial import Artifacts
@@ -14,6 +14,7 @@ from hpq.settings import IN_POD
 
 IN_PODS = "`store: {}` in cluster.yaml"  # gives pods a store
 _MOST_FILES = 1_000
+_MOST_SHOWN = 5  # directories that a message names
 LogLine = Callable[[str], None]
 
 
@@ -52,11 +53,14 @@ def remain(out: Path) -> str:
     return f"stay at {out} on this machine"
 
 
-def wait(out: Path) -> str:
+def wait(places: Sequence[Path]) -> str:
     """Return where files wait for a store that failed, and for how long."""
+    shown = ", ".join(map(str, places[:_MOST_SHOWN]))
+    if len(places) > _MOST_SHOWN:
+        shown += f" and {len(places) - _MOST_SHOWN} more"
     if is_in_pod():
-        return f"they wait at {out} until this pod ends"
-    return f"they wait at {out} until a worker with this directory can store them"
+        return f"they are lost when this pod ends: {shown}"
+    return f"they wait until a worker with this directory can store them: {shown}"
 
 
 def no_store() -> str:

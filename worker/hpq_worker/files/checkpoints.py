@@ -334,5 +334,5 @@ class CheckpointPublisher:
         except OSError as error:
             self._log_line(f"{begin}; no later try, since {error}; they {artifacts.remain(out)}")
             return outcome
-        self._log_line(f"{begin}; {artifacts.wait(out)}", "files-not-stored")
+        self._log_line(f"{begin}; {artifacts.wait([out])}", "files-not-stored")
         return replace(outcome, unstored=waiting)

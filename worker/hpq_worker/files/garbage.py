@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from threading import Event, Thread
 
@@ -33,7 +33,6 @@ log = logging.getLogger("hpq.files")
 _PATIENCE_S = 5.0
 _RETRY_S = 2.0  # to store the files of this worker's trials
 _STORE_PATIENCE_S = 120.0  # of a worker that would end before the store is back
-_MOST_SHOWN = 5
 _LOOK_S = 0.05
 
 
@@ -145,7 +144,8 @@ class GarbageCollector:
             self._thread.join(_LOOK_S)
         self._has_given_up = True
         if left := self._unstored():
-            log.warning(tagged(_last_words(left), "files-not-stored"))
+            what = f"the files of {len(left)} {plural(len(left), 'trial')} are not stored"
+            log.warning(tagged(f"{what}; {artifacts.wait(left)}", "files-not-stored"))
 
     def _unstored(self) -> list[Path]:
         """Return where files of this worker's trials wait for the store."""
@@ -206,13 +206,3 @@ class GarbageCollector:
 def _must_leave(signals: Signals) -> bool:
     """Return True if this worker must not wait for the store any more."""
     return signals.is_late() or (signals.is_stopping and not artifacts.is_in_pod())
-
-
-def _last_words(left: Sequence[Path]) -> str:
-    """Return what a worker says that ends while files wait for the store."""
-    what = f"the files of {len(left)} {plural(len(left), 'trial')} are not stored"
-    shown = ", ".join(map(str, left[:_MOST_SHOWN]))
-    shown += f" and {len(left) - _MOST_SHOWN} more" if left[_MOST_SHOWN:] else ""
-    if artifacts.is_in_pod():
-        return f"{what} and are lost with this pod: {shown}"
-    return f"{what}; they wait until a worker with this directory can store them: {shown}"

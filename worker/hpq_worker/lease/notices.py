@@ -59,14 +59,17 @@ class Notices:
         news_s: float = _NEWS_S,
     ) -> None:
         """Raises SettingsError if nothing can be sent to HPQ_NOTIFY."""
-        self._settings, self._reader, self._store = settings, reader, store
+        self._settings = settings
+        self._reader = reader
+        self._store = store
         self._send: Channel | None = None
         if settings.notify:
             self._send = channel(settings.notify, TIMEOUT_S)
         self._stalled_ms = 1000 * stalled_s
         self._news_ms = 1000 * news_s
         self._unfinished: set[str] = set()  # sweeps of the last look, which may end since
-        self._stop, self._thread = Event(), CallThread("notices")
+        self._stop = Event()
+        self._thread = CallThread("notices")
 
     def look(self, *, at_once: bool = False) -> None:
         """Send notices of changes if no worker has just looked, or `at_once`.
@@ -84,46 +87,39 @@ class Notices:
         sweeps = [s for s in found if isinstance(s, SweepView) and s.queue == queue]
         self._unfinished = {s.id for s in sweeps if not s.state.is_over}
         told, now_ms = self._store.noticed([s.id for s in sweeps])
-        is_stalled = self._is_stalled(sweeps, now_ms)
+        may_stall = any(map(_waits, sweeps)) and not any(s.counts.running for s in sweeps)
+        ended = [s for s, before in zip(sweeps, told, strict=True) if _ended_since(s, before)]
+        changed_ms = self._changed_ms(sweeps if may_stall else ended)
+        is_stalled = may_stall and now_ms - max(changed_ms.values()) >= self._stalled_ms
+        old = {s.id for s in ended if now_ms - changed_ms[s.id] > self._news_ms}
         for sweep, before in zip(sweeps, told, strict=True):
+            if sweep.id in old:
+                continue
             what = _what(sweep, is_stalled=is_stalled)
             try:
-                self._tell_change(self._send, sweep, before, what, now_ms)
+                self._tell_change(self._send, sweep, before, what)
             except RedisError as error:
                 if not damage(error):
                     raise
                 log.warning("no notice of sweep %s: %s", sweep.id, error)
 
-    def _tell_change(
-        self, send: Channel, sweep: SweepView, before: str, what: str, now_ms: int
-    ) -> None:
+    def _tell_change(self, send: Channel, sweep: SweepView, before: str, what: str) -> None:
+        """Send a notice if a sweep's state is another one, and no other worker sends it."""
         if what == before:
             return
         if what in _EVENTS:
-            self._tell(send, sweep, what, now_ms)
+            if self._store.take_notice(sweep.id, what):
+                self._thread.submit(partial(self._deliver, send, self._body(sweep, what)))
         elif before and not (before == _NEAR and _is_near(sweep)):  # resumed, or retried
             self._store.drop_notice(sweep.id)
 
-    def _tell(self, send: Channel, sweep: SweepView, what: str, now_ms: int) -> None:
-        """Send a notice if its reason is news, and no other worker sends it."""
-        is_old = sweep.state.is_over and now_ms - self._changed_ms(sweep) > self._news_ms
-        if not is_old and self._store.take_notice(sweep.id, what):
-            self._thread.submit(partial(self._deliver, send, self._body(sweep, what)))
-
-    def _is_stalled(self, sweeps: Sequence[SweepView], now_ms: int) -> bool:
-        """Return whether trials of the queue wait, and nothing has happened in it for long."""
-        if any(s.counts.running for s in sweeps) or not any(map(_waits, sweeps)):
-            return False
-        return now_ms - max(map(self._changed_ms, sweeps)) >= self._stalled_ms
-
-    def _changed_ms(self, sweep: SweepView) -> int:
-        try:
-            last = self._reader.events.last_id(sweep.id)
-        except RedisError as error:
-            if not damage(error):
-                raise
-            last = "0"  # `hpq show` says why
-        return max(sweep.created_ms, event_ms(last))
+    def _changed_ms(self, sweeps: Sequence[SweepView]) -> dict[str, int]:
+        """Return the time of the newest event of each sweep, or of its creation, by its id."""
+        last = self._reader.events.last_ids([sweep.id for sweep in sweeps])
+        return {
+            sweep.id: max(sweep.created_ms, event_ms(eid))
+            for sweep, eid in zip(sweeps, last, strict=True)
+        }
 
     def close(self) -> None:
         """Wait a few seconds for notices that are being sent."""
@@ -159,6 +155,11 @@ def _what(sweep: SweepView, *, is_stalled: bool) -> str:
     if sweep.state is SweepState.RUNNING and _is_near(sweep):
         return _NEAR
     return sweep.state.value
+
+
+def _ended_since(sweep: SweepView, before: str) -> bool:
+    """Return whether a sweep is over, and its last notice did not say so."""
+    return sweep.state.is_over and sweep.state.value != before
 
 
 def _waits(sweep: SweepView) -> bool:

@@ -128,7 +128,8 @@ class LineBuffer:
     """Splits the bytes of a pipe into lines; of a line keeps the last `longest_bytes`, if given."""
 
     def __init__(self, longest_bytes: int | None = None) -> None:
-        self._rest, self._longest_bytes = b"", longest_bytes
+        self._rest = b""
+        self._longest_bytes = longest_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """Add bytes; return the complete lines, without their ends."""
@@ -138,5 +139,6 @@ class LineBuffer:
 
     def flush(self) -> bytes:
         """Return what follows the last line end."""
-        rest, self._rest = self._rest, b""
+        rest = self._rest
+        self._rest = b""
         return rest

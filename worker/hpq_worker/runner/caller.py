@@ -19,26 +19,43 @@ _LAST = b'{"last": true}'
 _GOES_ON = (Halt.CANCELLED, Halt.PRUNED, Halt.DIVERGED, Halt.LOST)
 
 
+class CallerLines(LineBuffer):
+    """Splits the caller's bytes into lines, without the announcement of its last trial."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_last = False  # the announcement has arrived
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Add bytes; return the complete lines, without their ends."""
+        lines = super().feed(data)
+        if _LAST in lines:
+            self.has_last = True
+        return [line for line in lines if line != _LAST]
+
+
 class Caller:
     """The caller's pipes; its interface is that of RunnerProcess."""
 
     def __init__(self, config: CallerConfig) -> None:
-        self.answers, self.output = config.answers, config.output
-        self.count, self.stops_sweep = config.count, config.stops_sweep
-        self.lines, self._buffer = self, LineBuffer()
-        self.has_left = False  # the caller runs no further trial
-        self._commands, self._why = config.commands, ""
+        self.answers = config.answers
+        self.output = config.output
+        self.count = config.count
+        self.stops_sweep = config.stops_sweep
+        self.lines = CallerLines()
         self.pid = os.getppid()
+        self._commands = config.commands
+        self._why = ""  # the attempt was stopped
+        self._is_given_up = False
         for fd in (self._commands, self.answers, self.output):
             os.set_inheritable(fd, False)
         for fd in (self.answers, self.output):
             os.set_blocking(fd, False)
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines of `data`, except the announcement of the last trial."""
-        lines = self._buffer.feed(data)
-        self.has_left = self.has_left or _LAST in lines
-        return [line for line in lines if line != _LAST]
+    @property
+    def has_left(self) -> bool:
+        """True if the caller runs no further trial."""
+        return self._is_given_up or self.lines.has_last
 
     def run(self, run: RunRequest) -> None:
         """Start an attempt."""
@@ -54,7 +71,7 @@ class Caller:
 
     def end(self, timeout_s: float = 0.0) -> int:
         """Give the attempt up: the function still runs, or its process has ended."""
-        self.has_left = True
+        self._is_given_up = True
         goes_on = self._why in _GOES_ON
         self.tell_over("" if goes_on else f"{self._why}; the agent ends", again=goes_on)
         return 0
