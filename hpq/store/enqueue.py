@@ -16,12 +16,11 @@ from hpq.domain.attempt import Capped
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialView
 from hpq.errors import UserError
+from hpq.store.keys import SWEEP_PARTS
 from hpq.store.scripts import BATCH_ROWS, UNSEALED_TTL_S, StoreContext, check_reply
 from hpq.store.wire import sweep as sweep_codec
 from hpq.store.wire.fields import dumps, flatten, sweep_id
 from hpq.store.wire.trial import NewRow, SignRow, encode_result, stored, unsigned
-
-_UNSEALED_PARTS = ("params", "waiting", "ids", "staged", "origin")
 
 
 class SweepWriter:
@@ -92,7 +91,7 @@ class SweepWriter:
         """Delete the rows of an enqueue that will not be sealed; a sealed sweep keeps its rows."""
         if self.exists(sid):  # sealed, and the reply was lost
             return
-        self._redis.delete(*(self._keys.sweep(sid, part) for part in _UNSEALED_PARTS))
+        self._redis.delete(*(self._keys.sweep(sid, part) for part in (*SWEEP_PARTS, "staged")))
 
     def append(
         self,

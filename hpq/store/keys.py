@@ -74,8 +74,8 @@ from typing import Any
 from hpq.domain.trial import TrialId
 from hpq.store.wire.trial import metric_names
 
-# The parts that every sweep may have beside its own hash, and their types. Archives, removals and
-# sizes of sweeps read this list.
+# The parts that every sweep may have beside its own hash, and their types. Archives and removals
+# read this list.
 SWEEP_PARTS: Mapping[str, str] = {
     "params": "hash",
     "waiting": "zset",

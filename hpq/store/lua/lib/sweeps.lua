@@ -63,5 +63,5 @@ local function guarded(sid, change)
   hold_damaged(sid, found)
 end
 
-return {PRIORITY = PRIORITY, changing = changing, order = order, open = open, hold = hold, close_search = close_search,
+return {PRIORITY = PRIORITY, changing = changing, open = open, hold = hold, close_search = close_search,
   guarded = guarded}
