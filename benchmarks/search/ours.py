@@ -20,8 +20,8 @@ from benchmarks.search.functions import FUNCTIONS, Function
 from hpq.domain.trial import Params
 from hpq.search.search_spec import Sampler, Search
 from hpq.search.space import Space
+from hpq.yamlfile.problems import Problems, SourceMap
 from hpq_producer.sweepfile import parameters
-from hpq_producer.sweepfile.errors import Problems, SourceMap
 from hpq_worker.suggest.chooser import Chooser
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)

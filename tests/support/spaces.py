@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hpq.search.space import Space
+from hpq.yamlfile.problems import Problems, SourceMap
 from hpq_producer.sweepfile import parameters
-from hpq_producer.sweepfile.errors import Problems, SourceMap
 
 LIMITS = {"min": 2, "max": 50}
 SMALL = {"min": 0.5, "max": 30.0}

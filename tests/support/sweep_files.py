@@ -11,7 +11,7 @@ import pytest
 from hpq.domain.trial import Json
 from hpq.errors import SweepFileError
 from hpq.notice import Notice
-from hpq_producer.sweepfile import yaml_reader
+from hpq.yamlfile import yaml_reader
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.spec import SweepSpec
 from tests.support.constants import ROOT

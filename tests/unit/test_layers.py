@@ -30,7 +30,7 @@ LAYERS = {
         notice
         errors stderr
         datasets domain in_process shell wandb
-        connection search
+        connection search yamlfile
         setting_values store.wire
         settings
         filestore process
@@ -62,6 +62,15 @@ LAYERS = {
     """,
 }
 
+# How a command reaches a server, wherever it runs: these import hpq and each other, no command.
+ACCESS = tuple(
+    f"hpq_producer.{name}"
+    for name in """
+        cluster connection_record durations embedded_redis extras home_files invitation session
+        shipped targets
+    """.split()
+)
+
 # The only homes of libraries that are heavy or that few files should know.
 HOMES = {
     ("torch", "torchvision", "PIL"): ("hpq_worker.trainers",),
@@ -72,6 +81,8 @@ HOMES = {
     ("jinja2", "markupsafe", "starlette", "uvicorn"): ("hpq_producer.page",),
     ("pandas", "plotly"): ("hpq_producer.python_api",),
     ("pydantic", "pydantic_core"): (
+        "hpq.yamlfile.check",
+        "hpq.yamlfile.strict_types",
         "hpq_producer.sweepfile",
         "hpq_producer.manifests.cluster_file",
         "hpq_producer.manifests.key_types",
@@ -154,6 +165,13 @@ def test_producer_and_worker_meet_only_in_hpq() -> None:
     for name, others in edges().items():
         roots = {other.split(".")[0] for other in others}
         assert roots <= {"hpq", name.split(".")[0]}, name
+
+
+def test_access_to_a_server_needs_no_command_and_no_view() -> None:
+    for name, others in edges().items():
+        if name.startswith(ACCESS):
+            own = {other for other in others if other.startswith("hpq_producer")}
+            assert {other for other in own if not other.startswith(ACCESS)} == set(), name
 
 
 def test_of_the_producer_actions_alone_change_sweeps() -> None:

@@ -68,7 +68,7 @@ def ended_sweeps(session: Session, older: str, force: bool) -> list[tuple[SweepV
     Raises:
         UserError: `older` is no duration.
     """
-    from hpq_producer.sweepfile.yaml_reader import resolve  # noqa: PLC0415  few commands need it
+    from hpq.yamlfile.yaml_reader import resolve  # noqa: PLC0415  few commands need it
 
     try:
         age_s = durations.seconds(resolve(older))

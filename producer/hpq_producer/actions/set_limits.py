@@ -8,13 +8,13 @@ from difflib import get_close_matches
 from hpq.domain.sweep import SweepView
 from hpq.errors import UserError
 from hpq.store.wire.fields import MOST_TEXT, dumps, number
+from hpq.yamlfile.check import value_of
+from hpq.yamlfile.yaml_reader import resolve
 from hpq_producer.actions.limits import FIELDS, TAG, in_words
 from hpq_producer.actions.writer import control_of
 from hpq_producer.analysis.owner_limits import check_priority
 from hpq_producer.session import Session
-from hpq_producer.sweepfile.check import value_of
-from hpq_producer.sweepfile.model import SweepFile
-from hpq_producer.sweepfile.yaml_reader import resolve
+from hpq_producer.sweepfile.model import CommonKeys, SweepFile
 from hpq_producer.terminal.text import trials_of
 
 _CLOSE = 0.75  # similarity of a typo; at difflib's 0.6, metric would match retries
@@ -74,14 +74,15 @@ def _stored(key: str, text: str) -> str:
         return _budget(key.removeprefix("budget."), text)
     if (key, text) == ("run_cap", "0"):  # no limit, which a sweep file writes by leaving it out
         return text
-    value = value_of(key, resolve(text) if text else text)
+    value = value_of(CommonKeys, key, resolve(text) if text else text)
     return number(value) if isinstance(value, float) else str(value)
 
 
 def _budget(name: str, text: str) -> str:
     if text in ("0", "none"):
         return "" if name == "until" else "0"
-    limits = value_of("budget", {name: text if name == "until" else resolve(text)}).budget()
+    value = text if name == "until" else resolve(text)
+    limits = value_of(CommonKeys, "budget", {name: value}).budget()
     return str(limits.until_ms if name == "until" else limits.budget_ms)
 
 

@@ -18,6 +18,10 @@ from hpq.domain.trial import Json
 from hpq.error_ids import Code
 from hpq.errors import SweepFileError, UserError
 from hpq.settings import LAST_WORDS_S
+from hpq.yamlfile.check import check
+from hpq.yamlfile.document import apply, flag_override, known_document, read
+from hpq.yamlfile.problems import KeyPath, Problems
+from hpq.yamlfile.strict_types import Absent, FileSchema, Flag, Keys, NotEmpty, Queue, Text, Whole
 from hpq_producer.manifests.key_types import (
     Bucket,
     Cpus,
@@ -34,19 +38,6 @@ from hpq_producer.manifests.key_types import (
     Size,
     cpus,
     size_bytes,
-)
-from hpq_producer.sweepfile import source
-from hpq_producer.sweepfile.check import check
-from hpq_producer.sweepfile.errors import KeyPath, Problems
-from hpq_producer.sweepfile.field_types import (
-    Absent,
-    FileSchema,
-    Flag,
-    Keys,
-    NotEmpty,
-    Queue,
-    Text,
-    Whole,
 )
 
 SCHEMA_FILE = Path(__file__).with_name("cluster.schema.json")  # `make reference` writes it
@@ -273,18 +264,16 @@ def load(
     """
     name = str(path or "stdin")
     try:
-        content = source.read(path) if path else text
+        content = read(path) if path else text
         content = "{}" if content is None else content
         known = list(ClusterFile.model_fields)
-        document = source.known_document(content, name, known, _NO_CLUSTER, code=_INVALID)
+        document = known_document(content, name, known, _NO_CLUSTER, code=_INVALID)
     except SweepFileError as error:
         if error.code not in ("sweep-file-invalid", _INVALID):
             raise
         raise UserError(str(error), code=_INVALID) from None
-    overrides = [
-        source.flag_override(label, key, value) for key, (label, value) in (flags or {}).items()
-    ]
-    document = source.apply(document, overrides)
+    overrides = [flag_override(label, key, value) for key, (label, value) in (flags or {}).items()]
+    document = apply(document, overrides)
     out = Problems(document.source_map)
     found = check(ClusterFile, document.data, (), out)
     if found is not None:

@@ -10,14 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Strict, WithJsonSchema
 from hpq.connection.credentials import SECRETS, carried
 from hpq.errors import SettingsError
 from hpq.settings import ABOUT, read, variable
+from hpq.yamlfile.strict_types import AnyText, Matching, Word, number_as_text, problem
 from hpq_producer.manifests.objects import MERGED
-from hpq_producer.sweepfile.field_types import (
-    AnyText,
-    Matching,
-    Word,
-    number_as_text,
-    problem,
-)
 
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12,
           "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}  # fmt: skip

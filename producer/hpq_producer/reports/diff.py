@@ -25,6 +25,8 @@ from hpq.domain.trial import Json, TrialId, flatten
 from hpq.errors import SweepFileError, UserError
 from hpq.filestore.base import is_safe_name
 from hpq.settings import Settings
+from hpq.yamlfile import yaml_reader
+from hpq.yamlfile.document import read
 from hpq_producer.analysis.records import finite
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.analysis.trial_row import TrialRow
@@ -34,8 +36,7 @@ from hpq_producer.reports.provenance import read_code, versions_of
 from hpq_producer.reports.ranking import code_name
 from hpq_producer.reports.summary_page import result_cells
 from hpq_producer.session import Session
-from hpq_producer.sweepfile import yaml_reader
-from hpq_producer.sweepfile.source import is_sweep_file, read, sweep_document
+from hpq_producer.sweepfile.source import is_sweep_file, sweep_document
 from hpq_producer.terminal.text import clean_block, first_of, value
 from hpq_producer.terminal.yaml_text import to_yaml
 

@@ -14,8 +14,8 @@ from hpq.domain.sweep import FUNCTION
 from hpq.domain.trainer_specs import BUILT_IN, Number, TrainerSpec
 from hpq.domain.trial import Json
 from hpq.search.space import Space
-from hpq_producer.sweepfile import yaml_reader
-from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
+from hpq.yamlfile import yaml_reader
+from hpq.yamlfile.problems import KeyPath, Problems, nearest, shown
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z", re.ASCII)
 _MACRO = re.compile(r"\$\{(?!envvar:[A-Z0-9_]+\})([^}]*)\}\Z")

@@ -24,8 +24,8 @@ from hpq.search.discrete import Categorical, Distribution
 from hpq.search.expressions import Expression, InvalidExpression
 from hpq.search.followers import Follower
 from hpq.search.space import Rejected, Space
-from hpq_producer.sweepfile.check import check
-from hpq_producer.sweepfile.errors import KeyPath, Problems, dotted, nearest, shown
+from hpq.yamlfile.check import check
+from hpq.yamlfile.problems import KeyPath, Problems, dotted, nearest, shown
 from hpq_producer.sweepfile.model import Range
 from hpq_producer.sweepfile.parameters import check_name
 

@@ -14,7 +14,7 @@ from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
-from hpq_producer.sweepfile.errors import shown
+from hpq.yamlfile.problems import shown
 
 Numbers = Mapping[str, float]
 

@@ -12,8 +12,8 @@ from hpq.domain.identity import ParameterSet, canonical
 from hpq.domain.trainer_specs import TrainerSpec
 from hpq.domain.trial import Json, Params, flatten
 from hpq.errors import BadParams
+from hpq.yamlfile.problems import KeyPath, Problems, nearest
 from hpq_producer.sweepfile.compatibility import check_known
-from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest
 from hpq_producer.sweepfile.parameters import check_name, check_value
 
 ENTRY = "hyperparam_set"

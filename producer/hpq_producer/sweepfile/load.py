@@ -22,6 +22,10 @@ from hpq.search.samplers import LIMIT
 from hpq.search.search_spec import Sampler
 from hpq.search.space import Space
 from hpq.shell import shell_hint
+from hpq.yamlfile.check import check
+from hpq.yamlfile.document import Override, apply, flag_override, read
+from hpq.yamlfile.problems import Problems, SourceMap, shown
+from hpq.yamlfile.yaml_reader import Document
 from hpq_producer.sweepfile import (
     compatibility,
     conditions,
@@ -29,15 +33,11 @@ from hpq_producer.sweepfile import (
     parameters,
     set_counts,
 )
-from hpq_producer.sweepfile import source as sweep_source
-from hpq_producer.sweepfile.check import check
 from hpq_producer.sweepfile.early_terminate import Hyperband
-from hpq_producer.sweepfile.errors import Problems, SourceMap, shown
 from hpq_producer.sweepfile.field_types import Name
 from hpq_producer.sweepfile.model import CommonKeys, MetricKeys, ObjectiveKeys, SweepFile
-from hpq_producer.sweepfile.source import Override, apply, flag_override, set_overrides
+from hpq_producer.sweepfile.source import set_overrides, sweep_document
 from hpq_producer.sweepfile.spec import LIST, SweepSpec
-from hpq_producer.sweepfile.yaml_reader import Document
 
 _LIST_TRAINER = "cifar10"  # the format of the article's list has no key for the code
 
@@ -109,11 +109,11 @@ def load(
 
 def _parse(path: FilePath, text: str) -> Document:
     """Parse the text, or else the file: a mapping, or a list of trials."""
-    content = text or sweep_source.read(path)
+    content = text or read(path)
     if path.suffix == ".py":
         line = f"{path}: a script; `{shell_hint(['hpq', 'init', str(path)])}` writes its sweep file"
         raise SweepFileError(line, code="sweep-file-is-script")
-    document = sweep_source.sweep_document(content, str(path))
+    document = sweep_document(content, str(path))
     if text:  # the user never saw its lines
         document = replace(document, source_map=SourceMap(file=str(path)))
     return document

@@ -36,33 +36,35 @@ from hpq.domain.trial import Json
 from hpq.error_ids import Code
 from hpq.notice import plural
 from hpq.search.search_spec import BY_DEFAULT, Sampler
-from hpq_producer.sweepfile import distributions
-from hpq_producer.sweepfile.early_terminate import Asha, Hyperband, Median
-from hpq_producer.sweepfile.errors import nearest, shown
-from hpq_producer.sweepfile.field_types import (
+from hpq.yamlfile.problems import nearest, shown
+from hpq.yamlfile.strict_types import (
     Absent,
     AnyText,
+    FileSchema,
+    Flag,
+    Keys,
+    NotEmpty,
+    Number,
+    Queue,
+    Text,
+    Whole,
+    Word,
+    problem,
+)
+from hpq_producer.sweepfile import distributions
+from hpq_producer.sweepfile.early_terminate import Asha, Hyperband, Median
+from hpq_producer.sweepfile.field_types import (
     BudgetKeys,
     Constraints,
     Count,
     Duration,
-    FileSchema,
-    Flag,
-    Keys,
     MetricName,
     Module,
     Name,
-    NotEmpty,
-    Number,
     Owner,
     ParameterName,
-    Queue,
     Stall,
-    Text,
     Variable,
-    Whole,
-    Word,
-    problem,
 )
 
 SCHEMA_FILE = Path(__file__).with_name("sweep.schema.json")  # `make reference` writes it

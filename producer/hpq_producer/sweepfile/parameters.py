@@ -13,9 +13,9 @@ from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
 from hpq.notice import plural
 from hpq.search.discrete import Distribution
+from hpq.yamlfile.check import check
+from hpq.yamlfile.problems import KeyPath, Problems, is_passable, shown
 from hpq_producer.sweepfile import distributions
-from hpq_producer.sweepfile.check import check
-from hpq_producer.sweepfile.errors import KeyPath, Problems, is_passable, shown
 from hpq_producer.sweepfile.field_types import PARAMETER_NAME
 from hpq_producer.sweepfile.model import Parameter
 

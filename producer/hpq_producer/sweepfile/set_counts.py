@@ -12,7 +12,7 @@ from hpq.search.conditions import nest
 from hpq.search.grid import MOST, Lattice, TooMany, in_digits
 from hpq.search.replicates import SEED
 from hpq.search.space import TRIES, NothingLeft, Rejected, Space
-from hpq_producer.sweepfile.errors import KeyPath, Problems
+from hpq.yamlfile.problems import KeyPath, Problems
 from hpq_producer.sweepfile.spec import LIST, SweepSpec
 
 _MAX_GRID = 5_000_000  # parameter sets of a grid that `exclude` is tested on

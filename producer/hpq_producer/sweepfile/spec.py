@@ -19,7 +19,7 @@ from hpq.notice import Notice
 from hpq.search import samplers
 from hpq.search.samplers import LIMIT
 from hpq.search.space import Space
-from hpq_producer.sweepfile.errors import SourceMap
+from hpq.yamlfile.problems import SourceMap
 from hpq_producer.sweepfile.model import CommonKeys, SweepFile
 
 LIST = "list"  # the method of a file that lists its parameter sets

@@ -22,10 +22,10 @@ from hpq.store.scripts import Scripts
 from hpq.store.trials import TrialStore
 from hpq.store.wire.attempt import open_claim
 from hpq.store.wire.trial import encode_new
+from hpq.yamlfile.problems import Problems, SourceMap
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.audit.sweep_audit import audit_sweep
 from hpq_producer.sweepfile import parameters
-from hpq_producer.sweepfile.errors import Problems, SourceMap
 from tests.support.desk import Desk
 from tests.support.ids import raises, refused
 from tests.support.store_calls import end

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from hpq.errors import SweepFileError
+from hpq.yamlfile import yaml_reader
 from hpq_producer.scaffold.script import read_script
-from hpq_producer.sweepfile import yaml_reader
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
 SECRET = "4f9c2ab7d1e85b3c60a7"  # a part of each file

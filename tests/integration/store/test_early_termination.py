@@ -24,8 +24,9 @@ from hpq.domain.trial import Checkpoint, Claim, Failure, FailureKind, Point, Tri
 from hpq.store.control import SweepControl
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
+from hpq.yamlfile.check import value_of
 from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.sweepfile.check import value_of
+from hpq_producer.sweepfile.model import CommonKeys
 from tests.support.constants import DATA
 
 ORACLE = json.loads((DATA / "oracle" / "hyperband.json").read_text("utf-8"))
@@ -89,6 +90,11 @@ def bench(store: TrialStore, reader: StoreReader) -> Bench:
     return Bench(store, reader)
 
 
+def rule_of(keys: Any) -> TerminationRule:
+    """Return the rule of a sweep file's early_terminate."""
+    return value_of(CommonKeys, "early_terminate", keys).rule()  # type: ignore[no-any-return]
+
+
 def number(value: object) -> float:
     return math.nan if value is None else float(str(value))
 
@@ -97,11 +103,7 @@ def test_the_bands_are_those_of_wandb() -> None:
     for one in ORACLE["configs"]:
         if one["bands"] is not None:
             known = sorted(set(one["bands"]))
-            ours = [
-                band
-                for band in value_of("early_terminate", one["early_terminate"]).rule().bands
-                if band <= 10_000
-            ]
+            ours = [band for band in rule_of(one["early_terminate"]).bands if band <= 10_000]
             assert ours == known, one
 
 
@@ -114,7 +116,7 @@ def test_stops_are_those_of_wandb_in_any_order_of_reports(
         case = ORACLE["cases"][index]
         redis.flushall()
         goal = Goal(case["goal"])
-        rule, runs = value_of("early_terminate", case["early_terminate"]).rule(), case["runs"]
+        rule, runs = rule_of(case["early_terminate"]), case["runs"]
         sweep_of(len(runs), SID, metric=Metric(name="acc", goal=goal), early=rule)
         order = [i for i, run in enumerate(runs) for _ in run["values"]]
         Random(index).shuffle(order)
@@ -147,12 +149,10 @@ def rule(**more: Any) -> EarlyTerminate:
 
 
 def test_the_files_rules_have_their_defaults() -> None:
-    assert (
-        value_of("early_terminate", {"type": "hyperband", "min_iter": 3}).rule().strict
-    )  # as W&B's schema fills it in
-    asha = value_of("early_terminate", {"type": "asha", "max_iter": 64}).rule()
+    assert rule_of({"type": "hyperband", "min_iter": 3}).strict  # as W&B's schema fills it in
+    asha = rule_of({"type": "asha", "max_iter": 64})
     assert (asha.bands, asha.eta) == ((1, 4, 16), 4.0)
-    median = value_of("early_terminate", {"type": "median", "min_iter": 15}).rule()
+    median = rule_of({"type": "median", "min_iter": 15})
     assert median.bands[:6] == (15, 16, 18, 20, 22, 24) and median.min_trials == 5
     assert len(median.bands) < 200 and median.bands[-1] <= 2**20
 
@@ -178,7 +178,7 @@ def test_asha_stops_whom_optuna_stops(bench, sweep_of, goal) -> None:
     pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction=goal.value, pruner=pruner)
-    early = value_of("early_terminate", {"type": "asha", "eta": 3}).rule()
+    early = rule_of({"type": "asha", "eta": 3})
     sweep_of(200, metric=Metric(name="acc", goal=goal), early=early)
     rng, theirs, stopped = Random(7), {}, 0
     for _ in range(200):  # one of them goes on, or another begins

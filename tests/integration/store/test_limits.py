@@ -17,9 +17,10 @@ from hpq.store.enqueue import SweepWriter
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.trials import TrialStore
+from hpq.yamlfile.check import value_of
 from hpq_producer.actions.set_limits import limits
 from hpq_producer.audit.sweep_audit import audit_sweep
-from hpq_producer.sweepfile.check import value_of
+from hpq_producer.sweepfile.model import CommonKeys
 from tests.support.ids import raises
 
 Hpq = Callable[..., subprocess.CompletedProcess[str]]
@@ -133,10 +134,11 @@ def test_set_takes_the_numbers_that_a_sweep_file_takes() -> None:
     }
     for key, (low, high) in ends.items():
         for end in (low, high):
-            assert limits([f"{key}={end}"]) == {key: str(end)} and value_of(key, end) == end
+            assert limits([f"{key}={end}"]) == {key: str(end)}
+            assert value_of(CommonKeys, key, end) == end
         for beyond in (low - 1, high + 1):
             with pytest.raises(ValueError, match=f"{beyond} "):
-                value_of(key, beyond)
+                value_of(CommonKeys, key, beyond)
             with raises("invalid-value", key):
                 limits([f"{key}={beyond}"])
     assert limits(["timeout=365d"]) == {"timeout_s": "31536000.0"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpq.code import manifest as code_manifest
-from hpq_producer.sweepfile import source as sweep_source
+from hpq.yamlfile.document import read
 from tests.support.folders import git
 from tests.support.ids import raises
 
@@ -59,4 +59,4 @@ def test_a_file_that_became_a_pipe_has_changed(folder: Path) -> None:
 def test_a_pipe_is_no_sweep_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "sweep.yaml")
     with raises("file-not-found", "sweep.yaml"):
-        sweep_source.read(tmp_path / "sweep.yaml")
+        read(tmp_path / "sweep.yaml")

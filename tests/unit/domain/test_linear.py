@@ -18,10 +18,10 @@ from hpq.sanitize import GuardedStream, visible
 from hpq.search.expressions import Expression
 from hpq.store import events
 from hpq.store.wire.points import decode_record
+from hpq.yamlfile.yaml_reader import resolve
 from hpq_producer import durations
 from hpq_producer.query.filter import Filter
 from hpq_producer.scaffold import script
-from hpq_producer.sweepfile.yaml_reader import resolve
 from hpq_producer.terminal.text import abbreviate, clean, clean_block
 from hpq_worker.runner.failures import first_to_fail, of_exit, split_rank
 

@@ -7,6 +7,7 @@ import pytest
 from hpq.domain.status import Event
 from hpq.domain.sweep import Goal, Metric, TargetReached
 from hpq.domain.trial import Pruning, TrialState, TrialView
+from hpq.yamlfile.check import value_of
 from hpq_producer.analysis.attempts import attempts_of
 from hpq_producer.analysis.pruning import (
     describe_early_end,
@@ -16,7 +17,7 @@ from hpq_producer.analysis.pruning import (
 )
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.reports.summary_page import saved_lines
-from hpq_producer.sweepfile.check import value_of
+from hpq_producer.sweepfile.model import CommonKeys
 from hpq_producer.terminal.style import plain
 from hpq_producer.watch.event_log import event_line
 from tests.support.views import sweep_view, trial_view
@@ -46,7 +47,7 @@ def trial(state: TrialState, minutes: float = 0, **fields: object) -> TrialView:
 def test_a_rule_is_told_with_its_first_bands(
     file: dict[str, object], words: tuple[str, str]
 ) -> None:
-    line = describe_rule(value_of("early_terminate", file).rule())  # type: ignore[arg-type]
+    line = describe_rule(value_of(CommonKeys, "early_terminate", file).rule())  # type: ignore[arg-type]
     assert line.startswith(words[0]) and line.endswith(words[1])
 
 

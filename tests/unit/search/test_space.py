@@ -17,8 +17,9 @@ from hpq.search import samplers
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
 from hpq.search.space import Space
-from hpq_producer.sweepfile import parameters, yaml_reader
-from hpq_producer.sweepfile.errors import Problems, SourceMap
+from hpq.yamlfile import yaml_reader
+from hpq.yamlfile.problems import Problems, SourceMap
+from hpq_producer.sweepfile import parameters
 
 
 def space_of(text: str) -> Space:

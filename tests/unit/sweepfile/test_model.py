@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from hpq.yamlfile import yaml_reader
 from hpq_producer.commands.table import WHERE
-from hpq_producer.sweepfile import yaml_reader
 from tests.support.constants import DEADLINE_S
 from tests.support.sweep_files import SHIPPED, whole
 from tests.support.sweep_schema import accepts
 
 COMMAND = "import hpq_producer.cli, sys; sys.argv[1:] = {}; hpq_producer.cli.main()"
-MODEL = "hpq_producer.sweepfile.field_types"  # what imports pydantic: a test of layers
+MODEL = "hpq.yamlfile.strict_types"  # what imports pydantic: a test of layers
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from hpq.errors import SweepFileError
-from hpq_producer.sweepfile import source as sweep_source
-from hpq_producer.sweepfile import yaml_reader
+from hpq.yamlfile import yaml_reader
+from hpq.yamlfile.document import decode, read
 from tests.support.golden import Golden
 from tests.support.ids import raises
 from tests.support.sweep_files import check
@@ -23,7 +23,7 @@ def data(text: str) -> object:
 
 def refused(raw: bytes) -> SweepFileError:
     with pytest.raises(SweepFileError) as caught:
-        yaml_reader.parse(sweep_source.decode(raw, "s.yaml"), "s.yaml")
+        yaml_reader.parse(decode(raw, "s.yaml"), "s.yaml")
     return caught.value
 
 
@@ -106,7 +106,7 @@ def test_the_old_booleans_are_remembered_as_they_were_written() -> None:
 
 
 def test_a_byte_order_mark_and_crlf_are_taken() -> None:
-    text = sweep_source.decode(b"\xef\xbb\xbfa: 1\r\nb:\r\n  c: x\r\n", "s.yaml")
+    text = decode(b"\xef\xbb\xbfa: 1\r\nb:\r\n  c: x\r\n", "s.yaml")
     assert data(text) == {"a": 1, "b": {"c": "x"}}
 
 
@@ -185,7 +185,7 @@ def test_the_parser_without_libyaml_reads_the_same(
 def test_a_path_that_is_no_file_is_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "none.yaml", tmp_path):
         with raises("file-not-found", f"{path}: "):
-            sweep_source.read(path)
+            read(path)
 
 
 @pytest.mark.parametrize("command", ["[python, ${program}]", "[\n  python, ${program}]"])

@@ -13,13 +13,13 @@ from hpq.code import signing
 from hpq.errors import HpqError, NotFound, UserError
 from hpq.settings import read
 from hpq.stderr import print_message, warn
+from hpq.yamlfile.document import MAX_BYTES, decode
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.redis_access import installed
 from hpq_producer.manifests.cluster_file import DEFAULT, SCHEMA_FILE, ClusterFile, Flags, load
 from hpq_producer.manifests.objects import folder, to_yaml
 from hpq_producer.manifests.render import render
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
-from hpq_producer.sweepfile import source
 
 
 def manifests(
@@ -81,7 +81,7 @@ def manifests(
 
 def _read(file: str, flags: Flags) -> ClusterFile:
     if file == "-":
-        text = source.decode(sys.stdin.buffer.read(source.MAX_BYTES + 1), "stdin")
+        text = decode(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin")
         return load(text=text, flags=flags)
     return load(Path(file) if file else None, flags=flags)
 

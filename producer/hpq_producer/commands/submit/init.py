@@ -10,14 +10,14 @@ from typer import Argument, Option
 from hpq.errors import UserError, writing
 from hpq.shell import shell_hint
 from hpq.stderr import print_message
+from hpq.yamlfile.document import read
+from hpq.yamlfile.yaml_reader import parse
 from hpq_producer.scaffold import script as script_reader
 from hpq_producer.scaffold.script_contents import UNKNOWN
 from hpq_producer.scaffold.template import sweep_file, unfilled
 from hpq_producer.shipped import shipped
 from hpq_producer.sweepfile.load import load
 from hpq_producer.sweepfile.model import SCHEMA_FILE
-from hpq_producer.sweepfile.source import read
-from hpq_producer.sweepfile.yaml_reader import parse
 from hpq_producer.terminal.text import trials_of
 
 # Editors with yaml-language-server read the schema of this installation: without a network, and

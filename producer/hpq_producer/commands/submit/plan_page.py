@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hpq.domain.trial import Json, Params, flatten
+from hpq.yamlfile.yaml_reader import AMBIGUOUS, resolve
 from hpq_producer.sweepfile.spec import SweepSpec, parameter_sets
-from hpq_producer.sweepfile.yaml_reader import AMBIGUOUS, resolve
 from hpq_producer.terminal.text import clean, value
 
 

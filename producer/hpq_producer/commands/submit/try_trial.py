@@ -26,14 +26,14 @@ from hpq.search.replicates import seed_of_result
 from hpq.stderr import print_message, warn
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
+from hpq.yamlfile import yaml_reader
+from hpq.yamlfile.document import apply, check_text, resolve
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.commands.submit.submit_options import SubmitOptions
 from hpq_producer.diagnosis.notices import edited_since, print_if_edited
 from hpq_producer.query.selection import refuse_altered
 from hpq_producer.scaffold.template import refuse_unfilled
 from hpq_producer.session import Session, environment, load_settings, open_session
-from hpq_producer.sweepfile import yaml_reader
-from hpq_producer.sweepfile.source import apply, check_text, resolve
 from hpq_producer.sweepfile.spec import parameter_sets
 from hpq_producer.targets import complete_sweep_ids, find_target, parse_targets
 

@@ -1,4 +1,4 @@
-"""Problems of a sweep file and their positions, one line each.
+"""Problems of a file and their positions, one line each.
 
 A path is a tuple such as ("parameters", "lr", "values", 2). The position of a mapping's entry is
 that of its key; an override's position is its command-line flag. Every line is

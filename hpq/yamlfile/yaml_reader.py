@@ -1,4 +1,4 @@
-"""Parse a sweep file's YAML strictly into plain data and the position of each value.
+"""Parse a file's YAML strictly into plain data and the position of each value.
 
 The reader builds the data from PyYAML's events, which have positions. It limits the depth, the
 number of values and the expansion of aliases. It rejects duplicate keys, and tags other than
@@ -7,7 +7,7 @@ number, dates are text), except that on, off, yes and no are booleans, and `1_00
 are the numbers 1000, 10 and 90, as in W&B's loader.
 
 An error names a place and quotes nothing: the file may be another one than was meant, with secrets
-(`source.document`).
+(`document.known_document`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import yaml
 
 from hpq.domain.trial import Json, JsonScalar
 from hpq.errors import SweepFileError
-from hpq_producer.sweepfile.errors import KeyPath, Position, SourceMap, printable
+from hpq.yamlfile.problems import KeyPath, Position, SourceMap, printable
 
 MAX_DEPTH = 20
 MAX_NODES = 150_000  # values in a file; a megabyte of hyperparam_set entries has about 70,000
@@ -68,7 +68,7 @@ def parse(text: str, file: str) -> Document:
     """Parse a text of one YAML document.
 
     Raises:
-        SweepFileError: the text is not YAML, or breaks a rule of sweep files (names the position).
+        SweepFileError: the text is not YAML, or breaks a rule above (names the position).
     """
     try:
         return _Reader(text, file).document()

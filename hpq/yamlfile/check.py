@@ -16,10 +16,9 @@ from pydantic_core import ErrorDetails
 
 from hpq.domain.trial import Json
 from hpq.error_ids import Code
-from hpq_producer.sweepfile.errors import KeyPath, Problems, nearest, shown
-from hpq_producer.sweepfile.field_types import FileSchema, Keys
-from hpq_producer.sweepfile.model import CommonKeys
-from hpq_producer.sweepfile.yaml_reader import unquoted
+from hpq.yamlfile.problems import KeyPath, Problems, nearest, shown
+from hpq.yamlfile.strict_types import FileSchema, Keys
+from hpq.yamlfile.yaml_reader import unquoted
 
 K = TypeVar("K", bound=Keys)
 Schema = Mapping[str, Any]
@@ -35,16 +34,16 @@ def check(model: type[K], data: Json, path: KeyPath, out: Problems) -> K | None:
         return None
 
 
-def value_of(key: str, value: Json) -> Any:
-    """Return the value of one key of a sweep file as the model holds it.
+def value_of(model: type[Keys], key: str, value: Json) -> Any:
+    """Return the value of one key of a file as its model holds it.
 
     Raises:
         ValueError: the key does not accept the value; the text says what it accepts.
     """
     try:
-        return getattr(CommonKeys.model_validate({key: value}), key)
+        return getattr(model.model_validate({key: value}), key)
     except ValidationError as error:
-        raise ValueError(next(_explain(CommonKeys, error))[1]) from None
+        raise ValueError(next(_explain(model, error))[1]) from None
 
 
 def _explain(model: type[Keys], error: ValidationError) -> Iterator[tuple[KeyPath, str, Code]]:
@@ -67,7 +66,7 @@ def _explain(model: type[Keys], error: ValidationError) -> Iterator[tuple[KeyPat
             yield (*path, "type"), _not(one["input"]["type"], {"enum": kinds}), "invalid-value"
         elif one["type"] == "too_short" and one["input"]:
             continue  # each of its items is invalid, and has an error
-        elif "text" in one.get("ctx", {}):  # field_types.problem
+        elif "text" in one.get("ctx", {}):  # strict_types.problem
             key = one["ctx"]["key"]
             yield (*path, key) if key else path, one["ctx"]["text"], one["type"]  # type: ignore[misc]
         else:
@@ -83,7 +82,7 @@ def _place(root: Schema, loc: tuple[str | int, ...]) -> tuple[KeyPath, Schema, S
         if "discriminator" in node:  # the name of a union's member, which no file has
             node = _target({"$ref": node["discriminator"]["mapping"][part]}, root)
             continue
-        if "oneOf" in node:  # the same of `stall`
+        if "oneOf" in node:  # the same of a mapping or another type, as for `stall`
             members = (_target(one, root) for one in node["oneOf"])
             node = next(one for one in members if ("properties" in one) == (part == "mapping"))
             continue

@@ -1,0 +1,1 @@
+"""Read YAML files that users write: data, positions, and problems with their positions."""
