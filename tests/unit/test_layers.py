@@ -19,6 +19,10 @@ FOLDERS = {
     "hpq_producer": ROOT / "producer" / "hpq_producer",
     "hpq_worker": ROOT / "worker" / "hpq_worker",
 }
+# What looks at sweeps, and what it may not import: a command passes in each callable that writes.
+VIEWS = "terminal analysis query reports diagnosis watch page"
+MAKERS = "actions commands doctor enqueue manifests scaffold sweepfile"
+WRITERS = "archive control enqueue file_garbage suggest_lease tickets trials"  # of the store
 MOST_MODULES = 15  # of a package, its __init__ aside
 MOST_LINES = 400  # of a file
 
@@ -38,17 +42,17 @@ LAYERS = {
         archive
     """,
     "hpq_producer": """
-        durations embedded_redis extras option_values scaffold shipped terminal
-        sweepfile
-        analysis commands home_files invitation manifests
-        audit cli connection_record
-        __main__ query session
-        capacity cluster local_workers stored_files targets
-        actions diagnosis enqueue
-        doctor reports
-        commands.cluster
-        commands.admin commands.control page python_api watch
-        commands.inspect commands.submit function_worker
+        durations embedded_redis extras home_files invitation option_values shipped terminal
+        analysis commands connection_record
+        cli cluster query session
+        __main__ capacity diagnosis local_workers stored_files targets
+        reports
+        page watch
+        audit scaffold sweepfile
+        actions doctor enqueue manifests
+        commands.cluster python_api
+        commands.admin commands.control commands.submit
+        commands.inspect function_worker
     """,
     "hpq_worker": """
         process ticket
@@ -178,6 +182,15 @@ def test_of_the_producer_actions_alone_change_sweeps() -> None:
     for name, path in MODULES.items():
         if name.startswith("hpq_producer") and not name.startswith("hpq_producer.actions"):
             assert not {"hpq.store.control", "hpq_producer.actions.writer"} & {*imports(path)}, name
+
+
+def test_what_looks_at_sweeps_imports_nothing_that_makes_or_changes_them() -> None:
+    views = tuple(f"hpq_producer.{package}" for package in VIEWS.split())
+    makers = tuple(f"hpq_producer.{package}" for package in MAKERS.split())
+    makers += tuple(f"hpq.store.{module}" for module in WRITERS.split())
+    for name, others in edges().items():
+        if name.startswith(views):
+            assert {other for other in others if other.startswith(makers)} == set(), name
 
 
 def test_no_module_imports_a_private_name_of_another_package() -> None:

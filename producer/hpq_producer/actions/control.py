@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hpq.domain.sweep import SweepState, SweepView
+from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId, TrialState, TrialView
 from hpq.errors import OverBudget
 from hpq_producer.actions.writer import control_of
@@ -18,26 +18,6 @@ Ask = Callable[[str], None]  # raises unless the user agrees
 
 def agree(question: str) -> None:
     """Ask nothing: the caller has asked the user, or is a program."""
-
-
-def sweep_verbs(sweep: SweepView) -> list[str]:
-    """Return what a user may do in the sweep's state; `priority` and `note` are keys of `set`."""
-    is_open, state = not sweep.state.is_over, sweep.state
-    allowed = {
-        "pause": state is SweepState.RUNNING,
-        "resume": state in (SweepState.PAUSED, SweepState.HELD) and not sweep.is_over_budget,
-        "stop": is_open and state is not SweepState.STOPPING,
-        "cancel": is_open,
-        "retry": sweep.counts.failed > 0,
-        "priority": is_open,
-        "note": True,
-    }
-    return [verb for verb, is_allowed in allowed.items() if is_allowed]
-
-
-def trial_verbs(trial: TrialView) -> list[str]:
-    """Return what a user may do in the trial's state."""
-    return ["retry" if trial.state.is_terminal else "cancel"]
 
 
 def refuse_readers(session: Session) -> None:

@@ -1,8 +1,9 @@
-"""Parse KEY=VALUE words, and change the limits, the tags and the note of a sweep."""
+"""Parse KEY=VALUE words and tags, and change the limits, the tags and the note of a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from hpq.domain.sweep import SweepView
@@ -10,13 +11,14 @@ from hpq.errors import UserError
 from hpq.store.wire.fields import MOST_TEXT, dumps, number
 from hpq.yamlfile.check import value_of
 from hpq.yamlfile.yaml_reader import resolve
-from hpq_producer.actions.limits import FIELDS, TAG, in_words
 from hpq_producer.actions.writer import control_of
 from hpq_producer.analysis.owner_limits import check_priority
+from hpq_producer.analysis.sweep_limits import FIELDS, in_words
 from hpq_producer.session import Session
 from hpq_producer.sweepfile.model import CommonKeys, SweepFile
 from hpq_producer.terminal.text import trials_of
 
+_TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 _CLOSE = 0.75  # similarity of a typo; at difflib's 0.6, metric would match retries
 
 
@@ -38,6 +40,18 @@ def set_limits(session: Session, sweep: SweepView, fields: Mapping[str, str]) ->
     now = session.reader.sweeps.get(sweep.id)
     held = f"; held: {now.why_held}; `{now.resumed_by}`" if now.is_over_budget else ""
     return f"{sweep.id}: {done}{capped}{held}"
+
+
+def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags without repetitions.
+
+    Raises:
+        UserError: a tag is malformed.
+    """
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise UserError(f"--tag {tag}: use 1 to 40 characters of A-Z a-z 0-9 _ . : -")
+    return tuple(dict.fromkeys(tags))
 
 
 def limits(changes: Sequence[str]) -> dict[str, str]:
@@ -88,7 +102,7 @@ def _budget(name: str, text: str) -> str:
 
 def _tags(text: str) -> str:
     words = [word for word in text.split(",") if word]
-    if not all(TAG.fullmatch(word) for word in words):
+    if not all(_TAG.fullmatch(word) for word in words):
         raise ValueError("use words of A-Z a-z 0-9 _ . : - separated by commas (empty: no tags)")
     return dumps(list(dict.fromkeys(words)))
 

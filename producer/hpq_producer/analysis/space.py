@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Json
+from hpq.search import distributions
 from hpq.search.continuous import LogUniform, Normal
 from hpq.search.discrete import Categorical, Distribution
-from hpq_producer.sweepfile import distributions
 
 _LOG_RATIO = 20.0  # highest / lowest of listed values: from here on an axis is logarithmic
 

@@ -3,55 +3,35 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from hpq.connection.client import guard
 from hpq.domain.sweep import SweepView
 from hpq.errors import Forbidden, HpqError, UserError
-from hpq_producer.actions import control
-from hpq_producer.actions.set_limits import limits, set_limits
 from hpq_producer.session import Session
-from hpq_producer.targets import check_owner, parse_targets
 
-_Act = Callable[[Session, SweepView, Sequence[str], control.Ask], str]
-_NO_OPTION = "read-only: started without --allow-actions"
+Ask = Callable[[str], None]
 
 
-def _on_trials(
-    act: Callable[[Session, SweepView, Sequence[int], control.Ask], str],
-) -> _Act:
-    return lambda session, sweep, words, ask: act(
-        session, sweep, parse_targets([sweep.id, *words])[1], ask
-    )
+class Change(Protocol):
+    """Do what a verb names, as its command; `words` are trials or KEY=VALUE."""
 
-
-_VERBS: Mapping[str, _Act] = {
-    "pause": lambda session, sweep, _, ask: control.pause(session, sweep),
-    "resume": lambda session, sweep, _, ask: control.resume(session, sweep),
-    "stop": lambda session, sweep, _, ask: control.stop(session, sweep, ask),
-    "cancel": _on_trials(lambda *these: control.cancel(*these)[1]),
-    "retry": _on_trials(lambda *these: control.retry(*these)[1]),
-    "set": lambda session, sweep, words, _: set_limits(session, sweep, limits(words)),
-}
+    def __call__(
+        self, sweep: SweepView, verb: str, words: Sequence[str], *, ask: Ask, force: bool
+    ) -> str:
+        """Return what was done, for the user."""
 
 
 class Actions:
     """What a click may change, which is what this user's commands may; or why it may not."""
 
-    def __init__(self, session: Session, *, allowed: bool) -> None:
-        """Ask Redis whether this user may write, if actions are allowed at all."""
-        self._session = session
+    def __init__(self, session: Session, change: Change, refusal: HpqError | None) -> None:
+        self._session, self._change = session, change
+        self.refusal = refusal
         self._lock = threading.Lock()  # HPQ_HOME keeps the mark of one change at a time
-        self.refusal: HpqError | None = None if allowed else Forbidden(_NO_OPTION)
-        if allowed:
-            try:
-                with guard(session.url):
-                    control.refuse_readers(session)
-            except Forbidden as error:
-                self.refusal = Forbidden(f"read-only: {error}", code=error.code)
 
     @property
     def access(self) -> str:
@@ -72,16 +52,18 @@ class Actions:
         if self.refusal:
             raise self.refusal
         asked = request.query_params
-        act = _VERBS.get(asked.get("verb", ""))
-        if act is None:
-            raise UserError(f"no such action; use one of {', '.join(_VERBS)}")
         # The sweep that the page shows: the beginning of an id may by now name another one.
         sweep = self._session.reader.sweeps.get(request.path_params["sid"])
-        check_owner(self._session, sweep, "force" in asked)
-        return act(self._session, sweep, asked.getlist("word"), _asking("yes" in asked))
+        return self._change(
+            sweep,
+            asked.get("verb", ""),
+            asked.getlist("word"),
+            ask=_asking("yes" in asked),
+            force="force" in asked,
+        )
 
 
-def _asking(yes: bool) -> control.Ask:
+def _asking(yes: bool) -> Ask:
     def ask(question: str) -> None:
         if not yes:
             raise UserError(question, code="confirmation-missing")

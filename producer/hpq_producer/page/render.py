@@ -14,10 +14,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from hpq.domain.status import SweepStatus
+from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import flatten
 from hpq.notice import plural
 from hpq.store.wire.fields import MOST_TEXT
-from hpq_producer.actions.control import sweep_verbs
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis.verdict import (
@@ -123,7 +123,7 @@ def _environment() -> Environment:
         "MOST_FILES": _MOST_FILES,
         "MOST_ATTEMPTS": MOST_ATTEMPTS,
         "MOST_TEXT": MOST_TEXT,
-        "verbs_of": sweep_verbs,
+        "verbs_of": _verbs_of,
         "end_of": attempt_end,
         "has_file": has_file,
         "start_of": attempt_start,
@@ -133,6 +133,21 @@ def _environment() -> Environment:
 
 def _state_of(status: SweepStatus) -> str:
     return state_span(status.sweep, explain_waiting(status)).text
+
+
+def _verbs_of(sweep: SweepView) -> list[str]:
+    """Return the buttons of a sweep in its state; `priority` and `note` are keys of `set`."""
+    is_open, state = not sweep.state.is_over, sweep.state
+    allowed = {
+        "pause": state is SweepState.RUNNING,
+        "resume": state in (SweepState.PAUSED, SweepState.HELD) and not sweep.is_over_budget,
+        "stop": is_open and state is not SweepState.STOPPING,
+        "cancel": is_open,
+        "retry": sweep.counts.failed > 0,
+        "priority": is_open,
+        "note": True,
+    }
+    return [verb for verb, is_allowed in allowed.items() if is_allowed]
 
 
 def asset(name: str) -> str:

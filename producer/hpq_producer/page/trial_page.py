@@ -18,7 +18,6 @@ from hpq.domain.status import SweepStatus
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, Json, Params, TrialId, TrialState, TrialView, flatten
 from hpq.errors import HpqError
-from hpq_producer.actions.control import trial_verbs
 from hpq_producer.analysis.attempts import Attempt, attempts_of
 from hpq_producer.analysis.front import Front, dominators, metrics_of, place_of
 from hpq_producer.analysis.records import finite
@@ -66,7 +65,7 @@ class TrialData:
     ran_on: Params
     log: bytes
     no_files: str  # why none can be downloaded
-    verbs: Sequence[str]  # what its buttons do
+    acts: bool  # it has a button
 
     @cached_property
     def row(self) -> TrialRow:
@@ -258,7 +257,7 @@ class TrialPage(Listing):
             ran_on=reader.sweeps.provenance(trial.provenance),
             log=self._log,
             no_files=self._why_none(trial),
-            verbs=trial_verbs(trial) if self._acts else (),
+            acts=self._acts,
         )
         self._points = f' data-points="{escape(shown.points)}"'
         return part("trial", shown)

@@ -11,7 +11,7 @@ from typing import Any
 
 from hpq.domain.sweep import FUNCTION
 from hpq.errors import UserError
-from hpq_producer.actions.limits import check_tags
+from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.enqueue.submission import prepare
 from hpq_producer.enqueue.submit import enqueue_sweep

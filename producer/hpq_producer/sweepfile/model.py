@@ -35,6 +35,7 @@ from hpq.domain.sweep import (
 from hpq.domain.trial import Json
 from hpq.error_ids import Code
 from hpq.notice import plural
+from hpq.search import distributions
 from hpq.search.search_spec import BY_DEFAULT, Sampler
 from hpq.yamlfile.problems import nearest, shown
 from hpq.yamlfile.strict_types import (
@@ -51,7 +52,6 @@ from hpq.yamlfile.strict_types import (
     Word,
     problem,
 )
-from hpq_producer.sweepfile import distributions
 from hpq_producer.sweepfile.early_terminate import Asha, Hyperband, Median
 from hpq_producer.sweepfile.field_types import (
     BudgetKeys,

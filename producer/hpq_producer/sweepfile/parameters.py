@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
 from hpq.notice import plural
+from hpq.search import distributions
 from hpq.search.discrete import Distribution
 from hpq.yamlfile.check import check
 from hpq.yamlfile.problems import KeyPath, Problems, is_passable, shown
-from hpq_producer.sweepfile import distributions
 from hpq_producer.sweepfile.field_types import PARAMETER_NAME
 from hpq_producer.sweepfile.model import Parameter
 
 Entry = Mapping[str, Json]
+_MAX_EXPONENT = 700.0  # e to the 709 is the largest float
 
 
 def read_leaves(data: Json, path: KeyPath, out: Problems) -> dict[tuple[str, ...], Distribution]:
@@ -172,7 +173,7 @@ def _check_list(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
 
 def _check_numbers(name: str, entry: Entry, path: KeyPath, out: Problems) -> None:
     numbers = distributions.numbers_of(name, entry)
-    if invalid := distributions.explain_invalid(name, numbers):
+    if invalid := _explain_invalid(name, numbers):
         key, what = invalid
         out.add((*path, key), what)
     elif name in distributions.EXPONENTS:
@@ -180,6 +181,31 @@ def _check_numbers(name: str, entry: Entry, path: KeyPath, out: Problems) -> Non
         ends = f"1/({ends})" if name.startswith("inv") else ends
         what = f"min and max of {name} are exponents: from {ends}; for values, use {name}_values"
         out.warn((*path, "distribution"), what, code="exponents")
+
+
+def _explain_invalid(name: str, keys: distributions.Numbers) -> tuple[str, str] | None:
+    """Return a key and the reason if the numbers describe no distribution, else None."""
+    if "min" in keys:
+        low, high = keys["min"], keys["max"]
+        if name == "int_uniform" and not (isinstance(low, int) and isinstance(high, int)):
+            key = "max" if isinstance(low, int) else "min"
+            return key, f"{shown(keys[key])} is not a whole number, as int_uniform requires"
+        if low >= high:
+            return "min", f"{shown(low)} is not less than max {shown(high)}"
+        if name.endswith("_values") and low <= 0:
+            return "min", f"{shown(low)} is not greater than 0, as {name} requires"
+        if name in distributions.EXPONENTS and max(abs(low), abs(high)) > _MAX_EXPONENT:
+            key = "min" if abs(low) > abs(high) else "max"
+            return (
+                key,
+                f"{shown(keys[key])} is not an exponent from -700 to 700 (natural logarithm)",
+            )
+    if name.endswith("log_normal"):
+        mu, sigma = keys.get("mu", 0), keys.get("sigma", 1)
+        if abs(mu) + 9 * sigma > _MAX_EXPONENT:
+            key = "mu" if abs(mu) > 9 * sigma else "sigma"
+            return key, f"{shown(keys[key])} is too large: it is the exponent of e"
+    return None
 
 
 def check_name(name: str, path: KeyPath, out: Problems) -> bool:

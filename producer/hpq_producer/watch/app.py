@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TextIO, TypeVar
 
@@ -21,7 +21,6 @@ from hpq.connection.client import TRANSIENT, connect, short_reason
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import DecodeError, HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
-from hpq_producer.actions import control
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.query.filter import Filter
 from hpq_producer.query.follow import BLOCK_MS, is_settled
@@ -39,12 +38,14 @@ from hpq_producer.watch.view import Act, Mode, View, reduce
 
 Q = TypeVar("Q")
 T = TypeVar("T")
+Change = Callable[[SweepView, str, Sequence[str]], str]  # verb, numbers of trials → what was done
 TICK_S, LEAST_GAP_S = 1.0, 0.25
 
 
 def watch_sweep(
     session: Session,
     sid: str,
+    change: Change,
     *,
     until_done: bool = False,
     leave: Leave = lambda: None,
@@ -52,6 +53,8 @@ def watch_sweep(
     several: bool = False,
 ) -> SweepState | None:
     """Show a sweep until the user has seen enough, or with `until_done` until it is over or held.
+
+    `change` does what a key asks for, once the user has confirmed it.
 
     `leave` is asked about once a second; anything but None ends the watching. `on_quit` is what the
     frame says of the key. `several` begins with the list of sweeps, and answers None.
@@ -67,7 +70,7 @@ def watch_sweep(
     if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return print_lines(session, sid, stream, leave)
     view = View(sweep="" if several else sid, mode=Mode.SWEEPS if several else Mode.LIST)
-    return _Watch(session, view, stream, leave, on_quit).run(until_done)
+    return _Watch(session, view, change, stream, leave, on_quit).run(until_done)
 
 
 def _important(reader: StoreReader, sweep: SweepView, columns: int) -> list[Line]:
@@ -145,6 +148,7 @@ class _Watch:
         self,
         session: Session,
         view: View,
+        change: Change,
         stream: TextIO,
         leave: Leave,
         on_quit: str,
@@ -154,6 +158,7 @@ class _Watch:
         self._reader = reader_of(quick, session.settings)
         self._scenes = SceneReader(self._reader, session)
         self._session, self._stream, self._leave, self._on_quit = session, stream, leave, on_quit
+        self._change = change
         self._view, self._scene = view, Scene(on_quit=on_quit)
         self._away_since = self._seen_at = 0.0
         self._changed: set[int] = set()  # trials that events named since the last frame
@@ -267,14 +272,7 @@ class _Watch:
             sweep = session.reader.sweeps.get(sid)
             if sweep.owner != session.settings.user:
                 return f"{sid} is {sweep.owner}'s: hpq {act.verb} --force {sid}"
-            numbers = [act.trial] if act.trial else []
-            if act.verb == "cancel":
-                return control.cancel(session, sweep, numbers, control.agree)[1]
-            if act.verb == "retry":
-                return control.retry(session, sweep, numbers, control.agree)[1]
-            if act.verb == "pause":
-                return control.pause(session, sweep)
-            return control.resume(session, sweep)
+            return self._change(sweep, act.verb, [str(act.trial)] if act.trial else [])
         except (HpqError, RedisError) as error:
             return str(error)
 

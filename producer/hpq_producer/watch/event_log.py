@@ -14,8 +14,8 @@ from hpq.domain.sweep import SweepState, SweepView
 from hpq.domain.trial import FailureKind, TrialState, TrialView
 from hpq.notice import Notice, plural
 from hpq.store.reader import StoreReader
-from hpq_producer.actions.limits import in_words
 from hpq_producer.analysis.pruning import describe_prune_event
+from hpq_producer.analysis.sweep_limits import in_words
 from hpq_producer.analysis.trial_row import TrialRow
 from hpq_producer.diagnosis.verdict import (
     explain_unreported_metric,

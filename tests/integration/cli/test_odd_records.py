@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from redis import Redis
 
 import hpq as api
 from hpq.domain.trial import FailureKind, TrialId
-from hpq.errors import DecodeError, HpqError
+from hpq.errors import DecodeError, Forbidden, HpqError
 from hpq.store.reader import StoreReader
 from hpq.store.wire import trial as trial_codec
 from hpq.store.wire.sweep import decode_sweep
+from hpq_producer.actions.by_name import carry_out
 from hpq_producer.page.actions import Actions
 from hpq_producer.page.dashboard import Dashboard
 from hpq_producer.session import open_session
@@ -141,7 +143,8 @@ def get(page: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> 
         sent.append(message)
 
     with open_session() as session:
-        app = Dashboard(session, (), "", Actions(session, allowed=False)).app()
+        actions = Actions(session, partial(carry_out, session), Forbidden("read-only"))
+        app = Dashboard(session, (), "", actions).app()
         asyncio.run(app(scope, receive, send))
     body = b"".join(message.get("body", b"") for message in sent)
     return sent[0]["status"], body.decode()

@@ -11,8 +11,9 @@ import pytest
 from hpq.code.command import MACROS
 from hpq.domain.sweep import TerminationRule, Wandb
 from hpq.errors import SweepFileError
+from hpq.search import distributions
 from hpq.search.search_spec import Sampler
-from hpq_producer.sweepfile import distributions, model
+from hpq_producer.sweepfile import model
 from hpq_producer.sweepfile.field_types import BudgetKeys
 from hpq_producer.sweepfile.spec import parameter_sets
 from tests.support.constants import ROOT

@@ -8,7 +8,7 @@ from typer import Argument
 
 from hpq.stderr import print_message
 from hpq_producer.actions import set_limits as action
-from hpq_producer.actions.limits import FIELDS
+from hpq_producer.analysis.sweep_limits import FIELDS
 from hpq_producer.commands.control.control import Other
 from hpq_producer.session import open_session
 from hpq_producer.targets import owned_sweep

@@ -6,15 +6,20 @@ import ipaddress
 import re
 import secrets
 import socket
+from functools import partial
 from typing import Annotated
 
 from typer import Option
 
-from hpq.errors import UserError
+from hpq.connection.client import guard
+from hpq.errors import Forbidden, UserError
 from hpq.stderr import print_message, warn
+from hpq_producer.actions import control
+from hpq_producer.actions.by_name import carry_out
 from hpq_producer.extras import library
-from hpq_producer.session import open_session
+from hpq_producer.session import Session, open_session
 
+_NO_OPTION = "read-only: started without --allow-actions"
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
@@ -61,9 +66,10 @@ def dashboard(
             from hpq_producer.page.metrics import serve_metrics  # noqa: PLC0415  likewise
 
             serve_metrics(session, host, metrics_port)
-        actions = Actions(session, allowed=allow_actions)
-        if allow_actions and actions.refusal:
-            warn(actions.refusal.notice)
+        refusal = _refusal(session) if allow_actions else Forbidden(_NO_OPTION)
+        if allow_actions and refusal:
+            warn(refusal.notice)
+        actions = Actions(session, partial(carry_out, session), refusal)
         token = "" if no_token else secrets.token_urlsafe(24)
         name = socket.gethostname() if host in ("0.0.0.0", "::") else host
         name = f"[{name}]" if ":" in name else name
@@ -72,9 +78,19 @@ def dashboard(
         who = "anyone with this link"
         if no_token:
             who = "every user of this machine" if _is_loopback(host) else "every machine in reach"
-        acts = "" if actions.refusal else f", and change sweeps as {session.settings.user}"
+        acts = "" if refusal else f", and change sweeps as {session.settings.user}"
         print_message(f"hpq: {who} can read every sweep{acts}; Ctrl-C ends it")
         serve(session, {host, allow_host.lower()} - {""}, listener, token, actions)
+
+
+def _refusal(session: Session) -> Forbidden | None:
+    """Return why this user may not write; None if Redis allows it."""
+    try:
+        with guard(session.url):
+            control.refuse_readers(session)
+    except Forbidden as error:
+        return Forbidden(f"read-only: {error}", code=error.code)
+    return None
 
 
 def _is_loopback(host: str) -> bool:

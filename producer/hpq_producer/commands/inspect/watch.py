@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import Annotated
 
 import typer
 from typer import Option
 
 from hpq.errors import UserError
+from hpq_producer.actions.by_name import carry_out
 from hpq_producer.analysis.records import status_record
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.verdict import exit_code, needed_actions, time_left
@@ -49,14 +51,14 @@ def watch(
         if several and once:
             return show_table(COLUMNS, read_sweeps(session.reader, _MOST, session).rows())
         if several:
-            watch_sweep(session, "", several=True)
+            watch_sweep(session, "", partial(carry_out, session), several=True)
             return
         sid = session.find(sweep)
         if output.is_data:
             return _data(session, sid, output)
         if once:
             return _frame(session, sid)
-        watch_sweep(session, sid)
+        watch_sweep(session, sid, partial(carry_out, session))
         if not sys.stdout.isatty():
             ended = session.reader.sweeps.get(sid)
             raise typer.Exit(exit_code(ended, session.reader.sweeps.best_objective(ended)))

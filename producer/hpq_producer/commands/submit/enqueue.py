@@ -13,7 +13,7 @@ from hpq.code.command import interpreter, is_in_users_directory
 from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Launch, SweepState, SweepView
 from hpq.stderr import print_message, warn
-from hpq_producer.actions.limits import check_tags
+from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.commands.submit.append import Appended, append, print_appended

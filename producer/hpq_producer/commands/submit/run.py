@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ from hpq.settings import Settings
 from hpq.stderr import print_message, warn
 from hpq_producer import connection_record
 from hpq_producer.actions import control
+from hpq_producer.actions.by_name import carry_out
 from hpq_producer.commands.submit.append import Appended, print_appended
 from hpq_producer.commands.submit.enqueue import print_enqueued, print_owner_and_name, submit
 from hpq_producer.commands.submit.submit_options import SubmitOptions, submit_options
@@ -234,7 +236,12 @@ def _watch(
     """
     try:
         state = watch_sweep(
-            session, sid, until_done=True, leave=stuck.why, on_quit="leave (asks about the workers)"
+            session,
+            sid,
+            partial(carry_out, session),
+            until_done=True,
+            leave=stuck.why,
+            on_quit="leave (asks about the workers)",
         )
         why = stuck.now()
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from hpq.errors import UserError
 from hpq.search.samplers import LIMIT
-from hpq_producer.actions.limits import check_tags
+from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.enqueue.reuse import Reuse
 from hpq_producer.enqueue.submission import Submission, prepare
 from hpq_producer.sweepfile.load import load

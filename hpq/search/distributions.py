@@ -1,4 +1,4 @@
-"""W&B's distributions: their names and keys, how to build one, and which numbers are invalid.
+"""W&B's distributions: their names and keys, and how to build one from the entry of a sweep file.
 
 `log_uniform` and the other names whose min and max are exponents are deprecated in W&B. hpq reads
 them as W&B does, and warns.
@@ -14,7 +14,6 @@ from hpq.domain.identity import canonical
 from hpq.domain.trial import Json
 from hpq.search.continuous import Beta, LogUniform, Normal, Uniform
 from hpq.search.discrete import Categorical, Distribution, IntUniform, Weighted
-from hpq.yamlfile.problems import shown
 
 Numbers = Mapping[str, float]
 
@@ -88,7 +87,6 @@ ALIASES = {
     "gaussian": "normal",
 }
 EXPONENTS = frozenset({"log_uniform", "q_log_uniform", "inv_log_uniform"})
-_MAX_EXPONENT = 700.0  # e to the 709 is the largest float
 
 
 def name_of(entry: Mapping[str, Json]) -> str | None:
@@ -126,28 +124,3 @@ def build(name: str, entry: Mapping[str, Json]) -> Distribution:
         return Categorical(tuple(first.values()))
     assert isinstance(weights, list)
     return Weighted(tuple(values), tuple(p for p in weights if isinstance(p, int | float)))
-
-
-def explain_invalid(name: str, keys: Numbers) -> tuple[str, str] | None:
-    """Return a key and the reason if the numbers describe no distribution, else None."""
-    if "min" in keys:
-        low, high = keys["min"], keys["max"]
-        if name == "int_uniform" and not (isinstance(low, int) and isinstance(high, int)):
-            key = "max" if isinstance(low, int) else "min"
-            return key, f"{shown(keys[key])} is not a whole number, as int_uniform requires"
-        if low >= high:
-            return "min", f"{shown(low)} is not less than max {shown(high)}"
-        if name.endswith("_values") and low <= 0:
-            return "min", f"{shown(low)} is not greater than 0, as {name} requires"
-        if name in EXPONENTS and max(abs(low), abs(high)) > _MAX_EXPONENT:
-            key = "min" if abs(low) > abs(high) else "max"
-            return (
-                key,
-                f"{shown(keys[key])} is not an exponent from -700 to 700 (natural logarithm)",
-            )
-    if name.endswith("log_normal"):
-        mu, sigma = keys.get("mu", 0), keys.get("sigma", 1)
-        if abs(mu) + 9 * sigma > _MAX_EXPONENT:
-            key = "mu" if abs(mu) > 9 * sigma else "sigma"
-            return key, f"{shown(keys[key])} is too large: it is the exponent of e"
-    return None

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from hpq.domain.budget import Budget, clock
-from hpq.errors import UserError
 from hpq_producer import durations
 
-TAG = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 FIELDS: Mapping[str, str] = {  # the key of a sweep file → the field of a stored sweep
     **{key: key for key in ("run_cap", "max_parallel", "priority", "retries")},
     "budget.gpu_hours": "budget_ms",
@@ -19,18 +16,6 @@ FIELDS: Mapping[str, str] = {  # the key of a sweep file → the field of a stor
     "tags": "tags",
     "note": "note",
 }
-
-
-def check_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags without repetitions.
-
-    Raises:
-        UserError: a tag is malformed.
-    """
-    for tag in tags:
-        if not TAG.fullmatch(tag):
-            raise UserError(f"--tag {tag}: use 1 to 40 characters of A-Z a-z 0-9 _ . : -")
-    return tuple(dict.fromkeys(tags))
 
 
 def in_words(fields: Mapping[str, str]) -> str:
