@@ -123,7 +123,7 @@ class Source:
                     yield match, content.read()
             # tarfile takes a cut between two files, or in a header, for the end.
             if tar.fileobj is None or tar.fileobj.tell() < tar.offset + tarfile.BLOCKSIZE:
-                raise tarfile.ReadError("it ends without the mark of its end")
+                raise tarfile.ReadError("it ends without the block that ends an archive")
 
     def stamp(self) -> list[tuple[str, int, int]]:
         """Return paths, sizes and times that change with the data.

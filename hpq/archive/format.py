@@ -227,5 +227,5 @@ _STREAM_BYTES = 4_096  # the smallest allocation of a stream
 
 def memory_bytes(row: Row) -> int:
     """Return an upper estimate of the server's memory that a row takes, in bytes."""
-    held = sum(_ITEM_BYTES[row.kind] + sum(map(len, item)) for item in row.items)
-    return _KEY_BYTES + (max(_STREAM_BYTES, held) if row.kind == "stream" else held)
+    items = sum(_ITEM_BYTES[row.kind] + sum(map(len, item)) for item in row.items)
+    return _KEY_BYTES + (max(_STREAM_BYTES, items) if row.kind == "stream" else items)

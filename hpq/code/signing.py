@@ -59,7 +59,7 @@ def key_of(settings: Settings, *, make: bool) -> bytes | None:
 
 
 def home_id(home: Path, *, make: bool = False) -> str:
-    """Return the random id of this HPQ_HOME, which marks its own sweeps; "" without one.
+    """Return the random id of this HPQ_HOME, by which its own sweeps are known; "" without one.
 
     Raises:
         UserError: `make` is set, and HPQ_HOME cannot be written.

@@ -97,6 +97,6 @@ def line(user: User, passwords: Mapping[str, str], *, aclfile: bool) -> str:
     A missing password becomes a placeholder that the server rejects.
     """
     password = passwords.get(user.role)
-    mark = sha256(password.encode()).hexdigest() if password else f"SHA256-FOR-{user.name}"
+    digest = sha256(password.encode()).hexdigest() if password else f"SHA256-FOR-{user.name}"
     head = f"user {user.name}" if aclfile else f"ACL SETUSER {user.name} reset"
-    return " ".join((head, "on", f"#{mark}", *user.rules))
+    return " ".join((head, "on", f"#{digest}", *user.rules))

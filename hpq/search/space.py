@@ -181,7 +181,7 @@ class Space:
         except Rejected:
             return None
 
-    def settle(self, params: dict[str, Json]) -> dict[str, Json]:
+    def without_inactive(self, params: dict[str, Json]) -> dict[str, Json]:
         """Remove the parameters whose conditions do not hold; return the set."""
         return drop_absent(params, self.when)
 
@@ -203,7 +203,7 @@ class Space:
         Conditions may remove some; followers and derived ones are added.
         """
         paths = [path for path, _ in self.leaves]
-        return self.complete(self.settle(nest(list(zip(paths, values, strict=True)))))
+        return self.complete(self.without_inactive(nest(list(zip(paths, values, strict=True)))))
 
     def contains(self, params: Params) -> bool:
         """True if each parameter of the space has an allowed value, and the set has no others."""

@@ -69,7 +69,7 @@ class LocalWorkers:
             "HPQ_STORE": location(settings),  # a store under HPQ_HOME is reachable here
         }
         attached = session.attached
-        self._held_locks = (attached.keep_across_exec(),) if attached else ()
+        self._inherited_locks = (attached.keep_across_exec(),) if attached else ()
         self._command_line = [
             sys.executable,
             "-P",
@@ -105,7 +105,7 @@ class LocalWorkers:
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=out,
-                    pass_fds=(*self._held_locks, lock),
+                    pass_fds=(*self._inherited_locks, lock),
                     start_new_session=True,
                 )
             self._pid = self._supervisor.pid

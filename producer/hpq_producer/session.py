@@ -148,7 +148,7 @@ class Session:
 
 
 def reader_of(redis: Redis, settings: Settings) -> StoreReader:
-    """Return a reader that marks parameters that are not as this machine's key signed them."""
+    """Return a reader that names parameters that are not as this machine's key signed them."""
     keys = Keys(settings.prefix)
     check_of = RowSigner.checks(settings, SweepReader(redis, keys).get)
     return StoreReader(redis, keys, settings.lease_ms, check_of)

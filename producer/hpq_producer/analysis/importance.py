@@ -29,7 +29,7 @@ MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
 _TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
 _MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
 # Errors are resampled, and not the trials that the forest learned from: of two equal parameters, 83
-# to 88 % of the intervals held the truth in 80 simulated sweeps; with this factor, 90 to 95 %.
+# to 88 % of the intervals contained the truth in 80 simulated sweeps; with this factor, 90 to 95 %.
 _WIDER = 1.5
 _NEXT_TO_NOTHING = 0.02
 _MANY_WORDS = 30  # a parameter with more texts names trials, not choices

@@ -190,8 +190,8 @@ def _misfit(error: Exception) -> str:
 def _last_message(error: object) -> str:
     """Return the last message of a chain of errors, without reprs of objects."""
     text = " ".join(str(error).split())
-    for mark in ("(Caused by ", "Failed to establish a new connection: ", "[Errno "):
-        text = text.rpartition(mark)[2] or text
+    for beginning in ("(Caused by ", "Failed to establish a new connection: ", "[Errno "):
+        text = text.rpartition(beginning)[2] or text
     text = text.partition("] ")[2] if text[:3].isdigit() else text
     text = text.strip().rstrip(".)'\"")
     return text[:300] + ")" * (text.count("(") > text.count(")"))

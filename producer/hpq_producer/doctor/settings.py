@@ -57,9 +57,9 @@ _COLUMNS = (
 
 def _key(settings: Settings) -> dict[str, Json]:
     """Return the fingerprint of the code key: HPQ_CODE_KEY, else the key under HPQ_HOME."""
-    mark = fingerprint(verifying_key(settings))
+    key_print = fingerprint(verifying_key(settings))
     where = "" if settings.code_key else ", under HPQ_HOME"
-    return {variable("code_key"): f"*** (key {mark}{where})"} if mark else {}
+    return {variable("code_key"): f"*** (key {key_print}{where})"} if key_print else {}
 
 
 def _text(value: Json) -> str:

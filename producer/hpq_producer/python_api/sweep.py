@@ -14,7 +14,7 @@ from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.importance import Importance
 from hpq_producer.analysis.records import budget_record, state_word
 from hpq_producer.analysis.summary import summaries_of
-from hpq_producer.diagnosis.settle import settle
+from hpq_producer.diagnosis.until_over import wait_until_over
 from hpq_producer.python_api.connection import api_session
 from hpq_producer.python_api.frames import Metrics, history_frame, trials_frame
 from hpq_producer.python_api.trial import SHOWN, Listing, SweepTrial, trial_listing
@@ -257,7 +257,7 @@ class Sweep:
             TimedOut: the time is up; a `TimeoutError`, too.
         """
         with api_session(self.id) as session:
-            done = settle(session, self.id, timeout)
+            done = wait_until_over(session, self.id, timeout)
         if done.late is not None:
             raise done.late
         now = done.status.sweep

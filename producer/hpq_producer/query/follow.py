@@ -69,13 +69,13 @@ def _next(
     if after is not None:
         events = reader.events.read(sid, after, block_ms=BLOCK_MS, count=BATCH)
     status = reader.status(sid, rows, top=1, recent=3)
-    if after is not None and is_settled(status):  # no further event: read all without blocking
+    if after is not None and is_over_or_held(status):  # no further event: read all without blocking
         events += reader.events.read(sid, events[-1].id if events else after)
     numbers = sorted({event.trial for event in events if event.trial and with_trials})
     trials = {trial.id.number: trial for trial in reader.trials.get_many(sid, numbers)}
     return SweepUpdate(status=status, events=events, trials=trials)
 
 
-def is_settled(status: SweepStatus) -> bool:
+def is_over_or_held(status: SweepStatus) -> bool:
     """Return True if the sweep has ended, or is held until its owner acts."""
     return status.sweep.state.is_over or status.sweep.state is SweepState.HELD

@@ -349,7 +349,7 @@ def _point(
         return None
     constants = {names: leaf.at(0) for names, leaf in leaves.items() if leaf.size == 1}
     full = {names: values.get(names, constants.get(names)) for names in leaves}
-    point = space.settle(nest(list(full.items())))
+    point = space.without_inactive(nest(list(full.items())))
     for names in leaves:
         exists = find(point, names) is not MISSING
         if exists and names not in values and names not in constants:

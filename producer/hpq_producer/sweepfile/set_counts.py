@@ -104,7 +104,9 @@ def _sample(space: Space, lattice: Lattice | None = None) -> Iterator[dict[str, 
     else:
         rng = Random(0)
         for _ in range(_SAMPLE):
-            yield space.settle(nest([(path, leaf.draw(rng)) for path, leaf in space.leaves]))
+            yield space.without_inactive(
+                nest([(path, leaf.draw(rng)) for path, leaf in space.leaves])
+            )
 
 
 def _check_replicates(spec: SweepSpec, out: Problems) -> None:

@@ -23,7 +23,7 @@ from hpq.errors import DecodeError, HpqError, NotFound, UserError
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.summary import SweepSummary
 from hpq_producer.query.filter import Filter
-from hpq_producer.query.follow import BLOCK_MS, is_settled
+from hpq_producer.query.follow import BLOCK_MS, is_over_or_held
 from hpq_producer.query.selection import Selection
 from hpq_producer.reports.summary_page import importance_lines
 from hpq_producer.session import Session, reader_of
@@ -198,7 +198,7 @@ class _Watch:
             say_verdict(self._reader, self._scene.status, self._stream, self._scene.not_taken)
 
     def _stands(self) -> bool:
-        return self._scene.status is not None and is_settled(self._scene.status)
+        return self._scene.status is not None and is_over_or_held(self._scene.status)
 
     def _pause(self, screen: LiveScreen) -> None:
         """Until a key, an event, a new size or the next tick."""

@@ -24,7 +24,7 @@ from hpq_producer.diagnosis.verdict import (
     status_lines,
 )
 from hpq_producer.diagnosis.waiting import explain_waiting, without_counts
-from hpq_producer.query.follow import SweepUpdate, follow, is_settled
+from hpq_producer.query.follow import SweepUpdate, follow, is_over_or_held
 from hpq_producer.session import Session
 from hpq_producer.terminal.console import terminal_info
 from hpq_producer.terminal.style import Line, flow, paint, plain
@@ -185,7 +185,7 @@ def print_lines(
                 print(text, file=stream)
             printed.add(key)
         stream.flush()
-        if is_settled(status) or leave() is not None:
+        if is_over_or_held(status) or leave() is not None:
             break
         change = next(changes)
         status = change.status

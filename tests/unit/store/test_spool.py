@@ -259,7 +259,7 @@ def test_a_spooled_result_of_a_removed_sweep_is_dropped(
     sweep, spool = sweep_of(1), Spool(tmp_path, "hpq")
     spool.put(claim := take(), Outcome(state=TrialState.FINISHED))
     if was_aside:
-        spool.settle(claim, CommitReply.UNKNOWN)
+        spool.remove_answered(claim, CommitReply.UNKNOWN)
     spool.close()
     control.remove(sweep.id)
     assert spool.flush(store) == 1

@@ -182,8 +182,9 @@ class Place:
     def as_enqueued(self, failure: Failure) -> Failure:
         """Return a failure with the paths of the user's code, which are alike in all trials."""
         prefix = f"{self.tree.top}/" if self.tree else "\0"
-        message, mark = (t.replace(prefix, "") for t in (failure.message, failure.fingerprint))
-        return replace(failure, message=message, fingerprint=mark)
+        message = failure.message.replace(prefix, "")
+        fingerprint = failure.fingerprint.replace(prefix, "")
+        return replace(failure, message=message, fingerprint=fingerprint)
 
     @property
     def shared(self) -> str:

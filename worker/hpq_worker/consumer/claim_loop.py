@@ -278,7 +278,7 @@ class ClaimLoop:
                 kept = self._spool.keep(claim, outcome)
                 what = "Redis does not know the attempt, or its record is damaged"
                 log.warning("%s: %s; %s", claim.trial, what, kept)
-            self._spool.settle(claim, answer)
+            self._spool.remove_answered(claim, answer)
         self._heartbeat.end()
         status: str = answer or "on disk"
         log_end(claim, outcome, sweep.metric, status)

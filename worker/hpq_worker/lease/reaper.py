@@ -24,7 +24,7 @@ from hpq_worker.lease.redis_outage import Outage
 
 log = logging.getLogger("hpq.reaper")
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # counts a suspended machine's sleep
-_SHARE = 0.8  # of an interval: a lone worker settles the counts at each run
+_SHARE = 0.8  # of an interval: a lone worker is the reaper at each run
 
 
 class Reaper:
@@ -124,7 +124,7 @@ class Reaper:
             every_ms=int(_SHARE * 1000 * settings.reap_s),
             dead=dead,
         )
-        if reaped:  # else the server settles; the next run sends them again
+        if reaped:  # else the server has just restarted; the next run sends them again
             for _ in dead:
                 self._dead.popleft()
         if reaped and reaped.queued:

@@ -40,9 +40,10 @@ class Spool:
     def __init__(
         self, home: Path, prefix: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._folder, self._clock = home / "spool" / prefix, clock
+        self._folder = home / "spool" / prefix
+        self._clock = clock
         self._logged: set[Path] = set()  # files that stay, since they cannot be renamed
-        self._held: dict[Path, int] = {}  # locks; the worker that holds one commits that file
+        self._locks: dict[Path, int] = {}  # the worker that has a file's lock commits it
         self._retried_at: float | None = None  # unknown results
         self._sweeps: frozenset[str] = frozenset()  # of unknown results, those that Redis has
 
@@ -69,41 +70,41 @@ class Spool:
         path = self._path(claim)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
         # For writing too: some network file systems lock nothing else.
-        held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            with open(held, "wb", closefd=False) as file:
+            with open(lock, "wb", closefd=False) as file:
                 file.write(text)
-            os.fsync(held)
+            os.fsync(lock)
             with suppress(OSError):  # a file system without locks: another worker may be quicker
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its reports go first
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its reports go first
             draft.replace(path)
         except OSError:
-            os.close(held)
+            os.close(lock)
             draft.unlink(missing_ok=True)
             raise
         self._unlock(path)
-        self._held[path] = held
+        self._locks[path] = lock
         sync_folder(self._folder)
 
     def _unlock(self, path: Path) -> None:
-        if path in self._held:
-            os.close(self._held.pop(path))
+        if path in self._locks:
+            os.close(self._locks.pop(path))
 
     def close(self) -> None:
         """Leave the results to the other workers of this machine, as the end of a process does."""
-        for path in list(self._held):
+        for path in list(self._locks):
             self._unlock(path)
 
-    def settle(self, claim: Claim, answer: CommitReply) -> None:
+    def remove_answered(self, claim: Claim, answer: CommitReply) -> None:
         """Remove a result that Redis has answered; one that it does not know stays as `.unknown`.
 
         Its data may return, from a backup or with the right server: `flush` tries again.
         Redis answers `stale` for a sweep that was removed.
         """
-        if (path := self._path(claim)) in self._held:  # Redis was away, and this worker kept it
-            self._settle(path, claim, answer)
+        if (path := self._path(claim)) in self._locks:  # Redis was away, and this worker kept it
+            self._remove(path, claim, answer)
 
-    def _settle(self, path: Path, claim: Claim, answer: CommitReply) -> None:
+    def _remove(self, path: Path, claim: Claim, answer: CommitReply) -> None:
         self._unlock(path)
         aside = path.with_suffix(".unknown")
         if answer is not CommitReply.UNKNOWN:
@@ -131,10 +132,12 @@ class Spool:
         """
         if not self._folder.is_dir():
             return 0
-        now, kept = self._clock(), [*self._folder.glob("*.json")]
+        now = self._clock()
+        kept = [*self._folder.glob("*.json")]
         aside = [*self._folder.glob("*.unknown")]
         retries = self._retried_at is None or now - self._retried_at >= _UNKNOWN_S
-        if retries | self._has_returned(store, aside):
+        has_returned = self._has_returned(store, aside)  # asked each time: it remembers
+        if retries or has_returned:
             kept += aside
         done = sum(self._commit(store, path) for path in sorted(kept, key=_age))
         if retries:
@@ -145,7 +148,8 @@ class Spool:
         """True if Redis has a sweep of these that it did not have at the last call."""
         sids = {path.name.partition(".")[0] for path in aside}
         found = store.existing(sids) if sids else frozenset[str]()
-        has_new, self._sweeps = not found <= self._sweeps, found
+        has_new = not found <= self._sweeps
+        self._sweeps = found
         return has_new
 
     def _commit(self, store: TrialStore, path: Path) -> bool:
@@ -163,7 +167,7 @@ class Spool:
                 raise
             self._set_aside(path, error)
             return False
-        self._settle(path.with_suffix(".json"), claim, answer)
+        self._remove(path.with_suffix(".json"), claim, answer)
         if answer is CommitReply.UNKNOWN:
             return False
         log.info("spooled result of %s: %s", claim.trial, answer)
@@ -171,7 +175,7 @@ class Spool:
 
     def _read(self, path: Path) -> bytes | None:
         """Read a file; None if another worker holds it, or it was removed."""
-        if path in self._held:
+        if path in self._locks:
             return None
         try:
             with path.open("rb") as file:

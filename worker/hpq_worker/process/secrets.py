@@ -64,21 +64,22 @@ class Mask:
     def __init__(self, secrets: Iterable[bytes]) -> None:
         self._secrets = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(map(re.escape, self._secrets)) or b"(?!)")
-        self._held = b""
+        self._rest = b""  # what may be the beginning of a secret
 
     def feed(self, data: bytes) -> bytes:
-        """Return masked bytes; holds back what may be the beginning of a secret."""
-        data, self._held = self._held + data, b""
+        """Return masked bytes; keeps what may be the beginning of a secret."""
+        data = self._rest + data
         keep = len(data) - self._partial_match(data)
         for found in self._pattern.finditer(data):
             if found.start() < keep < found.end():
                 keep = found.start()
-        self._held = data[keep:]
+        self._rest = data[keep:]
         return self._pattern.sub(b"***", data[:keep])
 
     def flush(self) -> bytes:
-        """Return the bytes that were held back, masked."""
-        data, self._held = self._held, b""
+        """Return the bytes that `feed` has kept, masked."""
+        data = self._rest
+        self._rest = b""
         return self._pattern.sub(b"***", data)
 
     def text(self, text: str) -> str:

@@ -69,7 +69,7 @@ class SweepTPE(OneSpace, TPESampler):
 class SteadyNSGAII(OneSpace, NSGAIISampler):
     """NSGA-II whose parents are the best of all results.
 
-    Optuna's generations are marks on the trials, which another suggester would lack.
+    Optuna's generations are attributes of the trials, which another suggester would lack.
     """
 
     def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:

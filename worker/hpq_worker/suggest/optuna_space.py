@@ -85,13 +85,13 @@ def _whole(
     value: Callable[[int], Json],
     count: Callable[[Json], float],
 ) -> OptunaAxis:
-    held = _within(low, high, int)
+    clamped = _within(low, high, int)
     if widest is None or high - low < widest:
         return OptunaAxis(
-            IntDistribution(low, high), lambda n: value(int(n)), lambda v: held(count(v))
+            IntDistribution(low, high), lambda n: value(int(n)), lambda v: clamped(count(v))
         )
     ends = FloatDistribution(low - 0.5, high + 0.5)
-    return OptunaAxis(ends, lambda at: value(int(held(at))), lambda v: held(count(v)))
+    return OptunaAxis(ends, lambda at: value(int(clamped(at))), lambda v: clamped(count(v)))
 
 
 def _counted(leaf: Uniform, q: float, widest: int | None) -> OptunaAxis | None:
@@ -115,7 +115,7 @@ def _float(
 
 def _normal(leaf: Normal) -> OptunaAxis:
     curve = NormalDist(leaf.mu, leaf.sigma)
-    held = _within(_TAIL, 1 - _TAIL, float)
+    clamped = _within(_TAIL, 1 - _TAIL, float)
 
     def value(quantile: Coordinate) -> Json:
         drawn = curve.inv_cdf(quantile)
@@ -125,7 +125,7 @@ def _normal(leaf: Normal) -> OptunaAxis:
         number = _number(value)
         if leaf.log:  # a value that was rounded down to 0 is the least
             number = math.log(number) if number > 0 else -math.inf
-        return held(curve.cdf(number))
+        return clamped(curve.cdf(number))
 
     return OptunaAxis(FloatDistribution(_TAIL, 1 - _TAIL), value, find)
 
@@ -133,11 +133,11 @@ def _normal(leaf: Normal) -> OptunaAxis:
 def _within(
     low: float, high: float, kind: Callable[[float], Coordinate]
 ) -> Callable[[Json], Coordinate]:
-    def held(value: Json) -> Coordinate:
+    def clamped(value: Json) -> Coordinate:
         number = _number(value)
         return kind(min(max(round(number) if kind is int else number, low), high))
 
-    return held
+    return clamped
 
 
 def _number(value: Json) -> float:

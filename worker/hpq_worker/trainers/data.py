@@ -103,7 +103,7 @@ class Batches:
         return self.prepare(self.split.images[index])
 
 
-_held: dict[tuple[object, ...], DataSet] = {}
+_cache: dict[tuple[object, ...], DataSet] = {}
 
 
 def load_data(
@@ -116,14 +116,14 @@ def load_data(
         SystemExit: the trial was stopped meanwhile.
     """
     key = (name, trial.data, train_images, test_images)
-    if key not in _held:
+    if key not in _cache:
         device.pick()  # one that cannot be used is reported before anything is decoded
         trial.phase(f"loading {name}")
-        _held.clear()
+        _cache.clear()
         arrays = _digits() if name == "digits" else _found(name, trial)
         counts = {"train": train_images, "test": test_images}
-        _held[key] = DataSet(**{part: _split(name, arrays, part, n) for part, n in counts.items()})
-    return _held[key]
+        _cache[key] = DataSet(**{part: _split(name, arrays, part, n) for part, n in counts.items()})
+    return _cache[key]
 
 
 def _split(name: str, arrays: Arrays, part: str, count: int | None) -> Split:
@@ -233,11 +233,11 @@ def _cached(path: Path) -> Arrays | None:
 def _turn(cache: Path, on_wait: Callable[[], object]) -> Iterator[None]:
     """Hold the lock of the cache, which ends with its process; without one after WAIT_S."""
     give_up = time.monotonic() + WAIT_S
-    with ExitStack() as held:
+    with ExitStack() as locks:
         with suppress(OSError):  # no directory, or a file system without locks
             make_private(cache)
             lock = os.open(cache, os.O_RDONLY)
-            held.callback(os.close, lock)
+            locks.callback(os.close, lock)
             while time.monotonic() < give_up:
                 with suppress(BlockingIOError):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

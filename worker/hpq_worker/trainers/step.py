@@ -151,10 +151,12 @@ class Step:
             BadParams: the network or the labels are not those of a classifier.
             torch.OutOfMemoryError: a step does not fit into the device's memory.
         """
-        held = [*self.model.parameters(), *self.model.buffers()]
-        state = [*(tensor.detach() for tensor in held), *self.velocity, self.sums]
-        saved, random = [tensor.clone() for tensor in state], torch.cuda.get_rng_state()
-        stream, graph = _side_stream(), torch.cuda.CUDAGraph()
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        state = [*(tensor.detach() for tensor in tensors), *self.velocity, self.sums]
+        saved = [tensor.clone() for tensor in state]
+        random = torch.cuda.get_rng_state()
+        stream = _side_stream()
+        graph = torch.cuda.CUDAGraph()
         stream.wait_stream(torch.cuda.current_stream())
         try:
             # After a failed capture, torch.cuda.graph does not restore the current stream.

@@ -158,8 +158,8 @@ def _change_key(settings: Settings) -> None:
     else:
         path = (joined if settings.code_key else settings.home) / invitation.CODE_KEY
         _draft(path, new).replace(path)
-    marks = {"new": fingerprint(new.encode()), "old": fingerprint(old)}
-    print_message(_KEY_CHANGED.format(**marks))
+    fingerprints = {"new": fingerprint(new.encode()), "old": fingerprint(old)}
+    print_message(_KEY_CHANGED.format(**fingerprints))
 
 
 def _draft(path: Path, password: str) -> Path:

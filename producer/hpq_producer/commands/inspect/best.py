@@ -104,7 +104,7 @@ def best(
             of_each = [(s, [t for t in every[:most] if t.id.sweep == s.id]) for s in sweeps]
             return _confirm(session, [pair for pair in of_each if pair[1]], confirm, output)
         if as_args or as_yaml or not is_list:
-            refuse_altered(session.settings, sweeps, every[:count])  # a ranking marks them
+            refuse_altered(session.settings, sweeps, every[:count])  # a ranking names them
         winner = None
         if not (as_yaml or output.is_data or as_args or only or named or sweeps[1:]):
             winner = judge_winner(session.reader, sweeps[0])

@@ -12,7 +12,7 @@ from hpq.stderr import print_message
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output
-from hpq_producer.diagnosis.settle import settle
+from hpq_producer.diagnosis.until_over import wait_until_over
 from hpq_producer.diagnosis.verdict import exit_code, needed_actions, next_commands
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRef
@@ -43,7 +43,7 @@ def wait(
     """
     with open_session() as session:
         sid = session.find(sweep)
-        done = settle(session, sid, timeout)
+        done = wait_until_over(session, sid, timeout)
         found, best = done.status.sweep, done.status.best
         objective = best[0].objective if best else None
         if output.is_data:

@@ -299,11 +299,11 @@ const nameOf = (one) => {
 };
 // Change the content of `old` to that of `now`: what stays keeps its focus, scroll and open state.
 function morph(old, now) {
-  const held = document.activeElement;
+  const focused = document.activeElement;
   morphInside(old, now);
-  if (held === document.activeElement) return;
-  const other = held.closest('.acts') ? $('.acts button') : null; // of an action that ended
-  (held.isConnected ? held : other)?.focus({ preventScroll: true });
+  if (focused === document.activeElement) return;
+  const other = focused.closest('.acts') ? $('.acts button') : null; // of an action that ended
+  (focused.isConnected ? focused : other)?.focus({ preventScroll: true });
 }
 function morphInside(old, now) {
   let next = old.firstChild;

@@ -10,13 +10,13 @@ from hpq.errors import TimedOut
 from hpq.notice import Notice, plural
 from hpq.stderr import print_message
 from hpq_producer.diagnosis.waiting import explain_waiting, without_counts
-from hpq_producer.query.follow import follow, is_settled
+from hpq_producer.query.follow import follow, is_over_or_held
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
+class SweepAtEnd:
     """The sweep when the wait ended; `late` is the error if the time was up before."""
 
     status: SweepStatus
@@ -24,7 +24,7 @@ class Settled:
     late: TimedOut | None = None
 
 
-def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settled:
+def wait_until_over(session: Session, sid: str, timeout_s: float | None = None) -> SweepAtEnd:
     """Wait until the sweep has ended or is held, or at most `timeout_s` seconds.
 
     Raises:
@@ -33,12 +33,13 @@ def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settle
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     printed: set[str] = set()
     for change in follow(session.reader, sid):
-        status, late = change.status, None
+        status = change.status
+        late = None
         why = explain_waiting(status, session)
         if why and without_counts(why.text) not in printed:
             print_message(f"hpq: {why}")
             printed.add(without_counts(why.text))
-        if is_settled(status):
+        if is_over_or_held(status):
             break
         if deadline is not None and time.monotonic() > deadline:
             counts = status.sweep.counts
@@ -46,4 +47,4 @@ def settle(session: Session, sid: str, timeout_s: float | None = None) -> Settle
             text = f"{sid} is not over after {timeout_s:g} s: {done} ended"
             late = TimedOut(text)
             break
-    return Settled(status=status, why=why, late=late)
+    return SweepAtEnd(status=status, why=why, late=late)
