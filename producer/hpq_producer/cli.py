@@ -26,8 +26,8 @@ from hpq import __version__
 from hpq import process as hpq_process
 from hpq.errors import ExitCode, HpqError, UserError
 from hpq.interrupts import Interruptible
+from hpq.notice import linked
 from hpq.sanitize import guard_terminals
-from hpq.stderr import linked
 from hpq_producer.commands.table import ALIASES, COMMANDS, WHERE
 from hpq_producer.option_values import value_types
 

@@ -14,8 +14,8 @@ from types import FrameType
 from hpq.domain.sweep import SweepView
 from hpq.error_ids import Code
 from hpq.filestore.local import location
+from hpq.notice import print_message
 from hpq.process import make_private, private_file
-from hpq.stderr import print_message
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.session import Session, environment
 

@@ -26,10 +26,9 @@ from hpq.connection.client import FIRST_S, check_server, connect, guard
 from hpq.connection.credentials import FILE_SCHEME, redact
 from hpq.domain.sweep import SweepView
 from hpq.errors import DecodeError, Forbidden, OutOfReach
-from hpq.notice import Notice
+from hpq.notice import Notice, warn
 from hpq.process import replace_private
 from hpq.settings import Settings, read, unknown_settings
-from hpq.stderr import warn
 from hpq.store.keys import Keys
 from hpq.store.reader import StoreReader
 from hpq.store.scripts import StoreContext

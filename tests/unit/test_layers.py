@@ -32,7 +32,7 @@ LAYERS = {
     "hpq": """
         error_ids gpus interrupts reporting sanitize
         notice
-        errors stderr
+        errors
         datasets domain in_process shell wandb
         connection search yamlfile
         setting_values store.wire

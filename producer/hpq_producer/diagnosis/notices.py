@@ -10,8 +10,7 @@ from hpq.code.manifest import changed
 from hpq.code.signing import own_directory
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
-from hpq.notice import Notice
-from hpq.stderr import print_message
+from hpq.notice import Notice, print_message
 from hpq_producer.analysis.owner_limits import explain_limit
 from hpq_producer.diagnosis.waiting import explain_full_server, explain_unclaimed
 from hpq_producer.session import Session

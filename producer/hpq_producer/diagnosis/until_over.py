@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from hpq.domain.status import SweepStatus
 from hpq.errors import TimedOut
-from hpq.notice import Notice, plural
-from hpq.stderr import print_message
+from hpq.notice import Notice, plural, print_message
 from hpq_producer.diagnosis.waiting import explain_waiting, without_counts
 from hpq_producer.query.follow import follow, is_over_or_held
 from hpq_producer.session import Session

@@ -15,9 +15,8 @@ import sys
 import time
 
 from hpq.errors import HpqError, OutOfReach
-from hpq.notice import Notice
+from hpq.notice import Notice, warn
 from hpq.process import private_file
-from hpq.stderr import warn
 from hpq_producer.embedded_redis import binary as server_binary
 from hpq_producer.embedded_redis import keeper
 from hpq_producer.embedded_redis.state import Record, ServerHome

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from hpq.connection.client import connect, explain
 from hpq.domain.status import Fleet
 from hpq.errors import UserError
-from hpq.stderr import warn
+from hpq.notice import warn
 from hpq_producer.session import Session, reader_of
 
 _KEPT_S = 5.0  # scrapes in between get the same figures

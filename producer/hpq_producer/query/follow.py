@@ -13,8 +13,7 @@ from hpq.connection.client import TRANSIENT, short_reason
 from hpq.domain.status import Event, SweepStatus
 from hpq.domain.sweep import SweepState
 from hpq.domain.trial import TrialView
-from hpq.notice import tagged
-from hpq.stderr import print_message
+from hpq.notice import print_message, tagged
 from hpq.store.reader import StoreReader
 
 BLOCK_MS = 1000  # below the client's socket timeout

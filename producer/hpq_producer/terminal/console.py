@@ -19,15 +19,15 @@ from io import TextIOWrapper
 from itertools import chain, islice
 from typing import Any, TextIO
 
+from hpq.notice import has_color
 from hpq.sanitize import unguarded
-from hpq.stderr import has_color
 from hpq_producer.terminal.style import Line, Span, Style, TerminalInfo, fold, paint
 from hpq_producer.terminal.tables import Column, Layout, lay
 from hpq_producer.terminal.text import to_ascii, trials_of
 
 
 def terminal_info(stream: TextIO, environ: Mapping[str, str]) -> TerminalInfo:
-    """Describe a stream; `hpq.stderr.has_color` decides the color."""
+    """Describe a stream; `hpq.notice.has_color` decides the color."""
     is_tty = stream.isatty()
     size = shutil.get_terminal_size() if not is_tty else os.get_terminal_size(stream.fileno())
     columns, rows = size.columns or 80, size.lines or 24  # a pty may report 0x0

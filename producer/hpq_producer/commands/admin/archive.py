@@ -14,7 +14,7 @@ from hpq.archive.format import Header
 from hpq.archive.restore import read_whole, restore
 from hpq.archive.write import write
 from hpq.errors import ExitCode, HpqError, UserError, writing
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq.store.archive import copied_from
 from hpq_producer.actions.remove import ended_sweeps, finish_removals, remove_archived
 from hpq_producer.capacity import check_capacity

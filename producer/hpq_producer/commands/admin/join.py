@@ -22,10 +22,9 @@ from hpq.code.signing import fingerprint, key_of
 from hpq.connection.client import FIRST_S, check_server, connect
 from hpq.connection.credentials import is_local, redact
 from hpq.errors import Forbidden, OutOfReach, UserError
-from hpq.notice import Notice
+from hpq.notice import Notice, print_message, warn
 from hpq.settings import Settings, read, variable
 from hpq.shell import shell_hint
-from hpq.stderr import print_message, warn
 from hpq_producer import connection_record, invitation
 from hpq_producer.commands.admin.worker import start
 from hpq_producer.connection_record import ConnectionRecord

@@ -19,11 +19,10 @@ from hpq.connection.client import check_server, connect, guard
 from hpq.connection.credentials import with_place
 from hpq.connection.server import change_password
 from hpq.errors import UserError
-from hpq.notice import Notice
+from hpq.notice import Notice, print_message, warn
 from hpq.process import private_file
 from hpq.settings import Settings
 from hpq.shell import shell_line
-from hpq.stderr import print_message, warn
 from hpq_producer import invitation
 from hpq_producer.commands.common_flags import Output, checked_name
 from hpq_producer.session import load_settings

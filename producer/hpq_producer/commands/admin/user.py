@@ -11,7 +11,7 @@ from typer import Argument, Option
 from hpq.domain.owner import EVERYBODY, Owner
 from hpq.domain.trial import short
 from hpq.errors import NotFound, UserError
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq_producer.actions.limit_owner import KEYS, limit_owner, parse_limits
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.session import Session, open_session

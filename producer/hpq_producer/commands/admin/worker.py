@@ -14,8 +14,8 @@ from hpq.connection.credentials import redact
 from hpq.domain.sweep import SweepState, SweepView
 from hpq.errors import HpqError, SettingsError, UserError
 from hpq.filestore.local import location
+from hpq.notice import print_message
 from hpq.settings import Settings, read
-from hpq.stderr import print_message
 from hpq_producer import connection_record, durations
 from hpq_producer.connection_record import with_joined
 from hpq_producer.embedded_redis.attach import attach

@@ -9,8 +9,8 @@ import typer
 from typer import Option
 
 from hpq.errors import ExitCode, UserError
+from hpq.notice import print_message
 from hpq.settings import Settings, read
-from hpq.stderr import print_message
 from hpq_producer import connection_record
 from hpq_producer.cluster.start_forwarder import ForwardRequest, start_forwarder
 from hpq_producer.commands.common_flags import Context, Namespace, Output

@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 from hpq.domain.status import Worker
 from hpq.errors import Held, NotFound, UserError
+from hpq.notice import print_message
 from hpq.shell import shell_hint
-from hpq.stderr import print_message
 from hpq_producer.actions.drain import drain_worker, is_draining
 from hpq_producer.connection_record import scale_command
 from hpq_producer.session import Session, load_settings, open_session

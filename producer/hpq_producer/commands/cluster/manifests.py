@@ -11,8 +11,8 @@ from typer import Argument, Option
 
 from hpq.code import signing
 from hpq.errors import HpqError, NotFound, UserError
+from hpq.notice import print_message, warn
 from hpq.settings import read
-from hpq.stderr import print_message, warn
 from hpq.yamlfile.document import MAX_BYTES, decode
 from hpq_producer.cluster.api import KubernetesApi, has_kubeconfig
 from hpq_producer.cluster.redis_access import installed

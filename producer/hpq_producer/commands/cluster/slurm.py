@@ -16,11 +16,10 @@ from hpq.connection import address_file
 from hpq.connection.credentials import is_local, redact
 from hpq.errors import ExitCode, SettingsError, UserError
 from hpq.filestore.local import location
-from hpq.notice import Notice
+from hpq.notice import Notice, print_message, warn
 from hpq.process import make_private
 from hpq.settings import LAST_WORDS_S, Settings, read
 from hpq.shell import shell_line
-from hpq.stderr import print_message, warn
 from hpq_producer import connection_record, invitation
 from hpq_producer.commands.common_flags import checked_name
 from hpq_producer.embedded_redis import binary, keeper

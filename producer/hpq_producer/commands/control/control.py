@@ -12,7 +12,7 @@ from typer import Argument, Option
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialState, TrialView
 from hpq.errors import UserError
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq_producer.actions import control
 from hpq_producer.commands.common_flags import WhereExpr
 from hpq_producer.diagnosis.notices import print_if_edited, print_if_not_running

@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Option
 
 from hpq.errors import DecodeError, HpqError, UserError
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq_producer.actions.remove import ended_sweeps, is_being_removed, remove
 from hpq_producer.commands.control.control import Yes, open_to_end
 from hpq_producer.session import Session, open_session

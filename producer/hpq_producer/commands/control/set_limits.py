@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq_producer.actions import set_limits as action
 from hpq_producer.analysis.sweep_limits import FIELDS
 from hpq_producer.commands.control.control import Other

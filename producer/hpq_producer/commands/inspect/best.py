@@ -11,8 +11,8 @@ from hpq.code.command import arguments
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Params, TrialId, TrialView, flatten
 from hpq.errors import HpqError, UserError
+from hpq.notice import print_message
 from hpq.shell import shell_line
-from hpq.stderr import print_message
 from hpq_producer.analysis.front import Front
 from hpq_producer.analysis.records import trial_record
 from hpq_producer.analysis.trial_row import TrialRow

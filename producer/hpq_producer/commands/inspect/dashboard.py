@@ -13,7 +13,7 @@ from typer import Option
 
 from hpq.connection.client import guard
 from hpq.errors import Forbidden, UserError
-from hpq.stderr import print_message, warn
+from hpq.notice import print_message, warn
 from hpq_producer.actions import control
 from hpq_producer.actions.by_name import carry_out
 from hpq_producer.extras import library

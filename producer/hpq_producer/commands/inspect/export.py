@@ -14,8 +14,8 @@ from typer import Argument, Option
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, TrialView
 from hpq.errors import UserError
+from hpq.notice import print_message
 from hpq.shell import shell_hint
-from hpq.stderr import print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.query.history import read_curves
 from hpq_producer.reports.mlflow_runs import MlflowRuns, experiment_of

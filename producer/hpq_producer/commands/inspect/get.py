@@ -12,7 +12,7 @@ from typer import Argument, Option
 from hpq.domain.trial import Artifacts, TrialId, TrialView
 from hpq.errors import NotFound, UserError
 from hpq.filestore.base import Gone, UnreadableFile, copy_out
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq_producer.reports.show import artifact_lines
 from hpq_producer.reports.trial_files import has_file, shared_file, store_of, why_no_files
 from hpq_producer.session import Session, open_session

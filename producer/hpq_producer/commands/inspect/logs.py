@@ -10,9 +10,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from hpq.domain.trial import OTHER_CODE
-from hpq.notice import tagged
+from hpq.notice import print_message, tagged
 from hpq.shell import shell_hint
-from hpq.stderr import print_message
 from hpq_producer.reports.logs import Cleaner, follow_log, read_log
 from hpq_producer.session import Session, open_session
 from hpq_producer.targets import complete_sweep_ids, find_trial

@@ -12,8 +12,7 @@ from hpq.domain.metric_check import metric_warning
 from hpq.domain.status import UnreadableSweep
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import short
-from hpq.notice import Notice
-from hpq.stderr import print_message
+from hpq.notice import Notice, print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.commands.common_flags import Output, WhereSweep

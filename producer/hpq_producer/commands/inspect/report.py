@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Option
 
 from hpq.errors import writing
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq_producer.extras import library
 from hpq_producer.session import open_session
 from hpq_producer.targets import SweepRefs

@@ -13,7 +13,7 @@ from typer import Option
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import Curve, Json, TrialView, flatten
 from hpq.errors import UserError
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.front import metrics_of
 from hpq_producer.analysis.records import flat_record, trial_record

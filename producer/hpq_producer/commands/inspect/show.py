@@ -13,8 +13,8 @@ from hpq.domain.metric_check import metric_warning
 from hpq.domain.sweep import SweepView
 from hpq.domain.trial import TrialId
 from hpq.errors import UserError
+from hpq.notice import print_message
 from hpq.settings import Settings
-from hpq.stderr import print_message
 from hpq.store.reader import StoreReader
 from hpq_producer.analysis.attempts import attempts_of
 from hpq_producer.analysis.front import place_of

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from hpq.stderr import print_message
+from hpq.notice import print_message
 from hpq_producer.analysis.records import sweep_record
 from hpq_producer.analysis.winner import judge_winner
 from hpq_producer.commands.common_flags import Output

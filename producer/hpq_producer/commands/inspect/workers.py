@@ -7,8 +7,7 @@ from typing import Any
 
 from hpq.domain.status import Worker
 from hpq.domain.sweep import SweepView
-from hpq.notice import Notice
-from hpq.stderr import print_message
+from hpq.notice import Notice, print_message
 from hpq_producer.analysis.records import worker_record
 from hpq_producer.commands.common_flags import Output
 from hpq_producer.diagnosis.pods import why_no_pod_runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hpq.domain.sweep import SweepView
-from hpq.stderr import print_message, warn
+from hpq.notice import print_message, warn
 from hpq_producer.commands.submit.plan_page import describe_set
 from hpq_producer.enqueue.append import AppendPlan, append_trials, plan_append
 from hpq_producer.enqueue.submission import Submission

@@ -12,7 +12,7 @@ from pathlib import Path
 from hpq.code.command import interpreter, is_in_users_directory
 from hpq.code.editable import editable_installs
 from hpq.domain.sweep import Launch, SweepState, SweepView
-from hpq.stderr import print_message, warn
+from hpq.notice import print_message, warn
 from hpq_producer.actions.set_limits import check_tags
 from hpq_producer.analysis.pruning import describe_target
 from hpq_producer.commands.common_flags import Output

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from hpq.errors import UserError, writing
+from hpq.notice import print_message
 from hpq.shell import shell_hint
-from hpq.stderr import print_message
 from hpq.yamlfile.document import read
 from hpq.yamlfile.yaml_reader import parse
 from hpq_producer.scaffold import script as script_reader

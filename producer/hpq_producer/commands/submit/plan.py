@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from hpq.domain.sweep import Launch
-from hpq.stderr import print_message, warn
+from hpq.notice import print_message, warn
 from hpq_producer.analysis.pruning import describe_idle, describe_rule
 from hpq_producer.analysis.records import budget_record
 from hpq_producer.commands.common_flags import Output

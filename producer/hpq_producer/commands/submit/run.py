@@ -20,9 +20,8 @@ from hpq.connection.client import TRANSIENT
 from hpq.domain.status import Worker
 from hpq.domain.sweep import Counts, Launch, SweepState, SweepView
 from hpq.errors import ExitCode, Held, NotFound, UserError
-from hpq.notice import Notice
+from hpq.notice import Notice, print_message, warn
 from hpq.settings import Settings
-from hpq.stderr import print_message, warn
 from hpq_producer import connection_record
 from hpq_producer.actions import control
 from hpq_producer.actions.by_name import carry_out

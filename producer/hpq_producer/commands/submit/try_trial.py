@@ -21,9 +21,8 @@ from hpq.domain.sweep import Launch, SweepView
 from hpq.domain.trainer_specs import BUILT_IN, built_in_launch
 from hpq.domain.trial import Params, TrialId, TrialView
 from hpq.errors import UserError
-from hpq.notice import Notice
+from hpq.notice import Notice, print_message, warn
 from hpq.search.replicates import seed_of_result
-from hpq.stderr import print_message, warn
 from hpq.store.wire.fields import dumps_in_order
 from hpq.store.wire.sweep import encode_sweep
 from hpq.yamlfile import yaml_reader
