@@ -98,12 +98,12 @@ def how_to_run(sweep: SweepView, server: Server, kubectl: str = KUBECTL) -> str:
 
 def how_to_start(server: Server, queue: str = DEFAULT_QUEUE, kubectl: str = KUBECTL) -> str:
     """Return how to start a worker of a queue."""
+    if queue == FUNCTION:
+        return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
     if server is Server.CLUSTER:
         name = "hpq-worker" if queue == DEFAULT_QUEUE else f"hpq-worker-{queue}"
         scale = scale_command(kubectl, name)
         return f"{scale} starts N pods, unless an autoscaler sets their number"
-    if queue == FUNCTION:
-        return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
     flag = "" if queue == DEFAULT_QUEUE else f" --queue {shell_hint([queue])}"
     if server is Server.SLURM:
         return f"if `squeue --me` shows no job of workers: hpq slurm{flag} | sbatch"
@@ -124,7 +124,7 @@ def explain_no_worker(
     server = session.server if session else Server.SHARED
     kubectl = session.kubectl if session else KUBECTL
     if not candidates:
-        if session and session.connection:
+        if session and session.connection and not sweep.launch.is_function:
             from hpq_producer.diagnosis import pods  # noqa: PLC0415  most sessions need no cluster
 
             if reasons := pods.why_no_pod_runs(session, of_queue, sweep.queue):

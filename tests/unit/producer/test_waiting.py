@@ -6,10 +6,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from hpq.domain.status import Worker
 from hpq.domain.sweep import FUNCTION, Launch, SweepView
 from hpq.notice import Notice
 from hpq_producer.connection_record import KUBECTL
+from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.waiting import explain_no_worker
 from hpq_producer.session import Server
 from tests.support.golden import Golden
@@ -86,10 +89,16 @@ def test_the_remedy_is_the_same_on_the_private_server(
         golden.check("waiting", f"{what} for it on the private server", why.text)
 
 
-def test_on_the_private_server_only_its_script_runs_the_trials_of_a_function() -> None:
-    sweep = _sweep(Launch(trainer=FUNCTION), FUNCTION)
-    why = explain_no_worker(sweep, [], _at(Server.PRIVATE))
-    assert why and "hpq.agent" in why.text and "hpq run" not in why.text
+@pytest.mark.parametrize("server", Server)
+def test_only_its_script_runs_the_trials_of_a_function(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pods, "why_no_pod_runs", lambda *_: [Notice("no-deployment", "no pods")])
+    session = _at(server)
+    session.connection = object() if server is Server.CLUSTER else None
+    why = explain_no_worker(_sweep(Launch(trainer=FUNCTION), FUNCTION), [], session)
+    assert why and why.code == "no-worker" and "hpq.agent" in why.text
+    assert "hpq run" not in why.text and "kubectl" not in why.text
 
 
 def test_a_worker_with_the_trainer_takes_it() -> None:
