@@ -151,7 +151,8 @@ def set_sink(sink: Sink | None, send_info: Send | None = None) -> None:
 
 def _announce() -> None:
     """Tell the worker that this program may report: what it prints counts at its end, if at all."""
-    send_by_socket({"may_report": True})
+    with suppress(OSError):  # of another user, say: an import does not fail for it
+        send_by_socket({"may_report": True})
 
 
 def ignore_printed() -> None:
