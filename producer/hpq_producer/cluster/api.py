@@ -190,7 +190,8 @@ def _misfit(error: Exception) -> str:
 def _last_message(error: object) -> str:
     """Return the last message of a chain of errors, without reprs of objects."""
     text = " ".join(str(error).split())
-    for beginning in ("(Caused by ", "Failed to establish a new connection: ", "[Errno "):
+    beginnings = ("(Caused by ", ">, '", "Failed to establish a new connection: ", "[Errno ")
+    for beginning in beginnings:
         text = text.rpartition(beginning)[2] or text
     text = text.partition("] ")[2] if text[:3].isdigit() else text
     text = text.strip().rstrip(".)'\"")

@@ -157,10 +157,16 @@ def test_a_namespace_is_read_again_after_10_s_also_after_an_error(
     assert api.asked == ["deployments", "pods", "deployments"]
 
 
+@pytest.mark.parametrize("connects", [True, False])
 def test_an_api_server_that_never_answers_is_named_after_one_timeout(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    connects: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and sends nothing
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=8 if connects else 0) as silent,
+        socket.socket() as first,
+    ):
+        if not connects:  # the one place in the queue of connections is taken
+            first.connect(silent.getsockname())
         kubeconfig = tmp_path / "config"
         kubeconfig.write_text(
             f"""
@@ -173,7 +179,11 @@ contexts: [{{name: moon, context: {{cluster: here, user: me}}}}]
             "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(kubeconfig)
         )
         monkeypatch.setattr(pods, "_TIMEOUT_S", 0.1)
-        reasons = PodReasons("moon", "apollo", Clock())
+        clock = Clock()
+        reasons = PodReasons("moon", "apollo", clock)
         (why,) = reasons.of("default")
         assert reasons.of("default") == [why]
+        clock.now = INTERVAL_S
+        assert reasons.of("default") == [why], "`hpq wait` prints each new text"
     assert why.code == "cluster-unreachable" and "moon" in why.text
+    assert "timed out" in why.text and "object" not in why.text and " at 0x" not in why.text
