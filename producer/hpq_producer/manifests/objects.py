@@ -85,8 +85,8 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None
     if "\n" in text:
         style = "|"
-    elif text[:1].isdigit() or text[:1] in ("+", "-", "."):
-        style = '"'  # kubectl reads 1e3 and 0o17 as numbers, and PyYAML does not
+    elif text[:1].isdigit() or text[:1] in ("+", "-", ".") or text in ("y", "Y", "n", "N"):
+        style = '"'  # kubectl reads 1e3 and 0o17 as numbers and y as true, and PyYAML does not
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -351,7 +351,9 @@ def test_changes_are_merged_as_kubernetes_merges_them(changes: Yaml, expected: Y
     assert old["args"] == ["w"] and old["env"] == [{"name": "x", "value": "1"}]
 
 
-@pytest.mark.parametrize("text", ["1e3", "0o17", "012", "yes", "null", "-", "=", "1_000", "a: b"])
+@pytest.mark.parametrize(
+    "text", ["1e3", "0o17", "012", "yes", "y", "N", "null", "-", "=", "1_000", "a: b"]
+)
 def test_a_text_stays_one_for_a_reader_of_any_version_of_yaml(text: str) -> None:
     printed = to_yaml([{"value": text}]).removeprefix("value: ").strip()
     assert printed[0] in "'\"" and yaml.safe_load(printed) == text
