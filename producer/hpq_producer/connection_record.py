@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from hpq.connection.credentials import parse, redact
+from hpq.domain.sweep import DEFAULT_QUEUE
 from hpq.errors import OutOfReach, UserError
 from hpq.process import make_private, replace_private
 from hpq.settings import Settings
@@ -231,6 +232,11 @@ def doctor_command(context: str, namespace: str) -> str:
 def kubectl_command(context: str, namespace: str) -> str:
     """Return `kubectl` with a context and a namespace, for a message."""
     return f"kubectl --context {shell_hint([context])} -n {namespace}"
+
+
+def deployment_name(queue: str = DEFAULT_QUEUE) -> str:
+    """Return the name of a queue's Deployment, its disruption budget and its scaler."""
+    return "hpq-worker" if queue == DEFAULT_QUEUE else f"hpq-worker-{queue}"
 
 
 def scale_command(kubectl: str = KUBECTL, deployment: str = "hpq-worker") -> str:

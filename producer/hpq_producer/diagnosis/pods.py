@@ -12,12 +12,13 @@ from functools import cache
 from threading import Lock
 
 from hpq.domain.status import Worker
+from hpq.domain.sweep import DEFAULT_QUEUE
 from hpq.errors import HpqError
 from hpq.notice import Notice
 from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import Deployment, Pod
 from hpq_producer.cluster.pods import ClusterStatus, read_cluster
-from hpq_producer.connection_record import kubectl_command, scale_command
+from hpq_producer.connection_record import deployment_name, kubectl_command, scale_command
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean
 
@@ -74,8 +75,10 @@ class PodReasons:
             last = self._last
         if isinstance(last, Notice):
             whose = f"queue {queue!r}" if queue else "any queue"
+            kubectl = kubectl_command(self._context, self._namespace)
+            scale = scale_command(kubectl, deployment_name(queue or DEFAULT_QUEUE))
             text = f"no worker of {whose} is running, and its pods are not readable: {last.text}"
-            return [Notice(last.code, text)]
+            return [Notice(last.code, f"{text}; {scale} starts N pods")]
         queues = [queue] if queue else dict.fromkeys(one.queue for one in last.deployments)
         found: list[Notice] = []
         for one in queues:

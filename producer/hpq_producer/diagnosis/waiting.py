@@ -26,7 +26,7 @@ from hpq.notice import Notice
 from hpq.shell import shell_hint
 from hpq_producer.analysis.owner_limits import explain_limit
 from hpq_producer.cluster.api import has_kubeconfig
-from hpq_producer.connection_record import KUBECTL, scale_command
+from hpq_producer.connection_record import KUBECTL, deployment_name, scale_command
 from hpq_producer.session import Server, Session
 from hpq_producer.terminal.text import clean, duration, size
 
@@ -101,8 +101,7 @@ def how_to_start(server: Server, queue: str = DEFAULT_QUEUE, kubectl: str = KUBE
     if queue == FUNCTION:
         return "run the script that calls hpq.agent or wandb.agent, on the machine that enqueued it"
     if server is Server.CLUSTER:
-        name = "hpq-worker" if queue == DEFAULT_QUEUE else f"hpq-worker-{queue}"
-        scale = scale_command(kubectl, name)
+        scale = scale_command(kubectl, deployment_name(queue))
         return f"{scale} starts N pods, unless an autoscaler sets their number"
     flag = "" if queue == DEFAULT_QUEUE else f" --queue {shell_hint([queue])}"
     if server is Server.SLURM:

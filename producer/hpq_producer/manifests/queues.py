@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpq.store.keys import Keys
-from hpq_producer.manifests.cluster_file import DEFAULT, GPU, ClusterFile, QueueKeys
+from hpq_producer.connection_record import deployment_name
+from hpq_producer.manifests.cluster_file import GPU, ClusterFile, QueueKeys
 from hpq_producer.manifests.key_types import cpus
 from hpq_producer.manifests.objects import Object, Objects, documents, merge, put
 
@@ -16,21 +17,16 @@ _CPUS, _ASKED_GI, _MOST_GI, _SHM_GI = 2, 8, 16, 2
 _PER_TRIAL = "HPQ_GPUS_PER_TRIAL"
 
 
-def deployment(queue: str = DEFAULT) -> str:
-    """Return the name of a queue's Deployment, its disruption budget and its scaler."""
-    return "hpq-worker" if queue == DEFAULT else f"hpq-worker-{queue}"
-
-
 def instance(queue: str) -> dict[str, str]:
     """Return the label by which the pods of a queue are selected."""
-    return {"app.kubernetes.io/instance": deployment(queue)}
+    return {"app.kubernetes.io/instance": deployment_name(queue)}
 
 
 def put_queues(objects: Objects, file: ClusterFile) -> None:
     """Replace the templates of a queue's objects by the objects of each queue of the file."""
-    template = objects.pop(("Deployment", deployment()))
-    budget = objects.pop(("PodDisruptionBudget", deployment()))
-    scaler = objects.pop(("ScaledObject", deployment()), None)
+    template = objects.pop(("Deployment", deployment_name()))
+    budget = objects.pop(("PodDisruptionBudget", deployment_name()))
+    scaler = objects.pop(("ScaledObject", deployment_name()), None)
     (spot,) = documents("components/spot")
     for queue, keys in file.queues.items():
         own = merge(template, _workers(file, queue))
@@ -44,11 +40,11 @@ def put_queues(objects: Objects, file: ClusterFile) -> None:
             put(objects, [_of_queue(scaler, queue, _scaling(file, queue, scaler))])
     # The right to scale: roles.yaml has its rule first.
     rule = objects["Role", "hpq-operator"]["rules"][0]
-    rule["resourceNames"] = [deployment(queue) for queue in file.queues]
+    rule["resourceNames"] = [deployment_name(queue) for queue in file.queues]
 
 
 def _of_queue(template: Object, queue: str, spec: Mapping[str, Any]) -> Object:
-    metadata = {"name": deployment(queue), "labels": instance(queue)}
+    metadata = {"name": deployment_name(queue), "labels": instance(queue)}
     found: Object = merge(template, {"metadata": metadata, "spec": spec})
     return found
 
@@ -66,7 +62,7 @@ def _scaling(file: ClusterFile, queue: str, scaler: Object) -> Object:
     demand = Keys(file.settings.get("HPQ_PREFIX", "hpq")).demand(queue)
     (trigger,) = scaler["spec"]["triggers"]
     return {
-        "scaleTargetRef": {"name": deployment(queue)},
+        "scaleTargetRef": {"name": deployment_name(queue)},
         "maxReplicaCount": file.queues[queue].max_pods or file.keda.max_pods,
         "triggers": [merge(trigger, {"metadata": {"listName": demand}})],
     }

@@ -9,11 +9,12 @@ from hashlib import sha256
 from typing import Any
 
 from hpq import __version__
+from hpq_producer.connection_record import deployment_name
 from hpq_producer.manifests import objects
 from hpq_producer.manifests.cluster_file import ClaimKeys, ClusterFile, RedisKeys
 from hpq_producer.manifests.key_types import size_bytes
 from hpq_producer.manifests.objects import Object, Objects, documents, put
-from hpq_producer.manifests.queues import deployment, put_queues
+from hpq_producer.manifests.queues import put_queues
 
 _REDIS_IMAGE = "docker.io/library/redis:7"
 _SHARED = {
@@ -65,7 +66,7 @@ def _values(file: ClusterFile, rendered: Objects) -> list[Object]:
         )
     if file.kueue is not None:
         labels = {"kueue.x-k8s.io/queue-name": file.kueue}
-        found.append(_change("Deployment", deployment(), labels=labels))
+        found.append(_change("Deployment", deployment_name(), labels=labels))
     if file.nfs is not None:
         server, _, path = file.nfs.partition(":")
         claim = {"name": "hpq-nfs", "namespace": file.namespace}
