@@ -177,7 +177,9 @@ def _header(data: dict[str, Any]) -> Header:
 
 
 def _row(data: dict[str, Any], header: Header) -> Row:
-    trial, part, kind = data["trial"], data["part"], data["kind"]
+    trial = data["trial"]
+    part = data["part"]
+    kind = data["kind"]
     if (
         type(trial) is not int
         or not 0 <= trial <= header.trials

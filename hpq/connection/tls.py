@@ -10,7 +10,9 @@ from hpq.connection.credentials import parse
 from hpq.errors import SettingsError
 from hpq.notice import Notice
 
-CA, CERTIFICATE, KEY = "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"
+CA = "ssl_ca_certs"
+CERTIFICATE = "ssl_certfile"
+KEY = "ssl_keyfile"
 OPTIONS = f"{CA}, {CERTIFICATE} and {KEY}"
 
 UNVERIFIED = Notice(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpq.filestore.base import Files
 from hpq.filestore.local import location, open_files
+from hpq.notice import plural
 from hpq.store.wire.trial import ARTIFACTS
 from hpq_producer.session import Session
 from hpq_producer.terminal.text import clean, size, trials_of
@@ -27,7 +28,8 @@ class KeptFiles:
 
     @property
     def place(self) -> str:
-        return f"store{'s' * (len(self.stores) > 1)} {' and '.join(map(clean, self.stores))}"
+        names = " and ".join(map(clean, self.stores))
+        return f"{plural(len(self.stores), 'store')} {names}"
 
 
 def files_of(session: Session, sid: str) -> KeptFiles:

@@ -41,7 +41,9 @@ def attempts_of(story: Sequence[Event], trial: TrialView) -> list[Attempt]:
 def _apply(attempt: Attempt, event: Event) -> Attempt:
     fields, at_ms = event.fields, event.at_ms
     if event.what == "claimed":
-        step, worker, host = fields.get("from"), fields.get("worker", ""), fields.get("host", "")
+        step = fields.get("from")
+        worker = fields.get("worker", "")
+        host = fields.get("host", "")
         attempt = replace(attempt, worker=worker, host=host, started_ms=at_ms)
         return replace(attempt, from_step=int(step)) if step and step.isdigit() else attempt
     if event.what == "restarted":

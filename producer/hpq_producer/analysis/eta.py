@@ -53,7 +53,8 @@ def sweep_eta(
     # The rest of a trial that is beyond the mean is never 0.
     busy = [max(mean - age, min(spread, mean) / 2) for age in ages_ms]
     free = sorted(busy + [0.0] * (slots - len(busy)))
-    shares = [queued // slots + (i < queued % slots) for i in range(slots)]
+    each, more = divmod(queued, slots)
+    shares = [each + 1] * more + [each] * (slots - more)
     middle = max(start + share * mean for start, share in zip(free, shares, strict=True))
     rounds = shares[0] + (1 if ages_ms else 0)
     used = min(slots, queued + len(ages_ms))

@@ -81,7 +81,9 @@ class Front:
             tuple((v - low) / size for v, (low, size) in zip(point, spans, strict=True))
             for point in self.points
         ]
-        found, front, stride = list[tuple[int, float]](), set[Point](), -(-len(scaled) // _MOMENTS)
+        found = list[tuple[int, float]]()
+        front = set[Point]()
+        stride = -(-len(scaled) // _MOMENTS)
         for start in range(0, len(scaled), stride):
             front = pareto((*front, *(block := scaled[start : start + stride])))
             found.append((start + len(block), hypervolume(front, (1.0,) * len(spans))))
@@ -235,7 +237,10 @@ def hypervolume(points: Iterable[Point], corner: Point) -> float:
 
 def _areas(points: Iterable[Point], corner: Point) -> Iterator[float]:
     """Yield the area between a corner and the points so far, after each point."""
-    area, xs, ys = 0.0, [-math.inf, corner[0]], [corner[1], -math.inf]  # a staircase, going down
+    area = 0.0
+    # Of a staircase, going down.
+    xs = [-math.inf, corner[0]]
+    ys = [corner[1], -math.inf]
     for x, y in points:
         first = last = bisect_right(xs, x)
         left, height = x, ys[first - 1]

@@ -26,7 +26,9 @@ from hpq.process import replace_private
 from hpq_producer.terminal.text import clean, number, value
 
 MIN_SETS, MIN_R2 = 8, 0.3  # below either, no importance is shown
-_TREES, _SHUFFLES, _BOOTSTRAPS = 100, 5, 200
+_TREES = 100
+_SHUFFLES = 5
+_BOOTSTRAPS = 200
 _MOST_SETS = 2_000  # a sample of more takes seconds and changes nothing
 # Errors are resampled, and not the trials that the forest learned from: of two equal parameters, 83
 # to 88 % of the intervals contained the truth in 80 simulated sweeps; with this factor, 90 to 95 %.

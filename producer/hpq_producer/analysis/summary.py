@@ -250,7 +250,9 @@ def _quarters(param: str, values: Sequence[Json], objectives: Sequence[float]) -
     if len(numbers) < len(values):
         return None
     numbers.sort()
-    levels, begin, least = [], 0, max(2, len(numbers) // (2 * _QUARTERS))
+    levels = []
+    begin = 0
+    least = max(2, len(numbers) // (2 * _QUARTERS))
     for end in range(1, len(numbers) + 1):
         is_last = end == len(numbers)
         if not is_last and (

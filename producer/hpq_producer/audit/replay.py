@@ -153,7 +153,9 @@ class Replay:
         return self._states[index]
 
     def _forbidden(self, trial: _TrialReplay, event: Event) -> str | None:
-        what, attempt, latest = event.what, event.attempt, trial.attempt
+        what = event.what
+        attempt = event.attempt
+        latest = trial.attempt
         if what in ("claimed", "reused") and attempt != latest + 1:
             return f"attempt {attempt} follows attempt {latest}"
         if what not in ("claimed", "reused") and attempt != latest:

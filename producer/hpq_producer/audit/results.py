@@ -14,7 +14,10 @@ from hpq.store.audit_reader import StoredResult
 _ENDS = frozenset(state.value for state in TrialState if state.is_terminal)
 _COUNTED = frozenset({"finished", "pruned", "reused"})
 _RANKED = frozenset({TrialState.FINISHED, TrialState.PRUNED})
-_ENDED, _HAS_VALUE, _COUNTS, _INFEASIBLE = 1, 2, 4, 8
+_ENDED = 1
+_HAS_VALUE = 2
+_COUNTS = 4
+_INFEASIBLE = 8
 _PAGE = 64  # trials
 
 

@@ -23,11 +23,17 @@ import subprocess
 import sys
 import time
 
-USERS, START, KEEPER, SERVER = "users.lock", "start.lock", "keeper.lock", "server.lock"
+USERS = "users.lock"
+START = "start.lock"
+KEEPER = "keeper.lock"
+SERVER = "server.lock"
 RECORD = "server.json"
 DATA_DIR = "redis"  # the server's directory, in HPQ_HOME
 
-UNUSED, STOPPED, DIED = "unused", "stopped", "died"  # why a server ended
+# Why a server ended.
+UNUSED = "unused"
+STOPPED = "stopped"
+DIED = "died"
 
 DURABLE = {  # options of a server that loses at most a second
     "save": "",

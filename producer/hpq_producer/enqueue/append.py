@@ -109,7 +109,10 @@ def latest_spec(sweep: SweepView) -> Mapping[str, Json]:
 
 def _check_comparable(sweep: SweepView, submission: Submission) -> None:
     """Refuse a file whose trials are not comparable with those of the sweep."""
-    spec, launch, was, difference = submission.spec, submission.code.launch, sweep.launch, ""
+    spec = submission.spec
+    launch = submission.code.launch
+    was = sweep.launch
+    difference = ""
     if (launch.trainer, launch.program) != (was.trainer, was.program):
         difference = f"it runs {launch.what}, but the sweep runs {was.what}"
     elif launch.code != was.code:

@@ -100,7 +100,10 @@ def find_code(
         """Return True for sweep files: an edit of one does not change the code."""
         return path.resolve() == file or (path not in named and is_sweep_file(path))
 
-    root, files, is_sent, note = folder, {}, True, ""
+    root = folder
+    files = {}
+    is_sent = True
+    note = ""
     if is_named or is_live:
         files = take_snapshot(
             folder,

@@ -79,7 +79,9 @@ MAX_DIFF_BYTES = 1024 * 1024  # of uncommitted changes; a longer diff is cut, wi
 
 def collect_provenance(submission: Submission) -> tuple[dict[str, Json], str]:
     """Collect a sweep's origin for `hpq show`, and the diff of its code; git errors are ignored."""
-    file, spec, code = submission.file, submission.spec, submission.code
+    file = submission.file
+    spec = submission.spec
+    code = submission.code
     data = spec.text.encode() or file.read_bytes()
     folder = file.resolve().parent if code.files is None else code.folder
     commit = _text(git(folder, "rev-parse", "HEAD"))

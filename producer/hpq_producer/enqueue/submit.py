@@ -243,7 +243,9 @@ def _stall(stall: float | IdleKeys) -> dict[str, Any]:
 
 
 def _sweep(session: Session, submission: Submission, sid: str) -> SweepView:
-    settings, spec, launch = session.settings, submission.spec, submission.code.launch
+    settings = session.settings
+    spec = submission.spec
+    launch = submission.code.launch
     keys = spec.keys
     if launch.code_dir or launch.is_function:
         launch = replace(launch, home=signing.home_id(settings.home, make=True))

@@ -30,7 +30,9 @@ def pack_curves(
     flat = [point for curve in thin.values() for point in curve]
     values = [value for _, value in flat]
     scale = axis_of(values, is_wide(values) if is_log is None else is_log)
-    low, high, is_log = scale.low, scale.high, scale.is_log
+    low = scale.low
+    high = scale.high
+    is_log = scale.is_log
     if low == high:  # one value: in the middle, not half hidden by the axis
         room = abs(low) / 2 or 0.5
         low, high = low - room, high + room

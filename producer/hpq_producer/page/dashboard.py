@@ -81,7 +81,9 @@ class Dashboard:
     def __init__(
         self, session: Session, hosts: Collection[str], token: str, actions: Actions
     ) -> None:
-        self._session, self._reader, self._token = session, session.reader, token
+        self._session = session
+        self._reader = session.reader
+        self._token = token
         self._actions = actions
         names = ("localhost", *hosts, platform.node(), socket.getfqdn())
         self._hosts = {name.lower() for name in names}

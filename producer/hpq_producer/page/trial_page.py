@@ -40,9 +40,13 @@ PICTURES = {
     ".gif": "image/gif",
     ".webp": "image/webp",
 }
-_POINTS, _LEAST, _MOST_POINTS = 400, 50, 20_000  # of a curve; of all, which a poll sends again
+_POINTS = 400  # of a curve
+_LEAST = 50
+_MOST_POINTS = 20_000  # of all curves, which a poll sends again
 _LOG_BYTES = 1 << 16
-_MOST_NAMES, _MOST_PICTURES, _MOST_TABLES = 40, 50, 3  # names of media; the newest of one name
+_MOST_NAMES = 40  # of media
+_MOST_PICTURES = 50  # the newest of one name
+_MOST_TABLES = 3
 _PICTURE_BYTES, _TABLE_BYTES = 1 << 24, 1 << 20
 CAPTIONS = "media/captions.json"  # of wandb's stand-in
 _MOMENT = re.compile(r"_(\d+)(_[0-9a-f]{6,})?$")  # of wandb.log: NAME_STEP_HASH
@@ -233,7 +237,9 @@ class TrialPage(Listing):
         reader = self._session.reader
         trial = reader.trials.get(self.id)
         status = reader.status(self.id.sweep, 0, top=1)
-        metric, place, ranked = status.sweep.metric, 0, 0
+        metric = status.sweep.metric
+        place = 0
+        ranked = 0
         several = status.sweep.objectives
         front = self._front() if several and trial.state is TrialState.FINISHED else None
         if metric and not several and status.sweep.replicates < 2:  # else means are ranked, or none

@@ -29,7 +29,10 @@ from hpq_producer.query.filter import Filter
 from hpq_producer.terminal.text import clean, first_of
 
 _CHUNK = 500
-_MOST_LINES, _BEST, _SAMPLE = 500, 20, 300  # trials whose curves are drawn
+# Trials whose curves are drawn.
+_MOST_LINES = 500
+_BEST = 20
+_SAMPLE = 300
 _RANKED = (TrialState.FINISHED, TrialState.PRUNED)
 _UNBEGUN = (TrialState.QUEUED, TrialState.CANCELLED)  # states of trials that never began
 # fields of every trial beside parameters and metrics; duration in seconds
@@ -112,7 +115,9 @@ class Selection:
         name = self.sort.removeprefix("-") or "objective"
         best_high = self.sweep.metric is not None and self.sweep.metric.goal is Goal.MAXIMIZE
         is_descending = self.sort.startswith("-") != (name == "objective" and best_high)
-        present, missing, infeasible = [], [], set[int]()
+        present = []
+        missing = []
+        infeasible = set[int]()
         for trial in self.matching():
             key = _key(field_of(self.sweep, trial, name))
             if name == "objective" and not self.sweep.is_feasible(trial.metrics):
@@ -186,7 +191,9 @@ def no_best(
     front: Front | None = None,
 ) -> HpqError:
     """Return the error that says why no trial is best; `front` is the empty one if it was read."""
-    sweep, ids, lacks = sweeps[0], " ".join(one.id for one in sweeps), ""
+    sweep = sweeps[0]
+    ids = " ".join(one.id for one in sweeps)
+    lacks = ""
     if front is None and sweep.constraints:
         front = read_front(reader, sweeps, where)
     if front and front.missing:

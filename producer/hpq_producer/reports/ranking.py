@@ -94,7 +94,9 @@ def show_ranking(
     Of several sweeps, a column has each trial's sweep and, if it differs, another one the code.
     Several metrics have a column each.
     """
-    first, by_id, codes = sweeps[0], {sweep.id: sweep for sweep in sweeps}, codes_apart(sweeps)
+    first = sweeps[0]
+    by_id = {sweep.id: sweep for sweep in sweeps}
+    codes = codes_apart(sweeps)
     metrics = [clean(metric.name) for metric in metrics_of(first)] or ["objective"]
     ranks = not metrics[1:]  # a front has no order
     rows = [TrialRow(trial=trial, sweep=by_id[trial.id.sweep]) for trial in trials]

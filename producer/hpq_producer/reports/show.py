@@ -46,7 +46,9 @@ def sweep_lines(
 
     `signed` describes its signature; `why` is why no worker claims its trials.
     """
-    launch, metric, counts = sweep.launch, sweep.metric, sweep.counts
+    launch = sweep.launch
+    metric = sweep.metric
+    counts = sweep.counts
     yield from _pairs(
         {
             "sweep": sweep.id,
@@ -216,7 +218,7 @@ def _metrics(row: TrialRow, curves: Mapping[str, Sequence[Point]], columns: int)
         last = f"{row.metric(name):>9}"
         yield [Span(f"{shown}{blanks}  "), Span(last, style), Span(f"  {drawn}")]
     if rest := len(trial.metrics) - len(names):
-        yield [Span(f"not shown: {rest:,} more metric{'s' * (rest > 1)}", Style.DIM)]
+        yield [Span(f"not shown: {rest:,} more {plural(rest, 'metric')}", Style.DIM)]
     if len(trial.metrics) >= MAX_NAMES:
         yield [Span(f"only {MAX_NAMES} metrics are kept; the log names the next", Style.DIM)]
     longest, most = max(map(len, curves.values()), default=0), curve_points(len(trial.metrics))

@@ -141,7 +141,10 @@ def effect_lines(summary: SweepSummary, columns: int = 1_000) -> Iterator[Line]:
 
 
 def _number_of(level: Level) -> str:
-    return trials_of(level.count) + f", mean {measure(level.mean)}" * (level.count > 2)
+    shown = trials_of(level.count)
+    if level.count > 2:
+        shown += f", mean {measure(level.mean)}"
+    return shown
 
 
 def _one(

@@ -14,6 +14,7 @@ from hpq_producer.terminal.text import measure
 _LEAST_CUT, _FAR = 5, 3.0  # values; times the range of their middle 80 %
 _LOG_RATIO = 50.0  # 98th / 2nd percentile: from here on, an axis is logarithmic
 _EIGHTHS = " ▏▎▍▌▋▊▉"
+_OUTSIDE = "◀ and ▶ mark values outside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,10 @@ def ends_of(scale: Scale) -> str:
     """`points between 0.96 and 0.98`; empty if bars begin at zero."""
     ends = f"{measure(scale.low)} and {measure(scale.high)}"
     if scale.is_from_zero:
-        return f"bars lie between {ends}; ◀ and ▶ mark values outside" if scale.is_cut else ""
-    return f"points lie between {ends}" + "; ◀ and ▶ mark values outside" * scale.is_cut
+        return f"bars lie between {ends}; {_OUTSIDE}" if scale.is_cut else ""
+    return (
+        f"points lie between {ends}; {_OUTSIDE}" if scale.is_cut else f"points lie between {ends}"
+    )
 
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -146,7 +149,9 @@ def plot(points: Sequence[tuple[float, float]], columns: int, rows: int) -> list
     finite = [v for v in means if math.isfinite(v)]
     if not finite:
         return [""] * rows
-    low, span, top = min(finite), max(finite) - min(finite), 4 * rows - 1
+    low = min(finite)
+    span = max(finite) - min(finite)
+    top = 4 * rows - 1
     cells = [[0] * columns for _ in range(rows)]
     before: int | None = None
     for x, v in enumerate(means):

@@ -213,9 +213,11 @@ def _table(
 
 def _mark(trial: TrialView, is_picked: bool, wide: int, front: Container[int]) -> str:
     """What stands before the number, which is aligned to the right."""
-    state = "◆" if trial.id.number in front else " ●"[trial.state is TrialState.RUNNING]
-    marks = " ▶"[is_picked] + state
-    return marks + " " * (1 + wide - len(str(trial.id.number)))
+    state = "●" if trial.state is TrialState.RUNNING else " "
+    if trial.id.number in front:
+        state = "◆"
+    pick = "▶" if is_picked else " "
+    return pick + state + " " * (1 + wide - len(str(trial.id.number)))
 
 
 def _metrics(scene: Scene) -> list[str]:

@@ -141,7 +141,9 @@ class SceneReader:
     def read(self, view: View, terminal: TerminalInfo, *, is_live: bool = True) -> Scene:
         """Everything that a frame of this size shows."""
         if view.sweep != self._sid:
-            self._rows, self._curves, self._sid = {}, {}, view.sweep
+            self._rows = {}
+            self._curves = {}
+            self._sid = view.sweep
         status = self._reader.status(view.sweep, _RUNNING, top=2, recent=3)
         if not is_live:
             self.standing = read_standing(self._reader, status.sweep)

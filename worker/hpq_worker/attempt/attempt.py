@@ -46,7 +46,9 @@ class AttemptRunner:
     """Runs attempts, and keeps the runner of a resident trainer for the next one."""
 
     def __init__(self, parts: AttemptParts) -> None:
-        self._parts, self._settings, self._heartbeat = parts, parts.settings, parts.heartbeat
+        self._parts = parts
+        self._settings = parts.settings
+        self._heartbeat = parts.heartbeat
         self._runner: RunnerProcess | None = None
         self._thread = CallThread("files", parts.progress)
         self._warned = set[str]()  # sweeps and files that a warning named

@@ -46,7 +46,9 @@ class CodeBundles:
         work_root: Path | None = None,
         in_pod: bool = False,
     ) -> None:
-        self._home, self._fetch, self._in_pod = home.absolute(), fetch, in_pod
+        self._home = home.absolute()
+        self._fetch = fetch
+        self._in_pod = in_pod
         self._work = (work_root or home).absolute() / "work"
         self._verified: dict[str, Files] = {}
         self._tree: CodeTree | None = None

@@ -39,7 +39,10 @@ class CodeTree:
         Raises:
             OSError: the disk cannot take it, or another process holds the lock on `path`.
         """
-        self.path, self._files, self.launch, self.is_linked = path, files, launch, is_linked
+        self.path = path
+        self._files = files
+        self.launch = launch
+        self.is_linked = is_linked
         root = _normal(launch.root)
         code_dir = _normal(launch.code_dir) or root
         # A working directory above the root of the code is in the copy, too.

@@ -162,7 +162,9 @@ def with_peak(outcome: Outcome, host_memory_gb: Callable[[], float]) -> Outcome:
     is_killed = failure.message.endswith("killed by SIGKILL")
     if failure.kind is not FailureKind.OUT_OF_MEMORY and not is_killed:
         return outcome
-    used, size, of = usage["rss_gb"], host_memory_gb(), "this machine's"
+    used = usage["rss_gb"]
+    size = host_memory_gb()
+    of = "this machine's"
     if not is_killed and _OF_A_GPU.search(failure.message):
         if "gpu.size_gb" not in usage:
             return outcome

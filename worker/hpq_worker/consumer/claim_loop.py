@@ -46,8 +46,12 @@ class ClaimLoop:
     """Claims trials of one queue, one after another."""
 
     def __init__(self, parts: WorkerParts, attempts: AttemptRunner, run_limit: RunLimit) -> None:
-        self._parts, self._attempts, self._run_limit = parts, attempts, run_limit
-        self._settings, self._store, self._signals = parts.settings, parts.store, parts.signals
+        self._parts = parts
+        self._attempts = attempts
+        self._run_limit = run_limit
+        self._settings = parts.settings
+        self._store = parts.store
+        self._signals = parts.signals
         self._heartbeat, self._outage = parts.heartbeat, parts.outage
         self._without_suggester = set[str]()  # sweeps for which this worker logged that
         self._outages = self._outage.count  # seen by this loop

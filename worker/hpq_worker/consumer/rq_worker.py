@@ -38,7 +38,9 @@ class RqWorker(SimpleWorker):  # type: ignore[misc]
     def __init__(
         self, tickets: Tickets, parts: WorkerParts, loop: ClaimLoop, run_limit: RunLimit
     ) -> None:
-        self._tickets, self._loop, self._outage = tickets, loop, parts.outage
+        self._tickets = tickets
+        self._loop = loop
+        self._outage = parts.outage
         self._progress = parts.progress
         self._run_limit, self._is_done = run_limit, False
         self._is_waiting = False

@@ -79,7 +79,9 @@ class RunLimit:
     ) -> None:
         self._budget, self._read_sweep = budget, read_sweep
         self._until_idle_s, self._idle_since = until_idle_s, time.monotonic()
-        self._end, self._has_run, self._was_cut = end, False, False
+        self._end = end
+        self._has_run = False
+        self._was_cut = False
         self.short = ""  # a sweep whose trials need more time than is left, as the last claim found
         self._caller = caller  # the worker ends with it, and when its sweep is held
         self._logged = ""

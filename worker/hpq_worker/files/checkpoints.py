@@ -72,8 +72,12 @@ class CheckpointPublisher:
         thread: CallThread,
         quiet_s: float,
     ) -> None:
-        self._files, self._claim, self._paths = files, claim, paths
-        self._reports, self._notify, self._signals = reports, notify, signals
+        self._files = files
+        self._claim = claim
+        self._paths = paths
+        self._reports = reports
+        self._notify = notify
+        self._signals = signals
         self._prefix, self._base = prefix, folder_of(prefix, claim.trial, claim.token)
         self._number = 0
         self._stopped = Event()
@@ -307,7 +311,9 @@ class CheckpointPublisher:
 
         Files that cannot be copied now wait in the directory, and the log names it.
         """
-        out, to, files = self._paths.out, f"{self._base}/artifacts", self._files
+        out = self._paths.out
+        to = f"{self._base}/artifacts"
+        files = self._files
         if not out.exists():
             return outcome
         if files is None:

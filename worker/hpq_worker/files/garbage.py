@@ -104,7 +104,9 @@ class GarbageCollector:
         self._files, self._garbage = files, garbage
         self._ended = deque[tuple[TrialId, bool]]()
         self.dead = deque[tuple[TrialId, str]]()
-        self._wake, self._is_over, self._error = Event(), False, ""
+        self._wake = Event()
+        self._is_over = False
+        self._error = ""
         self._thread = Thread(target=self._loop, name="garbage", daemon=True)
 
     def start(self) -> None:

@@ -57,7 +57,9 @@ class SaveWatch:
             self._alone = after.name
         if reports != self._reports and math.isfinite(self._changed):
             self._pauses.append(now - self._changed)
-        self._reports, self._changed, self._is_stable = reports, now, False
+        self._reports = reports
+        self._changed = now
+        self._is_stable = False
 
     def _is_saved_again(self, before: Entry, after: Entry) -> bool:
         """Return True if a file was replaced or rewritten, and is not being written at length."""

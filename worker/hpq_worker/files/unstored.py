@@ -54,7 +54,9 @@ class UnstoredFiles:
     """The files of one prefix that wait below `work_root`."""
 
     def __init__(self, work_root: Path, prefix: str, store: TrialStore) -> None:
-        self._folder, self._prefix, self._store = work_root / "work", prefix, store
+        self._folder = work_root / "work"
+        self._prefix = prefix
+        self._store = store
         self._copied = dict[Path, Artifacts]()  # that Redis has not answered
         self._error = ""
 

@@ -40,7 +40,10 @@ class Heartbeat:
         outage: Outage,
         progress: Progress,
     ) -> None:
-        self._store, self._worker, self._lease_ms, self._wake = store, worker, lease_ms, wake
+        self._store = store
+        self._worker = worker
+        self._lease_ms = lease_ms
+        self._wake = wake
         self._outage, self._progress = outage, progress
         self._changed = Condition()
         self._claim: Claim | None = None
@@ -53,7 +56,9 @@ class Heartbeat:
     def begin(self, claim: Claim, reports: ReportBuffer) -> None:
         """Start to beat for an attempt."""
         with self._changed:
-            self._claim, self._reports, self.reply = claim, reports, HeartbeatReply.OK
+            self._claim = claim
+            self._reports = reports
+            self.reply = HeartbeatReply.OK
             self._sent_at = self._news_at = time.monotonic()  # the claim has just begun the lease
             self._pause_s = _GATHER_S
             self._hurry()

@@ -47,7 +47,9 @@ class Reaper:
         notices: Notices | None = None,
         dead: deque[tuple[TrialId, str]] | None = None,
     ) -> None:
-        self._settings, self._store, self._describe = settings, store, describe
+        self._settings = settings
+        self._store = store
+        self._describe = describe
         self._state = state
         self._outage, self._send_provenance = outage, send_provenance
         self._notices = notices

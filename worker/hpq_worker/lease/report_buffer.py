@@ -115,7 +115,9 @@ class ReportBuffer:
     def resume(self, at: Checkpoint) -> None:
         """Continue the counts from a checkpoint."""
         with self._lock:
-            self.step, self._counts, self._logged = at.step, dict(at.counts), at.logged
+            self.step = at.step
+            self._counts = dict(at.counts)
+            self._logged = at.logged
             self.last = math.nan if at.last is None else at.last
             self._best = math.nan if at.best is None else at.best
             self._further |= {n: v for n, v in at.further.items() if n in self._further}
@@ -222,7 +224,9 @@ class ReportBuffer:
                     run_info=self._run_info,
                     curve_points=curve_points(len(self._counts)),
                 )
-                self._checkpoint, self._restarted, self._run_info = None, "", ""
+                self._checkpoint = None
+                self._restarted = ""
+                self._run_info = ""
                 del self._log[:_BATCH_LOG_BYTES]
                 self._is_new = bool(self._points or self._log)
             return self._sent

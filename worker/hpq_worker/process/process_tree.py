@@ -62,7 +62,9 @@ def children() -> dict[int, list[int]]:
 
 def descendants(pid: int, but: Collection[int] = ()) -> list[int]:
     """Return the living processes below one, except `but` and the processes below those."""
-    tree, found, front = children(), [], [pid]
+    tree = children()
+    found = []
+    front = [pid]
     while front:
         below = [child for child in tree.get(front.pop(), []) if child not in but]
         found += below

@@ -69,7 +69,9 @@ class Watchdog:
         self, progress: Progress, lease_s: float, grace_s: float, exit_report: int | None = None
     ) -> None:
         """`exit_report` is the pipe to the supervisor."""
-        self._progress, self._grace_s, self._exit_report = progress, grace_s, exit_report
+        self._progress = progress
+        self._grace_s = grace_s
+        self._exit_report = exit_report
         self._limit_s = max(_LEAST_S, 2 * lease_s)
         self._main, self._began = get_ident(), Event()
 
@@ -88,7 +90,9 @@ class Watchdog:
             raise MemoryError("cannot start a thread")
 
     def _watch(self) -> None:
-        turns, still_s, orphaned_s = -1, 0.0, 0.0
+        turns = -1
+        still_s = 0.0
+        orphaned_s = 0.0
         self._began.set()
         while True:
             still_s = still_s + _TICK_S if self._progress.turns == turns else 0.0

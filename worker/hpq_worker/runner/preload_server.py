@@ -76,9 +76,11 @@ def _enter(argv: list[str], env: dict[str, str], cwd: str, started: dict[str, st
     path = [entry for entry in sys.path if entry not in _entries()]
     # A trial's own variables, which differ; of the others the modules may have changed some.
     os.environ.update({n: v for n, v in env.items() if started.get(n) != v})
-    sys.argv, sys.orig_argv = argv, [sys.executable, *argv]
-    is_safe = getattr(sys.flags, "safe_path", False)
-    sys.path[:] = [os.path.dirname(os.path.realpath(argv[0]))] * (not is_safe) + _entries() + path
+    sys.argv = argv
+    sys.orig_argv = [sys.executable, *argv]
+    sys.path[:] = _entries() + path
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.path.dirname(os.path.realpath(argv[0])))
     importlib.invalidate_caches()
     if process := sys.modules.get("multiprocessing.process"):
         vars(process)["ORIGINAL_DIR"] = cwd

@@ -23,7 +23,9 @@ class Program:
     """One command of one attempt."""
 
     def __init__(self, run: RunRequest, preload: PreloadClient, send: Send) -> None:
-        self._run, self._preload, self._send = run, preload, send
+        self._run = run
+        self._preload = preload
+        self._send = send
         self._pid = 0
         self._is_stopped, self._why = False, ""
         self._is_signalled = False

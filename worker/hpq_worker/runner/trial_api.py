@@ -23,7 +23,9 @@ class Trial:
     """One attempt, as training code sees it."""
 
     def __init__(self, run: RunRequest, send: Send, is_stopped: Callable[[], bool]) -> None:
-        self._run, self._send, self._is_stopped = run, send, is_stopped
+        self._run = run
+        self._send = send
+        self._is_stopped = is_stopped
         self.has_seen_stop = False  # training code has read `should_stop` as true
 
     @property

@@ -45,7 +45,10 @@ class Suggester:
     def __init__(
         self, search: Search, history: SweepHistory, lease: SuggestLease, *, may_gp: bool = True
     ) -> None:
-        self._search, self._history, self._lease, self._may_gp = search, history, lease, may_gp
+        self._search = search
+        self._history = history
+        self._lease = lease
+        self._may_gp = may_gp
         self._results = TrialResults(search)
         self._warming = Thread()
         self._known = 0  # the highest number whose set is known

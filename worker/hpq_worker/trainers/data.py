@@ -78,7 +78,8 @@ class Batches:
 
     def __len__(self) -> int:
         whole, rest = divmod(len(self.split), self.batch_size)
-        return whole + (self.generator is None and rest > 0)
+        has_short_one = self.generator is None and rest > 0
+        return whole + 1 if has_short_one else whole
 
     def __iter__(self) -> Iterator[Batch]:
         order = torch.arange(len(self.split))

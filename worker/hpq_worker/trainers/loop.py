@@ -163,7 +163,9 @@ def _train(at: Progress, train: Loader, rates: torch.Tensor, trial: Trial) -> No
 
 def _test(at: Progress, test: Iterable[Batch], trial: Trial) -> dict[str, float]:
     at.step.model.eval()
-    began, sums, images = time.perf_counter(), torch.zeros_like(at.step.sums), 0
+    began = time.perf_counter()
+    sums = torch.zeros_like(at.step.sums)
+    images = 0
     with torch.no_grad():
         for batch in _until_stopped(test, trial):
             measure(at.step.network, batch, sums, at.step.plan, at.step.loss_of)
@@ -219,7 +221,9 @@ class Progress:
     def __init__(
         self, step: Step, generator: torch.Generator, run: Mapping[str, float], folder: Path | None
     ) -> None:
-        self.step, self.generator, self.run = step, generator, run
+        self.step = step
+        self.generator = generator
+        self.run = run
         self.path = folder / FILE if folder is not None else None  # None: nothing is saved
         if self.path is not None and (name := _unreadable(step.model)):
             self.path = None
@@ -230,7 +234,9 @@ class Progress:
 
     def begin(self, epoch: int) -> None:
         """Go to the start of an epoch."""
-        self.epoch, self.done, self.epoch_s = epoch, 0, 0.0  # steps, seconds of this epoch
+        self.epoch = epoch
+        self.done = 0  # steps of this epoch
+        self.epoch_s = 0.0
         self.order, self.random = self.generator.get_state(), self._random()  # at its start
 
     def remaining(self, batches: Iterator[Batch]) -> Iterator[Batch]:

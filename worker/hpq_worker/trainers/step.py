@@ -88,7 +88,10 @@ class Step:
     def __init__(
         self, model: nn.Module, plan: Plan, loss: Loss, size: int, momentum: float, decay: float
     ) -> None:
-        self.model, self.plan, self.loss_of, self.size = model, plan, loss, size
+        self.model = model
+        self.plan = plan
+        self.loss_of = loss
+        self.size = size
         self.network = torch.compile(model, dynamic=False) if plan.compile else model
         weights = [p for p in model.parameters() if p.requires_grad]
         device, on_gpu = weights[0].device, weights[0].is_cuda

@@ -120,7 +120,9 @@ def _by_class(
 ) -> Table:
     np = importlib.import_module("numpy")
     curve = getattr(importlib.import_module("sklearn.metrics"), function)
-    true, chances, rows = np.asarray(y_true), np.asarray(y_probas), list[list[Any]]()
+    true = np.asarray(y_true)
+    chances = np.asarray(y_probas)
+    rows = list[list[Any]]()
     for i, one in enumerate(np.unique(true).tolist()):
         if shown is None or one in shown:
             name = labels[one] if labels is not None and isinstance(one, int) else one

@@ -74,10 +74,14 @@ class Artifact:
         """
         if not _NAME.match(name):
             raise ValueError(f"Artifact names have letters, digits and _ - . only, not {name!r}")
-        self.name, self.type, self.description = name, type, description
+        self.name = name
+        self.type = type
+        self.description = description
         self.metadata: dict[str, Any] = dict(metadata or {})
         self.aliases: list[str] = []
-        self.version, self.id, self.state = "v0", None, "PENDING"
+        self.version = "v0"
+        self.id = None
+        self.state = "PENDING"
         self._fetch: Callable[[Path], object] = lambda folder: None  # fills the folder
 
     @cached_property
@@ -192,7 +196,9 @@ class Entry:
     """A file of an artifact."""
 
     def __init__(self, artifact: Artifact, path: str) -> None:
-        self._artifact, self.path, self.name = artifact, path, path
+        self._artifact = artifact
+        self.path = path
+        self.name = path
         self.size = (artifact._folder / path).stat().st_size
 
     def download(self, root: str | None = None, *args: Any, **kwargs: Any) -> str:

@@ -43,7 +43,9 @@ class Media:
     caption: Any = None
 
     def __init__(self, data_or_path: Any = None, *args: Any, **kwargs: Any) -> None:
-        self._data, self._args, self._kwargs = data_or_path, args, kwargs
+        self._data = data_or_path
+        self._args = args
+        self._kwargs = kwargs
         self.caption = kwargs.get("caption")
 
     def encode(self) -> tuple[str, bytes]:

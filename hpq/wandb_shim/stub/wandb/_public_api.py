@@ -174,7 +174,9 @@ class ApiRun(_Missing):
         self.group, self.job_type = about.get("group", ""), about.get("job_type", "")
         self.notes = about.get("notes", "")
         self.sweep, self.sweep_id = sweep, sweep.id
-        self.entity, self.project, self.user = sweep.entity, sweep.project, sweep.entity
+        self.entity = sweep.entity
+        self.project = sweep.project
+        self.user = sweep.entity
         self.path = [self.entity, self.project, self.id]
         self.hpq_state: str = record["state"]
         kind = (record["failure"] or {}).get("kind")

@@ -216,7 +216,9 @@ def _report(done: _Written, output: Format) -> dict[str, Any]:
 
 
 def _not_in_it(done: _Written) -> Iterator[str]:
-    sid, kept, thinned = done.task.sweep, done.kept, done.header.thinned
+    sid = done.task.sweep
+    kept = done.kept
+    thinned = done.header.thinned
     if kept.trials and done.task.last_event:
         yield f"{sid}: the files of {trials_of(kept.trials)} remain in {kept.place}"
     elif kept.trials:

@@ -150,7 +150,10 @@ def directory_side(settings: Settings, sweep: SweepView, old: Side) -> Side:
     inner = file.relative_to(was) if file.is_relative_to(was) else file
     names = [*old.names, str(inner)]
     root = max(roots, key=lambda at: sum((at / name).is_file() for name in names))
-    files, code, why, beyond = None, "", old.why, list[str]()
+    files = None
+    code = ""
+    why = old.why
+    beyond = list[str]()
 
     def is_no_code(path: Path) -> bool:
         return str(path.relative_to(root)) not in old.names and is_sweep_file(path)
@@ -170,7 +173,9 @@ def directory_side(settings: Settings, sweep: SweepView, old: Side) -> Side:
     elif old.names:
         why = f"{root} has no file of this code; run hpq diff in the directory of the code"
     file = root / inner if inner.name else inner
-    text, keys, no_file = "", None, "not compared: the sweep was enqueued without a file"
+    text = ""
+    keys = None
+    no_file = "not compared: the sweep was enqueued without a file"
     if file.name and not file.parent.is_dir():  # wandb.sweep writes its dictionary to such a file
         file, no_file = Path(), f"not compared: {file.parent} no longer exists"
     elif file.name and not (_is_inside(root, file) or is_sweep_file(file)):

@@ -265,7 +265,9 @@ class Stuck:
     """Find out if the workers of a sweep can run it."""
 
     def __init__(self, session: Session, sid: str, local: LocalWorkers) -> None:
-        self._session, self._sid, self._local = session, sid, local
+        self._session = session
+        self._sid = sid
+        self._local = local
         self._since: float | None = None
 
     def why(self) -> str | None:

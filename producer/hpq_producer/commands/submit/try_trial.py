@@ -75,7 +75,10 @@ def try_trial(
       hpq try sweep.yaml --set lr=0.1
       hpq try digits-3f2a1/7 --as-enqueued
     """
-    stored, code, number, is_trainer = None, b"", 1, False
+    stored = None
+    code = b""
+    number = 1
+    is_trainer = False
     is_trial = not Path(what).is_file() and bool(parse_targets([what])[1])
     if as_enqueued and not is_trial:
         raise UserError(f"--as-enqueued runs a trial of a sweep, such as SWEEP/7, not {what}")

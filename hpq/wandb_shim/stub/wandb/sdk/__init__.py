@@ -20,7 +20,9 @@ lib = sys.modules[__name__]
 # Of wandb.env. Setting these variables has no effect.
 PROJECT, ENTITY = "WANDB_PROJECT", "WANDB_ENTITY"
 RUN_ID, SWEEP_ID = "WANDB_RUN_ID", "WANDB_SWEEP_ID"
-MODE, DIR, API_KEY = "WANDB_MODE", "WANDB_DIR", "WANDB_API_KEY"
+MODE = "WANDB_MODE"
+DIR = "WANDB_DIR"
+API_KEY = "WANDB_API_KEY"
 
 
 def set_entity(value: str, env: object = None) -> None:
