@@ -84,11 +84,10 @@ def bar(value: float, scale: Scale, columns: int) -> str:
 def ends_of(scale: Scale) -> str:
     """`points between 0.96 and 0.98`; empty if bars begin at zero."""
     ends = f"{measure(scale.low)} and {measure(scale.high)}"
+    outside = f"; {_OUTSIDE}" if scale.is_cut else ""
     if scale.is_from_zero:
-        return f"bars lie between {ends}; {_OUTSIDE}" if scale.is_cut else ""
-    return (
-        f"points lie between {ends}; {_OUTSIDE}" if scale.is_cut else f"points lie between {ends}"
-    )
+        return f"bars lie between {ends}{outside}" if scale.is_cut else ""
+    return f"points lie between {ends}{outside}"
 
 
 _LEVELS = "▁▂▃▄▅▆▇█"
