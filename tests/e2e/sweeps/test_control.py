@@ -22,9 +22,9 @@ def running(lab, sid: str) -> list[int]:
 
 def test_two_queues_share_a_server_and_not_their_trials(lab) -> None:
     small = lab.steered(2, "queue: small")
-    assert "no-worker" in ids(lab.hpq("enqueue", lab.code / "sweep-1.yaml").stderr)
     default = lab.steered(2)
     lab.wait_until(lambda: lab.has_claimed(default), "the younger sweep to begin")
+    assert "no-worker" in ids(lab.hpq("enqueue", lab.code / "sweep-1.yaml").stderr)
     assert lab.reader.sweeps.get(small).counts.queued == 2
     other = lab.worker(HPQ_QUEUE="small")
     lab.wait_until(lambda: lab.has_claimed(small), "the older sweep to begin")

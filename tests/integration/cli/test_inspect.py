@@ -1145,6 +1145,7 @@ def test_the_importance_of_a_single_parameter_is_a_line_that_says_why_there_is_n
 
 def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_retry(
     hpq: Hpq,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     store: TrialStore,
     control: SweepControl,
@@ -1178,6 +1179,8 @@ def test_the_importance_of_an_ended_sweep_is_computed_once_and_again_after_a_ret
     assert "pip install scikit-learn" in without_sklearn()  # other results
     assert "10 trials" in hpq("summary", sid).stdout
     assert "10 trials" in without_sklearn()
+    (tmp_path / "home" / "cache" / "importance" / f"{sid}.json").unlink()
+    assert "pip install scikit-learn" in without_sklearn()  # the file alone keeps it
 
 
 @pytest.mark.parametrize(

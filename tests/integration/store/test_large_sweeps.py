@@ -98,7 +98,12 @@ def test_a_cancel_that_crashed_is_finished_by(
 
 
 def test_many_trials_that_began_before_are_cancelled_in_pieces_too(
-    control: SweepControl, store: TrialStore, who: WorkerPresence, reader: StoreReader, sweep_of
+    control: SweepControl,
+    store: TrialStore,
+    who: WorkerPresence,
+    reader: StoreReader,
+    store_context: StoreContext,
+    sweep_of,
 ) -> None:
     sid = sweep_of(1_100).id
     for i in range(1_050):
@@ -106,7 +111,9 @@ def test_many_trials_that_began_before_are_cancelled_in_pieces_too(
         assert isinstance(claim, Claim)
         store.commit(claim, Outcome(state=TrialState.FINISHED, objective=0.5))
     assert control.retry(sid, range(1, 1_051)) == 1_050
-    assert control.cancel(sid) == 1_100
+    _, rest = store_context.scripts.run("control", sid, "cancel")
+    assert (rest[2], rest[3]) == (1_000, 1), "one piece of several"
+    assert control.cancel(sid) == 100
     counts = reader.sweeps.get(sid).counts
     assert (counts.cancelled, counts.queued) == (1_100, 0)
     assert not audit_sweep(reader, sid).violations
