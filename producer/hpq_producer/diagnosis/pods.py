@@ -30,8 +30,8 @@ _REMEDIES = {
     "ErrImagePull": "push the image to the registry; a private one needs imagePullSecrets",
     "ImagePullBackOff": "push the image to the registry; a private one needs imagePullSecrets",
     "Insufficient nvidia.com/gpu": (
-        "scale to fewer pods, add nodes, or install the NVIDIA GPU operator; without GPUs:"
-        " hpq manifests --gpus 0"
+        "scale to fewer pods, add nodes, or install the NVIDIA GPU operator; without GPUs, set"
+        " `gpus: 0` of the queue in the cluster file, or apply `hpq manifests --gpus 0`"
     ),
     "OOMKilled": "raise the memory limit, or train with smaller batches",
     " is exhausted: ": "scale to fewer pods, or ask for a larger quota",
@@ -77,7 +77,7 @@ class PodReasons:
             whose = f"queue {queue!r}" if queue else "any queue"
             kubectl = kubectl_command(self._context, self._namespace)
             scale = scale_command(kubectl, deployment_name(queue or DEFAULT_QUEUE))
-            text = f"no worker of {whose} is running, and its pods are not readable: {last.text}"
+            text = f"no worker of {whose} is running, and hpq cannot read the pods: {last.text}"
             return [Notice(last.code, f"{text}; {scale} starts N pods")]
         queues = [queue] if queue else dict.fromkeys(one.queue for one in last.deployments)
         found: list[Notice] = []

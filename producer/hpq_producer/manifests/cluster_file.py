@@ -129,7 +129,7 @@ class ClaimKeys(Keys):
 
 
 class KedaKeys(Keys):
-    """KEDA scales the workers of each queue from 0, with its demand."""
+    """KEDA scales the workers of each queue from 0 to max_pods, by its demand."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"max_pods": 8}]})
     max_pods: Whole = Field(8, ge=1, le=9999, description="The most pods of a queue.")
@@ -140,17 +140,17 @@ class ArchiveKeys(Keys):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"schedule": "@daily"}]})
     schedule: Schedule = Field(
-        "@daily", description="When, in the form of cron.", examples=["0 3 * * *"]
+        "@daily", description="When the Job runs, as a schedule of cron.", examples=["0 3 * * *"]
     )
 
 
 class DashboardKeys(Keys):
     """A pod with read-only pages and the metrics of all queues."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"host": "hpq.example.org"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"host": "hpq.example.org"}]})
     host: Absent[Host] = Field(
         None,
-        description="Name by which browsers reach the pages; without it, kubectl port-forward.",
+        description="Host name of an Ingress for the pages; without it, kubectl port-forward.",
     )
 
 
@@ -164,7 +164,7 @@ class ClusterFile(Keys):
     image: Text = Field("", description="Image of the workers.")
     namespace: Queue = Field("hpq", description="Namespace of all objects.")
     create_namespace: Flag = Field(
-        False, description="The Namespace, too, for hpq alone: Pod Security restricts other pods."
+        False, description="Print the Namespace, too. It restricts all its pods, so for hpq alone."
     )
     queues: NotEmpty[dict[QueueName, QueueKeys]] = Field(
         default_factory=lambda: {DEFAULT: QueueKeys.model_validate({})},
@@ -177,7 +177,7 @@ class ClusterFile(Keys):
         None, description="LocalQueue of Kueue in which pods wait for quota.", examples=["team-a"]
     )
     keda: Absent[KedaKeys] = Field(
-        None, description="KEDA scales the workers of each queue from 0, with its demand."
+        None, description="KEDA scales the workers of each queue from 0 to max_pods, by its demand."
     )
     redis: RedisKeys = Field(
         default_factory=lambda: RedisKeys.model_validate({}), description="The Redis server."
@@ -207,7 +207,7 @@ class ClusterFile(Keys):
         None, description="A pod with read-only pages and the metrics of all queues."
     )
     monitoring: Flag = Field(
-        False, description="Also dashboard, and what Prometheus and Grafana need."
+        False, description="The dashboard, and what Prometheus and Grafana need."
     )
     settings: Settings = Field(
         {}, description="Settings of the workers.", examples=[{"HPQ_GRACE_S": 60}]
@@ -292,7 +292,7 @@ def _check_together(file: ClusterFile, out: Problems) -> None:
     if file.bucket is not None and "HPQ_STORE" in file.settings:
         out.add_conflict(("settings", "HPQ_STORE"), "bucket sets it; remove one")
     if file.archive is not None and file.store is None:
-        out.add_missing(("archive",), "archive writes to the volume of store; add store: {}")
+        out.add_missing(("archive",), "needs a volume to write to; add store: {}")
     for queue, keys in file.queues.items():
         _check_queue(file, keys, ("queues", queue), file.is_spot(queue), out)
 

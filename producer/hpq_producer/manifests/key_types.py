@@ -21,15 +21,15 @@ _FIXED = {
     "HPQ_IMAGE": "; use image",
     "HPQ_CPUS": "; use cpu of a queue",
     "HPQ_POD_GRACE_S": "; use HPQ_GRACE_S",
-    "HPQ_NODE": "",
-    "HPQ_POD": "",
-    "HPQ_PORT": ": the pods' probes and policies need port 9108",
+    "HPQ_NODE": "; remove it",
+    "HPQ_POD": "; remove it",
+    "HPQ_PORT": ", as probes and policies need port 9108; remove it",
 }
 
 
 def _bucket(url: str) -> str:
     if carried(url):
-        what = "the password would be in a ConfigMap; create a Secret hpq-store with it"
+        what = "the password would be in a ConfigMap; put it into a Secret hpq-store"
         raise problem("setting-secret", what)
     return url
 
@@ -74,8 +74,8 @@ def _settings(found: dict[str, str]) -> dict[str, str]:
         if name in _FIXED:
             raise problem("setting-fixed", f"the manifests set it{_FIXED[name]}", name)
         if carried(value):
-            what = "the password would be in a ConfigMap; for HPQ_STORE create a Secret hpq-store"
-            raise problem("setting-secret", f"{what} with it, and write bucket: URL", name)
+            what = "the password would be in a ConfigMap; for HPQ_STORE, put it into a Secret"
+            raise problem("setting-secret", f"{what} hpq-store, and write bucket: URL", name)
         try:
             read({"HPQ_REDIS_URL": "redis://any", name: value})
         except SettingsError as error:

@@ -25,7 +25,7 @@ from hpq_producer.manifests.secrets import secret_objects, tls_secret
 def manifests(
     file: Annotated[str, Argument(metavar="FILE", help="Cluster file; - for standard input.")] = "",
     same_file: Annotated[
-        str, Option("-f", "--file", metavar="FILE", help="Cluster file, as with kubectl.")
+        str, Option("-f", "--file", metavar="FILE", help="The same as FILE.")
     ] = "",
     image: Annotated[str, Option(help="Image of the workers.")] = "",
     namespace: Annotated[
@@ -75,7 +75,8 @@ def manifests(
         print(_secrets(cluster), end="")
         return
     if not cluster.image:
-        warn(f"no image: using {cluster.workers_image}, which the nodes must have; use --image")
+        used = f"using {cluster.workers_image}, which the nodes must have"
+        warn(f"no image: {used}; set `image` in the cluster file, or use --image")
     print(render(cluster), end="")
 
 
