@@ -53,7 +53,7 @@ def why_no_pod_runs(session: Session, workers: Sequence[Worker], queue: str = ""
 
 
 class PodReasons:
-    """Why no pod of a namespace runs; one reading of it serves for 10 s."""
+    """Why no pod of a namespace runs; one reading of it serves for 10 s, a slow one for longer."""
 
     def __init__(
         self, context: str, namespace: str, clock: Callable[[], float] = time.monotonic
@@ -64,14 +64,17 @@ class PodReasons:
         self._lock = Lock()  # a dashboard asks in several threads
         self._api: KubernetesApi | None = None
         self._last: ClusterStatus | Notice | None = None
-        self._read_at = 0.0
+        self._due_at = 0.0  # of the next reading
 
     def of(self, queue: str = "") -> list[Notice]:
         """Return why no pod of a queue runs, or of any queue; why they cannot be read, if so."""
         with self._lock:
-            if self._last is None or self._clock() - self._read_at >= INTERVAL_S:
+            began_at = self._clock()
+            if self._last is None or began_at >= self._due_at:
                 self._last = self._read()
-                self._read_at = self._clock()
+                read_at = self._clock()
+                # A live view waits meanwhile: of a slow API server a tenth of the time.
+                self._due_at = read_at + max(INTERVAL_S, 9 * (read_at - began_at))
             last = self._last
         if isinstance(last, Notice):
             whose = f"queue {queue!r}" if queue else "any queue"
@@ -91,6 +94,7 @@ class PodReasons:
                 self._api = KubernetesApi(self._context, self._namespace, timeout_s=_TIMEOUT_S)
             return read_cluster(self._api)
         except HpqError as error:
+            self._api = None  # the user may log in again, or mend the kubeconfig
             return error.notice
         except Exception as error:  # no view fails for objects of a form that hpq does not know
             return Notice("no-worker", clean(f"{type(error).__name__}: {error}"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hpq.errors import Forbidden, OutOfReach
+from hpq_producer.cluster.pods import ClusterStatus, read_cluster
 from hpq_producer.diagnosis import pods
 from hpq_producer.diagnosis.pods import INTERVAL_S, PodReasons
 from tests.support.golden import Golden
@@ -155,6 +156,42 @@ def test_a_namespace_is_read_again_after_10_s_also_after_an_error(
     for _ in range(3):
         assert [why.code for why in reasons.of("default")] == ["cluster-unreachable"]
     assert api.asked == ["deployments", "pods", "deployments"]
+
+
+def test_a_slow_api_server_is_waited_for_a_tenth_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api, clock = KubeApi({"deployments": [workers(0)], "pods": []}), Clock()
+    reasons = reasons_of(api, monkeypatch, clock)
+
+    def read(api: KubeApi) -> ClusterStatus:
+        clock.now += 8.0
+        return read_cluster(api)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pods, "read_cluster", read)
+    waits = []
+    for now in (0.0, 18.0, 79.9, 80.0):
+        clock.now = now
+        reasons.of("default")
+        waits.append(clock.now - now)
+    assert waits == [8.0, 0.0, 0.0, 8.0]
+
+
+def test_credentials_are_read_again_after_the_api_server_has_refused_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = Forbidden("log in again", code="cluster-credentials-refused")
+    logins = [
+        KubeApi({"deployments": refused, "deployments/hpq-worker": refused}),
+        KubeApi({"deployments": [workers(0)], "pods": []}),
+    ]
+    clock = Clock()
+    monkeypatch.setattr(pods, "KubernetesApi", lambda context, namespace, timeout_s: logins.pop(0))
+    reasons = PodReasons("moon", "apollo", clock)
+    assert [why.code for why in reasons.of("default")] == ["cluster-credentials-refused"]
+    for _ in range(2):
+        clock.now += INTERVAL_S
+        assert [why.code for why in reasons.of("default")] == ["scaled-to-0"]
 
 
 @pytest.mark.parametrize("connects", [True, False])
