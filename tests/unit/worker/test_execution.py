@@ -15,7 +15,14 @@ from typing import Any
 import pytest
 
 from hpq.domain.attempt import HeartbeatReply
-from hpq.domain.sweep import Launch, Metric, ObjectiveValue, SweepView
+from hpq.domain.sweep import (
+    EarlyTerminate,
+    Launch,
+    Metric,
+    ObjectiveValue,
+    SweepView,
+    TerminationRule,
+)
 from hpq.domain.trial import Claim, FailureKind, TrialId, TrialState
 from hpq_worker.attempt.execution import Execution, Result
 from hpq_worker.attempt.report_socket import ReportSocket
@@ -46,12 +53,12 @@ class Said:
         )
         self.read()
 
-    def read(self, metric: Metric | None = None) -> None:
+    def read(self, metric: Metric | None = None, early: EarlyTerminate | None = None) -> None:
         """Prepare the reader of a sweep of this metric."""
         self.reports = ReportBuffer(metric)
         sweep = SweepView(id="s-00000", name="s", digest="d", owner="me",
                           launch=Launch(program="train.py"),
-                          metric=metric)  # fmt: skip
+                          metric=metric, early=early)  # fmt: skip
         claim = Claim(trial=TrialId(sweep="s-00000", number=1), attempt=1, nonce="n")
         self.execution = Execution(
             claim,
@@ -121,6 +128,21 @@ def test_printed_lines_of_code_that_may_report_otherwise_count_if_the_trial_does
     else:
         assert before == [()] and (said.reports.names, said.reports.step) == (("loss",), 2)
         assert b"neither wandb.init nor hpq.report" in said.reports.batch().log
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+@pytest.mark.parametrize("line", [b"loss=2\n", b"epoch=2\n"])
+def test_a_trial_is_warned_if_early_termination_could_not_see_its_printed_metric(
+    said: Said, line: bytes, is_early: bool
+) -> None:
+    rule = EarlyTerminate(rule=TerminationRule.MEDIAN, bands=(1,))
+    said.read(Metric(name="loss"), rule if is_early else None)
+    said.send(b'{"may_report": true}')
+    os.write(said.output, line)
+    said.end()
+    said.run()
+    is_unseen = is_early and line.startswith(b"loss")
+    assert ["hpq.report" in text for text in said.warnings] == ([True] if is_unseen else [])
 
 
 @pytest.mark.parametrize("take", ObjectiveValue)

@@ -29,6 +29,7 @@ from hpq_worker.attempt.outcome import (
     diverged_words,
     idle_words,
     outcome_of,
+    too_late_words,
     unread_words,
     with_peak,
 )
@@ -294,7 +295,7 @@ class Execution:
             self._warn("unread", unread_words(*self._metrics.unread))
 
     def _warn(self, kind: str, text: str) -> None:
-        if kind not in self._warned:
+        if text and kind not in self._warned:
             self._warned.add(kind)
             text = self._mask.text(text)
             self._reports.log(f"hpq: warning: {text}\n".encode())
@@ -315,6 +316,7 @@ class Execution:
             self._reports.log(f"hpq: {why}: its printed lines are its metrics\n".encode())
             for printed in self._held:
                 self._report(printed, None)
+        self._warn("too late", too_late_words(self._sweep, self._held))
         self._warn_of_unread()
 
     def _report(self, metrics: Mapping[str, float], step: int | None) -> None:

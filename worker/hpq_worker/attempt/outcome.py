@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from hpq.domain.attempt import HeartbeatReply, Outcome
@@ -136,6 +136,17 @@ def unread_words(line: str, unread: Unread | None) -> str:
     if unread is None:
         return words
     return f"{words}: hpq reads numbers such as 1002.5 and 1,002.5, not {unread.text[:_SHOWN]!r}"
+
+
+def too_late_words(sweep: RunnableSweep, held: Iterable[Mapping[str, float]]) -> str:
+    """Return why early termination could not see a metric that was held to the end, or ""."""
+    metric = sweep.metric
+    if sweep.early is None or metric is None or all(metric.name not in line for line in held):
+        return ""
+    return (
+        f"early termination sees {metric.name} only at the end of this trial, since the program has"
+        f" imported wandb or hpq; call hpq.report({{{metric.name!r}: …}})"
+    )
 
 
 def diverged_words(sweep: RunnableSweep, reports: ReportBuffer) -> str:
