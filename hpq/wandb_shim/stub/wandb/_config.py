@@ -102,10 +102,6 @@ class Config:
         """Set items that the config lacks."""
         self.update({k: v for k, v in to_dict(d).items() if k not in self._items})
 
-    def update_locked(self, d: Any, user: Any = None, _allow_val_change: Any = None) -> None:
-        """Set items as `update` does, and replace existing values."""
-        self.update(d, True)
-
     def keys(self) -> list[str]:
         return [key for key in self._items if not key.startswith("_")]
 
