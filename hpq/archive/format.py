@@ -31,9 +31,12 @@ from hpq.store.keys import SWEEP_PARTS
 ITEMS = 500  # of one line, at most
 _LINE = 32 * 1024 * 1024  # bytes; hpq writes no longer line
 _SHORT = 1024 * 1024  # bytes of a line whose values cannot take much memory
-_TEXTS, _AROUND_TEXTS = 20_000, 64 * 1024  # of a longer line: its texts, and bytes around them
+_TEXTS = 20_000  # of a longer line
+_AROUND_TEXTS = 64 * 1024  # bytes around the texts of a longer line
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
-_OF_SWEEP, _OF_TRIAL = 64 * 1024 * 1024, 128 * 1024 * 1024  # bytes; code, logs and curves fit
+# Bytes; code, logs and curves fit.
+_OF_SWEEP = 64 * 1024 * 1024
+_OF_TRIAL = 128 * 1024 * 1024
 _SHARED = ("provenance", "code", "bundle")  # hashes that all sweeps share
 _WIDTH = {"hash": 2, "zset": 2, "set": 1}
 _BAND = re.compile(r"band:[1-9][0-9]{0,15}\Z")
@@ -123,7 +126,8 @@ def read(path: Path) -> Iterator[Header | Row]:
 def _lines(file: gzip.GzipFile) -> Iterator[Header | Row]:
     header = _header(_parse(file.readline(_LINE), 1))
     yield header
-    count, most = 0, _OF_SWEEP + header.trials * _OF_TRIAL
+    count = 0
+    most = _OF_SWEEP + header.trials * _OF_TRIAL
     while line := file.readline(_LINE):
         if file.tell() > most:
             raise _too_large(f"line {count + 2}")
@@ -165,7 +169,8 @@ def _parse(line: bytes, number: int) -> dict[str, Any]:
 
 
 def _header(data: dict[str, Any]) -> Header:
-    schema, trials = data.get("hpq-archive"), data.get("trials")
+    schema = data.get("hpq-archive")
+    trials = data.get("trials")
     if not isinstance(schema, int) or not isinstance(trials, int):
         raise ArchiveInvalid("not an hpq archive: its first line is no archive header")
     if refusal := refusal_of_schema(schema):

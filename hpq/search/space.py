@@ -39,7 +39,8 @@ class Rejected(Exception):
 
     def __init__(self, *place: str | int, reason: str = "") -> None:
         super().__init__(*place)
-        self.place, self.reason = place, reason
+        self.place = place
+        self.reason = reason
 
 
 @dataclass(frozen=True)

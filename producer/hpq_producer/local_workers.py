@@ -56,7 +56,8 @@ class LocalWorkers:
         self, session: Session, sweep: SweepView, count: int | None, hint: str = ""
     ) -> None:
         """`hint` is printed when Ctrl-C stops the workers; a second Ctrl-C kills them."""
-        settings, self._hint = session.settings, hint
+        settings = session.settings
+        self._hint = hint
         self._grace_s = settings.grace_s
         self.log = settings.home / "logs" / f"{sweep.id}.log"
         self._lock = self.log.with_suffix(".lock")

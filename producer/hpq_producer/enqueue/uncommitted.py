@@ -24,7 +24,8 @@ def uncommitted(folder: Path, files: Files) -> str:
 
     Deleted files and links are left out, and files whose committed content looks like a secret.
     """
-    root_of, real = cache(checkout), cache(Path.resolve)
+    root_of = cache(checkout)
+    real = cache(Path.resolve)
     paths: dict[Path, dict[str, str]] = {}  # {checkout: {path in it: name}}
     for name in files:
         whole = folder / name

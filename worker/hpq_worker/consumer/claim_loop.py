@@ -52,10 +52,12 @@ class ClaimLoop:
         self._settings = parts.settings
         self._store = parts.store
         self._signals = parts.signals
-        self._heartbeat, self._outage = parts.heartbeat, parts.outage
+        self._heartbeat = parts.heartbeat
+        self._outage = parts.outage
         self._without_suggester = set[str]()  # sweeps for which this worker logged that
         self._outages = self._outage.count  # seen by this loop
-        per, shared = parts.settings.gpus_per_trial, parts.settings.trials_per_gpu
+        per = parts.settings.gpus_per_trial
+        shared = parts.settings.trials_per_gpu
         self._gpus = devices.share(devices.visible(parts.environ), per, shared)
         self._spool = Spool(self._settings.home, self._settings.prefix)
         self.backoff = Backoff(parts.launches)
@@ -75,7 +77,8 @@ class ClaimLoop:
             if claim is None:
                 self._run_limit.not_started()
                 break
-            self.trial, has_trained = str(claim.trial), False
+            self.trial = str(claim.trial)
+            has_trained = False
             with during(claim.trial):
                 try:
                     has_trained = self._run_trial(claim)
@@ -109,7 +112,8 @@ class ClaimLoop:
         self._run_limit.short = reply.short if isinstance(reply, Nothing) else ""
         if reply.unfed:
             self._start_suggester(reply.unfed)
-        is_drained, was_drained = reply == Nothing(is_drained=True), self.is_drained
+        is_drained = reply == Nothing(is_drained=True)
+        was_drained = self.is_drained
         self.is_drained = is_drained
         if is_drained != was_drained:
             log.info(_DRAINED if is_drained else _UNDRAINED)
@@ -143,7 +147,8 @@ class ClaimLoop:
 
         Each try passes the same nonce, so that a lost reply loses nothing.
         """
-        nonce, pause_s = secrets.token_hex(8), 0.1
+        nonce = secrets.token_hex(8)
+        pause_s = 0.1
         while not self.is_stopping:
             self._parts.progress.stamp()
             try:

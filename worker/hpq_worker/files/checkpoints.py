@@ -78,7 +78,8 @@ class CheckpointPublisher:
         self._reports = reports
         self._notify = notify
         self._signals = signals
-        self._prefix, self._base = prefix, folder_of(prefix, claim.trial, claim.token)
+        self._prefix = prefix
+        self._base = folder_of(prefix, claim.trial, claim.token)
         self._number = 0
         self._stopped = Event()
         self._thread = thread
@@ -90,7 +91,8 @@ class CheckpointPublisher:
         self._copies: list[Checkpoint] = []  # in the store, oldest first
         self._changes = 0  # scans in a row that saw a change
         self._quiet_s = quiet_s
-        self._watch, self._is_restless = SaveWatch(quiet_s), False
+        self._watch = SaveWatch(quiet_s)
+        self._is_restless = False
         self._error = ""
 
     # --- the beginning --------------------------------------------------------------------------
@@ -215,11 +217,13 @@ class CheckpointPublisher:
         seen = look(self._paths.checkpoint)
         if self._watch.differs(seen):
             self._read_arrived()  # what was reported before the files changed
-        position, now = self._reports.position(), time.monotonic()
+        position = self._reports.position()
+        now = time.monotonic()
         self._watch.add(seen, sum(position.counts.values()), now)
         found = finished(seen)
         if found != self._seen:
-            self._seen, self._position = found, position
+            self._seen = found
+            self._position = position
             self._changes += 1
             if self._changes < _MOST_CHANGES or not self._watch.is_alone:
                 return
@@ -300,7 +304,8 @@ class CheckpointPublisher:
             return
         if self._is_open(seen, time.monotonic()):
             return
-        position, self._changes = self._reports.position(), 0
+        position = self._reports.position()
+        self._changes = 0
         self._thread.call_until(
             lambda go_on: self._attempt(lambda: self._publish(found, position, go_on)),
             self._signals.is_late,
@@ -334,7 +339,8 @@ class CheckpointPublisher:
         return replace(outcome, artifacts=stored)
 
     def _keep_unstored(self, outcome: Outcome, store: str, why: str) -> Outcome:
-        out, begin = self._paths.out, f"cannot store the trial's files: {why}"
+        out = self._paths.out
+        begin = f"cannot store the trial's files: {why}"
         try:
             waiting = unstored.keep(self._paths.work, self._prefix, store, self._claim)
         except OSError as error:

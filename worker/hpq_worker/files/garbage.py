@@ -43,7 +43,8 @@ class FileStoreHandle:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._url, self.prefix = settings.store, settings.prefix
+        self._url = settings.store
+        self.prefix = settings.prefix
         self._files: Files | None = None
         try:
             self.open()  # an unusable store must end the worker before the first claim
@@ -97,11 +98,14 @@ class GarbageCollector:
         garbage: FileGarbage,
         waiting: UnstoredFiles,
     ) -> None:
-        self._waiting, self._own = waiting, deque[Path]()  # directories of this worker's trials
+        self._waiting = waiting
+        self._own = deque[Path]()  # directories of this worker's trials
         self._has_given_up = False
-        self._work_root, self._interval_s = settings.work_root, 2 * settings.lease_s
+        self._work_root = settings.work_root
+        self._interval_s = 2 * settings.lease_s
         self._has_store = bool(settings.store)
-        self._files, self._garbage = files, garbage
+        self._files = files
+        self._garbage = garbage
         self._ended = deque[tuple[TrialId, bool]]()
         self.dead = deque[tuple[TrialId, str]]()
         self._wake = Event()

@@ -21,7 +21,8 @@ from hpq_worker.files.checkpoint_copy import Entry
 
 _LONGEST = 6  # times the quiet time: what a slow save is waited for
 _RESTLESS = 12  # times the quiet time: no checkpoint was whole for so long
-_PAUSES, _NEARLY = 8, 0.9
+_PAUSES = 8
+_NEARLY = 0.9
 
 
 class SaveWatch:
@@ -33,9 +34,11 @@ class SaveWatch:
 
     def __init__(self, quiet_s: float, present: Sequence[Entry] = ()) -> None:
         """`present` are the files of a whole checkpoint."""
-        self._quiet_s, self._seen = quiet_s, present
+        self._quiet_s = quiet_s
+        self._seen = present
         self._began = self._changed = -math.inf  # the save: its first and its last change
-        self._reports, self._is_stable = 0, True
+        self._reports = 0
+        self._is_stable = True
         self._alone = ""  # the file that is a checkpoint by itself
         self._pauses = deque[float](maxlen=_PAUSES)
 
@@ -45,11 +48,13 @@ class SaveWatch:
 
     def add(self, seen: Sequence[Entry], reports: int, now: float) -> None:
         """Add a look at the files; `reports` is the number of values that the trial reported."""
-        was, self._seen = self._seen, seen
+        was = self._seen
+        self._seen = seen
         if seen == was:
             self._is_stable = True
             return
-        before, after = _only(was), _only(seen)
+        before = _only(was)
+        after = _only(seen)
         if self._is_quiet(now):
             self._began = now
             self._alone = before.name if before else ""

@@ -44,7 +44,8 @@ class Heartbeat:
         self._worker = worker
         self._lease_ms = lease_ms
         self._wake = wake
-        self._outage, self._progress = outage, progress
+        self._outage = outage
+        self._progress = progress
         self._changed = Condition()
         self._claim: Claim | None = None
         self._reports: ReportBuffer | None = None
@@ -94,7 +95,8 @@ class Heartbeat:
         return self._flush(keeps_last=True)
 
     def _flush(self, *, keeps_last: bool) -> ReportBatch | None:
-        claim, reports = self._claim, self._reports
+        claim = self._claim
+        reports = self._reports
         while claim is not None and reports is not None and not reports.is_empty:
             self._progress.stamp()
             batch = reports.batch()
@@ -125,7 +127,8 @@ class Heartbeat:
                     self._wakes_at = due_at
                     self._changed.wait(None if due_at == math.inf else due_at - now)
                 self._sent_at = now
-                claim, reports = self._claim, self._reports
+                claim = self._claim
+                reports = self._reports
             assert claim is not None and reports is not None
             self._pause_s = _GAP_S if self._send(claim, reports) else _AFTER_ERROR_S
 

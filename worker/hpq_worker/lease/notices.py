@@ -172,7 +172,8 @@ def _is_near(sweep: SweepView) -> bool:
 
 def _notice(sweep: SweepView, event: str, best: float | None, why: str) -> dict[str, Any]:
     """Return the body of a notice; `best` is the best objective of the sweep."""
-    counts, metric = sweep.counts, sweep.metric
+    counts = sweep.counts
+    metric = sweep.metric
     parts = [f"hpq: {sweep.id} is {event}", f"{counts.finished} of {counts.total} finished"]
     parts += [f"{counts.failed} failed"] if counts.failed else []
     parts += [f"best {metric.name} {best:.5g}"] if metric and best is not None else []

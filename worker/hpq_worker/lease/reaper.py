@@ -51,7 +51,8 @@ class Reaper:
         self._store = store
         self._describe = describe
         self._state = state
-        self._outage, self._send_provenance = outage, send_provenance
+        self._outage = outage
+        self._send_provenance = send_provenance
         self._notices = notices
         self._dead = deque() if dead is None else dead
         self._stop = Event()
@@ -112,12 +113,14 @@ class Reaper:
         return reply.now_ms
 
     def _reap(self, as_of_ms: int) -> None:
-        now, lease_s = time.clock_gettime(_CLOCK), self._settings.lease_s
+        now = time.clock_gettime(_CLOCK)
+        lease_s = self._settings.lease_s
         if now - self._contact_at > lease_s / 2 + self._settings.reap_s:
             self._paused_until = now + lease_s
         if now < self._paused_until:
             return
-        settings, dead = self._settings, tuple(self._dead)
+        settings = self._settings
+        dead = tuple(self._dead)
         reaped = self._store.reap(
             settings.queue,
             lease_ms=settings.lease_ms,

@@ -31,7 +31,8 @@ class ReportBuffer:
     """
 
     def __init__(self, metric: Metric | None, further: Collection[str] = ()) -> None:
-        self._metric, self._further = metric, dict.fromkeys(further, math.nan)
+        self._metric = metric
+        self._further = dict.fromkeys(further, math.nan)
         self._lock = Lock()
         self._points: deque[Point] = deque(maxlen=_BACKLOG_POINTS)
         self._log = bytearray()
@@ -102,7 +103,8 @@ class ReportBuffer:
     def describe(self, run_info: str) -> None:
         """Set what the script has set beside numbers (JSON)."""
         with self._lock:
-            self._run_info, self._is_new = run_info, True
+            self._run_info = run_info
+            self._is_new = True
 
     def log(self, data: bytes) -> None:
         """Add printed bytes."""
@@ -125,7 +127,8 @@ class ReportBuffer:
     def restart(self, why: str) -> None:
         """Discard earlier reports: training starts again although a checkpoint existed."""
         with self._lock:
-            self._restarted, self._is_new = why, True
+            self._restarted = why
+            self._is_new = True
 
     def position(self) -> Checkpoint:
         """Return where training stands now, as a checkpoint without a path."""
@@ -144,7 +147,8 @@ class ReportBuffer:
     def publish(self, checkpoint: Checkpoint) -> None:
         """Send the pointer to a checkpoint that is in the store."""
         with self._lock:
-            self._checkpoint, self._is_new = checkpoint, True
+            self._checkpoint = checkpoint
+            self._is_new = True
 
     @property
     def is_publishing(self) -> bool:
@@ -233,7 +237,8 @@ class ReportBuffer:
 
     def _whole_reports(self) -> int:
         """Return how many points the next batch has: Redis keeps those of a report together."""
-        points, most = self._points, min(_BATCH_POINTS, len(self._points))
+        points = self._points
+        most = min(_BATCH_POINTS, len(self._points))
         if most == len(points):
             return most
         ends = range(most, most - MAX_NAMES, -1)

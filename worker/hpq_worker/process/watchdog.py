@@ -28,11 +28,13 @@ class Progress:
     """The last turn of one thread."""
 
     def __init__(self) -> None:
-        self._turns, self._at = 0, time.monotonic()
+        self._turns = 0
+        self._at = time.monotonic()
 
     def stamp(self) -> None:
         """Record a turn."""
-        self._turns, self._at = self._turns + 1, time.monotonic()
+        self._turns = self._turns + 1
+        self._at = time.monotonic()
 
     @property
     def turns(self) -> int:
@@ -73,7 +75,8 @@ class Watchdog:
         self._grace_s = grace_s
         self._exit_report = exit_report
         self._limit_s = max(_LEAST_S, 2 * lease_s)
-        self._main, self._began = get_ident(), Event()
+        self._main = get_ident()
+        self._began = Event()
 
     def start(self, parent: int | None = None) -> None:
         """Watch the calling thread, and the process `parent` (default: the present parent).

@@ -300,7 +300,8 @@ def warped(values: Sequence[float]) -> list[float]:
     if len({value for value in values if isfinite(value)}) < 3:
         return level
     stats = import_module("scipy.stats")  # imported late: it takes 0.5 s
-    middle, spread = fmean(level), pstdev(level)
+    middle = fmean(level)
+    spread = pstdev(level)
     try:
         even, exponent = stats.yeojohnson([(value - middle) / spread for value in level])
     except (ArithmeticError, ValueError, RuntimeError):  # no exponent fits

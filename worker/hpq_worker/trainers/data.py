@@ -68,7 +68,8 @@ class Batches:
     def __init__(
         self, split: Split, prepare: Prepare, batch_size: int | None = None, seed: int | None = None
     ) -> None:
-        self.split, self.prepare = split, prepare
+        self.split = split
+        self.prepare = prepare
         self.batch_size = TEST_BATCH[split.labels.device.type] if batch_size is None else batch_size
         if self.batch_size < 1:
             raise BadParams(f"batch_size: {batch_size} is not at least 1")
@@ -86,7 +87,8 @@ class Batches:
         if self.generator is not None:
             order = torch.randperm(len(self.split), generator=self.generator)
             order = order[: len(self) * self.batch_size]
-        labels, size = self.split.labels, self.batch_size
+        labels = self.split.labels
+        size = self.batch_size
         choices = {name: x.to(labels.device) for name, x in self.draw(order).items()}
         order = order.to(labels.device)
         step = len(order) if self.at_once else size
@@ -128,7 +130,8 @@ def load_data(
 
 
 def _split(name: str, arrays: Arrays, part: str, count: int | None) -> Split:
-    images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
+    images = arrays[f"{part}_images"]
+    labels = arrays[f"{part}_labels"]
     if count is not None and count > len(labels):
         raise DataMissing(
             f"data set {name}: {part}_images is {count}, and there are {len(labels)};"
@@ -136,7 +139,8 @@ def _split(name: str, arrays: Arrays, part: str, count: int | None) -> Split:
         )
     if count is not None and count < len(labels):
         some = np.argsort(rank_in_class(labels), kind="stable")[:count]
-        images, labels = images[some], labels[some]
+        images = images[some]
+        labels = labels[some]
     on = [torch.from_numpy(np.ascontiguousarray(x)).to(device.pick()) for x in (images, labels)]
     return Split(images=on[0], labels=on[1])
 
@@ -187,7 +191,8 @@ def _digits() -> Arrays:
     except (PackageNotFoundError, OSError):
         text = "data set digits: it comes with scikit-learn; pip install scikit-learn"
         raise DataMissing(text) from None
-    images, labels = rows[:, :64].reshape(-1, 8, 8), rows[:, 64].astype(np.int64)
+    images = rows[:, :64].reshape(-1, 8, 8)
+    labels = rows[:, 64].astype(np.int64)
     test = rank_in_class(labels) % 5 == 4  # a fifth of each class, the same on every machine
     train: Arrays = {"train_images": images[~test], "train_labels": labels[~test]}
     return train | {"test_images": images[test], "test_labels": labels[test]}
@@ -212,7 +217,8 @@ def decoded(
     with _turn(cache, on_wait):
         if (found := _cached(path)) is not None:
             return found
-        arrays, draft = make(), path.with_suffix(f".{uuid4().hex}")
+        arrays = make()
+        draft = path.with_suffix(f".{uuid4().hex}")
         with suppress(OSError, RuntimeError):
             make_private(cache)
             try:

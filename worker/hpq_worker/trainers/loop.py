@@ -77,7 +77,8 @@ def fit(
     """
     steps, size = _steps_and_size(train, epochs)
     _check_network(model, loss)
-    epochs, plan = int(epochs), plan or device.plan()
+    epochs = int(epochs)
+    plan = plan or device.plan()
     # Python's own numbers: others would make the checkpoint a pickle that names code.
     momentum, weight_decay, most = map(float, (momentum, weight_decay, max_learning_rate))
     run: dict[str, float] = {"epochs": epochs, "steps": steps, "batch_size": size}
@@ -88,7 +89,8 @@ def fit(
     trial.phase(f"epoch {at.epoch} of {epochs}")
     every = rates(steps, epochs, most).to(step.lr)
     while at.epoch <= epochs:
-        began, trained = time.perf_counter() - at.epoch_s, dict[str, float]()
+        began = time.perf_counter() - at.epoch_s
+        trained = dict[str, float]()
         try:
             _train(at, train, every[at.epoch - 1], trial)
             trained = _figures(at, "train", step.sums, steps * size, began)
@@ -181,7 +183,8 @@ def _figures(at: Progress, part: str, sums: torch.Tensor, n: int, began: float) 
     if not math.isfinite(loss):
         said = f"epoch {at.epoch}: {part}/loss is {loss}"
         raise Diverged(f"{said}; a lower max_learning_rate may help")
-    loss, seconds = _float32(loss / n), _float32(seconds)
+    loss = _float32(loss / n)
+    seconds = _float32(seconds)
     return {f"{part}/loss": loss, f"{part}/acc": hits / n, f"{part}/time": seconds}
 
 
@@ -195,7 +198,8 @@ class _Stopped(Exception):
 
 
 def _until_stopped(batches: Iterable[Batch], trial: Trial) -> Iterator[Batch]:
-    place, left = device.pick(), iter(batches)
+    place = device.pick()
+    left = iter(batches)
     while not trial.should_stop:  # before the next batch, whose augmentation moves the generators
         if (batch := next(left, None)) is None:
             return
@@ -229,7 +233,8 @@ class Progress:
             self.path = None
             text = "a checkpoint could not be read; return tensors, numbers, text, lists or dicts"
             print(f"hpq: no checkpoint: with {name} of get_extra_state, {text}", file=sys.stderr)
-        self.saved_at, self.total_s = time.monotonic(), 0.0  # training of the epochs before
+        self.saved_at = time.monotonic()
+        self.total_s = 0.0  # training of the epochs before
         self.begin(1)
 
     def begin(self, epoch: int) -> None:
@@ -265,7 +270,8 @@ class Progress:
         """Continue from the file if there is one; one line says so, or why it does not fit."""
         if self.path is None or not self.path.exists():
             return
-        fresh, run = deepcopy(self._state()), self.run
+        fresh = deepcopy(self._state())
+        run = self.run
         try:  # weights_only: a file in a store is data and never code
             saved = torch.load(self.path, map_location="cpu", weights_only=True)
             other = [
@@ -297,9 +303,12 @@ class Progress:
         }
 
     def _set(self, state: Mapping[str, Any]) -> None:
-        self.epoch, self.done = state["epoch"], state["done"]
-        self.epoch_s, self.total_s = state["epoch_s"] + 0.0, state["total_s"] + 0.0
-        epochs, steps = int(self.run["epochs"]), int(self.run["steps"])
+        self.epoch = state["epoch"]
+        self.done = state["done"]
+        self.epoch_s = state["epoch_s"] + 0.0
+        self.total_s = state["total_s"] + 0.0
+        epochs = int(self.run["epochs"])
+        steps = int(self.run["steps"])
         if self.epoch not in range(1, epochs + 2) or self.done not in range(steps + 1):
             raise ValueError(f"it stands at epoch {self.epoch}, step {self.done}")
         self.epoch, self.done = int(self.epoch), int(self.done)  # 2.0 is in a range
@@ -307,7 +316,8 @@ class Progress:
         for own, saved in zip(self.step.velocity, state["velocity"], strict=True):
             own.copy_(saved)
         self.step.sums.copy_(state["sums"])
-        self.order, self.random = state["order"], state["random"]
+        self.order = state["order"]
+        self.random = state["random"]
         self._set_random(self.random)
         self.generator.set_state(self.order)  # after torch's own, which it may be
 

@@ -61,7 +61,8 @@ def measure(
             raise BadParams(f"{text}; convert the images, or pass another Plan ({error})") from None
     shape = tuple(getattr(logits, "shape", ()))
     if len(shape) != 2 or tuple(labels.shape) != shape[:1]:  # other hits would be nonsense
-        returned, given = shape or type(logits).__name__, tuple(labels.shape)
+        returned = shape or type(logits).__name__
+        given = tuple(labels.shape)
         raise BadParams(
             f"the network: it returns {returned} for labels {given};"
             " logits are (B, classes), for labels (B,)"
@@ -94,7 +95,8 @@ class Step:
         self.size = size
         self.network = torch.compile(model, dynamic=False) if plan.compile else model
         weights = [p for p in model.parameters() if p.requires_grad]
-        device, on_gpu = weights[0].device, weights[0].is_cuda
+        device = weights[0].device
+        on_gpu = weights[0].is_cuda
         # A tensor: a captured step reads the rate from its address; CUDA's kernel needs float32.
         self.lr = torch.zeros((), dtype=torch.float32 if on_gpu else torch.float64, device=device)
         # float64: a float32 sum of many batches would lose what single images add.
