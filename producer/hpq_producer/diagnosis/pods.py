@@ -186,6 +186,6 @@ def _explain_scaled_to_zero(cluster: ClusterStatus, deployment: Deployment) -> s
     if kind:
         return (
             f"Deployment {deployment.name} is scaled to 0, and {deployment.autoscaler} cannot scale"
-            f" up from 0; {scale} starts it"
+            f" up from 0; {scale} starts N pods"
         )
-    return f"Deployment {deployment.name} is scaled to 0; {scale}"
+    return f"Deployment {deployment.name} is scaled to 0; {scale} starts N pods"

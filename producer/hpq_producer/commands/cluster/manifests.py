@@ -107,7 +107,7 @@ def _installed(prefix: str, namespace: str) -> tuple[str, list[str]]:
 def _secrets(cluster: ClusterFile) -> str:
     """Return the Secrets as YAML; refuse a terminal."""
     if sys.stdout.isatty():
-        text = "--secrets prints passwords; use `hpq manifests --secrets | kubectl create -f -`"
+        text = "--secrets prints passwords; append `| kubectl create -f -` to the command"
         raise UserError(text, code="secrets-on-terminal")
     settings = read(os.environ)
     in_use, people = _installed(settings.prefix, cluster.namespace)
