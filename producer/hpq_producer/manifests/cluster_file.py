@@ -237,6 +237,11 @@ class ClusterFile(Keys):
         """The image of the workers, which the nodes must have if the file names none."""
         return self.image or IMAGE
 
+    @property
+    def prefix(self) -> str:
+        """The prefix of the keys in Redis, and of the names of its users."""
+        return self.settings.get("HPQ_PREFIX", "hpq")
+
     def is_spot(self, queue: str) -> bool:
         """Return whether a queue's pods run on spot nodes."""
         return self.queues[queue].spot or self.spot

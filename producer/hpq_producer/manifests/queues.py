@@ -59,7 +59,7 @@ def _workers(file: ClusterFile, queue: str) -> Object:
 def _scaling(file: ClusterFile, queue: str, scaler: Object) -> Object:
     """Return the changes of the spec of a queue's scaler."""
     assert file.keda is not None
-    demand = Keys(file.settings.get("HPQ_PREFIX", "hpq")).demand(queue)
+    demand = Keys(file.prefix).demand(queue)
     (trigger,) = scaler["spec"]["triggers"]
     return {
         "scaleTargetRef": {"name": deployment_name(queue)},

@@ -55,7 +55,10 @@ def render(file: ClusterFile) -> str:
 
 def _values(file: ClusterFile, rendered: Objects) -> list[Object]:
     """Return the changes that hold values of the file, but for Redis and the queues."""
-    settings = {"HPQ_STORE": file.bucket} if file.bucket else {}
+    url = rendered["ConfigMap", "hpq-settings"]["data"]["HPQ_REDIS_URL"]
+    settings = {"HPQ_REDIS_URL": url.replace("//hpq-", f"//{file.prefix}-", 1)}  # the user
+    if file.bucket:
+        settings["HPQ_STORE"] = file.bucket
     found = [_change("ConfigMap", "hpq-settings", data=settings | file.settings)]
     if file.archive is not None:
         found.append(_change("CronJob", "hpq-archive", spec={"schedule": file.archive.schedule}))

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from hpq import __version__
 from hpq.settings import read
 from hpq_producer.cli import app
+from hpq_producer.commands.cluster import manifests as manifests_command
 from hpq_producer.manifests.cluster_file import ClusterFile, load
 from hpq_producer.manifests.objects import folder, merge, to_yaml
 from hpq_producer.manifests.secrets import secret_objects, tls_secret
@@ -54,6 +55,22 @@ def test_every_call_makes_new_passwords_and_redis_gets_their_hashes_only() -> No
         assert secret["password"] not in users
     assert [s["stringData"] for s in first] != [s["stringData"] for s in again]
     assert {s["metadata"]["namespace"] for s in first} == {"team"}  # type: ignore[index]
+
+
+@pytest.mark.parametrize("tls", ["", "tls: true\n"])
+def test_workers_log_in_as_the_user_of_the_files_prefix(
+    tls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifests_command, "has_kubeconfig", lambda _: False)
+    file = f"{tls}settings: {{HPQ_PREFIX: lab}}\n"
+    done = CliRunner().invoke(app, ["manifests", "--secrets", "-"], input=file)
+    secrets = {s["metadata"]["name"]: s["stringData"] for s in parsed(done.stdout)}
+    assert secrets["hpq-redis-worker"]["username"] == "lab-worker"
+    assert "~hpq:" not in secrets["hpq-redis-users"]["users.acl"]
+    (settings,) = [
+        o["data"] for o in rendered(file) if o["metadata"]["name"].startswith("hpq-settings-")
+    ]
+    assert "//lab-worker@hpq-redis:" in settings["HPQ_REDIS_URL"]
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not on PATH")

@@ -110,12 +110,13 @@ def _secrets(cluster: ClusterFile) -> str:
         text = "--secrets prints passwords; append `| kubectl create -f -` to the command"
         raise UserError(text, code="secrets-on-terminal")
     settings = read(os.environ)
-    in_use, people = _installed(settings.prefix, cluster.namespace)
+    prefix = cluster.prefix if "HPQ_PREFIX" in cluster.settings else settings.prefix
+    in_use, people = _installed(prefix, cluster.namespace)
     key = settings.code_key or in_use
     if not key:
         own = signing.key_of(settings, make=True)
         assert own is not None
         key = own.decode()
     tls = tls_secret(cluster.namespace) if cluster.tls else None
-    made = secret_objects(settings.prefix, cluster.namespace, key, tls, people)
+    made = secret_objects(prefix, cluster.namespace, key, tls, people)
     return to_yaml(made)
