@@ -32,7 +32,9 @@ class ArchiveReader:
     """Reads all keys of one sweep, in pages."""
 
     def __init__(self, redis: Redis, keys: Keys, sweep: SweepView) -> None:
-        self._redis, self._keys, self._sweep = redis, keys, sweep
+        self._redis = redis
+        self._keys = keys
+        self._sweep = sweep
 
     def read(self) -> Iterator[Key]:
         """Yield the sweep's keys, the keys of its claimed trials, and what sweeps share by digest.
@@ -42,7 +44,9 @@ class ArchiveReader:
         Raises:
             UserError: the sweep changed meanwhile, so that the keys are not of one moment.
         """
-        sweep, keys, sid = self._sweep, self._keys, self._sweep.id
+        sweep = self._sweep
+        keys = self._keys
+        sid = self._sweep.id
         before = self._last_event()
         yield 0, "", "hash", _sorted(self._redis.hgetall(keys.sweep(sid)))
         for part, kind in sweep_parts(sweep.bands).items():
@@ -164,7 +168,9 @@ class ArchiveRestore:
     """One restore of one sweep."""
 
     def __init__(self, context: StoreContext, sid: str, trials: int) -> None:
-        self._context, self._sid, self._trials = context, sid, trials
+        self._context = context
+        self._sid = sid
+        self._trials = trials
         self._redis, self._keys = context.redis, context.keys
         self._scripts = context.scripts
         self._token = secrets.token_hex(8)

@@ -62,7 +62,9 @@ class AuditReader:
     """Read the records that the audit compares with a sweep's events."""
 
     def __init__(self, redis: Redis, keys: Keys, check_of: CheckOf) -> None:
-        self._redis, self._keys, self._check_of = redis, keys, check_of
+        self._redis = redis
+        self._keys = keys
+        self._check_of = check_of
 
     def counters(self, sid: str) -> SweepCounters:
         """Return the sizes of a sweep's sets, and its counters."""

@@ -113,7 +113,9 @@ class SweepHistory:
         sid: str,
         is_trusted: Callable[[int, bytes | None], bool] = lambda _number, _row: True,
     ) -> None:
-        self._redis, self._keys, self._sid = redis, keys, sid
+        self._redis = redis
+        self._keys = keys
+        self._sid = sid
         self._is_trusted = is_trusted
         self._events = EventReader(redis, keys)
         self._after = "0"

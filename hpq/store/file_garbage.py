@@ -100,7 +100,9 @@ class FileGarbage:
             OSError: the file store failed; what remains is removed by a later call.
             redis.RedisError: Redis cannot be reached.
         """
-        numbers, sid, prefix = {str(trial.number)}, trial.sweep, self._keys.prefix
+        numbers = {str(trial.number)}
+        sid = trial.sweep
+        prefix = self._keys.prefix
         if has_keep:
             kept: Any = self._redis.smembers(self._keys.sweep(sid, "files"))
             numbers |= set(files.folders(f"{prefix}/{sid}")) - set(map(_text, kept))

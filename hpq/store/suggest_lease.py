@@ -46,7 +46,10 @@ class SuggestLease:
         lease_ms: int,
         sign: SignRow = unsigned,
     ) -> None:
-        self._context, self._sid, self._worker, self._sign = context, sid, worker, sign
+        self._context = context
+        self._sid = sid
+        self._worker = worker
+        self._sign = sign
         self._lease_ms = max(_MIN_LEASE_MS, lease_ms // 3)
         self._token = ""
 

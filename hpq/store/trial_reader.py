@@ -41,7 +41,9 @@ class TrialReader:
     """
 
     def __init__(self, redis: Redis, keys: Keys, check_of: trial_codec.CheckOf) -> None:
-        self._redis, self._keys, self._check_of = redis, keys, check_of
+        self._redis = redis
+        self._keys = keys
+        self._check_of = check_of
 
     def get(self, trial: TrialId) -> TrialView:
         """Return one trial.

@@ -32,7 +32,9 @@ class WorkerReader:
     """Read the workers under one prefix; `lease_ms` is the lease of a trial."""
 
     def __init__(self, redis: Redis, keys: Keys, lease_ms: int) -> None:
-        self._redis, self._keys, self._lease_ms = redis, keys, lease_ms
+        self._redis = redis
+        self._keys = keys
+        self._lease_ms = lease_ms
 
     @property
     def silent_ms(self) -> float:

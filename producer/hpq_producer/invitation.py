@@ -24,8 +24,8 @@ from hpq.errors import UserError
 from hpq.process import private_file
 from hpq.store.wire import records
 
-MARK = "hpq-invite-1-"
-_ANY_MARK = re.compile(r"hpq-invite-\d+-")
+TOKEN_PREFIX = "hpq-invite-1-"
+_ANY_TOKEN_PREFIX = re.compile(r"hpq-invite-\d+-")
 _CHECK_BYTES = 8
 _MOST_BYTES = 1 << 20
 SETTINGS = frozenset({"HPQ_PREFIX", "HPQ_QUEUE", "HPQ_STORE", "HPQ_LEASE_S"})
@@ -84,7 +84,7 @@ class Invitation:
     def encode(self) -> str:
         """Return the invitation as a token: one word."""
         body = zlib.compress(json.dumps(asdict(self)).encode())
-        return MARK + base64.urlsafe_b64encode(_check(body) + body).decode()
+        return TOKEN_PREFIX + base64.urlsafe_b64encode(_check(body) + body).decode()
 
     @classmethod
     def decode(cls, token: str) -> Invitation:
@@ -95,14 +95,14 @@ class Invitation:
                 machine read a file or set another variable.
         """
         word = "".join(token.split())
-        if not word.startswith(MARK):
+        if not word.startswith(TOKEN_PREFIX):
             raise _invalid(
                 "another version of hpq made this token; install the same version on both machines"
-                if _ANY_MARK.match(word)
+                if _ANY_TOKEN_PREFIX.match(word)
                 else "this is no token, or not all of it; copy the whole output of `hpq invite`"
             )
         try:
-            raw = base64.b64decode(word.removeprefix(MARK), b"-_", validate=True)
+            raw = base64.b64decode(word.removeprefix(TOKEN_PREFIX), b"-_", validate=True)
         except ValueError:
             raw = b""
         body = raw[_CHECK_BYTES:]

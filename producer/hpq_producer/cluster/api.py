@@ -195,4 +195,5 @@ def _last_message(error: object) -> str:
         text = text.rpartition(beginning)[2] or text
     text = text.partition("] ")[2] if text[:3].isdigit() else text
     text = text.strip().rstrip(".)'\"")
-    return text[:300] + ")" * (text.count("(") > text.count(")"))
+    is_open = text.count("(") > text.count(")")
+    return text[:300] + ")" if is_open else text[:300]

@@ -93,7 +93,9 @@ class _Pump:
         """Forward until one side ends; return the error of the pod's side, or ""."""
         self._local.setblocking(False)
         self._local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        poll, local, remote = select.poll(), self._local.fileno(), self._stream.sock.fileno()
+        poll = select.poll()
+        local = self._local.fileno()
+        remote = self._stream.sock.fileno()
         while True:
             room = len(self._waiting) < _MOST_WAITING
             poll.register(local, select.POLLIN | (select.POLLOUT if self._waiting else 0))

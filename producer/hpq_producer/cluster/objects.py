@@ -50,7 +50,9 @@ class Deployment:
 
 def pod_of(raw: Object, events: Iterable[Object] = ()) -> Pod:
     """Parse a pod; `events` are warnings about it, used if its status gives no reason."""
-    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+    meta = raw["metadata"]
+    spec = raw["spec"]
+    status = raw.get("status", {})
     is_ending = bool(meta.get("deletionTimestamp"))
     found = _statuses(status)
     return Pod(

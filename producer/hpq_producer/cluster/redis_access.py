@@ -13,7 +13,9 @@ from hpq_producer.cluster.api import KubernetesApi
 from hpq_producer.cluster.objects import pod_of
 from hpq_producer.connection_record import doctor_command, kubectl_command
 
-SERVICE, CODE_KEY, CERTIFICATE = "hpq-redis", "hpq-code-key", "hpq-redis-tls"
+SERVICE = "hpq-redis"
+CODE_KEY = "hpq-code-key"
+CERTIFICATE = "hpq-redis-tls"
 SECRETS = (
     *(f"{SERVICE}-{name}" for name in ("users", "producer", "worker", "viewer", "autoscaler")),
     CODE_KEY,

@@ -13,7 +13,10 @@ from hpq_producer.manifests.objects import Object, Objects, documents, merge, pu
 
 # Per GPU of a pod, as in k8s/worker/deployment.yaml: CPUs; GiB of requested memory, of the memory
 # limit, and of /dev/shm, which counts against that limit.
-_CPUS, _ASKED_GI, _MOST_GI, _SHM_GI = 2, 8, 16, 2
+_CPUS = 2
+_ASKED_GI = 8
+_MOST_GI = 16
+_SHM_GI = 2
 _PER_TRIAL = "HPQ_GPUS_PER_TRIAL"
 
 

@@ -31,7 +31,7 @@ class Actions:
     def __init__(self, session: Session, change: Change, refusal: HpqError | None) -> None:
         self._session, self._change = session, change
         self.refusal = refusal
-        self._lock = threading.Lock()  # HPQ_HOME keeps the mark of one change at a time
+        self._lock = threading.Lock()  # one change at a time
 
     @property
     def access(self) -> str:

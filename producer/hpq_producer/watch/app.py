@@ -157,7 +157,10 @@ class _Watch:
         quick = connect(session.url, retries=0, timeout_s=3.0)
         self._reader = reader_of(quick, session.settings)
         self._scenes = SceneReader(self._reader, session)
-        self._session, self._stream, self._leave, self._on_quit = session, stream, leave, on_quit
+        self._session = session
+        self._stream = stream
+        self._leave = leave
+        self._on_quit = on_quit
         self._change = change
         self._view, self._scene = view, Scene(on_quit=on_quit)
         self._away_since = self._seen_at = 0.0

@@ -22,7 +22,7 @@ from hpq.connection.client import check_server, connect
 from hpq.errors import Forbidden, OutOfReach
 from hpq.settings import read
 from hpq_producer.connection_record import ConnectionRecord, with_joined
-from hpq_producer.invitation import MARK, Invitation, joined, keep
+from hpq_producer.invitation import TOKEN_PREFIX, Invitation, joined, keep
 from tests.support.commands import HPQ
 from tests.support.constants import DEADLINE_S
 from tests.support.desk import drawn_here, run_here
@@ -70,7 +70,7 @@ def test_without_a_server_that_others_reach_both_remedies_are_named(hpq, away) -
         (lambda token: token[:-1], "incomplete"),
         (lambda token: token[: len(token) // 2], "incomplete"),
         (lambda token: token[:40] + "A" + token[41:], "incomplete"),
-        (lambda token: MARK, "incomplete"),
+        (lambda token: TOKEN_PREFIX, "incomplete"),
         (lambda token: token + "é", "incomplete"),
         (lambda token: token.replace("-1-", "-2-"), "another version"),
     ],
@@ -123,7 +123,7 @@ def test_an_invitation_overwrites_no_file(hpq, tmp_path) -> None:
 
 def test_a_terminal_shows_the_token_with_a_warning(environ, redis, tmp_path) -> None:
     drawn = drawn_here(["invite"], tmp_path, environ)
-    assert MARK in drawn and "run code" in drawn
+    assert TOKEN_PREFIX in drawn and "run code" in drawn
 
 
 def test_a_token_that_is_typed_at_a_terminal_is_not_shown(environ, away, tmp_path, token) -> None:
@@ -228,7 +228,10 @@ def test_an_invitation_that_another_machine_can_use_is_read(fields: dict[str, An
 def test_a_token_whose_text_is_none_is_refused_in_one_line(hpq, away, tmp_path) -> None:
     for text in (b"[" * 200_000, b"\xff", b"7", b"[]", b"null", b"{}"):
         body = zlib.compress(text)
-        word = MARK + base64.urlsafe_b64encode(hashlib.sha256(body).digest()[:8] + body).decode()
+        word = (
+            TOKEN_PREFIX
+            + base64.urlsafe_b64encode(hashlib.sha256(body).digest()[:8] + body).decode()
+        )
         refused(hpq("join", saved(tmp_path, word), **away), "invitation-invalid")
     assert not (tmp_path / "other").exists()
 

@@ -42,7 +42,9 @@ class TrustPolicy:
         self, settings: Settings, bundles: CodeBundles, *, has_caller: bool = False
     ) -> None:
         """`has_caller`: this worker serves a process that called `hpq.agent`."""
-        self._settings, self._bundles, self._has_caller = settings, bundles, has_caller
+        self._settings = settings
+        self._bundles = bundles
+        self._has_caller = has_caller
         self._key = key_of(settings, make=False)
         self._signers: dict[tuple[str, bytes], RowSigner] = {}  # by signature and what it signs
 

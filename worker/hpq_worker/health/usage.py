@@ -116,7 +116,9 @@ class UsageReader:
 
     def _read(self, trial: TrialUsage) -> None:
         root = psutil.Process(trial.pid)
-        rss, cpu_s, pids = 0, 0.0, set[int]()
+        rss = 0
+        cpu_s = 0.0
+        pids = set[int]()
         for process in (root, *root.children(recursive=True)):
             with suppress(psutil.Error), process.oneshot():
                 rss += process.memory_info().rss

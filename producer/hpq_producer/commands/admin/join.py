@@ -170,7 +170,7 @@ def _shared(settings: Settings) -> dict[str, str]:
 
 
 def _token(file: Path | None) -> str:
-    if str(file).startswith(invitation.MARK):
+    if str(file).startswith(invitation.TOKEN_PREFIX):
         text = "other users can read a token on the command line (ps); name a file, or use stdin"
         raise UserError(f"{text}, and revoke it: hpq redis-acl --rotate", code="token-exposed")
     if file is None and sys.stdin.isatty():

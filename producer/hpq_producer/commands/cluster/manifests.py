@@ -99,8 +99,8 @@ def _installed(prefix: str, namespace: str) -> tuple[str, list[str]]:
     except HpqError as error:
         warn(f"the Secrets in use are unknown, so the code key is this machine's: {error}")
         return "", []
-    mark = signing.fingerprint(key.encode())
-    print_message(f"keeps code key {mark} of context {api.context}, namespace {namespace}")
+    fingerprint = signing.fingerprint(key.encode())
+    print_message(f"keeps code key {fingerprint} of context {api.context}, namespace {namespace}")
     return key, people
 
 
