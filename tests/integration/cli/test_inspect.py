@@ -737,8 +737,9 @@ def test_watch_draws_on_another_screen_and_q_gives_the_first_one_back(
     end(store, got, 0.8125)
     shown.until("0.8125")
     shown.press("q")
-    shown.until(LEAVES)
+    verdict = re.sub(r"\x1b\[[0-9;]*m", "", shown.to_the_end().rpartition(LEAVES)[2])
     assert shown.process.wait(DEADLINE_S) == 0
+    assert verdict.startswith("demo-00000  ") and "1 finished" in verdict
 
 
 def test_keys_open_a_trial_filter_and_cancel_after_a_yes(
