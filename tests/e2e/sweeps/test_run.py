@@ -33,20 +33,6 @@ def test_a_number_of_workers_that_cannot_be_is_refused_before_the_sweep_exists(l
     assert not lab.reader.sweeps.ids(9)
 
 
-def test_a_run_leaves_older_sweeps_alone_and_says_that_it_trains_a_file_again(lab: Lab) -> None:
-    older = enqueue_abandoned(lab)
-    lab.go()
-    path = lab.write("twice.yaml", SWEEP.format(name="twice"))
-    first, again = (lab.here("run", path, "--workers", "1") for _ in range(2))
-    assert (first.returncode, again.returncode) == (0, 0), (first, again)
-    assert "3 finished" in first.stdout and "3 finished" in again.stdout
-    assert lab.reader.sweeps.get(older).counts.queued == 2
-    second, sid = (one for one in lab.reader.sweeps.ids() if one != older)
-    assert f"`hpq best {sid}`" not in first.stderr
-    assert again.stderr.startswith(f"{sid}: ") and f"`hpq best {sid}`" in again.stderr
-    assert lab.reader.sweeps.get(second).counts.finished == 3
-
-
 class Terminal:
     """`hpq run` on a terminal of its own, which can be hung up."""
 
@@ -90,6 +76,23 @@ class Terminal:
 def mine(lab: Lab) -> str:
     (sid,) = [sid for sid in lab.reader.sweeps.ids() if sid.startswith("mine")]
     return sid
+
+
+def test_a_run_leaves_older_sweeps_alone_and_says_that_it_trains_a_file_again(lab: Lab) -> None:
+    older = enqueue_abandoned(lab)
+    lab.go()
+    path = lab.write("twice.yaml", SWEEP.format(name="twice"))
+    first = Terminal(lab, str(path), "--workers", "1")
+    assert first.ended() == 0, "on a terminal, too, it ends with its sweep"
+    assert first.reads("3 finished")
+    first.hang_up()
+    again = lab.here("run", path, "--workers", "1")
+    assert again.returncode == 0 and "3 finished" in again.stdout, again
+    assert lab.reader.sweeps.get(older).counts.queued == 2
+    second, sid = (one for one in lab.reader.sweeps.ids() if one != older)
+    assert f"`hpq best {sid}`" not in first.shown.decode("utf-8", "replace")
+    assert again.stderr.startswith(f"{sid}: ") and f"`hpq best {sid}`" in again.stderr
+    assert lab.reader.sweeps.get(second).counts.finished == 3
 
 
 def test_workers_that_are_left_survive_a_hang_up_and_a_second_run_comes_back_to_them(
