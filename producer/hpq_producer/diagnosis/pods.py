@@ -179,8 +179,8 @@ def _explain_scaled_to_zero(cluster: ClusterStatus, deployment: Deployment) -> s
     kubectl = kubectl_command(cluster.context, cluster.namespace)
     if kind == "ScaledObject":
         return (
-            f"{deployment.autoscaler} scaled Deployment {deployment.name} to 0; why: {kubectl}"
-            f" describe scaledobject {name}"
+            f"{deployment.autoscaler} scaled Deployment {deployment.name} to 0, and starts pods"
+            f" when trials wait; if it does not: {kubectl} describe scaledobject {name}"
         )
     scale = scale_command(kubectl, deployment.name)
     if kind:
